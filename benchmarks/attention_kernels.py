@@ -6,7 +6,7 @@
 Forward and backward of causal attention alone, as the model computes it, on a CPU with one thread,
 in bfloat16 and in float32, over shapes from a character model's to 1,024 keys. The kernels
 alternate in time; medians of processor time, with the quartiles.
-`pellucid.training.attention_kernels` chooses by what was found.
+`pellucid.training.kernels` chooses by what was found.
 
 Nothing comes in. Goes out: a table, and a dated JSON file under benchmarks/results/.
 """

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.batches import IGNORED, TokenBatch
-from pellucid.data import Order, open_prepared
+from pellucid.data import next_token_batches, open_prepared
 from pellucid.evaluation.text import evaluate_tokens
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
@@ -221,7 +221,7 @@ def language(*, kind: str, seed: int, steps: int) -> dict[str, Any]:
             context_length=LANGUAGE_CONTEXT,
             seed=seed,
         )
-        order = Order(text.train.tokens, context_length=LANGUAGE_CONTEXT, seed=seed)
+        order = next_token_batches(text.train.tokens, context_length=LANGUAGE_CONTEXT, seed=seed)
         batches = (order.batch(step * LANGUAGE_ROWS, LANGUAGE_ROWS) for step in range(steps))
         trained = train(model, batches, steps)
         held_out = text.held_out.tokens[:50_000]

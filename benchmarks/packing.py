@@ -28,7 +28,7 @@ import torch
 
 from benchmarks.machine import machine
 from pellucid.batches import TokenBatch
-from pellucid.data import Order, PreparedText
+from pellucid.data import PreparedText, next_token_batches
 from pellucid.model import assemble
 from pellucid.objectives import NextToken
 from pellucid.presets import find
@@ -67,7 +67,7 @@ def measure(text: PreparedText, vocab_size: int, updates: int) -> dict[str, Any]
     run = replace(run, model=replace(run.model, vocab_size=vocab_size))
     model, objective = assemble(run.model, seed=run.seed), NextToken()
     orders = {
-        name: Order(
+        name: next_token_batches(
             text.train.tokens,
             context_length=run.model.context_length,
             seed=run.seed,

@@ -15,7 +15,7 @@ from benchmarks.shapes import Shape
 from benchmarks.train_pellucid import Updates, job_of
 from benchmarks.worker import memory
 from pellucid import config
-from pellucid.data import Order
+from pellucid.data import next_token_batches
 from pellucid.model import assemble
 from pellucid.runs.prepare_text import ready_text
 
@@ -40,7 +40,7 @@ def corpus(*, shape: dict[str, Any], folder: str, megabytes: int) -> Updates:
     seconds = time.perf_counter() - started
     (place / "text.txt").unlink()
     before, after_preparing = memory("VmRSS"), memory("VmHWM")
-    order = Order(prepared.train.tokens, context_length=given.length, seed=1)
+    order = next_token_batches(prepared.train.tokens, context_length=given.length, seed=1)
     model = assemble(given.model(), seed=1)
     updates = Updates(job_of(given, model, order.batch, device="cpu", compiled=False), None)
     updates.facts |= {

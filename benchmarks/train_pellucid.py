@@ -29,17 +29,17 @@ from benchmarks.worker import memory
 from pellucid import config
 from pellucid.batches import TokenBatch
 from pellucid.checkpoints.huggingface import open_published
+from pellucid.counting import choose_kernel
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser
 from pellucid.presets import find
-from pellucid.saved_runs.plan import device_name, find_precision, has_native
+from pellucid.saved_runs.machine import device_name, find_precision, has_native
 from pellucid.training import Job, events
-from pellucid.training.attention_kernels import attend_by, choose_attention
-from pellucid.training.compile_blocks import compile_blocks
+from pellucid.training.kernels import attend_by, compile_blocks
 from pellucid.training.meter import Meter
-from pellucid.training.randomness import seed_step
-from pellucid.training.step import autocast, to_device, update
+from pellucid.training.step import autocast, to_device
+from pellucid.training.stepper import Stepper
 from pellucid.vitals import watcher
 
 
@@ -48,9 +48,15 @@ class Updates:
 
     def __init__(self, job: Job, watching: dict[str, Any] | None) -> None:
         self.job, self.step = job, 0
-        self.device = torch.device(job.plan.device)
-        self.blocked = torch.zeros((), device=self.device)
-        self.meter = Meter(job.settings.log_every, self.device)
+        self.stepper = Stepper(
+            job.model,
+            job.objective,
+            job.optimiser,
+            settings=job.settings,
+            plan=job.plan,
+            seed=job.seed,
+        )
+        self.meter = Meter(job.settings.log_every, wait=self.stepper.wait)
         self.told: list[events.Event] = []
         self.facts = facts_of(job)
         if job.plan.compile:
@@ -78,20 +84,7 @@ class Updates:
     def update(self) -> torch.Tensor:
         job = self.job
         batch = job.batch_of(self.step)
-        seed_step(job.seed, self.step)
-        numbers = update(
-            job.model,
-            job.objective,
-            job.optimiser,
-            batch,
-            factor=1.0,
-            clip_norm=job.settings.clip_norm,
-            blocked=self.blocked,
-            accumulation=1,
-            device=self.device,
-            precision=job.plan.precision,
-        )
-        self.blocked = numbers.blocked
+        numbers = self.stepper.update(batch, step=self.step, factor=1.0)
         self.meter.add(numbers, batch.n_supervised)
         self.step += 1
         if self.step % job.settings.log_every == 0:
@@ -162,7 +155,8 @@ def job_of(
     place = torch.device(device)
     model = model.to(place).train()
     precision = find_precision("auto", place)
-    attention = choose_attention(model, precision, rows=shape.batch)
+    kernel = choose_kernel(shape.model(), precision, sequences=shape.batch)
+    attention = kernel if place.type == "cpu" else "fused"
     attend_by(model, attention)
     return Job(
         model=model,

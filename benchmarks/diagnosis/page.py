@@ -40,12 +40,12 @@ def text_of(found: Mapping[str, Any], name: str) -> str:
     parts = [
         BEFORE.format(date=found["date"], file=name, **_counts(found)),
         _frozen(found["frozen"]),
-        "## What was reached\n",
+        "## Results\n",
         _reached(found),
         _more(found["ours"]["all"]),
         "## Class by class\n",
-        "Runs that count are those where the fault did harm or broke an invariant. *named*: the "
-        "first answer is a right one.\n",
+        "Only runs whose fault did harm or broke an invariant count. *named*: the first answer is "
+        "right.\n",
         _classes(found["classes"]),
         "## Losing cases\n",
         _losing(found),
@@ -54,7 +54,7 @@ def text_of(found: Mapping[str, Any], name: str) -> str:
         _others(found),
         "## Repair\n",
         _repair(found["repair"]),
-        "## What this does not show\n",
+        "## Limits of this benchmark\n",
         THREATS,
     ]
     return "\n".join(part.rstrip() + "\n" for part in parts if part)
@@ -84,9 +84,9 @@ def _frozen(frozen: Mapping[str, str]) -> str:
         return ""
     rows = [f"| {name} | `{value[:16]}` |" for name, value in frozen.items() if len(value) == 64]
     head = (
-        "Thresholds, codes and all code that judges were frozen before the first run of the "
-        f"evaluation was made: on {frozen['date']} (UTC), commit `{frozen['commit'][:12]}`. The "
-        "evaluation refuses to run where a hash differs.\n\n"
+        "We froze thresholds, codes and all code that judges before the first run of the "
+        f"evaluation: on {frozen['date']} (UTC), commit `{frozen['commit'][:12]}`. The "
+        "evaluation refuses to run if a hash differs.\n\n"
         "| frozen | SHA-256 begins |\n|---|---|\n"
     )
     return head + "\n".join(rows)
@@ -99,7 +99,7 @@ _AIMS = (
     ("top_1", "first answer right", ""),
     ("top_3", "right answer among the first three", ""),
     ("top_1_of_detected", "first answer right, of those detected", ""),
-    ("abstained", "detected, and said that the cause is not known", ""),
+    ("abstained", "detected, with the cause reported as unknown", ""),
     ("place", "place right, of right answers that have one", ""),
     ("alarms_on_harmless", "alarms on harmless injections", ""),
 )
@@ -120,7 +120,7 @@ def _reached(found: Mapping[str, Any]) -> str:
     return (
         "\n".join(lines)
         + "\n\nIn brackets: the interval that holds the true share with 95% "
-        + ("(Clopper and Pearson; one-sided where the count is 0 or all).\n")
+        + ("(Clopper and Pearson; one-sided if the count is 0 or all).\n")
     )
 
 
@@ -138,24 +138,23 @@ def _more(ours: Mapping[str, Any]) -> str:
     if lead:
         lines.append(
             f"The first alarm came {lead['updates_to_detect_median']:.0f} updates after the onset "
-            f"(median), {lead['updates_median']:.0f} updates before the loss itself showed it or "
-            f"the run was over (median; 10th percentile {lead['updates_10th']:.0f}).\n"
+            f"(median). It came {lead['updates_median']:.0f} updates before the loss itself showed "
+            f"the fault or the run ended (median; 10th percentile {lead['updates_10th']:.0f}).\n"
         )
     rows = [
         f"| {row['said']:.2f} | {row['right']:.2f} | {row['runs']} |" for row in calibration["bins"]
     ]
     lines.append(
         "Confidence of the first answer, against how often it was right (mean gap "
-        f"{calibration['expected_error']:.3f}):\n\n| said | right | answers |\n|---|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
+        f"{calibration['expected_error']:.3f}):\n\n"
+        "| confidence | right | answers |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
     return "\n".join(lines)
 
 
 def _classes(classes: Mapping[str, Any]) -> str:
     lines = [
-        "| class | harmful | latent | harmless | detected | named | in three | said instead |",
+        "| class | harmful | latent | harmless | detected | named | in three | named instead |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, row in classes.items():
@@ -177,9 +176,9 @@ def _losing(found: Mapping[str, Any]) -> str:
         "Names are architecture, class, healthy base, level and seed.\n",
         f"**Healthy runs with an alarm ({len(alarms)})**\n",
         "\n".join(alarms) or "none",
-        f"\n**Faults that were not noticed ({len(missed)})**\n",
+        f"\n**Faults that it missed ({len(missed)})**\n",
         _listed([f"`{name}` ({word})" for name, word in missed]),
-        f"\n**Faults noticed, and first called by another name ({len(wrong)})**\n",
+        f"\n**Faults detected, with a wrong first answer ({len(wrong)})**\n",
         _listed([f"`{name}` ({word}): {', '.join(codes)}" for name, word, codes in wrong]),
     ]
     if found["failed"]:
@@ -206,8 +205,8 @@ def _others(found: Mapping[str, Any]) -> str:
     for name, row in found["others"].items():
         if "class_right" in row:
             lines.append(
-                f"\n*{name}*: taught {row['taught']:.0f} development runs, it names the class of "
-                f"{row['class_right']:.1%} of the faults that count."
+                f"\n*{name}*: trained on {row['taught']:.0f} development runs, it names the class "
+                f"of {row['class_right']:.1%} of the faults that count."
             )
     return "\n".join(lines) + "\n"
 
@@ -227,21 +226,21 @@ def _repair(repair: Mapping[str, Any]) -> str:
     low, high = repair["first_interval"]
     low3, high3 = repair["within_three_interval"]
     lines = [
-        f"Of {repair['of']} harmful runs whose fault is a line of config (one seed each), the "
-        f"first prescription mended {_pair([repair['first'], repair['of']])} [{low:.1%}, "
-        f"{high:.1%}], one of the first three "
+        f"In {repair['of']} harmful runs the fault is a line of config (one seed each). The first "
+        f"fix repaired {_pair([repair['first'], repair['of']])} [{low:.1%}, {high:.1%}] of them, "
+        "and one of the first three repaired "
         f"{_pair([repair['within_three'], repair['of']])} [{low3:.1%}, {high3:.1%}]; the aims were "
-        "85% and 95%. Mended: the whole training again, with the assignments laid over its config, "
-        "ends within the healthy band (mean and three standard deviations). Without any alarm it "
-        f"ended in {repair['and_calm']} of them. Nine tenths of the way back to the healthy "
-        f"mean: {_pair([repair['nearly_first'], repair['of']])} by the first, "
-        f"{_pair([repair['nearly_within_three'], repair['of']])} within three.\n",
-        "Not mended (architecture, class, level; losses of the tries; healthy mean and worst):\n",
+        "85% and 95%. A run counts as repaired if the whole training, with the fix in its config, "
+        "ends within the healthy band (mean and three standard deviations). In "
+        f"{repair['and_calm']} of them it ended without any alarm. The fix came nine tenths of the "
+        f"way back to the healthy mean in {_pair([repair['nearly_first'], repair['of']])} with the "
+        f"first, and in {_pair([repair['nearly_within_three'], repair['of']])} within three.\n",
+        "Not repaired (architecture, class, level; losses of the tries; healthy mean and worst):\n",
         _listed([_unmended(*each) for each in repair["not_mended"]]),
     ]
     return "\n".join(lines)
 
 
 def _unmended(arch: str, kind: str, level: int, tries: Sequence[float], band: Any) -> str:
-    tried = ", ".join(f"{loss:.2f}" for loss in tries) or "nothing was prescribed"
+    tried = ", ".join(f"{loss:.2f}" for loss in tries) or "no fix was proposed"
     return f"{arch}, {kind}, {level}: {tried}; healthy {band[0]:.2f} to {band[1]:.2f}"

@@ -25,8 +25,8 @@ from benchmarks.diagnosis.training import Training, train
 from pellucid import config
 from pellucid.config import run_from_table, run_to_toml
 from pellucid.diagnosis import (
-    Declared,
     Evidence,
+    Expectations,
     Facts,
     Finding,
     History,
@@ -194,10 +194,10 @@ def history(record: Record, until: int | None = None) -> History:
     )
 
 
-def declared(record: Record) -> Declared:
+def declared(record: Record) -> Expectations:
     """What was said of the model."""
     said = dict(record["declared"])
-    return Declared(**(said | {"frozen": tuple(said["frozen"])}))
+    return Expectations(**(said | {"frozen": tuple(said["frozen"])}))
 
 
 def finding(told: dict[str, Any]) -> Finding:

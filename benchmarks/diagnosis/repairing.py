@@ -1,4 +1,4 @@
-"""Repair judged by rerun: what is prescribed is laid over the config, and trained anew.
+"""Repair judged by rerun: what is proposed_assignments is laid over the config, and trained anew.
 
 Comes in: records of a split. Goes out: for each fault that config can undo, the held-out loss after
 the first, second and third prescription. It does not know whether the cause was right.
@@ -35,7 +35,7 @@ _GUESSING = math.log(VOCAB)
 
 
 def repair_split(split: Split, folder: Path, processes: int) -> None:
-    """Try what is prescribed for every harmful fault that config can undo: of one seed each."""
+    """Try the proposed fixes of every harmful fault that config can undo: of one seed each."""
     there = [job for job in jobs(split) if file_of(folder, job).exists()]
     records = [read(file_of(folder, job)) for job in there]
     known = bands(records)
@@ -77,7 +77,7 @@ def _mended(job: Job, folder: Path, band: Band) -> str:
     found = read(file_of(folder, job))
     tries: list[dict[str, Any]] = []
     try:
-        for assignments in prescribed(found)[:_TRIES]:
+        for assignments in proposed_assignments(found)[:_TRIES]:
             tries.append(_tried(job, folder, assignments) | {"assignments": list(assignments)})
             if tries[-1]["outcome"] <= band.worst:
                 break
@@ -89,12 +89,12 @@ def _mended(job: Job, folder: Path, band: Band) -> str:
     return f"{job.name}: {before:.2f} -> {losses}, healthy {band.mean:.2f} to {band.worst:.2f}"
 
 
-def prescribed(record: Record) -> list[tuple[str, ...]]:
+def proposed_assignments(record: Record) -> list[tuple[str, ...]]:
     """The assignments that the findings lead to, those of the first finding first, each once."""
-    from pellucid.diagnosis import prescriptions
+    from pellucid.diagnosis import propose_fixes
 
     run = config_of(job_of(record))
-    said = [each for found in verdict(record).alarms for each in prescriptions(found, run)]
+    said = [each for found in verdict(record).alarms for each in propose_fixes(found, run)]
     return list(dict.fromkeys(tuple(each.assignments) for each in said if each.assignments))
 
 

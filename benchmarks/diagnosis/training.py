@@ -19,7 +19,7 @@ from benchmarks.diagnosis.rows import Batch, Corpus, Feed, Form
 from benchmarks.diagnosis.setups import Arch
 from pellucid import config
 from pellucid.batches import IGNORED
-from pellucid.diagnosis import Declared
+from pellucid.diagnosis import Expectations
 from pellucid.model import Transformer, assemble
 from pellucid.optim import assemble_optimiser, assemble_schedule
 
@@ -43,7 +43,7 @@ class Training:
     schedule: Callable[[int], float]
     batch_of: Callable[[int], Batch]
     loss: Loss
-    declared: Declared = field(default_factory=Declared)
+    declared: Expectations = field(default_factory=Expectations)
     ignore: tuple[str, ...] = ()
     tokenizer: Any = None
     prepare: list[Callable[[Batch], Batch]] = field(default_factory=list[Any])

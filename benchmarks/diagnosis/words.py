@@ -1,4 +1,4 @@
-"""What the page of results says that no number says. It knows no result."""
+"""The text of the page of results around its numbers. It knows no result."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ BEFORE = """# How often is the diagnosis right?
 
 <!-- Written by `python -m benchmarks.diagnosis page`; do not edit. -->
 
-`benchmarks/diagnosis` breaks small trainings on purpose, lets healthy but odd ones run beside
-them, and asks `pellucid.diagnosis` about each, once, as a user would: `check` before the first
-update, `watch` during training, `diagnose` afterwards. There is no healthy twin to compare with.
+`benchmarks/diagnosis` breaks small trainings on purpose and also runs healthy but odd ones. It
+uses `pellucid.diagnosis` on each, once, as you would: `check` before the first update, `watch`
+during training, `diagnose` afterwards. The diagnosis has no healthy twin to compare with.
 
 ## At the default settings
 
-What you get if you change nothing: `watch` may take 2% of the training's time, so that it looks
-rarely. Two sets of Hugging Face loops, healthy and with faults, were made and run by others:
+If you change nothing, `watch` may take 2% of the training's time, so it takes few readings. Others
+made and ran two sets of Hugging Face loops, healthy and with faults:
 
 | | first set | second set |
 |---|---|---|
@@ -23,55 +23,56 @@ rarely. Two sets of Hugging Face loops, healthy and with faults, were made and r
 
 These loops are not part of this project, and we have not run them ourselves. To see the difference
 on your own loop, compare `watch(model, optimizer)` with `watch(model, optimizer,
-max_overhead=None)`, which looks at the full rate.
+max_overhead=None)`, which takes readings at the full rate.
 
 ## At the full rate
 
-Everything below was measured with looks at their full rate, on faults of our own: it shows what
-the rules can tell when they see enough, and not what the default budget sees.
+Everything below was measured with readings at their full rate, on our own faults. It shows how well
+the rules work with enough readings, and not how well they work within the default budget.
 
 ```sh
-# records, reruns for repair, judges, writes this page; what is there is not made again
+# records, reruns for repair, judges, writes this page; it skips all records that exist
 python -m benchmarks.diagnosis evaluate --out DIR
 # judges again, in minutes, without training
 python -m benchmarks.diagnosis judge --split eval --out DIR
 ```
 
-- **{date}**: {runs} trainings of {seconds} seconds each (benchmarks/results/{file}), of which
-  {healthy} are healthy, and {classes} classes of faults, each in two levels and three seeds. By
-  outcome, {n_harmful} faulty runs did harm (held-out loss more than three standard deviations above
-  healthy seeds), {n_latent} broke an invariant and did no harm that shows (latent), and
-  {n_harmless} turned out harmless: there, silence or a note is right, and they are counted apart.
-- **Architectures**: a pre-norm GPT and a Llama-like model, on which thresholds were tuned; a
-  post-norm encoder and an encoder-decoder, on which nothing was tuned, with ten classes each.
+- **{date}**: {runs} trainings of {seconds} seconds each (benchmarks/results/{file}).
+  {healthy} of them are healthy. There are {classes} classes of faults, each in two levels and
+  three seeds.
+- **Outcomes**: {n_harmful} faulty runs did harm: their held-out loss is more than three standard
+  deviations above healthy seeds. {n_latent} broke an invariant without visible harm (latent).
+  {n_harmless} turned out harmless: for these, silence or a note is right, and we count them
+  separately.
+- **Architectures**: we tuned the thresholds on a pre-norm GPT and a Llama-like model. We tuned
+  nothing on a post-norm encoder and an encoder-decoder, with ten classes each.
 - **Text**: the documentation of Python's standard library, 96 characters; 3 layers, 64 wide, 16
   rows of 48, 140 updates, AdamW.
-- **Thresholds** were chosen on development runs with other seeds and other levels of each fault
-  (a few faults have no more than two levels: those are the same, with other seeds).
+- **Thresholds**: we chose them on development runs with other seeds and other levels of each fault
+  (a few faults have no more than two levels: they have the same levels, with other seeds).
 - **An alarm** is any finding of severity warn or worse. The **first answer** is the first of these.
-  For each class the codes that are right answers were written down before the evaluation.
-- **Cost**: probes took {check} s a run. Looks were made at their full rate (every 10 and every 25
-  updates), which in trainings as small as these is {watching} of the time; what watching costs at
-  its default budget is measured by `benchmarks/vitals.py`.
+  Before the evaluation we wrote down the codes that are right answers for each class.
+- **Cost**: probes took {check} s a run. Readings came at their full rate (every 10 and every 25
+  updates), which takes {watching} of the time in trainings as small as these.
+  `benchmarks/vitals.py` measures the cost of watching at its default budget.
 """
 
-AFTER = """Rules were computed from the same records. The tools of others that read logs were given
-the losses, gradient norms, rates and held-out losses, with their defaults; a warning or worse
-counts as an alarm. `torchmortem` reads no logs, and was not run. AutoTrainer's numbers for
-vanishing and exploding gradients and dying units were applied to the same measurements; its rules
-for oscillation and slow convergence were not. *Learned* is a forest of 600 trees, taught the
-development runs, its limit set so that it alarms on 1% of those. It was not given
-`batch.repetitive`, which most development runs had been recorded without.
+AFTER = """We computed rules from the same records. Other tools that read logs got the losses,
+gradient norms, rates and held-out losses, with their default settings; a warning or worse counts
+as an alarm. `torchmortem` reads no logs, so we did not run it. We applied AutoTrainer's numbers for
+vanishing and exploding gradients and dying units to the same measurements, but not its rules for
+oscillation and slow convergence. *Learned* is a forest of 600 trees, trained on the development
+runs. We set its limit so that it alarms on 1% of them. It has no `batch.repetitive`, because most
+development runs were recorded without it.
 """
 
-THREATS = """- Faults were put in by us, and their names are ours. Real mistakes differ, and come
-  together.
-- Models of this size do not show what appears at scale only, and 140 updates are not convergence:
-  a fault that harms later counts as latent or harmless here.
-- Noise in labels cannot be told from hard data. Here it can, because labels of next-token
-  prediction can be compared with the inputs.
-- The variants of healthy training are those that came to our mind. A variant is run with several
-  seeds, so that false alarms are not independent: the interval is narrower than it should be.
-- Where several codes are right answers, any of them counts.
-- Everything ran on a CPU, in one process for each training. Nothing distributed was tried.
+THREATS = """- We put the faults in and named them. Real mistakes differ, and several come together.
+- Models of this size do not show faults that appear only at scale, and 140 updates are not
+  convergence: a fault that harms later counts as latent or harmless here.
+- In general you cannot tell noise in labels from hard data. Here you can, because you can compare
+  the labels of next-token prediction with the inputs.
+- We thought of the variants of healthy training ourselves. Each variant runs with several seeds, so
+  false alarms are not independent: the interval is narrower than it should be.
+- If several codes are right answers, any of them counts.
+- Everything ran on a CPU, in one process for each training. We tried nothing distributed.
 """

@@ -30,7 +30,7 @@ def gpt2(
     import transformers
 
     from pellucid import load
-    from pellucid.data import Order, open_prepared
+    from pellucid.data import next_token_batches, open_prepared
 
     ours = load(run)
     text = open_prepared(Path(run) / "text")
@@ -53,7 +53,7 @@ def gpt2(
             use_cache=False,
         )
     ).train()
-    order = Order(text.train.tokens, context_length=shape.context_length, seed=seed)
+    order = next_token_batches(text.train.tokens, context_length=shape.context_length, seed=seed)
     tokens, n_bytes = held_out_of(ours, text, held_out)
 
     def train_and_evaluate(_: int) -> dict[str, Any]:
@@ -72,12 +72,12 @@ def gpt2(
 
 def held_out_of(ours: Any, text: Any, held_out: str | None) -> tuple[Any, int]:
     """The ids of a held-out text, made as `pellucid evaluate` makes them, and its bytes."""
-    from pellucid.data import Counts, Piped, Tally, encode_pieces, read_pieces
+    from pellucid.data import EncodedCounts, Piped, ReadCounts, encode_pieces, read_pieces
 
     if held_out is None:
         return text.held_out.tokens, text.manifest.held_out.n_bytes
-    counts, ids = Counts(), []
-    for each in encode_pieces(read_pieces([held_out], None, Tally(), Piped()), ours.tokenizer):
+    counts, ids = EncodedCounts(), []
+    for each in encode_pieces(read_pieces([held_out], None, ReadCounts(), Piped()), ours.tokenizer):
         ids.append(each.ids)
         counts.add(each, ours.tokenizer.unknown_id)
     return np.concatenate(ids), counts.n_bytes

@@ -28,7 +28,7 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from pellucid import runs
 from pellucid.generation import Beams
-from pellucid.tasks import Written
+from pellucid.tasks import GeneratedText
 
 DATE = "2026-11-21"
 #: Words in the source: from, and to.
@@ -102,7 +102,7 @@ def _held_out(run: runs.Run) -> dict[str, Any]:
     return {"loss_nats": found.held_out.loss_nats, "accuracy": accuracy, "pairs": found.examples}
 
 
-def _written(run: runs.Run, n_beams: int, limit: int | None) -> list[Written]:
+def _written(run: runs.Run, n_beams: int, limit: int | None) -> list[GeneratedText]:
     how = Beams(n_beams=n_beams, max_new_tokens=60)
     return list(runs.evaluate_rows(run, limit=limit, beams=how).written)
 
@@ -110,19 +110,22 @@ def _written(run: runs.Run, n_beams: int, limit: int | None) -> list[Written]:
 def _shared(known: dict[str, list[tuple[str, str, list[str]]]]) -> dict[str, Any]:
     """All on the sources that none has learnt from, greedily."""
     texts = {
-        name: {given: Written(given=given, text=t, references=tuple(r)) for given, t, r in each}
-        for name, each in known.items()
+        name: {
+            prompt: GeneratedText(prompt=prompt, text=text, references=tuple(references))
+            for prompt, text, references in entries
+        }
+        for name, entries in known.items()
     }
     shared = sorted(set.intersection(*(set(each) for each in texts.values())))
     scores = {name: _scores([each[given] for given in shared]) for name, each in texts.items()}
     return {"sources": len(shared), **scores}
 
 
-def _source(written: Written) -> str:
-    return written.given.removeprefix(BEFORE).removesuffix(BEHIND)
+def _source(written: GeneratedText) -> str:
+    return written.prompt.removeprefix(BEFORE).removesuffix(BEHIND)
 
 
-def _measured(written: Sequence[Written]) -> dict[str, Any]:
+def _measured(written: Sequence[GeneratedText]) -> dict[str, Any]:
     by_length = {}
     for least, most in LENGTHS:
         some = [each for each in written if least <= len(_source(each).split()) <= most]
@@ -138,7 +141,7 @@ def _measured(written: Sequence[Written]) -> dict[str, Any]:
     }
 
 
-def _scores(written: Sequence[Written]) -> dict[str, float]:
+def _scores(written: Sequence[GeneratedText]) -> dict[str, float]:
     same = sum(each.text in each.references for each in written) / len(written)
     return {
         "bleu": round(_scored(BLEU(), written)[0], 2),
@@ -152,11 +155,11 @@ def _scores(written: Sequence[Written]) -> dict[str, float]:
     }
 
 
-def _first(written: Sequence[Written]) -> list[Written]:
+def _first(written: Sequence[GeneratedText]) -> list[GeneratedText]:
     return [replace(each, references=each.references[:1]) for each in written]
 
 
-def _scored(metric: Any, written: Sequence[Written]) -> tuple[float, str]:
+def _scored(metric: Any, written: Sequence[GeneratedText]) -> tuple[float, str]:
     references = [list(each) for each in zip_longest(*(w.references for w in written))]
     score: Callable[..., Any] = metric.corpus_score
     found = float(score([each.text for each in written], references).score)

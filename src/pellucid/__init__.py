@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pellucid.explain import film, trace
     from pellucid.runs import Run, classify, embed, evaluate, fill, generate, load, resume, train
 
-_WHERE = {
+_ROOM_OF = {
     "CheckpointError": "errors",
     "ConfigError": "errors",
     "Interrupted": "errors",
@@ -49,7 +49,7 @@ _WHERE = {
 }
 
 #: What is loaded with a name: a trace is shown by a notebook as the page that `web` draws.
-_WITH = {"trace": "web.notebook"}
+_LOADED_WITH = {"trace": "web.notebook"}
 
 #: Rooms that are there under their own name: `pellucid.diagnosis.check(model)`.
 _ROOMS = ("diagnosis",)
@@ -81,12 +81,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _WHERE:
+    if name in _ROOM_OF:
         from importlib import import_module
 
-        if name in _WITH:
-            import_module(f"pellucid.{_WITH[name]}")
-        return getattr(import_module(f"pellucid.{_WHERE[name]}"), name)
+        if name in _LOADED_WITH:
+            import_module(f"pellucid.{_LOADED_WITH[name]}")
+        return getattr(import_module(f"pellucid.{_ROOM_OF[name]}"), name)
     if name in _ROOMS:
         from importlib import import_module
 

@@ -1,8 +1,4 @@
-"""Where things are kept that can be made again: prepared text, compiled code.
-
-Comes in: what kind of thing. Goes out: a folder, which may not be there yet; whether anybody else
-could have put something into it. It does not know what is kept.
-"""
+"""Where things are kept that can be made again: prepared text, compiled code."""
 
 from __future__ import annotations
 
@@ -18,9 +14,9 @@ def cache_folder(kind: str) -> Path | None:
 
     None for "off", and for a user without a home folder.
     """
-    chosen = os.environ.get("PELLUCID_CACHE")
-    if chosen:
-        return None if chosen == "off" else Path(chosen) / kind
+    requested = os.environ.get("PELLUCID_CACHE")
+    if requested:
+        return None if requested == "off" else Path(requested) / kind
     try:
         home = Path.home()
     except RuntimeError:
@@ -47,21 +43,21 @@ def private_folder(folder: Path) -> Path | None:
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     for place in reversed(missing):
         place.mkdir(mode=0o700, exist_ok=True)
-    real = folder.resolve()
-    return real if all(map(only_mine, (real, *real.parents))) else None
+    real = Path(os.path.realpath(folder))
+    return real if all(map(is_private, (real, *real.parents))) else None
 
 
-def only_mine(path: Path) -> bool:
+def is_private(path: Path) -> bool:
     """Whether nobody but you and the system can change this file, or what this folder holds."""
     if os.name != "posix":
         return True
-    about = path.lstat()
-    if about.st_uid not in (0, os.geteuid()) or stat.S_ISLNK(about.st_mode):
+    status = path.lstat()
+    if status.st_uid not in (0, os.geteuid()) or stat.S_ISLNK(status.st_mode):
         return False
-    if stat.S_ISDIR(about.st_mode) and about.st_mode & stat.S_ISVTX:
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return True
-    shared = about.st_mode & stat.S_IWGRP and not _group_of_one(about.st_gid)
-    return not shared and not about.st_mode & stat.S_IWOTH
+    shared = status.st_mode & stat.S_IWGRP and not _group_of_one(status.st_gid)
+    return not shared and not status.st_mode & stat.S_IWOTH
 
 
 def _group_of_one(group_id: int) -> bool:

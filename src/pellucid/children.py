@@ -1,7 +1,6 @@
 """Other processes, started so that they run no code of the folder that you are in.
 
-Comes in: a command, or code for another Python. Goes out: the process. It does not know what the
-process does. This is the only module that starts one.
+This is the only module that starts one.
 
 A `json.py`, a `torch.py` or a `cc` in the working folder is never run in place of the real one:
 programs are started by their absolute path, Python with `-I`, and every list of folders that a
@@ -74,11 +73,11 @@ def python_file(file: Path) -> list[str]:
 
 def search_path() -> list[str]:
     """`sys.path` without the working folder and relative folders; ours is always in it."""
-    ours = str(Path(__file__).resolve().parents[1])
+    package_folder = str(Path(__file__).resolve().parents[1])
     dropped = {_working_folder(), *map(os.path.abspath, _relative("PYTHONPATH"))}
     path = [entry for entry in sys.path if os.path.isabs(entry) and entry not in dropped]
     # last: what lies beside our package is found behind everything else
-    return path if ours in path else [*path, ours]
+    return path if package_folder in path else [*path, package_folder]
 
 
 def start(command: Sequence[str], *, errors: bool = False) -> Child:

@@ -11,8 +11,7 @@
 
     Signalled                     raised at once where a signal comes and nothing is to be finished
 
-Comes in: a message of one paragraph. Goes out: an exception whose `exit_code` the command line
-returns. Knows nothing of what went wrong.
+Knows nothing of what went wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """What a `pellucid` command returns to the shell."""
 
-    DONE = 0
+    SUCCESS = 0
     BAD_INPUT = 2
     NON_FINITE = 3
     FINDINGS = 4

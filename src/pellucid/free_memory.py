@@ -1,8 +1,5 @@
 """How much memory a process can still have: of the machine, and of the group it is confined to.
 
-Comes in: nothing. Goes out: bytes, and whose limit it is. It does not know what they are for, nor
-torch.
-
 A container is confined by control groups: each has a limit, and so has each group above it. Pages
 of files that could be dropped count as used there, and are taken off again.
 """
@@ -32,7 +29,7 @@ class Free:
     """Bytes that can still be had, and what bounds them."""
 
     n_bytes: int
-    of: str
+    limited_by: str
 
 
 class _Files(NamedTuple):
@@ -114,8 +111,8 @@ def _groups(root: Path) -> Iterator[Free]:
 
 def _upwards(mount: Path, path: str, files: _Files) -> Iterator[Free]:
     """The group and all above it; a container may not see its own path, and then sees it as /."""
-    inside = PurePosixPath(path.lstrip("/"))
-    for group in (inside, *inside.parents):
+    relative_path = PurePosixPath(path.lstrip("/"))
+    for group in (relative_path, *relative_path.parents):
         folder = mount / group
         limit, used = (_number(folder / name) for name in (files.limit, files.used))
         if limit is None or used is None or limit >= _NO_LIMIT:

@@ -1,7 +1,5 @@
 """JSON as we write it: a number that is not finite never stands bare in it.
 
-Comes in: values. Goes out: text that every JSON parser reads. It does not know where it goes.
-
 JSON has no NaN and no infinity. Here they are the texts "nan", "inf" and "-inf", which Python's
 `float` and the page read back as the numbers.
 """
@@ -41,15 +39,15 @@ def json_text(
     try:
         return write(value)
     except ValueError:  # rare, so that only then the tree is walked
-        return write(_named(value))
+        return write(_spell_out(value))
 
 
-def _named(tree: object) -> object:
+def _spell_out(tree: object) -> object:
     if isinstance(tree, float):
         return tree if math.isfinite(tree) else str(float(tree))
     if isinstance(tree, dict):
         items = cast("dict[Any, object]", tree).items()
-        return {_named(key): _named(value) for key, value in items}
+        return {_spell_out(key): _spell_out(value) for key, value in items}
     if isinstance(tree, list | tuple):
-        return [_named(item) for item in cast("list[object]", tree)]
+        return [_spell_out(item) for item in cast("list[object]", tree)]
     return tree

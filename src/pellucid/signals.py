@@ -1,15 +1,13 @@
-"""Signals that end a process or ask it to save: who handles them, for how long.
-
-Comes in: signals and a handler. Goes out: a process that has its own handlers back afterwards. It
-does not know what a handler does.
-"""
+"""Signals that end a process or ask it to save: who handles them, for how long."""
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 #: Ctrl-C; what `kill` and a batch system send; what a closed terminal sends. Windows has no SIGHUP.
@@ -29,17 +27,39 @@ def handled(numbers: Iterable[int], handler: Handler) -> Generator[None]:
     A signal that was ignored stays ignored, as `nohup` wants it. Outside the main thread nothing is
     installed: Python allows it nowhere else.
     """
-    previous_handlers: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+    previous_handlers = take(numbers, handler)
     try:
-        if threading.current_thread() is threading.main_thread():
-            for number in numbers:
-                # None: a handler that is not Python's, which could not be put back
-                if signal.getsignal(number) not in (signal.SIG_IGN, None):
-                    previous_handlers[number] = signal.signal(number, handler)
         yield
     finally:
         for number, previous in previous_handlers.items():
             signal.signal(number, previous)
+
+
+def take(
+    numbers: Iterable[int], handler: Handler | signal.Handlers
+) -> dict[int, Callable[[int, FrameType | None], object] | int | None]:
+    """Give these signals to `handler` from now on; who had them before. As in `handled`."""
+    previous_handlers: dict[int, Callable[[int, FrameType | None], object] | int | None] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in numbers:
+            # None: a handler that is not Python's, which could not be put back
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                previous_handlers[number] = signal.signal(number, handler)
+    return previous_handlers
+
+
+def end_at_once(number: int, frame: FrameType | None) -> None:
+    """A handler that ends the process, with the code of the signal; nothing is cleared up."""
+    with suppress(OSError):  # the terminal may be gone
+        os.write(2, f"stopped by {name_of(number)} at once\n".encode())
+    os._exit(128 + number)
+
+
+def settle_code(code: int) -> None:
+    """From now on no signal changes the exit code: all that is left is to leave."""
+    take(ENDING, lambda number, frame: os._exit(code))  # while threads are waited for
+    # Python's handlers go before the process does
+    atexit.register(take, ENDING, signal.SIG_IGN)
 
 
 def name_of(number: int) -> str:

@@ -1,7 +1,5 @@
 """The threads that torch computes with, for code in C beside it.
 
-Comes in: nothing. Goes out: how many, and how they are called. It does not know what they will do.
-
 torch's threads wait awake for some milliseconds after each of its operations. Another pool's would
 share the cores with them, and two threads would be no faster than one.
 """

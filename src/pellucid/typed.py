@@ -1,7 +1,4 @@
-"""The few calls of torch that have no types, behind functions that do.
-
-Comes in and goes out: what torch takes and gives. It knows nothing of ours.
-"""
+"""The few calls of torch that have no types, behind functions that do."""
 
 from __future__ import annotations
 
@@ -32,10 +29,10 @@ def backward(loss: torch.Tensor) -> None:
 
 
 def gradients(
-    made: torch.Tensor, of: Sequence[torch.Tensor], arriving: torch.Tensor | None
+    output: torch.Tensor, inputs: Sequence[torch.Tensor], grad_output: torch.Tensor | None
 ) -> tuple[torch.Tensor | None, ...]:
-    """`torch.autograd.grad`: None for what `made` does not depend on."""
-    return torch.autograd.grad(made, of, arriving, allow_unused=True)
+    """`torch.autograd.grad`: None for what `output` does not depend on."""
+    return torch.autograd.grad(output, inputs, grad_output, allow_unused=True)
 
 
 def length(x: torch.Tensor) -> float:
@@ -46,8 +43,8 @@ def length(x: torch.Tensor) -> float:
 
 def computed_again(compute: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:
     """What `compute` gives; for the backward pass it is called again, and nothing is kept."""
-    again = cast("Any", checkpoint).checkpoint
-    return again(compute, use_reentrant=False, preserve_rng_state=False)
+    checkpointed = cast("Any", checkpoint).checkpoint
+    return checkpointed(compute, use_reentrant=False, preserve_rng_state=False)
 
 
 def eagerly() -> AbstractContextManager[object]:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from pellucid import config
-from pellucid.data import Order
+from pellucid.data import next_token_batches
 from pellucid.presets import find
 
 
@@ -163,7 +163,7 @@ def test_the_peers_loss_is_of_every_token_after_the_first() -> None:
 
 def test_the_peer_trains_for_its_seconds_and_learns() -> None:
     gpt2, tokens, model = part("quality.gpt2"), np.arange(400) % 5, Bigrams(5)
-    order = Order(tokens, context_length=16, seed=1)
+    order = next_token_batches(tokens, context_length=16, seed=1)
     began = time.perf_counter()
     assert gpt2.train(model, order, 0.5, 0.1, 4) > 3
     assert time.perf_counter() - began >= 0.5

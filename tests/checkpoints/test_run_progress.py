@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pellucid import runs
-from pellucid.checkpoints import Shelf, load_optimiser, reached, verify
+from pellucid.checkpoints import Shelf, load_optimiser, read_progress, verify
 from pellucid.checkpoints.files import MANIFEST, STATE
 from pellucid.errors import CheckpointError, RunError
 
@@ -58,7 +58,7 @@ def test_a_state_that_cannot_be_is_refused_by_file_key_and_value(
     state: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(CheckpointError) as refusal:
-        reached(state, Path("step-3") / STATE)
+        read_progress(state, Path("step-3") / STATE)
     assert problem in str(refusal.value)
     assert str(Path("step-3") / STATE) in str(refusal.value)
 

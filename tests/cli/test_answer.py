@@ -64,7 +64,7 @@ def test_on_a_terminal_there_is_a_conversation(
     monkeypatch.setattr("builtins.input", terminal("x" * 500, "say red", ""))
     assert main(["answer", str(tuned), *FEW]) == 0
     text, errors = capsys.readouterr()
-    assert "an empty line ends it" in text
+    assert "an empty line ends the session" in text
     assert text.endswith(alone)
     assert "no room for an answer" in errors
 

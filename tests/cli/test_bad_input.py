@@ -191,7 +191,7 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "to resume what is not there": (train("--resume", "none"), ("none does not exist",)),
     "to resume with other choices": (
         train("good.txt", "--resume", "run", "--steps", "3", "--set", "seed=1"),
-        ("--resume takes everything from the run", "--set", "PATH"),
+        ("--resume takes all settings from the run", "--set", "PATH"),
     ),
     # using
     "to write from no run": (["generate", "none", "--prompt", "a"], ("none does not exist",)),

@@ -300,7 +300,7 @@ def test_columns_of_a_text_and_a_field_of_rows_are_refused(
     assert "name what holds the text with --field" in said(
         capsys, 2, *words, "--columns", "text=source"
     )
-    assert "say --columns NAME=source" in said(
+    assert "pass --columns NAME=source" in said(
         capsys, 2, *words, "--objective", "seq2seq", "--field", "source"
     )
     assert "expected one of source, target" in said(

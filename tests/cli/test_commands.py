@@ -138,7 +138,7 @@ def test_generate_shows_the_log_probability_of_what_it_wrote(
     text = out(*words, "--logprobs")
     assert text.startswith(f"the{result['text']}\n")
     assert all(f"{log_p:>10.4f}  '" in text for log_p in result["logprobs"])
-    assert f"{sum(result['logprobs']):.4f}  log P of what was written" in text
+    assert f"{sum(result['logprobs']):.4f}  log P of the text" in text
 
 
 def test_generate_says_once_that_a_text_outgrew_the_context(
@@ -240,7 +240,9 @@ def test_generate_converses_on_a_terminal(trained: Path, out: Any) -> None:
     os.close(theirs)
     assert (process.returncode, errors) == (0, b"")
     text = said.decode()
-    assert text.startswith(f"{trained} goes on with what you write; an empty line ends it.\n> ")
+    assert text.startswith(
+        f"{trained} continues what you write; an empty line ends the session.\n> "
+    )
     assert text.count(expected) == 2
     assert text.count("> ") == 3
 
@@ -282,7 +284,7 @@ def test_evaluate_says_where_bits_per_byte_cannot_be_compared(
     assert (result["unknown_tokens"], result["changed_documents"]) == (unknown, changed)
     assert result["bits_per_byte_comparable"] is not bool(changed)
     text = out("evaluate", tmp_path / "run", tmp_path / "page.txt")
-    assert ("not comparable with those of other tokenizers" in text) is bool(changed)
+    assert ("not comparable with other tokenizers" in text) is bool(changed)
     assert ("bits per byte flatter the model" in text) is bool(changed)
     assert ("do not come back as they were" in text) is bool(changed)
     assert ("cannot spell" in text) is bool(unknown)
@@ -391,7 +393,7 @@ def test_a_preset_that_cannot_be_trained_as_it_is_is_refused(
 def test_the_objectives_are_listed_with_what_they_learn_from(out: Any, found: Any) -> None:
     printed = " ".join(out("presets", "list", "--objectives").split())
     for name, goal in OBJECTIVES.items():
-        assert f"{name} {goal.what}" in printed
+        assert f"{name} {goal.summary}" in printed
     listed = found("presets", "list", "--objectives")
     assert listed["seq2seq"]["from"] == "Pairs"
     assert {name: facts["preset"] for name, facts in listed.items()} == {

@@ -69,13 +69,13 @@ def test_everything_is_said_before_anything_is_loaded_and_the_command_after(
         f"size     {len(CONTENT):,} bytes ({len(CONTENT) / 1000:.1f} kB)",
         f"sha256   {SHA256}",
     ]
-    assert "data/tiny/fox.txt is there: its SHA-256 is the published one" in lines
+    assert "data/tiny/fox.txt is complete: its SHA-256 is the published one" in lines
     assert lines[-1] == "    pellucid train data/tiny/fox.txt"
     assert "\x1b" not in out
     assert "\r" not in out
     code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
     assert code == 0
-    assert "data/tiny/fox.txt is there already and whole" in out
+    assert "data/tiny/fox.txt is already complete" in out
     assert len(there.asked) == 1
 
 
@@ -136,7 +136,7 @@ def test_a_download_says_how_far_it_is_in_plain_lines(
     assert "the connection broke after" in err
     code, out, _ = run(capsys, "get", "tiny", "--from", there.url)
     assert code == 0
-    assert "fox.txt: going on after" in out
+    assert "fox.txt: continuing after" in out
     assert "100%" in out
 
 
@@ -150,8 +150,8 @@ def test_a_missing_checksum_is_said_in_plain_words(
     assert "--yes" in err
     code, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--yes")
     assert code == 0
-    assert "sha256   none is known for this file" in out
-    assert f"nobody gives a checksum to compare; counted: {SHA256}" in out
+    assert "sha256   not known for this file" in out
+    assert f"no checksum is published; computed: {SHA256}" in out
     assert SHA256 in Path("data/tiny/fox.txt.sha256").read_text()
 
 
@@ -171,7 +171,7 @@ def test_much_is_asked_for_on_a_terminal(
             raise EOFError
         return answer
 
-    monkeypatch.setattr(verb, "_MUCH", 100)
+    monkeypatch.setattr(verb, "_ASK_ABOVE", 100)
     monkeypatch.setattr("builtins.input", reply)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
@@ -182,7 +182,7 @@ def test_much_is_asked_for_on_a_terminal(
 def test_much_is_refused_where_nobody_can_be_asked(
     there: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(verb, "_MUCH", 100)
+    monkeypatch.setattr(verb, "_ASK_ABOVE", 100)
     code, out, _ = run(capsys, "get", "tiny", "--from", there.url, "--json")
     assert code == 2
     assert "pass --yes" in json.loads(out)["message"]
@@ -229,7 +229,7 @@ def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
     child.send_signal(signal.SIGINT)
     _, err = child.communicate()
     assert child.returncode == 130
-    assert "what has come is kept, the same command goes on" in " ".join(err.split())
+    assert "the same command continues the download" in " ".join(err.split())
     assert partial.stat().st_size > 0
 
 

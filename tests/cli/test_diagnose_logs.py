@@ -23,7 +23,7 @@ def test_log_is_diagnosed_and_what_it_cannot_say_is_said(
     out = capsys.readouterr().out
     assert "60 rows up to update 600" in " ".join(out.split())
     assert "NUM008  fatal  a value was not finite" in out
-    assert "what cannot be said from this log" in out
+    assert "what pellucid cannot check in this log" in out
     assert "pellucid check" in out
     assert all(len(line) <= 80 for line in out.splitlines() if state not in line)
     assert main(["diagnose", str(tmp_path), "--fail-on", "fatal", "--json"]) == 4

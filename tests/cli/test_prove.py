@@ -62,10 +62,10 @@ def test_alarm_is_given_once_a_sign_stays_sick() -> None:
     tell(5, "sick")
     tell(6, "sick")
     assert alarm.interrupts.asked
-    assert alarm.why == "loss.rise stays sick (9) at update 6"
+    assert alarm.reason == "loss.rise stays sick (9) at update 6"
     alarm = Alarm(Interrupts())
     alarm(StoppedNonFinite(step=2, what="loss", where="objective", aside=""))
-    assert alarm.why
+    assert alarm.reason
 
 
 def test_run_with_an_alarm_goes_on_as_it_was_where_nobody_can_be_asked(

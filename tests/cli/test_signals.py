@@ -55,6 +55,84 @@ def test_every_command_ends_on_a_signal_with_its_code_and_clears_up(
     assert [signal.getsignal(each) for each in CODES] == before
 
 
+#: A process as the command line starts it, that sends itself signals at a chosen moment.
+MOMENT = """
+import os, signal, sys
+
+def send(*_, times=1):
+    for _ in range(times):
+        os.kill(os.getpid(), {number})
+    return None
+
+{moment}
+from pellucid.cli import main
+sys.argv = ["pellucid", "equations"]
+sys.exit(main())
+"""
+MOMENTS = {
+    "while the verbs are loaded": """
+class Hook:
+    def find_spec(self, name, path=None, target=None):
+        return send() if name == "pellucid.cli.verbs.draw" else None
+sys.meta_path.insert(0, Hook())
+""",
+    "while flags are read": """
+import argparse
+argparse.ArgumentParser.parse_args = send
+""",
+    "twice, the second while it is cleared up": """
+import pellucid.cli.verbs.equations
+def call(arguments):
+    try:
+        send()
+    finally:
+        send()
+pellucid.cli.verbs.equations.call = call
+""",
+    "twice, the second while it is told": """
+import pellucid.cli.verbs.equations, pellucid.cli.main
+pellucid.cli.verbs.equations.call = pellucid.cli.main.say_error = send
+""",
+}
+
+
+def ended(number: int, moment: str) -> tuple[int, str]:
+    code = MOMENT.format(number=int(number), moment=moment)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_signal_at_any_moment_has_its_code_and_no_traceback(
+    moment: str, number: signal.Signals
+) -> None:
+    code, told = ended(number, MOMENTS[moment])
+    assert code == CODES[number]
+    assert told == f"stopped by {number.name} at once\n"
+
+
+@pytest.mark.parametrize("number", CODES)
+def test_a_signal_once_all_is_done_changes_nothing(number: signal.Signals) -> None:
+    at_the_end = "import atexit; atexit.register(send, times=3)"
+    assert ended(number, at_the_end) == (0, "")
+
+
+def test_a_library_that_makes_an_error_of_a_signal_does_not_hide_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def work(arguments: argparse.Namespace) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except BaseException:
+            raise ValueError("could not determine the shape") from None  # as safetensors did
+
+    monkeypatch.setattr(import_module("pellucid.cli.verbs.equations"), "call", work)
+    assert main(["equations"]) == 143
+    assert capsys.readouterr().err == "stopped by SIGTERM at once\n"
+
+
 def test_what_is_ignored_at_the_start_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(arguments: argparse.Namespace) -> None:
         os.kill(os.getpid(), signal.SIGHUP)

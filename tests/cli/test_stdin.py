@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pellucid.cli import main
-from pellucid.cli.flags import stdin
+from pellucid.cli.flags import read_texts
 from pellucid.data import streams
 from pellucid.errors import TextError
 
@@ -23,7 +23,7 @@ def test_a_device_on_standard_input_is_refused_unread(monkeypatch: pytest.Monkey
     with open("/dev/zero", encoding="utf-8") as zeros:
         monkeypatch.setattr(sys, "stdin", zeros)
         with pytest.raises(TextError, match=f"the prompt on standard input {DEVICE}"):
-            stdin.piped("prompt")
+            read_texts.read_stdin("prompt")
         with pytest.raises(TextError, match=f"standard input {DEVICE}"):
             streams.Piped().opened()
 
@@ -31,16 +31,16 @@ def test_a_device_on_standard_input_is_refused_unread(monkeypatch: pytest.Monkey
 def test_the_null_device_is_an_empty_text(monkeypatch: pytest.MonkeyPatch) -> None:
     with open("/dev/null", encoding="utf-8") as null:
         monkeypatch.setattr(sys, "stdin", null)
-        assert stdin.piped("prompt") == ""
+        assert read_texts.read_stdin("prompt") == ""
 
 
 def test_a_text_longer_than_is_held_in_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdin, "LARGE", 10)
+    monkeypatch.setattr(read_texts, "LARGE", 10)
     monkeypatch.setattr(sys, "stdin", io.StringIO("x" * 10))
-    assert stdin.piped("text") == "x" * 10
+    assert read_texts.read_stdin("text") == "x" * 10
     monkeypatch.setattr(sys, "stdin", io.StringIO("x" * 11))
     with pytest.raises(TextError, match="longer than 10 characters"):
-        stdin.piped("text")
+        read_texts.read_stdin("text")
 
 
 def test_a_pipe_without_an_end_is_refused_before_the_disk_is_full(

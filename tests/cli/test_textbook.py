@@ -55,7 +55,7 @@ def test_quiz_on_a_pipe_prints_questions_answers_and_proofs_without_waiting(
     assert main(["quiz"]) == 0
     said = capsys.readouterr().out
     for number, question in enumerate(QUESTIONS, 1):
-        assert f"{number}. {question.asks}"[:60] in said
+        assert f"{number}. {question.text}"[:60] in said
     assert said.count("true\n") >= len(QUESTIONS)
 
 
@@ -73,10 +73,10 @@ def test_quiz_on_a_terminal_hides_the_answer_until_a_key(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["quiz"]) == 0
     asked, answered = before
-    assert QUESTIONS[0].asks in asked
+    assert QUESTIONS[0].text in asked
     assert "true" not in asked
     assert "true" in answered
-    assert QUESTIONS[1].asks not in answered
+    assert QUESTIONS[1].text not in answered
 
 
 def test_the_quiz_as_json_says_whether_each_statement_holds(

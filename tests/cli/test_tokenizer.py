@@ -33,7 +33,7 @@ def test_trained_tokenizer_is_the_one_that_is_reported(
     assert said["sha256"] == tokenizer.sha256
     assert said["tokens"] == len(tokenizer.encode(Path(page).read_text("utf-8")))
     assert main(words) == 2
-    assert "is not overwritten" in " ".join(capsys.readouterr().err.split())
+    assert "is there already: name another file" in " ".join(capsys.readouterr().err.split())
 
 
 def test_show_gives_ids_bytes_and_merges(
@@ -71,7 +71,7 @@ def test_show_says_what_does_not_come_back(
     assert main(["tokenizer", "train", page, *words]) == 0
     assert main(["tokenizer", "show", "The  cat ж", "--tokenizer", out]) == 0
     shown = capsys.readouterr().out
-    assert "not given back as it was: 'the cat'" in shown
+    assert "changed by a round trip: 'the cat'" in shown
     assert "unknown" in shown
 
 

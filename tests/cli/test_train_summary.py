@@ -5,22 +5,22 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from pellucid.cli.output.train_summary import words_of_vitals
+from pellucid.cli.output.train_summary import describe_vitals
 
 
 def ended(word: str) -> Any:
     facts = {"vitals": {"softmax": word, "KL": "calm"}}
-    return SimpleNamespace(gravest={"softmax": word, "KL": "calm"}, facts=facts, watching="")
+    return SimpleNamespace(worst_words={"softmax": word, "KL": "calm"}, facts=facts, vitals_cost="")
 
 
 def test_a_sick_run_ends_with_the_commands_that_say_why() -> None:
-    said = "\n".join(words_of_vitals(ended("sick"), "runs/a"))
+    said = "\n".join(describe_vitals(ended("sick"), "runs/a"))
     assert "softmax is sick" in said
     assert "pellucid diagnose runs/a\n" in said
     assert "pellucid vitals runs/a --why" in said
 
 
 def test_a_calm_run_ends_with_no_call_to_a_diagnosis() -> None:
-    said = "\n".join(words_of_vitals(ended("calm"), "runs/a"))
+    said = "\n".join(describe_vitals(ended("calm"), "runs/a"))
     assert "calm throughout" in said
     assert "diagnose" not in said

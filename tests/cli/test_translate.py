@@ -11,7 +11,7 @@ import pytest
 
 import pellucid
 from pellucid import runs
-from pellucid.cli.output.train_summary import Result, say_outcome
+from pellucid.cli.output.train_summary import TrainSummary, print_summary
 from pellucid.training import Sampled
 from support.pairs import TINY_PAIR, train_pairs, words, write_pairs
 from support.tiny import train_tiny, write_text
@@ -25,9 +25,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
 
 
 def said_after(run: runs.Run, sentence: str, capsys: pytest.CaptureFixture[str]) -> str:
-    result = Result()
+    result = TrainSummary()
     result(Sampled(step=1, sentence=sentence, next_tokens=(("a", 1.0),), continuation="b"))
-    say_outcome(run, result, as_json=False)
+    print_summary(run, result, as_json=False)
     return capsys.readouterr().out
 
 

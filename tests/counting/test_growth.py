@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from pellucid import config
 from pellucid.counting import GrowthRow, flops_per_token, growth
-from pellucid.counting.flops import within
+from pellucid.counting.flops import window_flops
 from pellucid.counting.formulas import evaluate
 from pellucid.model import assemble
 from support.architectures import (
@@ -66,7 +66,7 @@ def test_twice_the_text_is_as_much_more_work_as_the_order_says(
     formula = only(model).work_formula
 
     def work(length: int) -> float:
-        return float(evaluate(formula, {"T": length, **within(attention, length)}))
+        return float(evaluate(formula, {"T": length, **window_flops(attention, length)}))
 
     assert work(2**15) / work(2**14) == pytest.approx(ratio, rel=1e-3)
 
@@ -83,7 +83,7 @@ def test_work_of_a_text_is_that_of_its_tokens(model: config.Transformer) -> None
     if isinstance(stack.attention, config.Alternating):
         return
     row = only(model)
-    known = {"T": length, **within(stack.attention, length)}
+    known = {"T": length, **window_flops(stack.attention, length)}
     meets = [count for part, count in per_token.items() if part.endswith("sums")]
     work = row.layers * evaluate(row.work_formula, known)
     assert abs(work - sum(meets) * length) < length  # whole FLOPs per token are rounded down

@@ -45,10 +45,10 @@ def nano(**changes: Any) -> config.Run:
     return replace(run, model=model, training=replace(run.training, **changes))
 
 
-def test_the_terms_add_up_and_the_process_is_not_still_needed() -> None:
+def test_the_terms_add_up_and_the_process_is_not_bytes_to_allocate() -> None:
     estimate = peak_memory(nano(), Conditions(process=1000))
     assert estimate.n_bytes == sum(row.n_bytes for row in estimate.rows)
-    assert estimate.still_needed == estimate.n_bytes - 1000
+    assert estimate.bytes_to_allocate == estimate.n_bytes - 1000
 
 
 def test_cutting_a_batch_into_parts_needs_less_and_longer_rows_need_more() -> None:
@@ -68,7 +68,7 @@ def test_beams_multiply_what_is_kept() -> None:
     model = nano().model
     one = writing_memory(model, texts=1, beams=1, prompt=8, new_tokens=200)
     many = writing_memory(model, texts=1, beams=99_999, prompt=8, new_tokens=200)
-    assert many.still_needed > 99_999 * one.rows[1].n_bytes
+    assert many.bytes_to_allocate > 99_999 * one.rows[1].n_bytes
     assert many.largest.lower == "--beams or the number of prompts"
 
 

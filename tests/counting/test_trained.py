@@ -97,6 +97,6 @@ def test_the_backward_pass_ends_at_the_last_block_that_moves() -> None:
 
 def test_a_model_that_is_asked_takes_the_bytes_of_its_weights() -> None:
     plain = memory(BASE, MUON, sequences=2, precision="float32")
-    beside = memory(BASE, MUON, sequences=2, precision="float32", asked=10)
+    beside = memory(BASE, MUON, sequences=2, precision="float32", frozen_parameters=10)
     assert sum(row.n_bytes for row in beside) == sum(row.n_bytes for row in plain) + 40
     assert parameter_count(BASE) * 4 == plain[0].n_bytes

@@ -9,7 +9,7 @@ import torch
 from pellucid.batches import IGNORED
 from pellucid.data import (
     Answers,
-    Bucketed,
+    BucketedBatches,
     ClassLabels,
     Examples,
     PromptTexts,
@@ -118,7 +118,7 @@ def test_prompts_bring_their_rows_along() -> None:
     assert batch.ids == ((0,), (0, 5))
     assert batch.texts == ('{"sum": 4}', "{}")
     assert batch.rows == (8, 3)
-    order = Bucketed(rows, PromptTexts(), rows_at_once=2, seed=0)
+    order = BucketedBatches(rows, PromptTexts(), rows_at_once=2, seed=0)
     assert sorted(order.batch(2, 2).rows) == [3, 8]
     assert [each.rows for each in in_turn(rows, PromptTexts(), 1)] == [(8,), (3,)]
     with pytest.raises(TextError, match="were not kept"):
@@ -148,7 +148,9 @@ SEEN = {"texts": "source", "labels": "ids", "answers": "chosen.ids"}
 @pytest.mark.parametrize("form", COLUMNS)
 def test_each_form_is_seen_whole_in_every_epoch_and_in_evaluation(form: str) -> None:
     examples = examples_of(COLUMNS[form])
-    order: Bucketed[Any] = Bucketed(examples, COLLATIONS[form], rows_at_once=4, seed=0)
+    order: BucketedBatches[Any] = BucketedBatches(
+        examples, COLLATIONS[form], rows_at_once=4, seed=0
+    )
     batches = [order.batch(23 + start, min(5, 23 - start)) for start in range(0, 23, 5)]
     for several in (batches, list(in_turn(examples, COLLATIONS[form], 4))):
         seen = [row for b in several for row in b.named_tensors()[SEEN[form]][:, 0].tolist()]

@@ -90,7 +90,7 @@ def test_a_missing_column_is_refused_with_those_that_there_are() -> None:
 def test_columns_are_found_by_their_usual_names(
     kind: Rows, values: dict[str, object], expected: list[str]
 ) -> None:
-    said = assemble_columns(kind, row(**values)).said
+    said = assemble_columns(kind, row(**values)).choices
     assert len(said) == len(expected)
     assert all(line.endswith(part) for line, part in zip(said, expected, strict=True))
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.batches import IGNORED, TokenBatch
-from pellucid.data import MaskedOrder, Masking, Order, masked_windows, masking_for
+from pellucid.data import Masking, masked_batches, masked_windows, masking_for, next_token_batches
 from pellucid.errors import TextError
 from pellucid.tokenizers import Framing, mask_id_of, train_bytes, with_mask
 from pellucid.tokenizers.tokenizer import train_byte_pairs
@@ -55,8 +55,8 @@ def test_what_is_hidden_is_given_back_by_the_targets(
     position: int, n: int, seed: int, words: bool
 ) -> None:
     masking = rule(whole_words=words)
-    batch = MaskedOrder(TOKENS, masking, context_length=34, seed=seed).batch(position, n)
-    plain = Order(TOKENS, context_length=32, seed=seed).batch(position, n)
+    batch = masked_batches(TOKENS, masking, context_length=34, seed=seed).batch(position, n)
+    plain = next_token_batches(TOKENS, context_length=32, seed=seed).batch(position, n)
     found = restored(batch)
     assert torch.equal(found[:, 1:-1], plain.ids)
     assert set(found[:, 0].tolist()) == {BYTES.begin_id}
@@ -70,8 +70,8 @@ def test_same_seed_and_position_hide_the_same_tokens_however_they_are_asked_for(
     position: int, n: int, seed: int
 ) -> None:
     masking = rule()
-    together = MaskedOrder(TOKENS, masking, context_length=20, seed=seed).batch(position, n)
-    fresh = MaskedOrder(TOKENS, masking, context_length=20, seed=seed)
+    together = masked_batches(TOKENS, masking, context_length=20, seed=seed).batch(position, n)
+    fresh = masked_batches(TOKENS, masking, context_length=20, seed=seed)
     singles = [fresh.batch(position + index, 1) for index in reversed(range(n))][::-1]
     assert torch.equal(together.ids, torch.cat([single.ids for single in singles]))
     assert torch.equal(together.targets, torch.cat([single.targets for single in singles]))
@@ -80,16 +80,16 @@ def test_same_seed_and_position_hide_the_same_tokens_however_they_are_asked_for(
 def test_each_epoch_and_each_seed_hides_other_tokens() -> None:
     masking = dataclasses.replace(rule(), masked=1.0, replaced=0.0)
     tokens = np.full(64, 5, dtype=np.uint16)  # windows that differ in nothing but what is hidden
-    order = MaskedOrder(tokens, masking, context_length=66, seed=0)
+    order = masked_batches(tokens, masking, context_length=66, seed=0)
     hidden = [order.batch(epoch, 1).ids.tolist() for epoch in range(10)]
-    other = MaskedOrder(tokens, masking, context_length=66, seed=1)
+    other = masked_batches(tokens, masking, context_length=66, seed=1)
     hidden += [other.batch(epoch, 1).ids.tolist() for epoch in range(10)]
     assert len({str(each) for each in hidden}) == 20
 
 
 def test_special_tokens_are_never_chosen_and_never_drawn() -> None:
     masking = rule(chosen=0.9, masked=0.2, replaced=0.8)
-    order = MaskedOrder(TOKENS, masking, context_length=34, seed=0)
+    order = masked_batches(TOKENS, masking, context_length=34, seed=0)
     batch = order.batch(0, 40 * order.rows_per_epoch)
     special = torch.tensor([BYTES.begin_id, BYTES.end_id])
     assert not torch.isin(batch.targets, special).any()
@@ -102,7 +102,7 @@ def test_special_tokens_are_never_chosen_and_never_drawn() -> None:
 
 def test_each_ordinary_token_is_chosen_once_an_epoch_where_all_are() -> None:
     masking = dataclasses.replace(rule(), chosen=1.0)
-    order = MaskedOrder(np.arange(95, dtype=np.uint16), masking, context_length=12, seed=0)
+    order = masked_batches(np.arange(95, dtype=np.uint16), masking, context_length=12, seed=0)
     batch = order.batch(order.rows_per_epoch, order.rows_per_epoch)
     there = batch.targets[batch.targets != IGNORED].tolist()
     assert sorted(there) == list(range(95))
@@ -112,7 +112,7 @@ def test_each_ordinary_token_is_chosen_once_an_epoch_where_all_are() -> None:
 def test_shares_are_those_that_were_asked_for(words: bool) -> None:
     """Chi-squared of mask, another token, the same: 3 classes, 2 degrees of freedom."""
     masking = rule(whole_words=words)
-    order = MaskedOrder(TOKENS, masking, context_length=34, seed=1)
+    order = masked_batches(TOKENS, masking, context_length=34, seed=1)
     batch = order.batch(0, 300 * order.rows_per_epoch)
     special = torch.tensor([BYTES.begin_id, BYTES.end_id])
     possible = 300 * int((~torch.isin(torch.from_numpy(TOKENS.astype(int)), special)).sum())
@@ -130,7 +130,7 @@ def test_shares_are_those_that_were_asked_for(words: bool) -> None:
 def test_every_place_of_a_window_is_as_likely_as_any_other() -> None:
     masking = rule()
     tokens = np.full(40, 5, dtype=np.uint16)
-    batch = MaskedOrder(tokens, masking, context_length=42, seed=3).batch(0, 4000)
+    batch = masked_batches(tokens, masking, context_length=42, seed=3).batch(0, 4000)
     counts = (batch.targets != IGNORED).sum(dim=0)[1:-1].double()
     assert float(counts.sum()) == 4000 * 6  # 15% of 40 is a whole number
     expected = 4000 * 0.15
@@ -142,7 +142,7 @@ def test_every_place_of_a_window_is_as_likely_as_any_other() -> None:
 def test_whole_words_are_chosen_whole_or_not_at_all(tokenizer: Any) -> None:
     tokens, starts = stream(tokenizer)
     masking = rule(tokenizer, whole_words=True, chosen=0.3)
-    order = MaskedOrder(tokens, masking, context_length=26, seed=0, documents=starts)
+    order = masked_batches(tokens, masking, context_length=26, seed=0, documents=starts)
     # which of two equally frequent pairs becomes a piece is chance: enough rows for any of them
     batch = order.batch(0, 20 * order.rows_per_epoch)
     several = 0
@@ -161,7 +161,7 @@ def test_rows_are_framed_as_a_text_is_when_the_model_is_used() -> None:
     framed = Framing(PIECES).ids_of("one")
     assert [*masking.before, *PIECES.encode("one"), *masking.behind] == framed
     assert (masking.before, masking.behind) == ((PIECES.begin_id,), (PIECES.end_id,))
-    order = MaskedOrder(stream(PIECES)[0], masking, context_length=9, seed=0)
+    order = masked_batches(stream(PIECES)[0], masking, context_length=9, seed=0)
     assert order.batch(0, 2).ids.shape == (2, 9)
     assert order.rows_per_epoch * order.tokens_per_row == len(stream(PIECES)[0])
 
@@ -169,8 +169,8 @@ def test_rows_are_framed_as_a_text_is_when_the_model_is_used() -> None:
 def test_frame_belongs_to_the_documents_that_it_stands_next_to() -> None:
     masking = rule()
     kinds = {"context_length": 34, "documents": STARTS}
-    batch = MaskedOrder(TOKENS, masking, seed=0, **kinds).batch(0, 5)
-    plain = Order(TOKENS, context_length=32, seed=0, documents=STARTS).batch(0, 5)
+    batch = masked_batches(TOKENS, masking, seed=0, **kinds).batch(0, 5)
+    plain = next_token_batches(TOKENS, context_length=32, seed=0, documents=STARTS).batch(0, 5)
     assert batch.documents is not None
     assert plain.documents is not None
     assert torch.equal(batch.documents[:, 1:-1], plain.documents)
@@ -196,4 +196,4 @@ def test_evaluation_hides_each_token_at_most_once_and_the_same_every_time(
 
 def test_context_without_room_beside_the_frame_is_refused() -> None:
     with pytest.raises(TextError, match="2 tokens has no room beside the 2 that frame a text"):
-        MaskedOrder(TOKENS, rule(), context_length=2, seed=0)
+        masked_batches(TOKENS, rule(), context_length=2, seed=0)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 from pathlib import Path
 
@@ -85,6 +86,22 @@ def test_missing_or_truncated_file_is_refused_without_checking(folder: Path, nam
     (folder / name).unlink()
     with pytest.raises(TextError, match="damaged or incomplete"):
         open_prepared(folder)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has neither there")
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("name", ["train.npy", "held_out.starts.npy"])
+def test_a_device_or_a_pipe_in_place_of_a_file_is_refused_unread(
+    folder: Path, name: str, verify: bool
+) -> None:
+    (folder / name).unlink()
+    (folder / name).symlink_to("/dev/null")
+    with pytest.raises(TextError, match=f"{name} is missing, or not a file"):
+        open_prepared(folder, verify=verify)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)  # which nobody writes to: opening it would wait for ever
+    with pytest.raises(TextError, match=f"{name} is missing, or not a file"):
+        open_prepared(folder, verify=verify)
 
 
 def test_manifest_of_another_shape_is_refused_by_the_key(folder: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.data import Piped, Tally, documents_from, read_pieces
+from pellucid.data import Piped, ReadCounts, documents_from, read_pieces
 from pellucid.data.sources import files_in
 from pellucid.errors import TextError
 
@@ -115,7 +115,7 @@ def test_a_folder_of_source_code_is_text_and_what_is_no_text_is_counted(tmp_path
     others = ("logo.png", "lib/x.so", ".venv/lib/theirs.py", ".git/hooks/sample.sh")
     for name in (*names, *others):
         written(tmp_path, name, name.encode())
-    tally = Tally()
+    tally = ReadCounts()
     assert {file.name for file in files_in([str(tmp_path)], None, tally)} == {
         Path(name).name for name in names
     }
@@ -154,7 +154,9 @@ def test_standard_input_is_read_again_but_is_one_text(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one text")))
     piped = Piped()
     for _ in range(3):
-        assert [piece.text for piece in read_pieces(["-"], None, Tally(), piped)] == ["one text"]
+        assert [piece.text for piece in read_pieces(["-"], None, ReadCounts(), piped)] == [
+            "one text"
+        ]
     with pytest.raises(TextError, match="standard input is named twice"):
         documents_from(["-", "-"])
 

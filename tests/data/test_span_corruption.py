@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.batches import PairBatch
-from pellucid.data import Order, SpanOrder, Spans, span_windows, spans_for
+from pellucid.data import Spans, next_token_batches, span_batches, span_windows, spans_for
 from pellucid.data.span_corruption import random_spans
 from pellucid.errors import TextError
 from pellucid.tokenizers import sentinels_of, train_bytes, with_sentinels
@@ -48,10 +48,10 @@ def test_source_and_target_together_give_back_the_window(
     corrupted: float, mean_span: float, context_length: int, position: int, seed: int
 ) -> None:
     spans = rule(corrupted, mean_span)
-    order = SpanOrder(TOKENS, spans, context_length=context_length, seed=seed)
+    order = span_batches(TOKENS, spans, context_length=context_length, seed=seed)
     batch = order.batch(position, 3)
     window = spans.window(context_length)
-    plain = Order(TOKENS, context_length=window, seed=seed).batch(position, 3)
+    plain = next_token_batches(TOKENS, context_length=window, seed=seed).batch(position, 3)
     for row in range(3):
         source, target = batch.source[row].tolist(), batch.targets[row].tolist()
         assert put_together(source, target, spans) == plain.ids[row].tolist()
@@ -101,7 +101,7 @@ def test_every_way_of_parting_is_equally_likely() -> None:
 
 def test_same_seed_and_position_cut_the_same_spans_and_another_seed_others() -> None:
     def batch(seed: int, position: int) -> PairBatch:
-        return SpanOrder(TOKENS, rule(), context_length=40, seed=seed).batch(position, 4)
+        return span_batches(TOKENS, rule(), context_length=40, seed=seed).batch(position, 4)
 
     assert torch.equal(batch(0, 7).source, batch(0, 7).source)
     assert torch.equal(batch(0, 7).source[1:], batch(0, 8).source[:-1])
@@ -133,7 +133,7 @@ def test_windows_are_no_longer_than_there_are_sentinels_for() -> None:
 
 def test_short_context_and_short_text_are_refused() -> None:
     with pytest.raises(TextError, match="context of 2 tokens has no room for a text with a span"):
-        SpanOrder(TOKENS, rule(), context_length=2, seed=0)
+        span_batches(TOKENS, rule(), context_length=2, seed=0)
     with pytest.raises(TextError, match="a text of one token has nothing to cut"):
         list(span_windows(TOKENS[:1], rule(), context_length=9, batch_size=1, seed=0))
 

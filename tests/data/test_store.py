@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.data import Facts, held_out_of, open_examples, write
+from pellucid.data import Facts, choose_held_out, open_examples, write
 from pellucid.errors import TextError
 from support.examples import Example
 
@@ -123,10 +123,10 @@ def test_groups_stay_together_and_the_share_is_exact_to_one_group(
 ) -> None:
     names = [f"group {number}" for number in groups]
     if len(set(names)) < 2:
-        with pytest.raises(TextError, match="1 group cannot be parted"):
-            held_out_of(names, share, seed)
+        with pytest.raises(TextError, match="1 group cannot be divided"):
+            choose_held_out(names, share, seed)
         return
-    chosen = held_out_of(names, share, seed)
+    chosen = choose_held_out(names, share, seed)
     held_out = {name for name, out in zip(names, chosen, strict=True) if out}
     train = {name for name, out in zip(names, chosen, strict=True) if not out}
     assert held_out
@@ -138,14 +138,14 @@ def test_groups_stay_together_and_the_share_is_exact_to_one_group(
 
 def test_neither_order_nor_other_rows_change_the_order_of_the_groups() -> None:
     names = [f"question {number}" for number in range(1000)]
-    chosen = dict(zip(names, held_out_of(names, 0.1, 7).tolist(), strict=True))
+    chosen = dict(zip(names, choose_held_out(names, 0.1, 7).tolist(), strict=True))
     assert sum(chosen.values()) == 100
     back = names[::-1]
-    assert dict(zip(back, held_out_of(back, 0.1, 7).tolist(), strict=True)) == chosen
+    assert dict(zip(back, choose_held_out(back, 0.1, 7).tolist(), strict=True)) == chosen
     more = [*names, *(f"another {number}" for number in range(100))]
-    later = dict(zip(more, held_out_of(more, 0.1, 7).tolist(), strict=True))
+    later = dict(zip(more, choose_held_out(more, 0.1, 7).tolist(), strict=True))
     assert sum(later.values()) == 110
     moved = [name for name in names if later[name] != chosen[name]]
     assert len(moved) <= 20
-    other = dict(zip(names, held_out_of(names, 0.1, 8).tolist(), strict=True))
+    other = dict(zip(names, choose_held_out(names, 0.1, 8).tolist(), strict=True))
     assert other != chosen

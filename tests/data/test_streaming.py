@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from pellucid.data import (
     Document,
     Piece,
+    ReadCounts,
     Split,
-    Tally,
     array_writer,
     encode,
     encode_pieces,
@@ -72,7 +72,7 @@ def test_corpus_in_pieces_is_parted_as_the_whole_would_be(
     everything = [Document(str(index), text) for index, text in enumerate(texts)]
     kept = without_duplicates(everything) if drop else everything
     expected = direct_split(kept, share)
-    found = survey(streamed(everything, at), tally := Tally(), drop_duplicates=drop)
+    found = survey(streamed(everything, at), tally := ReadCounts(), drop_duplicates=drop)
     assert tally.duplicates == len(texts) - len(set(texts))
     assert found.n_bytes == sum(len(document.text.encode()) for document in kept)
     if expected is None:
@@ -166,7 +166,7 @@ def test_shards_are_those_of_the_direct_way_whatever_the_parts(
     folder = tmp_path_factory.mktemp("shards")
     tokenizer = TOKENIZERS[kind]
     direct_files(folder / "direct", split, tokenizer)
-    found = survey(streamed(documents, [3]), Tally(), drop_duplicates=False)
+    found = survey(streamed(documents, [3]), ReadCounts(), drop_duplicates=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(array_writer, "PART", size)
         patch.setattr(encode, "_BATCH", size)
@@ -240,7 +240,7 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
 
 
 def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> None:
-    found = survey(streamed(DOCUMENTS, []), Tally(), drop_duplicates=False)
+    found = survey(streamed(DOCUMENTS, []), ReadCounts(), drop_duplicates=False)
     now = [replace(d, text=d.text.upper()) if d.name == "31" else d for d in DOCUMENTS]
     for changed, name in ((now, "31"), (DOCUMENTS[:-1], "the text"), ((*DOCUMENTS, now[31]), "31")):
         parts = part(lambda changed=changed: streamed(changed, []), found, 0.1)

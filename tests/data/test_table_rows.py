@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pellucid.data import (
     Document,
     Piped,
-    Tally,
+    ReadCounts,
     documents_from,
     pieces_of,
     read_pieces,
@@ -210,10 +210,10 @@ def test_folder_with_a_field_gives_texts_and_tables_and_counts_the_rest(tmp_path
     for name in ("a.txt", "b.md.gz", "c.jsonl", "d.py", "e.json"):
         content = jsonl([name, "", None]) if name == "c.jsonl" else name.encode()
         written(tmp_path, name, gzip.compress(content) if name.endswith(".gz") else content)
-    tally = Tally()
+    tally = ReadCounts()
     read = list(read_pieces([str(tmp_path)], "text", tally, Piped()))
     assert [piece.text for piece in read] == ["a.txt", "b.md.gz", "c.jsonl"]
-    assert tally == Tally(files=3, tables=1, rows=3, empty_rows=2, other_files=2)
+    assert tally == ReadCounts(files=3, tables=1, rows=3, empty_rows=2, other_files=2)
 
 
 def test_standard_input_with_a_field_is_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_standard_input_with_a_field_is_json_lines(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("drop", [True, False])
 def test_exact_duplicates_are_counted_and_dropped_if_asked(drop: bool) -> None:
-    tally = Tally()
+    tally = ReadCounts()
     texts = ["a", "é", "a ", "é", "a", "a"]
     documents = (Document(str(index), text) for index, text in enumerate(texts))
     found = survey(pieces_of(documents), tally, drop_duplicates=drop)

@@ -260,7 +260,7 @@ def test_a_template_that_leaves_nothing_to_go_on_from_is_refused_for_prompts() -
 
 
 def test_the_template_is_the_chosen_one_or_the_tokenizers_or_ours(tmp_path: Path) -> None:
-    assert template_for(None, tmp_path).said == "pellucid's plain template"
+    assert template_for(None, tmp_path).origin == "pellucid's plain template"
     settings = tmp_path / "tokenizer_config.json"
     settings.write_text(json.dumps({"chat_template": "from settings"}))
     assert template_for(None, tmp_path) == Template("from settings", str(settings))

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pellucid.datasets import download, fetch, server, whole
+from pellucid.datasets import download, fetch, find_file, server
 from pellucid.disk import Partial
 from pellucid.errors import TextError
 from support.server import Server, serving
@@ -93,8 +93,8 @@ def test_a_file_that_nothing_is_known_of_cannot_be_taken_for_whole(target: Path)
     target.parent.mkdir()
     target.write_bytes(CONTENT)
     with pytest.raises(TextError, match="nothing is known to check it by"):
-        whole(target, n_bytes=None, sha256=None)
-    found = whole(target, n_bytes=len(CONTENT), sha256=None)
+        find_file(target, n_bytes=None, sha256=None)
+    found = find_file(target, n_bytes=len(CONTENT), sha256=None)
     assert found is not None
     assert found.checked is None
 
@@ -383,12 +383,12 @@ def test_without_a_published_checksum_the_servers_is_taken_and_written_down(
     assert there.paths == ["/file.txt", "/elsewhere"]
     aside = target.with_name("file.txt.sha256")
     assert aside.read_text() == f"{SHA256}  file.txt\n"
-    again = whole(target, n_bytes=None, sha256=None)
+    again = find_file(target, n_bytes=None, sha256=None)
     assert again is not None
     assert again.checked == "earlier"
     target.write_bytes(CONTENT[1:])
     with pytest.raises(TextError, match="is another file"):
-        whole(target, n_bytes=None, sha256=None)
+        find_file(target, n_bytes=None, sha256=None)
 
 
 def test_bytes_that_are_not_those_the_server_spoke_of_are_refused(

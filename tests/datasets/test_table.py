@@ -16,7 +16,7 @@ from pellucid.errors import TextError
 @pytest.mark.parametrize("name", DATASETS)
 def test_each_dataset_says_all_there_is_to_say_before_it_is_loaded(name: str) -> None:
     dataset = DATASETS[name]
-    assert dataset.what
+    assert dataset.description
     assert dataset.licence
     assert dataset.train in [part.name for part in dataset.parts]
     assert (dataset.field is not None) == dataset.train.endswith(".parquet")

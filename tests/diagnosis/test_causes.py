@@ -13,10 +13,10 @@ from pellucid.diagnosis import (
     Facts,
     History,
     Reading,
+    build_finding,
     declare,
     diagnose,
-    found,
-    register,
+    read_codes,
 )
 from pellucid.diagnosis.history.run import facts_of
 from pellucid.errors import ConfigError
@@ -317,7 +317,7 @@ def test_healthy_history_is_silent() -> None:
 
 
 def test_at_least_forty_five_causes_can_be_named_apart_from_those_of_probes() -> None:
-    causes = [code for code, told in register().items() if told.explains or told.limits]
+    causes = [code for code, told in read_codes().items() if told.explains or told.limits]
     assert len({code for code, _ in CAUSES.values()}) >= 45
     assert len(causes) >= 45
 
@@ -395,7 +395,7 @@ def test_one_cause_is_one_finding_with_its_symptoms_as_evidence() -> None:
 
 
 def test_what_a_probe_found_explains_the_curve() -> None:
-    probe = found("LOS003", "Labels are of other rows.")
+    probe = build_finding("LOS003", "Labels are of other rows.")
     [finding] = diagnose(replace(but(losses=STUCK)(), findings=(probe,)))
     assert finding.code == "LOS003"
 

@@ -10,7 +10,7 @@ import torch
 
 from pellucid.diagnosis import check_named, declare
 from pellucid.diagnosis.check import check_examples
-from pellucid.diagnosis.training_batch import handed
+from pellucid.diagnosis.training_batch import build_training_batch
 from pellucid.errors import PellucidError
 from pellucid.runs import load
 from support.labelled import train_labelled, write_labelled
@@ -54,7 +54,7 @@ def test_pairs_are_checked_with_what_the_encoder_is_given(place: Path) -> None:
     found = check_named(str(place / "pair"), rows, declared=declare()).findings
     assert [each.text() for each in found] == []
     run = load(place / "pair")
-    data = handed(run, [str(rows)]).examples
+    data = build_training_batch(run, [str(rows)]).examples
     assert data.source is not None
     moved = replace(data, labels=data.ids.clone())
     assert "LOS001" in {each.code for each in check_examples(run.model, moved)}

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from pellucid.diagnosis import Finding, register
+from pellucid.diagnosis import Finding, read_codes
 from support.faults import FAULTS, Case
 
 
@@ -35,7 +35,7 @@ def test_healthy_twin_of_a_fault_is_silent(name: str) -> None:
 
 
 def test_every_code_of_the_register_has_a_fault_that_it_names() -> None:
-    codes = list(register())
+    codes = list(read_codes())
     before_training = codes[: codes.index("RND002") + 1]  # then come those of causes
     of_probes = {code for code in before_training if not code.startswith("LOG")}
     assert {fault.code for fault in FAULTS.values()} == of_probes

@@ -17,12 +17,12 @@ from pellucid.diagnosis import (
     SEVERITIES,
     assert_all_parameters_learn,
     assert_causal,
+    build_finding,
     check,
     declare,
+    drop_ignored,
     evidence,
-    found,
-    register,
-    without,
+    read_codes,
 )
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.model import assemble
@@ -34,7 +34,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "diagnosis.md"
 
 def test_every_code_is_described_and_is_on_the_page() -> None:
     page = PAGE.read_text("utf-8")
-    for code, told in register().items():
+    for code, told in read_codes().items():
         assert re.fullmatch(r"[A-Z]{3}\d{3}", code)
         assert told.severity in SEVERITIES
         assert all((told.title, told.explanation, told.threshold, told.source, told.fix))
@@ -44,7 +44,7 @@ def test_every_code_is_described_and_is_on_the_page() -> None:
 
 
 def test_finding_says_itself_as_json_and_as_text() -> None:
-    one = found("ATT001", "It sees.", evidence("ATT001", "change", 0.5), where="block 1")
+    one = build_finding("ATT001", "It sees.", evidence("ATT001", "change", 0.5), where="block 1")
     told = json.loads(one.to_json())
     assert told["code"] == "ATT001"
     assert told["evidence"][0]["value"] == 0.5
@@ -53,11 +53,11 @@ def test_finding_says_itself_as_json_and_as_text() -> None:
 
 
 def test_worst_comes_first_and_ignored_codes_are_left_out() -> None:
-    findings = [found(code, "") for code in ("GRD003", "LOS004", "ATT001", "ATT003")]
-    kept = without(findings, ["ATT003"])
+    findings = [build_finding(code, "") for code in ("GRD003", "LOS004", "ATT001", "ATT003")]
+    kept = drop_ignored(findings, ["ATT003"])
     assert [each.code for each in kept] == ["ATT001", "LOS004", "GRD003"]
     with pytest.raises(ConfigError, match="no finding has the code XYZ001"):
-        without([], ["XYZ001"])
+        drop_ignored([], ["XYZ001"])
 
 
 def test_assertion_fails_with_the_words_of_the_finding() -> None:
@@ -122,7 +122,7 @@ def test_room_is_there_from_the_root() -> None:
 def test_numbers_that_are_judged_by_are_those_of_the_words() -> None:
     """Both ways, but for counts that are none or one by definition."""
     number = r"(?<![\w.-])\d+(?:\.\d+)?(?:e-?\d+)?(?![\w.]*\w)"
-    for code, told in register().items():
+    for code, told in read_codes().items():
         said = {float(each) for each in re.findall(number, told.threshold)}
         known = set(told.limits.values())
         if code in OF_PROBES or code.startswith("LOG"):
@@ -134,7 +134,7 @@ def test_every_limit_is_read_by_somebody() -> None:
     """A number in the register that no line reads would be a second truth."""
     room = Path(diagnosis.__file__).parent
     lines = "".join(path.read_text("utf-8") for path in room.rglob("*.py"))
-    for code, told in register().items():
+    for code, told in read_codes().items():
         for name in told.limits if code in OF_PROBES else ():
             assert f'"{name}"' in lines or f"'{name}'" in lines, f"{code}: {name}"
 
@@ -146,7 +146,7 @@ def test_code_that_there_is_not_is_told_what_may_be_meant(said: str, meant: str)
     with pytest.raises(
         ConfigError, match=f"no finding has the code {said}; did you mean"
     ) as refused:
-        without([], [said])
+        drop_ignored([], [said])
     assert meant in str(refused.value)
     assert len(str(refused.value)) < 160
 

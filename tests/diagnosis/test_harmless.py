@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.diagnosis import (
-    Declared,
+    Expectations,
     History,
     causes,
     check,
     declare,
     diagnose,
     history_of_watch,
-    register,
+    read_codes,
 )
 from pellucid.diagnosis.history.history import Facts, Reading
 from pellucid.errors import ConfigError, PellucidError
@@ -170,7 +170,7 @@ def test_a_model_that_gives_no_logits_is_still_refused() -> None:
 def test_memory_that_runs_out_while_weights_are_copied_leaves_the_model_as_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from pellucid.diagnosis import undisturbed as context
+    from pellucid.diagnosis import preserve_state as context
 
     module = sys.modules[context.__module__]
     model, copied = made(), []
@@ -191,7 +191,7 @@ def test_memory_that_runs_out_while_weights_are_copied_leaves_the_model_as_it_wa
 
 @pytest.mark.parametrize("pattern", ["*wte*", "(", "[a", "+"])
 def test_a_pattern_that_is_none_is_refused_in_words(pattern: str) -> None:
-    for make in (lambda: declare(frozen=[pattern]), lambda: Declared(frozen=(pattern,))):
+    for make in (lambda: declare(frozen=[pattern]), lambda: Expectations(frozen=(pattern,))):
         with pytest.raises(ConfigError, match="is no regular expression") as refused:
             make()
         assert repr(pattern) in str(refused.value)
@@ -219,7 +219,7 @@ def test_what_a_signal_handler_raises_ends_a_check(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_could_not_be_looked_at_has_a_code() -> None:
-    assert register()["SEE001"].severity == "note"
+    assert read_codes()["SEE001"].severity == "note"
 
 
 class AttentionBlock(Block):

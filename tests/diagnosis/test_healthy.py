@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pellucid import config
-from pellucid.diagnosis import check, declare, small_twin
+from pellucid.diagnosis import check, declare, reduce_model
 from pellucid.model import assemble
 from pellucid.optim import assemble_optimiser
 from pellucid.presets import FAMILIES, PRESETS
@@ -24,7 +24,7 @@ EVERY = [
 
 @pytest.mark.parametrize("name", EVERY)
 def test_small_twin_of_every_preset_is_passed_in_silence(name: str) -> None:
-    model = assemble(replace(small_twin(PRESETS[name].model), vocab_size=64), seed=0)
+    model = assemble(replace(reduce_model(PRESETS[name].model), vocab_size=64), seed=0)
     decoder_alone = model.encoder is None
     ids = text()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -62,7 +62,7 @@ def test_model_without_a_head_is_probed_by_its_states(name: str) -> None:
 
 def test_twin_keeps_the_kinds_and_is_small() -> None:
     for name, run in PRESETS.items():
-        twin = small_twin(run.model)
+        twin = reduce_model(run.model)
         pairs = zip(twin.stacks, run.model.stacks, strict=True)
         for ours, theirs in pairs:
             assert type(ours.positions) is type(theirs.positions), name
@@ -73,7 +73,7 @@ def test_twin_keeps_the_kinds_and_is_small() -> None:
 
 def test_model_with_the_optimiser_of_the_default_preset_is_passed_in_silence() -> None:
     # Muon has numbers of its own, which torch's copies of an optimiser leave behind
-    model = assemble(replace(small_twin(PRESETS["nano"].model), vocab_size=64), seed=0)
+    model = assemble(replace(reduce_model(PRESETS["nano"].model), vocab_size=64), seed=0)
     optimizer = assemble_optimiser(PRESETS["nano"].optimiser, model.named_parameters())
     findings = check(model, text(), optimizer=optimizer, declared=declare(pretrained=False))
     assert [each.text() for each in findings] == []

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pellucid.diagnosis import history_of_log, is_log, unsaid
+from pellucid.diagnosis import history_of_log, is_log, list_unknowns
 from pellucid.diagnosis.logs.parsers import rows_in
 from pellucid.errors import PellucidError
 from support.foreign_logs import (
@@ -210,12 +210,12 @@ def test_what_cannot_be_said_depends_on_what_is_there(tmp_path: Path) -> None:
     alone = Curves(losses=[3.0 - i / 100 for i in range(30)])
     file = tmp_path / "losses.txt"
     file.write_text("\n".join(map(str, alone.losses)))
-    said = " ".join(unsaid(history_of_log(file)))
+    said = " ".join(list_unknowns(history_of_log(file)))
     for missing in ("gradient norms", "learning rates", "held-out", "--vocab-size", "VitalsCallb"):
         assert missing in said
     assert "pellucid check" in said
     state = trainer_state(tmp_path / "trainer_state.json", healthy())
-    said = " ".join(unsaid(history_of_log(state, vocab_size=4096)))
+    said = " ".join(list_unknowns(history_of_log(state, vocab_size=4096)))
     for there in ("no gradient norms", "no learning rates", "held-out", "--vocab-size"):
         assert there not in said
     assert math.isclose(history_of_log(state, vocab_size=7).facts.vocab_size or 0, 7)

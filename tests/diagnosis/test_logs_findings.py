@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from pellucid.diagnosis import Finding, diagnose, history_of_log, register
+from pellucid.diagnosis import Finding, diagnose, history_of_log, read_codes
 from support.foreign_logs import Curves, healthy, trainer_state
 
 Break = Callable[[Curves], dict[str, Any] | None]
 
 
-def found(made: Curves, tmp_path: Path, **more: Any) -> dict[str, Finding]:
+def findings_in(made: Curves, tmp_path: Path, **more: Any) -> dict[str, Finding]:
     state = trainer_state(tmp_path / "trainer_state.json", made)
     return {each.code: each for each in history_of_log(state, **more).findings}
 
@@ -133,7 +133,7 @@ def test_what_a_curve_shows_is_said_by_its_code(name: str, tmp_path: Path) -> No
     code, spoil, more = SEEN[name]
     made = healthy()
     spoil(made)
-    seen = found(made, tmp_path, **more)
+    seen = findings_in(made, tmp_path, **more)
     assert code in seen, f"only {sorted(seen)}"
     assert "what to do:" in seen[code].text()
 
@@ -146,7 +146,7 @@ def test_healthy_curves_are_passed_in_silence(seed: int, tmp_path: Path) -> None
     )
     made.epochs = draws.choice([0.5, 1.0, 3.0])
     vocab = draws.choice([None, round(math.exp(made.losses[0]))])
-    assert [each.text() for each in found(made, tmp_path, vocab_size=vocab).values()] == []
+    assert [each.text() for each in findings_in(made, tmp_path, vocab_size=vocab).values()] == []
 
 
 def test_fine_tuning_that_is_noisy_and_hardly_moves_is_no_alarm(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_fine_tuning_that_is_noisy_and_hardly_moves_is_no_alarm(tmp_path: Path) 
     made = healthy(rows=200)
     made.losses[:] = [2.1 * math.exp(draws.gauss(0, 0.3)) - 0.001 * i for i in range(200)]
     made.held_out[:] = [(100 * i, 1.95 - 0.002 * i) for i in range(1, 20)]
-    seen = found(made, tmp_path)
+    seen = findings_in(made, tmp_path)
     assert {each.severity for each in seen.values()} <= {"note"}
 
 
@@ -176,11 +176,11 @@ def test_a_resumed_training_that_lost_its_moments_is_seen(tmp_path: Path) -> Non
 def test_cause_of_a_nan_says_what_came_before(tmp_path: Path) -> None:
     made = healthy()
     _nan(made)
-    assert "gradients grew first" in found(made, tmp_path)["LOG001"].cause
+    assert "gradients grew first" in findings_in(made, tmp_path)["LOG001"].cause
     made.norms[57:60] = [0.6, 0.6, 0.6]
-    assert "without a warning" in found(made, tmp_path)["LOG001"].cause
+    assert "without a warning" in findings_in(made, tmp_path)["LOG001"].cause
     made.losses[:] = [math.nan] * 120
-    assert "never was a number" in found(made, tmp_path)["LOG001"].cause
+    assert "never was a number" in findings_in(made, tmp_path)["LOG001"].cause
 
 
 def test_losses_of_preferences_are_not_compared_with_guessing(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_curves_of_other_lengths_and_noises_raise_no_alarm(tmp_path: Path) -> No
         spread = draws.choice([0.02, 0.1, 0.3])
         made.losses[:] = [loss * math.exp(draws.gauss(0, spread)) for loss in made.losses]
         made.epochs = draws.choice([0.3, 2.0])
-        alarms += [e.text() for e in found(made, tmp_path).values() if e.severity != "note"]
+        alarms += [e.text() for e in findings_in(made, tmp_path).values() if e.severity != "note"]
     assert alarms == []
 
 
@@ -242,14 +242,14 @@ def test_causes_find_nothing_worse_than_notes_in_healthy_logs(tmp_path: Path) ->
 
 def test_every_code_of_logs_is_seen_in_a_log() -> None:
     codes = {code for code, _, _ in SEEN.values()} | {"LOG013"}
-    assert {code for code in register() if code.startswith("LOG")} <= codes
+    assert {code for code in read_codes() if code.startswith("LOG")} <= codes
 
 
 def test_zeros_after_a_loss_that_is_none_are_no_recovery(tmp_path: Path) -> None:
     made = healthy()
     made.losses[60:] = [math.nan] + [0.0] * 59
     made.norms[60:] = [0.0] * 60
-    seen = found(made, tmp_path)["LOG001"]
+    seen = findings_in(made, tmp_path)["LOG001"]
     assert seen.severity == "fatal"
     assert seen.where == f"update {seen.step}"
 
@@ -257,17 +257,17 @@ def test_zeros_after_a_loss_that_is_none_are_no_recovery(tmp_path: Path) -> None
 def test_findings_of_a_log_say_when_and_nothing_where_no_update_is_meant(tmp_path: Path) -> None:
     one = healthy()
     one.losses[100] += 8
-    jump = found(one, tmp_path)["LOG003"]
+    jump = findings_in(one, tmp_path)["LOG003"]
     assert jump.what.startswith("One jump in")
     assert jump.where == f"update {jump.step}"
     still = healthy()
     _stand(still)
-    assert found(still, tmp_path)["LOG005"].step is None
+    assert findings_in(still, tmp_path)["LOG005"].step is None
 
 
 def test_a_loss_that_does_not_come_back_is_no_jump(tmp_path: Path) -> None:
     made = healthy()
     made.losses[90:] = [9.0 + i / 10 for i in range(30)]
-    assert {"LOG002"} <= set(found(made, tmp_path)) <= {"LOG002", "LOG010", "LOS007"}
+    assert {"LOG002"} <= set(findings_in(made, tmp_path)) <= {"LOG002", "LOG010", "LOS007"}
     made.losses[50] = 9.0
-    assert "at update " + str(made.steps[50]) in found(made, tmp_path)["LOG003"].what
+    assert "at update " + str(made.steps[50]) in findings_in(made, tmp_path)["LOG003"].what

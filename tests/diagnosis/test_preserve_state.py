@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
-from pellucid.diagnosis import check, undisturbed
-from pellucid.diagnosis.model_adapter import Subject
+from pellucid.diagnosis import check, preserve_state
+from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.model import assemble
 from support.faults import mean_loss, next_tokens, text, tiny
 from support.models import BASE, build, with_stack
@@ -56,7 +56,7 @@ def test_model_is_put_back_where_a_probe_fails() -> None:
     before = everything(model)
 
     def fail() -> None:
-        with undisturbed(model, dtype=torch.float64):
+        with preserve_state(model, dtype=torch.float64):
             next(iter(model.parameters())).data.zero_()
             raise RuntimeError("within")
 
@@ -91,7 +91,7 @@ def test_weights_that_share_memory_share_it_within() -> None:
             self.b = nn.Parameter(self.a.data)
 
     model = Shared()
-    with undisturbed(model):
+    with preserve_state(model):
         assert model.a.data_ptr() == model.b.data_ptr()
         model.a.data.zero_()
         assert not model.b.any()
@@ -113,8 +113,8 @@ class Wrapper(nn.Module):
 def test_only_wrappers_that_change_nothing_are_taken_off() -> None:
     model = assemble(tiny("nano"), seed=0)
     wrapper = Wrapper(model)
-    assert Subject(wrapper).model is wrapper
-    assert Subject(cast("nn.Module", nn.DataParallel(model))).model is model
+    assert ModelAdapter(wrapper).model is wrapper
+    assert ModelAdapter(cast("nn.Module", nn.DataParallel(model))).model is model
 
 
 def test_a_device_that_is_not_used_is_not_woken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,6 +126,6 @@ def test_a_device_that_is_not_used_is_not_woken(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "get_rng_state_all", woken)
     model = assemble(tiny("nano"), seed=0)
     before = torch.get_rng_state()
-    with undisturbed(model):
+    with preserve_state(model):
         torch.rand(3)
     assert torch.equal(before, torch.get_rng_state())

@@ -11,13 +11,13 @@ import torch
 
 import pellucid
 from pellucid import config
-from pellucid.diagnosis import Advance, Finding, Proof, Reading, Trial, found, prove
-from pellucid.diagnosis.fixes.propose import Prescription, patched
+from pellucid.diagnosis import Advance, Finding, Proof, Reading, Trial, build_finding, prove
+from pellucid.diagnosis.fixes.propose import Fix, apply_assignments
 from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
 from pellucid.diagnosis.proof.fork_start import choose_start
 from pellucid.errors import ConfigError
 from pellucid.runs import RunFolder, branch, read_events
-from pellucid.runs.resolve_config import choose
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.training import Evaluated, Logged, StoppedNonFinite, Vitals
 from pellucid.vitals import watcher
@@ -57,7 +57,7 @@ def content(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def too_high(step: int | None = 0) -> Finding:
-    return replace(found("OPT005", "seen"), step=step)
+    return replace(build_finding("OPT005", "seen"), step=step)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def proven(hot: Path) -> tuple[Proof, list[Advance], bool]:
     """A proof, how it advanced, and whether the run is as it was."""
     before, advances = content(hot), list[Advance]()
     proof = prove(
-        hot, [too_high(), found("ATT003", "")], steps=12, seeds=2, advance=advances.append
+        hot, [too_high(), build_finding("ATT003", "")], steps=12, seeds=2, advance=advances.append
     )
     return proof, advances, content(hot) == before
 
@@ -85,8 +85,8 @@ def test_what_helps_is_recommended_and_its_config_is_written(
     assert all(each < 0 for each in proof.best.differences)
     assert Path(proof.file) == hot.parent / "run-fixed.toml"
     assert proof.command == f"pellucid train --config {proof.file}"
-    written = choose(config_file=proof.file)
-    assert written == patched(read_config(RunFolder(hot)), proof.best.prescription.assignments)
+    written = resolve_config(config_file=proof.file)
+    assert written == apply_assignments(read_config(RunFolder(hot)), proof.best.fix.assignments)
     assert proof.incurable == ("ATT003",)
 
 
@@ -105,9 +105,9 @@ def test_pairs_have_the_same_seed_and_an_unfixed_fork_serves_every_fix(
 
 def test_a_healthy_change_is_not_called_a_cure(tmp_path: Path) -> None:
     run = trained_so(tmp_path / "run", steps=8)
-    proof = prove(run, [found("OPT009", "")], steps=4, seeds=2)
+    proof = prove(run, [build_finding("OPT009", "")], steps=4, seeds=2)
     assert proof.trials == ()  # eps is small already
-    proof = prove(run, [found("NUM008", "")], steps=4, seeds=2, candidates=1)
+    proof = prove(run, [build_finding("NUM008", "")], steps=4, seeds=2, candidates=1)
     assert proof.best is None
     assert not (tmp_path / "run-fixed.toml").exists()
     assert proof.file == proof.command == ""
@@ -179,8 +179,14 @@ def fork(loss: float | None, *sick: str) -> Fork:
 
 
 def trial(*pairs: tuple[Fork, Fork]) -> Trial:
-    does = Prescription(does="it", assignments=("seed=1",), why="", source="", needs="replay")
-    return Trial(prescription=does, codes=("OPT005",), pairs=pairs)
+    does = Fix(does="it", assignments=("seed=1",), why="", source="", needs="replay")
+    return Trial(fix=does, codes=("OPT005",), pairs=pairs)
+
+
+def test_fix_of_a_trial_has_its_name_of_0_1_too() -> None:
+    one = trial((fork(3.0), fork(2.5)))
+    with pytest.warns(FutureWarning, match=r"Trial\.fix"):
+        assert one.prescription is one.fix
 
 
 @pytest.mark.parametrize(
@@ -216,7 +222,7 @@ def test_of_fixes_that_help_alike_the_one_that_leaves_fewer_sick_is_best() -> No
 
 
 def test_what_changes_the_measure_is_not_tried(tmp_path: Path, hot: Path) -> None:
-    findings = [found("ATT004", ""), found("DAT002", "")]
+    findings = [build_finding("ATT004", ""), build_finding("DAT002", "")]
     proof = prove(hot, findings, steps=2, seeds=2)
     assert proof.trials == ()
     assert [each.does for each, _ in proof.untried] == [
@@ -235,7 +241,7 @@ def test_a_branch_goes_on_under_another_config_where_the_run_was(tmp_path: Path)
     run = trained_so(tmp_path / "run", "training.keep_checkpoints=9")
     before = content(run)
     settings = read_config(RunFolder(run))
-    slower = patched(settings, ["optimiser.learning_rate=0.001"])
+    slower = apply_assignments(settings, ["optimiser.learning_rate=0.001"])
     made = branch(run / "checkpoints" / "step-8", slower, tmp_path / "slower")
     assert content(run) == before
     pellucid.resume(made, show=False)

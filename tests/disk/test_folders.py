@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.disk import Held, Partial, clear, is_free, new_folder, remove, sweep, write_folder
+from pellucid.disk import (
+    FolderInUse,
+    Partial,
+    clear,
+    is_free,
+    new_folder,
+    remove,
+    sweep,
+    write_folder,
+)
 from pellucid.disk import write_bytes as write_file
 from pellucid.disk.removal import LOCK, MARK
 
@@ -97,12 +106,12 @@ def test_what_came_to_the_place_meanwhile_stays(tmp_path: Path) -> None:
 def test_a_killed_process_is_gone_on_with_and_a_living_one_is_not(tmp_path: Path) -> None:
     left = Partial(tmp_path / "run", FILES, keep=("text",))
     fill(left.path)
-    with pytest.raises(Held):
-        Partial(tmp_path / "run", FILES, alone=True)
+    with pytest.raises(FolderInUse):
+        Partial(tmp_path / "run", FILES, exclusive=True)
     beside = Partial(tmp_path / "run", FILES)
     assert beside.path.name == "run.2.partial"
     left.release()
-    again = Partial(tmp_path / "run", FILES, keep=("text",), alone=True)
+    again = Partial(tmp_path / "run", FILES, keep=("text",), exclusive=True)
     assert again.path == left.path
     assert tree(again.path).keys() == {"text/train.npy", MARK, LOCK}
 
@@ -178,3 +187,10 @@ def test_sweeping_takes_what_is_ours_and_not_held(tmp_path: Path) -> None:
     sweep(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["a.partial", "mine.partial", "notes.partial"]
     held.remove()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a user of Windows may make no links")
+def test_a_link_to_itself_is_in_the_way_before_anything_is_prepared(tmp_path: Path) -> None:
+    (tmp_path / "run").symlink_to("run")
+    assert not is_free(tmp_path / "run")
+    assert (tmp_path / "run").is_symlink()

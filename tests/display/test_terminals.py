@@ -127,7 +127,7 @@ def test_ctrl_c_leaves_a_whole_panel_and_the_way_on(terminal: Terminal, tmp_path
     assert all(cell_len(line) == 80 for line in panel)
     inside = " ".join(line.strip("│ ") for line in panel)
     assert re.search(r"interrupted by SIGINT: step \d+ is finished and saved", inside)
-    assert "go on with: pellucid train --resume run" in " ".join(text.split())
+    assert "continue with: pellucid train --resume run" in " ".join(text.split())
 
 
 @pytest.mark.parametrize(("name", "value"), [("TERM", "dumb"), ("CI", "true")])

@@ -33,7 +33,7 @@ TO_DRAW = {**MODELS, **PRESET_MODELS, "both": BOTH, "large": LARGE}
 
 def pictures(model: Transformer) -> list[Picture]:
     drawing = assemble(model, "a model")
-    return [place(drawing), place(drawing, beside=True)]
+    return [place(drawing), place(drawing, side_by_side=True)]
 
 
 def counted(model: Transformer) -> int:
@@ -142,7 +142,7 @@ def check_nothing_runs_into_anything(picture: Picture) -> None:
     within(picture, written)
     within(picture, [point for line in picture.lines for point in line.points])
     borders = {cell for box in picture.rectangles if box.kind != "words" for cell in border(box)}
-    names = {(t.x + i, t.y) for t in picture.texts if not t.over for i in range(len(t.text))}
+    names = {(t.x + i, t.y) for t in picture.texts if not t.covers_line for i in range(len(t.text))}
     assert names & borders == set()
     flows = {cell for line in picture.lines for cell in passed(line)}
     assert names & flows == set()
@@ -213,7 +213,7 @@ def test_words_in_both_spellings_are_the_same() -> None:
 @pytest.mark.parametrize("name", [*MODELS, "gpt2", "t5-small", "bert-base"])
 def test_svg_is_one_file_that_names_and_describes_itself(name: str) -> None:
     model = MODELS[name] if name in MODELS else PRESET_MODELS[name]
-    tree = ElementTree.fromstring(as_svg(place(assemble(model, name), beside=True)))
+    tree = ElementTree.fromstring(as_svg(place(assemble(model, name), side_by_side=True)))
     title, described = tree.find(f"{SVG}title"), tree.find(f"{SVG}desc")
     assert title is not None
     assert title.text == name
@@ -234,7 +234,7 @@ def test_no_text_of_the_svg_is_wider_than_its_box() -> None:
     """Letters of a monospaced font are at most .61 em wide; each has a cell to itself."""
     assert FONT_SIZE * 0.61 <= CELL_WIDTH
     assert FONT_SIZE * 1.2 <= CELL_HEIGHT
-    tree = ElementTree.fromstring(as_svg(place(assemble(BOTH, "both"), beside=True)))
+    tree = ElementTree.fromstring(as_svg(place(assemble(BOTH, "both"), side_by_side=True)))
     sides = [
         (float(box.get("x", "")), float(box.get("x", "")) + float(box.get("width", "")), box)
         for box in tree.iter(f"{SVG}rect")
@@ -265,7 +265,7 @@ def test_head_that_is_tied_has_a_line_back_to_the_embedding() -> None:
 
 def test_decoder_is_handed_the_encoders_states_and_each_stack_its_positions() -> None:
     for beside in (False, True):
-        kinds = [line.kind for line in place(assemble(BOTH, "both"), beside=beside).lines]
+        kinds = [line.kind for line in place(assemble(BOTH, "both"), side_by_side=beside).lines]
         assert kinds.count("encoded") == 1
         assert kinds.count("positions") == 2
         assert kinds.count("tied") == 1

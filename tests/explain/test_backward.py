@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 import pellucid
 from pellucid import config
-from pellucid.explain import Trace, gradients, trace
-from pellucid.explain.backward_segments import Stretch, trained, walk
+from pellucid.explain import Trace, backward_segments, gradients, trace
+from pellucid.explain.backward_segments import Segment, trainable_parameters, walk_backward
 from pellucid.explain.chapter_types import Place
-from pellucid.explain.chapters import CHAPTERS, tell
-from pellucid.explain.outputs import loss_of
+from pellucid.explain.chapters import CHAPTERS, build_chapter
+from pellucid.explain.outputs import next_token_loss
 from pellucid.maths import linear_head_grads
 from pellucid.model import Transformer, assemble_trained
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, with_stack
@@ -49,12 +49,12 @@ NAMES = [
 WAY_BACK = [entry for entry in CHAPTERS if entry.part in ("backward", "update")]
 
 
-def plain(found: Trace) -> Transformer:
+def to_plain(found: Trace) -> Transformer:
     """A copy of the model on which the sentence's loss was sent back by torch alone."""
     model = copy.deepcopy(found.model)
     source = found.sentence.source_ids
     encoded = None if source is None else model.encode(torch.tensor([source]))
-    loss_of(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
+    next_token_loss(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
     return model
 
 
@@ -66,7 +66,7 @@ def grads(model: nn.Module) -> dict[str, Tensor]:
 @pytest.mark.parametrize("name", NAMES)
 def test_norms_and_gradients_are_those_of_loss_backward(name: str) -> None:
     found = traced(build(MODELS[name]))
-    back, expected = found.backward(), grads(plain(found))
+    back, expected = found.backward(), grads(to_plain(found))
     assert back.norms.keys() == expected.keys()
     for each, grad in expected.items():
         assert back.norms[each] == pytest.approx(float(grad.norm()), rel=1e-9, abs=1e-15), each
@@ -81,7 +81,7 @@ def test_norms_and_gradients_are_those_of_loss_backward(name: str) -> None:
 @pytest.mark.parametrize("name", ["preset gpt2", "preset qwen3-0.6b", "alibi", "pair t5"])
 def test_in_float32_too(name: str) -> None:
     found = traced(build(MODELS[name], double=False))
-    for each, grad in grads(plain(found)).items():
+    for each, grad in grads(to_plain(found)).items():
         torch.testing.assert_close(found[f"{each}.grad"], grad, rtol=1e-4, atol=1e-6)
 
 
@@ -89,11 +89,11 @@ def test_in_float32_too(name: str) -> None:
 def test_what_reaches_states_and_parts_is_what_hooks_hear(name: str) -> None:
     found = traced(build(MODELS[name]))
     model = copy.deepcopy(found.model)
-    heard: dict[str, Tensor] = {}
+    record_block: dict[str, Tensor] = {}
 
     def keep(at: str) -> Any:
         def hook(_: Any, given: Any, made: Tensor) -> None:
-            made.register_hook(lambda grad: heard.__setitem__(at, grad[0]))
+            made.register_hook(lambda grad: record_block.__setitem__(at, grad[0]))
 
         return hook
 
@@ -104,9 +104,9 @@ def test_what_reaches_states_and_parts_is_what_hooks_hear(name: str) -> None:
         block.feed_forward_norm.register_forward_hook(keep(f"L{number}.feed_forward_norm"))
     source = found.sentence.source_ids
     encoded = None if source is None else model.encode(torch.tensor([source]))
-    loss_of(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
-    assert len(heard) == 8
-    for at, grad in heard.items():
+    next_token_loss(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
+    assert len(record_block) == 8
+    for at, grad in record_block.items():
         torch.testing.assert_close(found[f"{at}.grad"], grad, rtol=1e-9, atol=1e-15)
 
 
@@ -131,7 +131,7 @@ def test_a_scaled_heads_weights_have_the_gradient_that_makes_its_values_theirs(
     before = wide @ read["L1.H2.v.grad"].double()
     expected = before @ read["L1.H2.v"].T.double()
     torch.testing.assert_close(read["L1.H2.weights.grad"].double(), expected, rtol=1e-3, atol=1e-6)
-    chapter = tell(read, "rules", Place(layer=1, head=2, token=4, other=2))
+    chapter = build_chapter(read, "rules", Place(layer=1, head=2, token=4, other=2))
     assert len(chapter.receipts) > 3
     assert [receipt.title for receipt in chapter.receipts if not receipt.agrees] == []
 
@@ -167,7 +167,7 @@ def test_the_model_is_left_as_it_was() -> None:
         found["L1.H0.scores.grad"], found["decoder.blocks.0.attention.query.weight.next"]
         found["after_update.loss"]
         for entry in WAY_BACK:
-            tell(found, entry.id, Place(layer=1))
+            build_chapter(found, entry.id, Place(layer=1))
     assert torch.equal(torch.get_rng_state(), random)
     assert [module.training for module in model.modules()] == modes
     assert all(torch.equal(before[name], now) for name, now in model.state_dict().items())
@@ -190,9 +190,9 @@ def test_the_gradients_of_one_layer_are_alive_at_a_time(name: str) -> None:
         alive.append((each, weakref.ref(grad)))
         most.append({name for name, grad in alive if grad() is not None})
 
-    walk(found, take, lambda done, total: None)
-    places = [Stretch("decoder", place) for place in range(-1, 3)]
-    owners = [set(trained(found, place)) for place in places]
+    walk_backward(found, take, lambda done, total: None)
+    places = [Segment("decoder", place) for place in range(-1, 3)]
+    owners = [set(trainable_parameters(found, place)) for place in places]
     assert len(most) == len(dict(found.model.named_parameters()))
     assert all(any(together - shared <= owner for owner in owners) for together in most)
 
@@ -202,17 +202,17 @@ def test_however_many_sentences_are_open_two_stretches_have_their_gradients_kept
         found = trace(build(BASE, seed=seed), ids=[1, 2, 3, 4])
         for number in range(2):
             found[f"decoder.blocks.{number}.attention.query.weight.grad"]
-    assert len(gradients.Gradients._open) == 2
+    assert len(gradients.ModelGradients._open) == 2
 
 
 def test_the_way_back_is_told_step_by_step_and_gone_once() -> None:
     found = traced(build(PAIRS["original"]))
     told: list[tuple[int, int]] = []
-    assert not found.went_back
+    assert not found.has_gradients
     back = found.backward(lambda done, total: told.append((done, total)))
     assert told == [(done, 8) for done in range(9)]
     assert found.backward() is back
-    assert found.went_back
+    assert found.has_gradients
 
 
 @pytest.mark.parametrize("why", ["an encoder sees every token", "a text of one token"])
@@ -221,7 +221,7 @@ def test_what_has_no_loss_has_no_way_back(why: str) -> None:
     with pytest.raises(pellucid.PellucidError, match=why):
         found.backward()
     for entry in WAY_BACK:
-        chapter = tell(found, entry.id, Place())
+        chapter = build_chapter(found, entry.id, Place())
         assert chapter.sentence.startswith("There is no loss to go back from.")
         assert (chapter.id, chapter.part, chapter.title) == (entry.id, entry.part, entry.title)
 
@@ -232,12 +232,12 @@ def test_what_is_frozen_has_no_gradient_and_says_so() -> None:
     assemble_trained(model, lora, seed=0)
     model.double()
     found = traced(model)
-    expected = grads(plain(found))
+    expected = grads(to_plain(found))
     assert found.backward().norms.keys() == expected.keys()
     assert all(".query.lora_" in name for name in expected)
     with pytest.raises(pellucid.PellucidError, match=r"is frozen \(requires_grad is off\)"):
         found["decoder.blocks.0.attention.key.weight.grad"]
-    chapter = tell(found, "update", Place())
+    chapter = build_chapter(found, "update", Place())
     assert "decoder.blocks.0.attention.query.lora_down[0, 0]" in chapter.sentence
     model.requires_grad_(False)
     quiet = traced(model)
@@ -249,7 +249,7 @@ def test_what_is_frozen_has_no_gradient_and_says_so() -> None:
     ("address", "said"),
     [
         ("L9.residual.grad", "there is no 'L9.residual.grad'"),
-        ("L0.H0.mask.grad", "there is no"),
+        ("L0.H0.mask.grad", "is not kept: a mask is true or false"),
         ("L0.H0.score.grad", r"did you mean L0.H0.scores.grad"),
         ("decoder.blocks.0.attention.query.weight.grad[99, 0]", "lies outside"),
         ("nothing.weight.next", "there is no"),
@@ -271,7 +271,7 @@ def test_an_address_that_there_is_not_is_refused_with_those_near(address: str, s
 )
 def test_a_weight_that_there_is_not_is_refused_with_what_there_is(place: Place, said: str) -> None:
     with pytest.raises(pellucid.PellucidError, match=said):
-        tell(traced(build(BASE)), "nudge", place)
+        build_chapter(traced(build(BASE)), "nudge", place)
 
 
 def test_a_measured_slope_is_the_gradient_and_a_wrong_gradient_differs() -> None:
@@ -281,7 +281,7 @@ def test_a_measured_slope_is_the_gradient_and_a_wrong_gradient_differs() -> None
     for weight in ("attention.key.weight", "feed_forward.up.bias", "token_embedding.weight"):
         row = int(found.ids[2]) if weight.startswith("token") else 3
         place = Place(layer=1, weight=weight, row=row, column=0 if weight.endswith("bias") else 5)
-        slope = tell(found, "nudge", place).receipts[0]
+        slope = build_chapter(found, "nudge", place).receipts[0]
         assert slope.agrees
         assert abs(slope.model) > 1e-4
         assert abs(slope.recomputed - slope.model) < 1e-4 * abs(slope.model)
@@ -290,8 +290,8 @@ def test_a_measured_slope_is_the_gradient_and_a_wrong_gradient_differs() -> None
 
 def test_a_large_model_is_nudged_in_its_own_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     found = traced(build(BASE, double=False))
-    monkeypatch.setattr(gradients, "LARGE", 10)
-    chapter = tell(found, "nudge", Place(layer=1, row=3, column=5))
+    monkeypatch.setattr(backward_segments, "LARGE", 10)
+    chapter = build_chapter(found, "nudge", Place(layer=1, row=3, column=5))
     assert chapter.receipts[0].agrees
     assert "computed in float32" in chapter.notes[0]
     assert "lines" not in [picture.kind for picture in chapter.pictures]

@@ -13,9 +13,9 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.explain import Trace
-from pellucid.explain.addresses import pointed
+from pellucid.explain.addresses.syntax import split_index
 from pellucid.explain.chapter_types import Chapter, Matrix, Place, Tokens
-from pellucid.explain.chapters import CHAPTERS, tell
+from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.expressions import Apply, Expression, Number, Vector
 from pellucid.model import assemble, assemble_trained
 from support.models import BASE, VARIANTS, build, with_stack
@@ -76,7 +76,7 @@ def all_chapters(trace: Trace) -> Iterator[Chapter]:
                 continue
             if entry.id == "probabilities" and not trace.model.has_head:
                 continue
-            yield tell(trace, entry.id, place)
+            yield build_chapter(trace, entry.id, place)
 
 
 class Stands:
@@ -87,7 +87,7 @@ class Stands:
         self.made: dict[str, torch.Tensor] = {}
 
     def __getitem__(self, address: str) -> torch.Tensor:
-        name, index = pointed(address)
+        name, index = split_index(address)
         if name not in self.made:
             self.made[name] = self.trace[name]
         return self.made[name][index] if index else self.made[name]
@@ -165,14 +165,14 @@ def test_an_update_beside_a_matrix_is_part_of_its_receipt() -> None:
         model, config.LoRA(rank=2, alpha=4.0, dropout=0.0, targets=("*.query",)), seed=0
     )
     model.decoder.blocks[1].attention.query.lora_up.data.normal_()
-    chapter = tell(traced(model), "qkv", PLACES[1])
+    chapter = build_chapter(traced(model), "qkv", PLACES[1])
     assert "LoRA" in chapter.receipts[0].formula
     check(traced(model), chapter)
 
 
 def test_a_receipt_can_differ() -> None:
     trace = traced(build(BASE))
-    receipt = tell(trace, "scores", PLACES[1]).receipts[0]
+    receipt = build_chapter(trace, "scores", PLACES[1]).receipts[0]
     from dataclasses import replace
 
     assert not replace(receipt, model=receipt.model + 1e-6).agrees
@@ -180,24 +180,24 @@ def test_a_receipt_can_differ() -> None:
 
 def test_one_changed_weight_changes_the_chapters_and_the_receipts_still_agree() -> None:
     model = build(BASE)
-    before = tell(traced(model), "scores", PLACES[1]).receipts[0]
+    before = build_chapter(traced(model), "scores", PLACES[1]).receipts[0]
     model.decoder.blocks[1].attention.query.weight.data[4] += 0.25
     trace = traced(model)
-    after = tell(trace, "scores", PLACES[1])
+    after = build_chapter(trace, "scores", PLACES[1])
     assert after.receipts[0].model != before.model
     check(trace, after)
 
 
 def test_a_taken_away_head_is_taken_away_in_its_receipt_too() -> None:
     trace = traced(build(BASE)).with_heads({(1, 1): 0.5})
-    chapter = tell(trace, "softmax", PLACES[1])
+    chapter = build_chapter(trace, "softmax", PLACES[1])
     assert "ablation" in chapter.receipts[-1].formula
     check(trace, chapter)
 
 
 def test_numbers_of_chapters_are_their_places_in_the_one_list() -> None:
     trace = traced(build(BASE))
-    told = [tell(trace, entry.id, Place()) for entry in CHAPTERS]
+    told = [build_chapter(trace, entry.id, Place()) for entry in CHAPTERS]
     assert [chapter.number for chapter in told] == list(range(1, len(told) + 1))
     # a chapter that says no number of its own is given its place; one that does says that place
     said = [entry.build(trace, Place()).number for entry in CHAPTERS]
@@ -208,7 +208,7 @@ def test_numbers_of_chapters_are_their_places_in_the_one_list() -> None:
 @pytest.mark.parametrize("name", ["rotary", "preset gpt2", "preset gemma2-2b", "parallel"])
 def test_contributions_add_up_to_the_logit(name: str) -> None:
     trace = traced(build(MODELS[name]))
-    chapter = tell(trace, "residual", Place(token=3))
+    chapter = build_chapter(trace, "residual", Place(token=3))
     bars = chapter.pictures[0]
     whole = sum(bars.values)
     cap = trace.model.soft_cap
@@ -219,7 +219,7 @@ def test_contributions_add_up_to_the_logit(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["post-norm", "deep norm", "no residual", "busy head"])
 def test_where_contributions_do_not_add_up_it_is_said_and_none_are_shown(name: str) -> None:
-    chapter = tell(traced(build(VARIANTS[name])), "residual", Place())
+    chapter = build_chapter(traced(build(VARIANTS[name])), "residual", Place())
     assert "do not add up" in " ".join(chapter.notes)
     assert [picture.kind for picture in chapter.pictures] == ["lines"]
 
@@ -229,17 +229,19 @@ def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:
 
     model = build(replace(with_stack(n_layers=1), context_length=128), double=False)
     trace = traced(model, time=100)
-    shown = tell(trace, "scores", Place(token=80, other=60)).pictures[0]
+    shown = build_chapter(trace, "scores", Place(token=80, other=60)).pictures[0]
     assert (shown.first_row, shown.first_column) == (48, 28)
     assert "queries 48 to 95 of 100" in shown.pooled
     check_matrix(trace, shown)
     small = next(
-        each for each in tell(trace, "heads", Place()).pictures if getattr(each, "pooled", "")
+        each
+        for each in build_chapter(trace, "heads", Place()).pictures
+        if getattr(each, "pooled", "")
     )
     assert small.pooled == "pooled: each cell is the largest of 7 x 7 weights"
     largest = max(cell for row in small.values for cell in row if cell is not None)
     assert largest == pytest.approx(float(trace["L0.H0.weights"].max()))
-    sizes = [len(json.dumps(asdict(tell(trace, e.id, Place())))) for e in CHAPTERS]
+    sizes = [len(json.dumps(asdict(build_chapter(trace, e.id, Place())))) for e in CHAPTERS]
     assert max(sizes) < 150_000
 
 
@@ -247,7 +249,7 @@ def test_of_very_long_rows_the_terms_that_count_are_written_and_the_others_summe
     model = build(
         with_stack(n_layers=1, feed_forward=config.MLP(d_ff=3000, activation="gelu", bias=True))
     )
-    chapter = tell(traced(model), "feed-forward", Place())
+    chapter = build_chapter(traced(model), "feed-forward", Place())
     check(traced(model), chapter)
     written = chapter.receipts[-1]
     assert max(len(o.values) for o in operands(written.expression) if isinstance(o, Vector)) == 512
@@ -256,20 +258,20 @@ def test_of_very_long_rows_the_terms_that_count_are_written_and_the_others_summe
 
 
 def test_masked_cells_are_left_empty() -> None:
-    shown = tell(traced(build(BASE)), "scores", Place()).pictures[0]
+    shown = build_chapter(traced(build(BASE)), "scores", Place()).pictures[0]
     assert all(
         (cell is None) == (j > i)
         for i, row in enumerate(shown.values)
         for j, cell in enumerate(row)
     )
-    hidden = tell(traced(build(BASE)), "softmax", Place(token=2, other=5))
+    hidden = build_chapter(traced(build(BASE)), "softmax", Place(token=2, other=5))
     assert hidden.receipts[0].model == 0
     assert "hides this key" in hidden.receipts[0].formula
 
 
 def test_surprisals_are_shown_under_the_tokens_they_belong_to() -> None:
     trace = traced(build(BASE))
-    tokens = tell(trace, "loss", Place()).pictures[0]
+    tokens = build_chapter(trace, "loss", Place()).pictures[0]
     assert isinstance(tokens, Tokens)
     assert tokens.ids == trace.sentence.ids[1:]
     assert tokens.values == pytest.approx(trace["surprisal"].tolist())
@@ -289,6 +291,6 @@ def test_surprisals_are_shown_under_the_tokens_they_belong_to() -> None:
 def test_a_place_that_there_is_not_is_refused_with_what_there_is(place: Place, said: str) -> None:
     trace = traced(build(BASE))
     with pytest.raises(pellucid.PellucidError, match=said):
-        tell(trace, "scores", place)
+        build_chapter(trace, "scores", place)
     with pytest.raises(pellucid.PellucidError, match="did you mean 'softmax'"):
-        tell(trace, "softmx", Place())
+        build_chapter(trace, "softmx", Place())

@@ -11,7 +11,7 @@ import pellucid
 from pellucid.cli import main
 from pellucid.explain import Trace
 from pellucid.explain.chapter_types import Matrix, Place, Table
-from pellucid.explain.chapters import tell
+from pellucid.explain.chapters import build_chapter
 from pellucid.explain.trace_comparison import Comparison
 from support.tiny import TINY, write_text
 
@@ -34,7 +34,7 @@ def worded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_two_checkpoints_are_compared_as_torch_would(trained: Path) -> None:
     one, other = at(trained, 8), at(trained, 12)
-    chapter = tell(one, "compare", Place(token=5, layer=1, head=1), other)
+    chapter = build_chapter(one, "compare", Place(token=5, layer=1, head=1), other)
     p, q = (each["logits"].double().log_softmax(-1) for each in (one, other))
     forth = (p.exp() * (p - q)).sum(-1)
     back = (q.exp() * (q - p)).sum(-1)
@@ -56,13 +56,15 @@ def test_two_checkpoints_are_compared_as_torch_would(trained: Path) -> None:
     assert receipt.model == pytest.approx(float(forth[5]), abs=1e-6)
 
 
-def test_two_sentences_are_paired_where_they_have_the_same_tokens(trained: Path) -> None:
+def test_two_sentences_are_paired_where_they_have_the_same_tokens(
+    trained: Path,
+) -> None:
     one, other = at(trained, 12), at(trained, 12, "the big fox sat")
     both = Comparison(one, other)
     assert both.pairs[0] == (0, 0)
     assert both.pairs[-1] == (len(one.ids) - 1, len(other.ids) - 1)
     assert all(one.ids[a] == other.ids[b] for a, b in both.pairs)
-    chapter = tell(one, "compare", Place(), other)
+    chapter = build_chapter(one, "compare", Place(), other)
     assert any("12 and 16 tokens" in note for note in chapter.notes)
     q = other["logits"][-1].double().log_softmax(-1)
     p = one["logits"][-1].double().log_softmax(-1)
@@ -75,17 +77,17 @@ def test_other_words_are_aligned_by_characters(trained: Path, worded: Path) -> N
     both = Comparison(one, other)
     assert both.why_not is not None
     assert "vocabularies differ" in both.why_not
-    assert "".join(stretch.text for stretch in both.stretches) == SENTENCE
+    assert "".join(segment.text for segment in both.shared_texts) == SENTENCE
     for name, trace in (("one", one), ("other", other)):
-        total = sum(getattr(stretch, name) for stretch in both.stretches)
+        total = sum(getattr(segment, name) for segment in both.shared_texts)
         assert total == pytest.approx(float(trace["surprisal"].double().sum()), rel=1e-6)
-    chapter = tell(one, "compare", Place(), other)
+    chapter = build_chapter(one, "compare", Place(), other)
     assert chapter.receipts == ()
     assert any("vocabularies differ" in note for note in chapter.notes)
 
 
 def test_alone_it_says_what_to_do(trained: Path) -> None:
-    assert "--against" in tell(at(trained, 12), "compare", Place()).sentence
+    assert "--against" in build_chapter(at(trained, 12), "compare", Place()).sentence
 
 
 def test_in_the_terminal(trained: Path, worded: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +105,6 @@ def test_in_the_terminal(trained: Path, worded: Path, capsys: pytest.CaptureFixt
 
 def test_scaled_heads_are_compared_with_the_model_as_it_was(trained: Path) -> None:
     one = at(trained, 12)
-    chapter = tell(one.with_heads({(1, 0): 0.0}), "compare", Place(layer=1), one)
+    chapter = build_chapter(one.with_heads({(1, 0): 0.0}), "compare", Place(layer=1), one)
     assert "heads scaled" in chapter.sentence
     assert torch.isfinite(torch.tensor(chapter.receipts[0].model))

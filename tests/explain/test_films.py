@@ -18,8 +18,8 @@ from pellucid.cli import main
 from pellucid.errors import PellucidError, RunError
 from pellucid.explain import Trace
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Place
-from pellucid.explain.chapters import tell
-from pellucid.explain.films.capture import Snapshot, snapshot_of
+from pellucid.explain.chapters import build_chapter
+from pellucid.explain.films.capture import Snapshot, take_snapshot
 from pellucid.explain.films.recorder import is_due
 from pellucid.explain.films.store import Reel
 from pellucid.runs import RunFolder
@@ -116,7 +116,7 @@ def test_a_snapshot_of_six_layers_and_heads_takes_about_44_kb(tmp_path: Path) ->
     model = replace(base, decoder=replace(stack, attention=attention), context_length=32)
     reel = Reel(RunFolder(tmp_path), "x")
     reel.folder.mkdir(parents=True)
-    reel.add(snapshot_of(traced(build(model, double=False), time=32), 0))
+    reel.add(take_snapshot(traced(build(model, double=False), time=32), 0))
     assert 36_864 < reel.file(0).stat().st_size <= 46_000
     assert reel.snapshot(0).tensors["L5.weights"].shape == (6, 32, 32)
 
@@ -125,7 +125,7 @@ def test_a_long_sentence_is_pooled(tmp_path: Path) -> None:
     from dataclasses import replace
 
     model = build(replace(with_stack(n_layers=1), context_length=128), double=False)
-    shot = snapshot_of(traced(model, time=100), 0)
+    shot = take_snapshot(traced(model, time=100), 0)
     assert shot.tensors["L0.weights"].shape[1:] == (34, 34)
 
 
@@ -169,7 +169,7 @@ def test_a_killed_run_leaves_a_film_that_reads(tmp_path: Path) -> None:
 
 def told(folder: Path, place: Place = DEFAULT) -> Chapter:
     trace = pellucid.trace(pellucid.load(folder), SENTENCE)
-    return tell(trace, "over-time", place)
+    return build_chapter(trace, "over-time", place)
 
 
 def test_the_chapter_shows_the_film(filmed: Path) -> None:
@@ -210,7 +210,7 @@ def test_without_a_film_checkpoints_are_shown_or_it_is_said_how_to_make_one(
     chapter = told(folder)
     assert chapter.pictures == ()
     assert 'pellucid train ... --film "the fox"' in chapter.sentence
-    bare = tell(traced(build(with_stack(n_layers=1))), "over-time", Place())
+    bare = build_chapter(traced(build(with_stack(n_layers=1))), "over-time", Place())
     assert "open a run" in bare.sentence
 
 

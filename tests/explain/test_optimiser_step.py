@@ -16,9 +16,9 @@ from pellucid import config
 from pellucid.checkpoints import load_optimiser
 from pellucid.explain import trace
 from pellucid.explain.chapter_types import Place
-from pellucid.explain.chapters import tell
-from pellucid.explain.optimiser_step import after_update, divisor, settings
-from pellucid.explain.outputs import loss_of
+from pellucid.explain.chapters import build_chapter
+from pellucid.explain.optimiser_step import after_update, choose_settings, divisor
+from pellucid.explain.outputs import next_token_loss
 from pellucid.maths import adamw_step
 from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonalise
 from support.models import BASE, build
@@ -39,7 +39,7 @@ def test_the_step_is_the_next_one_of_the_run_in_the_type_of_its_plan(
     assert isinstance(run.config.optimiser, config.Muon)
     found = trace(run, "the fox sat")
     model = copy.deepcopy(run.model)
-    loss = loss_of(model(found.ids[None])[0], found.ids)
+    loss = next_token_loss(model(found.ids[None])[0], found.ids)
     loss.backward()
     tensors, step = load_optimiser(run.checkpoint)
     optimiser = assemble_optimiser(
@@ -54,25 +54,27 @@ def test_the_step_is_the_next_one_of_the_run_in_the_type_of_its_plan(
     )
     optimiser.step(gated, assemble_schedule(run.config.schedule, total=12)(step))
     assert step == 8
-    assert settings(found, WEIGHT).step == 9
+    assert choose_settings(found, WEIGHT).step == 9
     after = after_update(found)
     now = dict(after.model.named_parameters())
     for name, weight in model.named_parameters():
         torch.testing.assert_close(now[name], weight.detach(), rtol=1e-5, atol=1e-8)
     torch.testing.assert_close(found[f"{WEIGHT}.next"], now[WEIGHT].detach())
     assert not torch.equal(found[WEIGHT], now[WEIGHT])
-    chapter = tell(found, "update", Place(layer=1))
+    chapter = build_chapter(found, "update", Place(layer=1))
     assert "after 8 updates" in chapter.notes[0]
     assert all(receipt.agrees for receipt in chapter.receipts)
     m, mu = found[f"{WEIGHT}.m"], run.config.optimiser.momentum
-    ahead = (found[f"{WEIGHT}.grad"] / divisor(found, settings(found, WEIGHT)) + mu * m)[None]
+    ahead = (found[f"{WEIGHT}.grad"] / divisor(found, choose_settings(found, WEIGHT)) + mu * m)[
+        None
+    ]
     along = orthogonalise(ahead, steps=5, dtype=getattr(torch, orthogonal))[0]
     torch.testing.assert_close(found[f"{WEIGHT}.direction"], along, rtol=0, atol=0)
 
 
 def test_the_moments_are_those_of_the_equation() -> None:
     found = traced(build(BASE))
-    how = settings(found, WEIGHT)
+    how = choose_settings(found, WEIGHT)
     nothing = torch.zeros(16, 16, dtype=torch.float64)
     w, m, v = adamw_step(
         found[WEIGHT],
@@ -92,8 +94,8 @@ def test_the_moments_are_those_of_the_equation() -> None:
 
 def test_a_first_step_from_zero_is_the_learning_rate_times_a_sign() -> None:
     found = traced(build(BASE))
-    how = settings(found, WEIGHT)
-    assert how.told.startswith("first step from zero state")
+    how = choose_settings(found, WEIGHT)
+    assert how.origin.startswith("first step from zero state")
     moved = found[f"{WEIGHT}.next"] - found[WEIGHT] * (1 - how.learning_rate * how.weight_decay)
     sign = -how.learning_rate * found[f"{WEIGHT}.grad"].sign()
     large = found[f"{WEIGHT}.grad"].abs() > 1e-5
@@ -104,7 +106,7 @@ def test_a_first_step_from_zero_is_the_learning_rate_times_a_sign() -> None:
 def test_a_step_lowers_the_loss_and_the_receipts_are_of_the_copy() -> None:
     found = traced(build(BASE))
     before = float(found["loss"])
-    chapter = tell(found, "after-update", Place(token=3))
+    chapter = build_chapter(found, "after-update", Place(token=3))
     assert float(found["after_update.loss"]) < before == float(found["loss"])
     assert {receipt.address.partition(".")[0] for receipt in chapter.receipts} == {"after_update"}
     assert all(receipt.agrees for receipt in chapter.receipts)
@@ -123,13 +125,13 @@ def test_each_optimiser_makes_its_own_step(tmp_path: Path, kind: str) -> None:
     settings_ = [f"optimiser={{{table}}}", "training.clip_norm=0.1"]
     train_tiny(folder, steps=4, settings=settings_)
     found = trace(pellucid.load(folder), "the fox")
-    chapter = tell(found, "update", Place(layer=1, row=3, column=2))
+    chapter = build_chapter(found, "update", Place(layer=1, row=3, column=2))
     assert all(receipt.agrees for receipt in chapter.receipts)
     assert len(chapter.receipts) == (4 if kind == "AdamW" else 1)
     assert "each is divided by" in chapter.notes[-1]
     assert found.backward().norm > 0.1
     if kind == "SGD":
-        how = settings(found, WEIGHT)
+        how = choose_settings(found, WEIGHT)
         divided = found.backward().norm / 0.1
         expected = found[WEIGHT] - how.learning_rate * found[f"{WEIGHT}.grad"] / divided
         torch.testing.assert_close(found[f"{WEIGHT}.next"], expected)
@@ -138,7 +140,7 @@ def test_each_optimiser_makes_its_own_step(tmp_path: Path, kind: str) -> None:
 def test_what_a_checkpoint_does_not_remember_starts_from_zero(trained: Path) -> None:
     run = pellucid.load(trained)
     found = trace(run, "the fox")
-    how = settings(found, WEIGHT)
+    how = choose_settings(found, WEIGHT)
     assert how.step == 13
     assert how.learning_rate > 0  # of the last update: the schedule has ended
     with pytest.raises(pellucid.PellucidError, match=r"there is no 'nothing\.m'"):

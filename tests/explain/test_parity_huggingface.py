@@ -12,7 +12,7 @@ from torch import Tensor
 import pellucid
 from pellucid.explain import Trace
 from pellucid.explain.chapter_types import Place
-from pellucid.explain.chapters import CHAPTERS, tell
+from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.tokenizers import settings_for, train_bytes
 
 pytestmark = pytest.mark.parity
@@ -86,7 +86,9 @@ def test_heads_states_and_logits_are_those_of_transformers(kind: str, tmp_path: 
     for layer, state in enumerate(said.hidden_states[:-1]):
         _close(trace[f"{letter}{layer}.residual"], state[0])
     for entry in CHAPTERS:
-        chapter = tell(trace, entry.id, Place(token=5, other=3, layer=1, head=2, feature=7))
+        chapter = build_chapter(
+            trace, entry.id, Place(token=5, other=3, layer=1, head=2, feature=7)
+        )
         assert all(receipt.agrees for receipt in chapter.receipts)
 
 

@@ -14,9 +14,9 @@ from pellucid.errors import PellucidError
 from pellucid.explain import Trace
 from pellucid.explain.chapter_json import plain_receipt
 from pellucid.explain.chapter_types import Place, Receipt
-from pellucid.explain.chapters import CHAPTERS, tell
-from pellucid.explain.expressions import Apply, Expression, Number, Vector, value
-from pellucid.explain.receipt_text import line_of, rounded, spelled
+from pellucid.explain.chapters import CHAPTERS, build_chapter
+from pellucid.explain.expressions import Apply, Expression, Number, Vector, evaluate
+from pellucid.explain.receipt_text import format_expression, format_receipt, round_operands
 from pellucid.web.json_payload import chapter_of
 from support.models import build
 from support.traced import MODELS, traced
@@ -53,7 +53,7 @@ def receipts_of(trace: Trace) -> list[Receipt]:
     found: list[Receipt] = []
     for entry in CHAPTERS:
         try:
-            found += tell(trace, entry.id, PLACE).receipts
+            found += build_chapter(trace, entry.id, PLACE).receipts
         except PellucidError:
             continue  # a model without a head has no chapter of words
     return found
@@ -74,13 +74,15 @@ def check(receipt: Receipt) -> None:
     assert float(said["model"]) == pytest.approx(receipt.model, abs=last_digit(said["model"]))
 
     told = json.loads(json.dumps(plain_receipt(receipt)))
-    assert value(plain_value(told["expression"])) == pytest.approx(told["recomputed"], rel=1e-14)
+    assert evaluate(plain_value(told["expression"])) == pytest.approx(told["recomputed"], rel=1e-14)
     assert told["difference"] == told["recomputed"] - told["model"]
     assert told["agrees"] == (abs(told["difference"]) <= told["allowed"])
     assert_holds(told["spelled"], told["shown"]["recomputed"])
 
-    line = line_of(receipt)  # what the page writes; its table has every operand in these digits
-    assert value(rounded(receipt.expression, line.digits)) == pytest.approx(
+    line = format_receipt(
+        receipt
+    )  # what the page writes; its table has every operand in these digits
+    assert evaluate(round_operands(receipt.expression, line.digits)) == pytest.approx(
         float(line.result), abs=0.5000001 * last_digit(line.result) + 1e-15
     )
 
@@ -98,25 +100,25 @@ def test_every_receipt_as_it_is_shown_comes_to_the_result_as_it_is_shown(name: s
 
 def test_the_page_is_sent_the_line_that_a_terminal_shows() -> None:
     trace = traced(build(MODELS["rotary"], double=False))
-    chapter = tell(trace, "nudge", PLACE)
+    chapter = build_chapter(trace, "nudge", PLACE)
     for sent, receipt in zip(chapter_of(chapter)["receipts"], chapter.receipts, strict=True):
-        line = line_of(receipt)
+        line = format_receipt(receipt)
         assert (sent["spelled"], sent["digits"]) == (line.operands, line.digits)
         assert_holds(sent["spelled"], line.result)
 
 
 def test_a_nudge_is_written_in_the_digits_in_which_two_losses_differ() -> None:
     trace = traced(build(MODELS["rotary"], double=False))
-    slope = tell(trace, "nudge", PLACE).receipts[0]
-    below, above = re.findall(r"\d\.\d{9,}", line_of(slope).operands)[:2]
+    slope = build_chapter(trace, "nudge", PLACE).receipts[0]
+    below, above = re.findall(r"\d\.\d{9,}", format_receipt(slope).operands)[:2]
     assert below != above
 
 
 def test_terms_that_are_not_written_are_one_number_that_counts_them() -> None:
     row = Vector((1.0, 2.0, 3.0, 4.0))
-    assert spelled(Apply("dot", (row, row)), 4) == "1·1 + 2·2 + 25 (2 more)"
+    assert format_expression(Apply("dot", (row, row)), 4) == "1·1 + 2·2 + 25 (2 more)"
     parts = (*map(Number, (1.0, 2.0, 3.0)), Number(7.0, "1,040 more"))
-    assert spelled(Apply("sum", parts), 4) == "1 + 2 + 10 (1,041 more)"
+    assert format_expression(Apply("sum", parts), 4) == "1 + 2 + 10 (1,041 more)"
 
 
 def test_what_is_allowed_is_shown_as_it_is_compared() -> None:

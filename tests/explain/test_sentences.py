@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 import pellucid
 from pellucid.explain.ablation import change
 from pellucid.explain.chapter_types import Place
-from pellucid.explain.chapters import tell
+from pellucid.explain.chapters import build_chapter
 from pellucid.explain.chapters.heads import repeats
-from pellucid.explain.expressions import Apply, Number, Vector, value
-from pellucid.explain.receipt_text import spelled
-from pellucid.explain.receipts.builder import magnitude, source_of
+from pellucid.explain.expressions import Apply, Number, Vector, evaluate
+from pellucid.explain.receipt_text import format_expression
+from pellucid.explain.receipts.builder import magnitude, source_line
 from pellucid.explain.sentence import Spelling, _unread  # pyright: ignore[reportPrivateUsage]
 from pellucid.model.scores import scores_of
 from pellucid.tokenizers import Tokenizer, llama2c_tokenizer_from, tokenizer_from, train_bytes
@@ -75,7 +75,7 @@ def test_merges_of_the_chosen_word_are_replayed(shared_data: Path, trained: Path
     tokenizer = tokenizer_from(shared_data / "tokenizer-gpt2" / "tokenizer.json")
     sized: config.Transformer = replace(run.config.model, vocab_size=tokenizer.vocab_size)
     run = replace(run, tokenizer=tokenizer, model=assemble(sized, seed=0).eval())
-    chapter = tell(pellucid.trace(run, "a lowered 日"), "tokens", Place(token=2))
+    chapter = build_chapter(pellucid.trace(run, "a lowered 日"), "tokens", Place(token=2))
     merges = chapter.pictures[1]
     assert merges.rows[0][0] == "Ġ l o w e r e d"
     assert merges.rows[-1][0] == "Ġlowered"
@@ -115,7 +115,7 @@ def test_the_mean_of_a_head_is_its_mean_over_the_sentence() -> None:
     output = model.decoder.blocks[1].attention.output.weight[:, 8:12]
     moved = (kept - before["L1.H2.out"]) @ output.T
     assert torch.allclose(after["L1.attention"], before["L1.attention"] + moved, atol=1e-5)
-    chapter = tell(after, "softmax", Place(layer=1, head=2))
+    chapter = build_chapter(after, "softmax", Place(layer=1, head=2))
     assert all(receipt.agrees for receipt in chapter.receipts)
     for wrong in (math.nan, "zero"):
         with pytest.raises(pellucid.PellucidError, match="finite number or by"):
@@ -126,7 +126,7 @@ def test_induction_is_the_share_of_what_came_after_the_same_token() -> None:
     assert repeats([5, 6, 7, 5, 6]) == ((3, 1), (4, 2))
     assert repeats([5, 5, 5]) == ()
     trace = pellucid.trace(build(BASE), ids=[5, 6, 7, 5, 6])
-    chapter = tell(trace, "heads", Place())
+    chapter = build_chapter(trace, "heads", Place())
     grid = next(p for p in chapter.pictures if p.title.startswith("induction"))
     weights = trace["L1.H2.weights"]
     assert grid.values[1][2] == pytest.approx(float((weights[3, 1] + weights[4, 2]) / 2))
@@ -134,7 +134,7 @@ def test_induction_is_the_share_of_what_came_after_the_same_token() -> None:
     place = ranking.columns.index("induction")
     shares = [float(row[place].split()[1]) for row in ranking.rows]
     assert shares == sorted(shares, reverse=True)
-    alone = tell(pellucid.trace(build(BASE), ids=[5, 6, 7]), "heads", Place())
+    alone = build_chapter(pellucid.trace(build(BASE), ids=[5, 6, 7]), "heads", Place())
     assert any("no induction score" in note for note in alone.notes)
 
 
@@ -151,24 +151,26 @@ def test_what_a_tokenizer_does_not_know_is_named_and_nothing_is_dropped() -> Non
 
 
 def test_sources_are_found_and_not_typed_in() -> None:
-    source = source_of(scores_of, "* scoring.scale")
+    source = source_line(scores_of, "* scoring.scale")
     file, line = source.split(":")
     lines = (Path(pellucid.__file__).parents[1] / file).read_text("utf-8").splitlines()
     assert "* scoring.scale" in lines[int(line) - 1]
     with pytest.raises(LookupError):
-        source_of(scores_of, "a line that there is not")
+        source_line(scores_of, "a line that there is not")
 
 
 def test_trees_are_spelled_with_their_numbers_and_brackets() -> None:
     a, b = Number(2.0, "a"), Number(-3.0, "b")
     tree = Apply("mul", (Apply("sub", (a, b)), Apply("add", (a, b))))
-    assert spelled(tree, 4) == "(2 - (-3)) × (2 + (-3))"
-    assert spelled(Apply("exp", (Apply("neg", (a,)),)), 4) == "exp(-2)"
-    assert spelled(Apply("dot", (Vector((1.0, 2.0)), Vector((3.0, 4.0)))), 4) == "1·3 + 2·4"
+    assert format_expression(tree, 4) == "(2 - (-3)) × (2 + (-3))"
+    assert format_expression(Apply("exp", (Apply("neg", (a,)),)), 4) == "exp(-2)"
+    assert (
+        format_expression(Apply("dot", (Vector((1.0, 2.0)), Vector((3.0, 4.0)))), 4) == "1·3 + 2·4"
+    )
     long = Apply("sum", (Vector(tuple(map(float, range(30)))),))
-    assert spelled(Apply("div", (long, a)), 4) == "(0 + 1 + 434 (28 more)) / 2"
+    assert format_expression(Apply("div", (long, a)), 4) == "(0 + 1 + 434 (28 more)) / 2"
     rest = Apply("sum", (a, a, a, a, Number(7.0, "90 more")))
-    assert spelled(rest, 4) == "2 + 2 + 11 (92 more)"
+    assert format_expression(rest, 4) == "2 + 2 + 11 (92 more)"
 
 
 numbers = st.floats(-5, 5).filter(lambda x: abs(x) > 1e-3).map(Number)
@@ -184,10 +186,10 @@ trees = st.recursive(
 @given(trees)
 def test_what_is_spelled_can_be_typed_into_a_calculator(tree: Apply | Number) -> None:
     try:
-        expected = value(tree)
+        expected = evaluate(tree)
     except ZeroDivisionError:
         return
-    typed = spelled(tree, 17).replace("×", "*")
+    typed = format_expression(tree, 17).replace("×", "*")
     try:
         found = eval(typed)
     except ZeroDivisionError:
@@ -200,6 +202,6 @@ def test_what_is_spelled_can_be_typed_into_a_calculator(tree: Apply | Number) ->
 @given(trees)
 def test_no_result_is_larger_than_what_was_added_on_the_way(tree: Apply | Number) -> None:
     try:
-        assert magnitude(tree) >= abs(value(tree)) * (1 - 1e-9)
+        assert magnitude(tree) >= abs(evaluate(tree)) * (1 - 1e-9)
     except (ZeroDivisionError, OverflowError):
         return

@@ -13,10 +13,11 @@ import pellucid
 from pellucid import config
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter_types import Chapter, Place
-from pellucid.explain.chapters import CHAPTERS, tell
-from pellucid.explain.norms import leaks
-from pellucid.explain.optimiser_step import left_out
+from pellucid.explain.chapters import CHAPTERS, build_chapter
+from pellucid.explain.norms import describe_leak
+from pellucid.explain.optimiser_step import list_left_out
 from pellucid.model import assemble
+from pellucid.model.facts import norm_facts
 from support.models import BASE, ENCODERS, VARIANTS, build, random_ids, with_attention, with_stack
 from support.tiny import TINY
 from support.traced import traced
@@ -31,7 +32,7 @@ NORMS: dict[str, config.Norm] = {
 
 
 def of(model: config.Transformer, name: str, place: Place | None = None) -> Chapter:
-    return tell(traced(build(model)), name, place or Place())
+    return build_chapter(traced(build(model)), name, place or Place())
 
 
 def words(chapter: Chapter) -> str:
@@ -58,12 +59,12 @@ def test_a_norm_is_said_to_look_at_other_tokens_where_it_does(kind: str) -> None
     model = assemble(with_stack(norm=NORMS[kind]), seed=0)
     norm = model.get_submodule("decoder.blocks.0.attention_norm")
     seen = {mode: sees_others(norm.train(mode == "training")) for mode in ("training", "use")}
-    said = leaks(norm, causal=True)
+    said = describe_leak(norm_facts(norm), causal=True)
     assert (said is not None) == any(seen.values())
     if said is not None:
         assert "leaks the future" in said
         assert ("in training" in said) == (not seen["use"])
-        assert "future" not in (leaks(norm, causal=False) or "")
+        assert "future" not in (describe_leak(norm_facts(norm), causal=False) or "")
     chapter = of(with_stack(norm=NORMS[kind]), "norm")
     assert ("other tokens" in words(chapter)) is False
     assert (said in chapter.notes) is (said is not None)
@@ -82,7 +83,7 @@ def test_what_a_final_norm_keeps_from_being_taken_apart_is_what_it_does(kind: st
 def test_the_lens_ends_at_the_models_own_prediction_whatever_its_norm_is() -> None:
     for kind in NORMS.values():
         found = traced(build(with_stack(norm=kind)))
-        (table, *_) = tell(found, "lens", Place()).pictures
+        (table, *_) = build_chapter(found, "lens", Place()).pictures
         last = table.rows[-1]  # pyright: ignore[reportAttributeAccessIssue]
         best = found["probabilities"][-1].max()
         assert last[2] == pytest.approx(float(best), rel=1e-5)
@@ -114,7 +115,7 @@ def test_positions_are_said_to_do_what_they_do() -> None:
 @pytest.mark.parametrize("name", ["rotary", "sinks", "linear", "memory", "window"])
 def test_the_head_that_looks_most_somewhere_is_the_one_that_is_named(name: str) -> None:
     found = traced(build(VARIANTS[name]))
-    said = tell(found, "heads", Place()).sentence
+    said = build_chapter(found, "heads", Place()).sentence
     told = re.findall(r"(L\d\.H\d) looks most at the (.+?): (-?[\d.]+) on average", said)
     assert [where for _, where, _ in told] == ["token before", "first token"]
     for head, where, number in told:
@@ -137,8 +138,8 @@ def test_a_softmax_is_told_of_where_there_is_one() -> None:
 
 def test_a_head_that_was_scaled_says_so() -> None:
     found = traced(build(BASE)).with_heads({(1, 1): 0.5})
-    assert "multiplied by 0.5" in words(tell(found, "softmax", Place(layer=1, head=1)))
-    assert "multiplied" not in words(tell(found, "softmax", Place(layer=1, head=0)))
+    assert "multiplied by 0.5" in words(build_chapter(found, "softmax", Place(layer=1, head=1)))
+    assert "multiplied" not in words(build_chapter(found, "softmax", Place(layer=1, head=0)))
 
 
 def test_without_a_residual_no_sum_is_told_of() -> None:
@@ -153,7 +154,7 @@ def test_without_a_residual_no_sum_is_told_of() -> None:
 def test_what_is_frozen_is_not_said_to_have_no_loss() -> None:
     model = build(replace(BASE, embedding=config.Embedding(tied=False, scaled=False)))
     model.head_weight.requires_grad_(False)
-    said = tell(trace(model, ids=random_ids(1, 6)), "head-gradient", Place()).sentence
+    said = build_chapter(trace(model, ids=random_ids(1, 6)), "head-gradient", Place()).sentence
     assert said == "The matrix of the head is frozen: nothing moves it."
 
 
@@ -168,7 +169,7 @@ OPTIMISERS: dict[str, tuple[str, ...]] = {
 WEIGHT = "attention.query.weight"
 
 
-def stepped(tmp_path: Path, *settings: str) -> Trace:
+def step_parameter(tmp_path: Path, *settings: str) -> Trace:
     file = tmp_path / "text.txt"
     file.write_text("the cat sat on the mat, the dog ran off. " * 30)
     out = tmp_path / "run"
@@ -178,8 +179,8 @@ def stepped(tmp_path: Path, *settings: str) -> Trace:
 
 
 def test_muon_says_where_the_singular_values_really_are(tmp_path: Path) -> None:
-    found = stepped(tmp_path)
-    chapter = tell(found, "update", Place(weight=WEIGHT))
+    found = step_parameter(tmp_path)
+    chapter = build_chapter(found, "update", Place(weight=WEIGHT))
     told = re.search(
         r"between ([\d.]+) and ([\d.]+), (\d+) of (\d+) within 0.3 of one", chapter.sentence
     )
@@ -190,15 +191,17 @@ def test_muon_says_where_the_singular_values_really_are(tmp_path: Path) -> None:
     near = int(((values - 1).abs() <= 0.3).sum())
     assert (int(told[3]), int(told[4])) == (near, len(values))
     # label smoothing, dropout: what the run has beside this loss is said
-    assert left_out(found) == ["left out of this step, and part of the run's training: dropout"]
+    assert list_left_out(found) == [
+        "left out of this step, and part of the run's training: dropout"
+    ]
 
 
 @pytest.mark.parametrize("kind", OPTIMISERS)
 def test_a_step_names_two_numbers_that_differ_where_the_weight_moves(
     kind: str, tmp_path: Path
 ) -> None:
-    found = stepped(tmp_path, *OPTIMISERS[kind])
-    chapter = tell(found, "update", Place(weight=WEIGHT))
+    found = step_parameter(tmp_path, *OPTIMISERS[kind])
+    chapter = build_chapter(found, "update", Place(weight=WEIGHT))
     number = r"(-?\d[\d.]*(?:e-?\d+)?)"
     told = re.search(rf" (up|down), from {number} to {number}[,:]", chapter.sentence)
     assert told is not None, chapter.sentence
@@ -209,8 +212,8 @@ def test_a_step_names_two_numbers_that_differ_where_the_weight_moves(
 
 
 def test_a_run_of_another_goal_says_that_the_step_is_not_its_own(tmp_path: Path) -> None:
-    found = stepped(tmp_path, "objective.label_smoothing=0.1", "model.decoder.dropout=0")
-    assert left_out(found) == [
+    found = step_parameter(tmp_path, "objective.label_smoothing=0.1", "model.decoder.dropout=0")
+    assert list_left_out(found) == [
         "left out of this step, and part of the run's training: label smoothing"
     ]
 
@@ -220,5 +223,5 @@ def test_no_chapter_says_that_a_part_looks_at_other_tokens_which_does_not() -> N
         found = traced(build(VARIANTS[name]))
         for entry in CHAPTERS:
             if not entry.walks:
-                said = words(tell(found, entry.id, Place()))
+                said = words(build_chapter(found, entry.id, Place()))
                 assert "leaks the future" not in said, (name, entry.id)

@@ -68,19 +68,21 @@ def check_head(found: Trace, at: str) -> None:
     """Weights are shares of what is seen, and the values they weigh are what the head found."""
     weights, mask = found[f"{at}.weights"], found[f"{at}.mask"]
     assert not weights[~mask].any()
-    from pellucid.explain.addresses import head_place
+    from pellucid.explain.addresses.syntax import parse_head
 
-    place = head_place(at)
-    look = found.look(place.side, place.layer, cross=place.cross)
-    kind = type(look.layer).__name__
+    place = parse_head(at)
+    attention = found.attention(place.side, place.layer, cross=place.cross)
+    kind = type(attention.layer).__name__
     if kind == "LinearAttention":
         with pytest.raises(pellucid.PellucidError, match="no scores and no softmax"):
             found[f"{at}.scores"]
         return _close(weights @ found[f"{at}.v"], found[f"{at}.out"])
-    if getattr(look.layer, "sinks", None) is None:
+    if getattr(attention.layer, "sinks", None) is None:
         _close(weights.sum(-1), torch.ones(len(weights)).to(weights))
     near = weights @ found[f"{at}.v"]
-    near = look.positions.add_values(near[None, None], weights[None, None], look.view)[0, 0]
+    near = attention.positions.add_values(near[None, None], weights[None, None], attention.view)[
+        0, 0
+    ]
     if kind == "NeuralMemory":
         share = found[f"{at}.gate"][:, None]
         near = (1 - share) * near + share * found[f"{at}.memory"]
@@ -136,7 +138,7 @@ def test_in_float32_too_every_number_is_torchs(name: str) -> None:
 def test_scores_are_scaled_and_capped_and_biased_and_not_yet_masked() -> None:
     found = traced(build(VARIANTS["alibi"]))
     at = "L1.H2"
-    slopes = found.look("decoder", 1).positions.slopes
+    slopes = found.attention("decoder", 1).positions.slopes
     far = (torch.arange(7) - torch.arange(7)[:, None]).abs()
     _close(found[f"{at}.bias"], -slopes[2].double() * far)
     plain = found[f"{at}.q"] @ found[f"{at}.k"].mT / 4**0.5
@@ -245,13 +247,13 @@ def test_opening_one_head_costs_the_same_however_many_layers_there_are() -> None
 
 def test_only_the_stream_and_the_last_opened_layers_are_kept() -> None:
     found = traced(build(with_stack(n_layers=12), double=False), time=16)
-    passed = found.passed("decoder")
-    assert [state.shape for state in passed.states] == [(1, 16, 16)] * 13
+    stack_pass = found.stack_pass("decoder")
+    assert [state.shape for state in stack_pass.states] == [(1, 16, 16)] * 13
     for number in range(12):
         found[f"L{number}.H0.weights"]
     kept = list(found._open)
     assert kept == [("decoder", number) for number in range(4, 12)]
-    tensors = [t for heard in found._open.values() for t in heard.tensors.values()]
+    tensors = [t for record_block in found._open.values() for t in record_block.tensors.values()]
     assert max(t.numel() for t in tensors) <= 16 * 32  # no square of queries and keys, by head
 
 

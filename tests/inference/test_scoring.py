@@ -117,7 +117,7 @@ def test_a_text_that_was_written_scores_what_it_was_written_with(run: Run) -> No
     how = Sampling(max_new_tokens=40, temperature=1.5, top_k=60, repetition_penalty=1.2, seed=3)
     (written,) = pellucid.generate(run, "the", how)
     ids = [run.tokenizer.begin_id, *run.tokenizer.encode("the"), *written.ids]
-    read = list(score.predictions(run.model, run.tokenizer, ids, top=0, first=4))
+    read = list(scoring.predictions(run.model, run.tokenizer, ids, top=0, first=4))
     found = [prediction.log_p for prediction in read[:-1]]
     assert len(ids) > 2 * run.model.context_length
     np.testing.assert_allclose(written.log_p, found, rtol=1e-5)

@@ -50,7 +50,7 @@ def shut(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> Any:
         raise AssertionError("somebody went through the door")
 
-    monkeypatch.setattr(equation, "enter", refuse)
+    monkeypatch.setattr(equation, "read_arguments", refuse)
 
 
 @pytest.mark.usefixtures("shut")

@@ -17,7 +17,18 @@ import torch
 
 from pellucid import maths
 from pellucid.errors import MathsError
-from pellucid.maths.door.kinds import Floats, Number, Truths, Wholes
+from pellucid.maths.door.kinds import (
+    POSITIVE,
+    Floats,
+    Number,
+    Range,
+    Truths,
+    Wholes,
+    describe,
+    floats,
+    reals,
+)
+from pellucid.maths.door.parse_argument import from_python, read_number
 from support.door import (
     NAMES,
     answer,
@@ -110,14 +121,14 @@ def test_a_number_of_another_kind_or_out_of_range_is_refused(name: str) -> None:
         if not isinstance(kind, Number):
             continue
         values = [True, math.nan, [1.0], np.array([1.0, 2.0]), "0.5"]
-        values += [2.5, -1, 2.0] if kind.whole else []
+        values += [2.5, -1, 2.0] if kind.integer else []
         values += [] if kind.infinite else [math.inf, -math.inf]
         for value in values:
             refusal = answer(name, **{argument: value})
             assert is_refusal(refusal), (argument, value, refusal)
             assert argument in str(refusal), str(refusal)
         for value in (0, -1.0, 1e-300, 1e300, 10**400, -(10**400), np.float64(0.5), np.int64(3)):
-            if kind.whole and isinstance(value, int) and value > 10**9:
+            if kind.integer and isinstance(value, int) and value > 10**9:
                 continue
             for result in results(answer(name, **{argument: value})):
                 assert is_refusal(result) or not np.isnan(np.asarray(result, float)).any()
@@ -132,9 +143,9 @@ def test_a_shape_that_departs_from_the_declared_axes_is_refused(name: str) -> No
         wrong = [x[None], np.stack((x, x))]
         if kind.axes.leading and not is_shared(name, argument, "..."):
             wrong = []
-        if kind.axes.named:
-            wrong.append(np.zeros((1,) * (len(kind.axes.named) - 1), x.dtype))
-        for place, axis in enumerate(reversed(kind.axes.named), 1):
+        if kind.axes.trailing:
+            wrong.append(np.zeros((1,) * (len(kind.axes.trailing) - 1), x.dtype))
+        for place, axis in enumerate(reversed(kind.axes.trailing), 1):
             if is_shared(name, argument, axis.name):
                 wrong.append(np.repeat(x, 2, axis=-place))
                 wrong += [] if axis.or_one or x.shape[-place] == 1 else [x.take([0], axis=-place)]
@@ -290,3 +301,27 @@ def test_a_number_that_carries_a_gradient_is_not_taken_for_a_plain_one() -> None
         maths.softmax(torch.ones(3), temperature=temperature)
     half = maths.softmax(torch.ones(2), temperature=temperature.detach())
     torch.testing.assert_close(half, torch.full((2,), 0.5))
+
+
+def test_a_number_without_a_value_is_passed_on_as_it_is() -> None:
+    x = torch.tensor(2.0, device="meta")
+    assert read_number("x", x, POSITIVE) is x
+
+
+def test_lists_of_whole_numbers_stay_whole_where_reals_may_be_whole() -> None:
+    assert from_python("x", [1, 2], reals("...")).dtype.kind == "i"
+    assert from_python("x", [1, 2], floats("...")).dtype == np.float64
+    assert from_python("x", [1.0, 2.0], reals("...")).dtype == np.float64
+
+
+def test_a_range_is_described_by_each_of_its_bounds() -> None:
+    assert describe(Range(le=1)) == "at most 1"
+    assert describe(Range(gt=0, le=1)) == "greater than 0 and at most 1"
+    assert describe(Range(ge=0, lt=1)) == "at least 0 and less than 1"
+    assert describe(Range(ge=0, le=1)) == "between 0 and 1"
+
+
+def test_a_list_that_holds_a_text_or_an_object_is_refused() -> None:
+    for value in (["1", "2"], [1.0, None]):
+        with pytest.raises(MathsError, match="a list must hold numbers alone"):
+            from_python("x", value, floats("..."))

@@ -248,3 +248,10 @@ def test_predicted_variance_is_that_of_a_drawn_layer(std: float, predicted: floa
     x, w = RANDOM.normal(size=(200, 512)), RANDOM.normal(size=(400, 512)) * std
     assert maths.linear_variance(1.0, n_in=512, std=std) == pytest.approx(predicted)
     assert (x @ w.T).var() == pytest.approx(predicted, rel=0.05)
+
+
+def test_the_jacobian_of_a_residual_has_any_number_of_axes_before_it() -> None:
+    jacobian = np.zeros((2, 5, 3, 3))
+    np.testing.assert_array_equal(
+        maths.residual_jacobian(jacobian), np.broadcast_to(np.eye(3), jacobian.shape)
+    )

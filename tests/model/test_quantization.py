@@ -9,7 +9,7 @@ import torch
 from pellucid import config
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.model import Narrow, narrow
-from pellucid.model.quantized_matrix import narrowed
+from pellucid.model.precision import narrowed
 from support.models import BASE, VARIANTS, build
 
 

@@ -25,7 +25,7 @@ from pellucid.objectives import (
     PolicyGradient,
     Seq2Seq,
     answer_log_p,
-    frozen,
+    frozen_reference,
     row_log_p,
 )
 from support.models import ENCODERS, PAIRS, VARIANTS, build
@@ -101,7 +101,7 @@ def test_preference_is_that_of_trl(kind: Any, smoothing: float, name: str) -> No
     # trl's "sigmoid" takes no smoothing; "aot" of a single pair is the smoothed loss
     model, other, batch = decoder(), decoder(2), preference_batch()
     batch = replace(batch.part(slice(0, 1)), n_supervised=1) if smoothing else batch
-    ours = DPO(frozen(other), beta=0.05, loss=kind, label_smoothing=smoothing)
+    ours = DPO(frozen_reference(other), beta=0.05, loss=kind, label_smoothing=smoothing)
     pairs = (batch.chosen, batch.rejected)
     log_ps = [answer_log_p(m, each) for m in (model, other) for each in pairs]
     wanted = trl_preference(name, beta=0.05, smoothing=smoothing, log_ps=log_ps)
@@ -216,5 +216,5 @@ def test_exact_kl_is_that_of_torch() -> None:
         torch.distributions.Categorical(logits=m(batch.ids)[seen].detach()) for m in (model, other)
     )
     wanted = torch.distributions.kl_divergence(policy, kept).sum() / 4
-    parts = PolicyGradient(beta=0.1, kl="k2", reference=frozen(other))(model, batch).parts
+    parts = PolicyGradient(beta=0.1, kl="k2", reference=frozen_reference(other))(model, batch).parts
     torch.testing.assert_close(parts["kl_exact"], wanted)

@@ -21,11 +21,11 @@ from pellucid.objectives import (
     PolicyGradient,
     Seq2Seq,
     answer_log_p,
-    asked,
     assemble,
     assemble_advantages,
-    at_rest,
-    frozen,
+    evaluating,
+    frozen_reference,
+    open_reference,
 )
 from support.models import VARIANTS, build
 from support.objectives import CASES, decoder, preference_batch, rollout_batch, token_batch
@@ -39,7 +39,7 @@ def gradients(model: nn.Module, loss: Tensor) -> list[Tensor]:
 
 def test_at_step_0_preference_costs_the_logarithm_of_2_and_pulls_as_on_paper() -> None:
     model, batch = decoder(), preference_batch()
-    loss = DPO(frozen(decoder()), beta=0.3)(model, batch)
+    loss = DPO(frozen_reference(decoder()), beta=0.3)(model, batch)
     assert loss.total.item() == pytest.approx(math.log(2), rel=1e-12)
     assert loss.parts["accuracy"] == 0.5
     assert loss.parts["margin"] == 0
@@ -53,7 +53,7 @@ def test_at_step_0_preference_costs_the_logarithm_of_2_and_pulls_as_on_paper() -
 def test_preference_is_the_equation_on_the_answers_log_p(kind: Any) -> None:
     model, other, batch = decoder(), decoder(2), preference_batch()
     smoothing = 0.2 if kind == "sigmoid" else 0.0
-    objective = DPO(frozen(other), beta=0.02, loss=kind, label_smoothing=smoothing)
+    objective = DPO(frozen_reference(other), beta=0.02, loss=kind, label_smoothing=smoothing)
     loss = objective(model, batch)
     log_ps = [
         answer_log_p(m, each) for m in (model, other) for each in (batch.chosen, batch.rejected)
@@ -75,7 +75,10 @@ def test_published_preference_losses_are_reproduced(shared_data: Path) -> None:
     names = ("policy_chosen", "policy_rejected", "ref_chosen", "ref_rejected")
     for kind, wanted in (("sigmoid", "loss_sigmoid"), ("hinge", "loss_rso_hinge_gamma_0.1")):
         objective = DPO(
-            frozen(None), beta=dpo["beta"], loss=kind, label_smoothing=dpo["label_smoothing"]
+            frozen_reference(None),
+            beta=dpo["beta"],
+            loss=kind,
+            label_smoothing=dpo["label_smoothing"],
         )
         losses = objective._losses(*(torch.tensor(dpo[name]) for name in names))
         torch.testing.assert_close(losses, torch.tensor(dpo[wanted]), rtol=1e-4, atol=1e-6)
@@ -129,12 +132,12 @@ def test_what_is_asked_is_at_rest_and_is_as_it_was_afterwards() -> None:
     model = decoder().train()
     model.decoder.eval()
     before = {name: module.training for name, module in model.named_modules()}
-    with asked(frozen(model), model) as other:
+    with open_reference(frozen_reference(model), model) as other:
         assert not any(module.training for module in other.modules())
         assert not torch.is_grad_enabled()
     assert {name: module.training for name, module in model.named_modules()} == before
     assert torch.is_grad_enabled()
-    with pytest.raises(ZeroDivisionError), at_rest(model):
+    with pytest.raises(ZeroDivisionError), evaluating(model):
         raise ZeroDivisionError
     assert {name: module.training for name, module in model.named_modules()} == before
 
@@ -147,7 +150,7 @@ def test_asking_a_model_first_does_not_take_its_gradients_under_autocast() -> No
     for ask_first in (False, True):
         with torch.autocast("cpu", torch.bfloat16):
             if ask_first:
-                with asked(frozen(model), model) as other:
+                with open_reference(frozen_reference(model), model) as other:
                     other.hidden_states(batch.ids)
             loss = NextToken()(model, batch).total
         found.append(gradients(model, loss))
@@ -161,7 +164,7 @@ def test_dropout_does_not_touch_the_reference() -> None:
     dropping = replace(described, decoder=replace(described.decoder, dropout=0.5))
     model = build(dropping).train()
     batch = preference_batch()
-    with asked(frozen(model), model) as other:
+    with open_reference(frozen_reference(model), model) as other:
         first = answer_log_p(other, batch.chosen)
         again = answer_log_p(other, batch.chosen)
     assert torch.equal(first, again)
@@ -189,7 +192,7 @@ OBJECTIVES: dict[str, config.Objective] = {
 
 def test_every_kind_is_assembled_with_its_numbers() -> None:
     made: dict[str, Any] = {
-        name: assemble(kind, teacher=decoder(), reference=frozen(decoder()))
+        name: assemble(kind, teacher=decoder(), reference=frozen_reference(decoder()))
         for name, kind in OBJECTIVES.items()
     }
     for name in ("next", "answers"):
@@ -229,7 +232,7 @@ def test_kl_to_the_reference_is_0_at_step_0() -> None:
     ).detach()
     batch = replace(batch, reference_log_p=log_p, sampled_log_p=log_p)
     for kl in ("in_reward", "k2", "k3"):
-        objective = PolicyGradient(beta=1.0, kl=kl, reference=frozen(decoder()))
+        objective = PolicyGradient(beta=1.0, kl=kl, reference=frozen_reference(decoder()))
         parts = objective(model, batch).parts
         for name in ("kl_k1", "kl_k2", "kl_k3", "kl_exact"):
             assert parts[name].item() == pytest.approx(0, abs=1e-12)
@@ -239,7 +242,9 @@ def test_kl_to_the_reference_is_0_at_step_0() -> None:
 
 def test_exact_kl_is_the_one_over_the_vocabulary_at_the_drawn_positions() -> None:
     model, other, batch = decoder(), decoder(2), rollout_batch()
-    objective = PolicyGradient(beta=1.0, kl="k3", reference=frozen(other), temperature=1.5)
+    objective = PolicyGradient(
+        beta=1.0, kl="k3", reference=frozen_reference(other), temperature=1.5
+    )
     seen = batch.targets != -100
     by_hand = maths.reverse_kl(model(batch.ids), other(batch.ids), temperature=1.5)[seen].sum() / 4
     torch.testing.assert_close(objective(model, batch).parts["kl_exact"], by_hand.detach())
@@ -248,5 +253,6 @@ def test_exact_kl_is_the_one_over_the_vocabulary_at_the_drawn_positions() -> Non
 def test_every_case_has_a_kind() -> None:
     kinds = {type(case.objective()) for case in CASES.values()}
     assert {
-        type(assemble(o, teacher=decoder(), reference=frozen(None))) for o in OBJECTIVES.values()
+        type(assemble(o, teacher=decoder(), reference=frozen_reference(None)))
+        for o in OBJECTIVES.values()
     } == kinds

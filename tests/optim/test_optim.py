@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pellucid import config, maths
+from pellucid.errors import CheckpointError
 from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim import assemble_optimiser, assemble_schedule, gate, group
 from support.models import BASE, build
@@ -118,6 +119,67 @@ def test_clipping_is_the_same_as_shrinking_the_gradients_first(name: str) -> Non
     # Muon orthogonalises in bfloat16, where a last bit of the scale shows
     tolerance = 2e-2 if name == "Muon" else 1e-5
     torch.testing.assert_close(ends[0], ends[1], rtol=tolerance, atol=tolerance)
+
+
+def test_muon_remembers_clipped_gradients() -> None:
+    named = parameters()
+    optimiser = assemble_optimiser(MUON, named.items())
+    set_gradients(named, 0)
+    gradients = optimiser.gradients()
+    norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+    optimiser.step(open_gate(gradients, 0.5), factor=1.0)
+    momentum = optimiser.state_tensors()["blocks.0.up.weight::momentum"]
+    # its steps forget the scale of a gradient, so that the weights would not show it
+    torch.testing.assert_close(momentum, named["blocks.0.up.weight"].grad * (0.5 / norm))
+
+
+@pytest.mark.parametrize(
+    ("clip_norm", "divisor"), [(2.0, 2.5), (5.0, 1.0), (9.0, 1.0), (None, 1.0)]
+)
+def test_gradients_above_the_threshold_are_divided_and_others_are_not(
+    clip_norm: float | None, divisor: float
+) -> None:
+    opened = open_gate([torch.tensor([3.0]), torch.tensor([-4.0])], clip_norm)
+    assert opened.norm == 5
+    assert opened.divisor == divisor
+
+
+def test_the_learning_rate_is_that_of_the_matrices() -> None:
+    named = parameters()
+    muon = config.Muon(
+        learning_rate=0.2, momentum=0.9, weight_decay=0.3, newton_schulz_steps=5, rest=ADAMW
+    )
+    assert assemble_optimiser(muon, named.items()).learning_rate == 0.2
+    optimiser = assemble_optimiser(ADAMW, named.items())
+    set_gradients(named, 0)
+    optimiser.step(open_gate(optimiser.gradients()), factor=0.25)
+    assert optimiser.learning_rate == pytest.approx(0.025)
+
+
+WRONG_STATES: dict[str, tuple[str, str, torch.Tensor]] = {
+    "a missing moment": ("gain::exp_avg", "has exp_avg, step, expected", torch.zeros(0)),
+    "a parameter of another model": ("tail::step", "names 'tail'", torch.zeros(())),
+    "another shape": ("gain::exp_avg", r"is \(5,\)", torch.zeros(5)),
+    "another type": ("gain::exp_avg", "of torch.float64", torch.zeros(4, dtype=torch.float64)),
+    "a count with an axis": ("gain::step", r"is \(4,\)", torch.zeros(4)),
+    "a count of another type": ("gain::step", "of torch.int64", torch.zeros((), dtype=torch.int64)),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_STATES)
+def test_a_state_that_the_optimiser_would_not_save_is_refused(case: str) -> None:
+    named = parameters()
+    optimiser = assemble_optimiser(ADAMW, named.items())
+    set_gradients(named, 0)
+    optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
+    saved = optimiser.state_tensors()
+    key, message, tensor = WRONG_STATES[case]
+    if case == "a missing moment":
+        del saved["gain::exp_avg_sq"]
+    else:
+        saved[key] = tensor
+    with pytest.raises(CheckpointError, match=message):
+        optimiser.load_state_tensors(saved)
 
 
 @every_optimiser

@@ -11,7 +11,7 @@ import torch
 import pellucid.presets
 from pellucid import config
 from pellucid.counting import parameter_count
-from pellucid.data import Order
+from pellucid.data import next_token_batches
 from pellucid.errors import ConfigError
 from pellucid.model import assemble
 from pellucid.objectives import NextToken
@@ -92,7 +92,7 @@ def test_a_preset_of_ours_holds_what_is_said_and_learns_a_batch_by_heart(name: s
     assert isinstance(tokenizer, config.BytePairs)
     model = assemble(replace(run.model, vocab_size=tokenizer.vocab_size), seed=0)
     assert sum(parameter.numel() for parameter in model.parameters()) == OURS[name]
-    order = Order(np.arange(33), context_length=32, seed=0)
+    order = next_token_batches(np.arange(33), context_length=32, seed=0)
     optimiser = assemble_optimiser(run.optimiser, model.named_parameters())
     losses = [
         update(

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from pellucid.errors import CheckpointError, PellucidError, TextError
 from pellucid.reader import MOST_TOKENS, csv_rows, open_tensors, parse_tokenizer, read_tokenizer
 from pellucid.reader import read_tensors as tensors_of
+from support.hostile import bounded_memory
 
 
 def test_rows_of_a_table_have_the_numbers_of_their_lines() -> None:
@@ -73,6 +74,14 @@ def changed(*path: str | int, to: object) -> str:
     return json.dumps(whole)
 
 
+WORD_PIECE = {
+    "type": "WordPiece",
+    "vocab": {"a": 0},
+    "unk_token": "?",
+    "continuing_subword_prefix": "##",
+}
+
+
 def test_a_tokenizer_that_passes_is_the_library_s_own(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text(json.dumps(table()))
     assert read_tokenizer(tmp_path / "tokenizer.json").encode("ab").ids == [0, 3]
@@ -101,6 +110,9 @@ def test_a_tokenizer_that_passes_is_the_library_s_own(tmp_path: Path) -> None:
         (changed("padding", to={"pad_to_multiple_of": 2**40}), "padding.pad_to_multiple_of"),
         (changed("truncation", to={"max_length": -1}), "truncation.max_length"),
         (changed("pre_tokenizer", to={"type": "Split"}), "is not a tokenizer"),
+        (changed("model", to={"type": "WordLevel", "vocab": {}, "unk_token": "?"}), "UNK"),
+        (changed("model", to=WORD_PIECE | {"max_input_chars_per_word": 2**60}), "UNK"),
+        (changed("post_processor", to={"type": "Sequence", "processors": 5}), "is not a tokenizer"),
     ],
 )
 def test_a_tokenizer_that_the_library_would_not_survive_is_refused(text: str, message: str) -> None:
@@ -112,6 +124,20 @@ def test_the_ids_of_a_tokenizer_have_a_bound_that_is_far_above_any_known() -> No
     text = changed("model", "vocab", "a", to=MOST_TOKENS)
     with pytest.raises(PellucidError, match=f"from 0 to {MOST_TOKENS - 1:,}"):
         parse_tokenizer(text, "tokenizer.json")
+
+
+def test_a_tokenizer_that_fills_texts_up_to_millions_takes_no_gigabytes() -> None:
+    padding = {
+        "strategy": {"Fixed": 2**23},
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": 0,
+        "pad_type_id": 0,
+        "pad_token": "<b>",
+    }
+    with bounded_memory():
+        inner = parse_tokenizer(changed("padding", to=padding), "tokenizer.json")
+    assert inner.encode("ab").ids == [0, 3]
 
 
 def test_a_panic_of_the_library_is_a_refusal() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.counting import parameter_count
-from pellucid.runs.resolve_config import choose
+from pellucid.runs.resolve_config import resolve_config
 from support.tiny import TEXT
 
 ROOT = Path(__file__).parents[2]
@@ -58,7 +58,7 @@ def test_the_recipe_trains_a_teacher_and_students_both_ways_and_can_be_stopped(
 def test_the_student_of_the_recipe_has_about_a_quarter_of_the_teachers_weights() -> None:
     sizes: dict[str, int] = {}
     for name in ("teacher", "student"):
-        run = choose(
+        run = resolve_config(
             config_file=RECIPES / f"distillation-{name}.toml", settings=["model.vocab_size=512"]
         )
         sizes[name] = parameter_count(run.model)

@@ -41,13 +41,13 @@ def test_words_that_were_held_out_are_turned_round_without_a_mistake(
     run: runs.Run, n_beams: int
 ) -> None:
     # only a decoder that was taught from the token it writes after, and shifted by one, can
-    write = task_of(run).write
+    write = task_of(run).generate
     assert write is not None
     held_out = open_examples(runs.RunFolder(run.folder).text).held_out
     written = write(held_out, Beams(n_beams=n_beams))
     assert len(written) == len(held_out) == 150
-    assert [each.text for each in written] == [each.given[::-1] for each in written]
-    assert all(each.references == (each.given[::-1],) for each in written)
+    assert [each.text for each in written] == [each.prompt[::-1] for each in written]
+    assert all(each.references == (each.prompt[::-1],) for each in written)
 
 
 def test_the_commands_own_way_writes_the_same(run: runs.Run) -> None:
@@ -92,11 +92,11 @@ def test_a_decoder_alone_learns_the_same_pairs_as_one_text(tmp_path: Path) -> No
         show=False,
     )
     assert isinstance(run.config.text.corpus, config.Conversations)
-    write = task_of(run).write
+    write = task_of(run).generate
     assert write is not None
     held_out = open_examples(runs.RunFolder(run.folder).text).held_out
     (written,) = write(held_out.spread(1), Beams(n_beams=1, max_new_tokens=4))
     word = written.references[0][::-1]
-    assert f"word {word} turned:" in written.given
+    assert f"word {word} turned:" in written.prompt
     (asked,) = runs.answer(run, f"word {word} turned:", Sampling(temperature=0.0, max_new_tokens=4))
     assert asked.text.strip() == written.text  # evaluated from the same ids as it is asked

@@ -16,12 +16,12 @@ import pellucid
 from pellucid import runs
 from pellucid.checkpoints import load
 from pellucid.errors import ConfigError, Interrupted, NonFiniteError
-from pellucid.objectives import asked
+from pellucid.objectives import open_reference
 from pellucid.runs import RunFolder, read_events, verify_resume
 from pellucid.runs.prepare import open_data
 from pellucid.runs.verify import resume_until
 from pellucid.tasks import TaskInputs
-from pellucid.tasks.reference import reference_of
+from pellucid.tasks.reference import reference_model
 from pellucid.training import (
     CheckpointSaved,
     Evaluated,
@@ -154,7 +154,7 @@ def test_with_adapters_one_model_is_in_memory_and_without_them_two(
     )
     ids = torch.tensor([[1, 2, 3]])
     begun = runs.load(base).model
-    with torch.no_grad(), asked(reference_of(given), run.model) as other:
+    with torch.no_grad(), open_reference(reference_model(given), run.model) as other:
         assert (other is run.model) == (lora is not None)
         assert torch.equal(other(ids), begun(ids))
     with torch.no_grad():

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import pellucid
 from pellucid import runs
@@ -20,10 +21,9 @@ from pellucid.counting import MemoryEstimate, MemoryRow, choose_kernel
 from pellucid.errors import CheckpointError, RunError
 from pellucid.free_memory import Free, forcing
 from pellucid.generation import Beams, Sampling
-from pellucid.model import assemble
 from pellucid.presets import PRESETS
+from pellucid.runs.plan import plan_run
 from pellucid.saved_runs import memory_check
-from pellucid.training.attention_kernels import choose_attention
 from support import published
 from support.tiny import TINY, write_text
 
@@ -201,11 +201,14 @@ def test_a_published_config_of_ten_thousand_layers_is_refused_by_its_header(tmp_
 
 @pytest.mark.parametrize("rows", [2, 64])
 def test_the_counted_kernel_is_the_one_that_is_chosen(rows: int) -> None:
-    described = replace(PRESETS["nano"].model, vocab_size=300)
-    model = assemble(described, seed=0)
+    nano = PRESETS["nano"]
+    model = replace(nano.model, vocab_size=300)
     for precision in ("float32", "bfloat16"):
-        chosen = choose_attention(model, precision, rows=rows)
-        assert choose_kernel(described, precision, sequences=rows) == chosen
+        training = replace(nano.training, batch_size=rows, accumulation=1, precision=precision)
+        plan = plan_run(
+            replace(nano, model=model, training=training), torch.device("cpu"), compiler=None
+        )
+        assert choose_kernel(model, precision, sequences=rows) == plan.attention
 
 
 def test_a_run_that_does_not_fit_is_not_opened(

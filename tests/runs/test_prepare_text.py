@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pellucid import config
-from pellucid.data import Remembered, cache, checksums
-from pellucid.disk import PARTIAL, Held, Partial
+from pellucid.data import HashCache, cache, checksums
+from pellucid.disk import PARTIAL, FolderInUse, Partial
 from pellucid.errors import RunError, TextError
 from pellucid.runs.prepare_text import ready_text
 from pellucid.saved_runs.folder import preparing, refuse_taken
@@ -166,28 +166,28 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
 
     monkeypatch.setattr(checksums, "file_sha256", counting)
 
-    def hashed() -> str:
-        remembered = Remembered(tmp_path / "hashes.json")
+    def hash_pieces() -> str:
+        remembered = HashCache(tmp_path / "hashes.json")
         found = remembered.sha256(file)
         remembered.save()
         return found
 
     file.write_bytes(b"one text")
-    first = hashed()
-    assert hashed() == first
+    first = hash_pieces()
+    assert hash_pieces() == first
     assert len(read) == 2  # it was changed a moment ago, and could be changed within that moment
     monkeypatch.setattr(checksums, "_SETTLED", -1)
-    assert [hashed() for _ in range(3)] == [first] * 3
+    assert [hash_pieces() for _ in range(3)] == [first] * 3
     assert len(read) == 3
     stamp = file.stat().st_mtime_ns
     file.write_bytes(b"two text")
     os.utime(file, ns=(stamp, stamp))  # the same size and the same time: ctime tells
-    assert hashed() != first
+    assert hash_pieces() != first
     (tmp_path / "hashes.json").write_text("{", "utf-8")
-    assert hashed() != first
+    assert hash_pieces() != first
     file.write_bytes(b"abc")
-    hashed()
-    hashed()
+    hash_pieces()
+    hash_pieces()
     assert len(read) == 7  # small ones are read every time
 
 
@@ -220,7 +220,7 @@ def test_text_that_another_process_prepares_is_prepared_beside_it(
     prepared: Prepared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def taken(_: Path) -> None:
-        raise Held("held")
+        raise FolderInUse("held")
 
     with monkeypatch.context() as patch:
         patch.setattr(cache, "Workshop", taken)
@@ -291,11 +291,11 @@ def test_process_that_is_killed_while_encoding_is_gone_on_with(
         with start(name, store) as process:
             process.communicate()
         assert process.returncode == 0
-    one, undisturbed = tmp_path / "one", tmp_path / "undisturbed"
+    one, preserve_state = tmp_path / "one", tmp_path / "undisturbed"
     # the very file that the first process had begun
     assert (one / "text" / "train.npy").stat().st_ino == begun
-    for file in (*(undisturbed / "text").iterdir(), undisturbed / "tokenizer.json"):
-        assert (one / file.relative_to(undisturbed)).read_bytes() == file.read_bytes()
+    for file in (*(preserve_state / "text").iterdir(), preserve_state / "tokenizer.json"):
+        assert (one / file.relative_to(preserve_state)).read_bytes() == file.read_bytes()
     assert journals() == []
     assert [*tmp_path.rglob("*.partial")] == []
 

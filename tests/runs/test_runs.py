@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,10 +29,10 @@ from pellucid.evaluation.text import evaluate_tokens
 from pellucid.free_memory import forcing
 from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find
-from pellucid.runs import RunFolder, attach, build, read_events
-from pellucid.runs.build import Seconds
+from pellucid.runs import RunFolder, attach, plan, read_events
+from pellucid.runs.plan import StepSeconds, count_steps
 from pellucid.saved_runs.load import fill
-from pellucid.saved_runs.plan import count_steps, find_device
+from pellucid.saved_runs.machine import find_device
 from pellucid.training import Evaluated, Started
 from support.tiny import TINY, train_tiny, write_text
 
@@ -126,35 +127,35 @@ def test_attach_follows_a_run_while_it_is_written(trained: Path, tmp_path: Path)
 
 
 def test_settings_files_and_arguments_are_laid_over_each_other(tmp_path: Path) -> None:
-    from pellucid.runs.resolve_config import Length, choose
+    from pellucid.runs.resolve_config import resolve_config
 
     file = tmp_path / "small.toml"
     file.write_text('base = "gpt2"\nseed = 5\n[model]\nd_model = 96\n')
-    run = choose(
-        ["a.txt"], config_file=file, length=Length(steps=7), settings=["model.decoder.n_layers=3"]
+    run = resolve_config(
+        ["a.txt"], config_file=file, steps=7, settings=["model.decoder.n_layers=3"]
     )
     assert run.model.d_model == 96
     assert run.model.decoder.n_layers == 3
     assert run.seed == 5
     assert run.training.budget == config.Steps(count=7)
     assert run.text.corpus == config.Files(paths=("a.txt",))
-    assert choose(seed=9, config_file=file).seed == 9
+    assert resolve_config(seed=9, config_file=file).seed == 9
     with pytest.raises(ConfigError, match="give one of them"):
-        choose(length=Length(steps=1, minutes=1))
+        resolve_config(steps=1, minutes=1)
 
 
 @pytest.mark.parametrize("name", ["bert-base", "t5-small", "gpt2"])
 def test_the_config_of_a_run_stands_by_itself(tmp_path: Path, name: str) -> None:
     from pellucid.config import run_to_toml
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
     file = tmp_path / "config.toml"
     file.write_text(run_to_toml(find(name)))
-    assert choose(config_file=file) == find(name)
+    assert resolve_config(config_file=file) == find(name)
 
 
 def test_an_encoder_alone_is_laid_over_a_decoder_by_saying_so(tmp_path: Path) -> None:
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
     nano = find("nano")
     encoder = '[model]\ndecoder = "none"\n' + tomli_w.dumps(
@@ -162,10 +163,10 @@ def test_an_encoder_alone_is_laid_over_a_decoder_by_saying_so(tmp_path: Path) ->
     ).replace("[model]\n", "")
     file = tmp_path / "encoder.toml"
     file.write_text(encoder)
-    assert choose(config_file=file).model.stacks == (nano.model.decoder,)
+    assert resolve_config(config_file=file).model.stacks == (nano.model.decoder,)
     file.write_text(encoder.replace('decoder = "none"\n', ""))
     with pytest.raises(ConfigError, match='decoder = "none"'):
-        choose(config_file=file)
+        resolve_config(config_file=file)
 
 
 def test_a_budget_in_tokens_epochs_or_minutes_becomes_steps() -> None:
@@ -177,7 +178,7 @@ def test_a_budget_in_tokens_epochs_or_minutes_becomes_steps() -> None:
             replace(settings, budget=budget),
             rows_per_epoch=20 * settings.batch_size,
             tokens_per_row=64,
-            seconds_per_step=lambda: 0.5,
+            seconds_per_step=0.5,
         )
 
     assert steps(config.Steps(count=7)) == 7
@@ -196,7 +197,7 @@ def test_a_batch_that_grows_has_more_updates_for_as_many_rows() -> None:
             replace(settings, budget=budget, growth=growth),
             rows_per_epoch=5 * 100,
             tokens_per_row=64,
-            seconds_per_step=lambda: 0.5,
+            seconds_per_step=0.5,
         )
 
     whole = 5.5  # rows an update, in the mean
@@ -239,9 +240,9 @@ def test_a_slow_first_update_is_timed_again_where_it_waited_for_the_compiler(
 ) -> None:
     # of the clock: before and after the batch and the first update, and all that follow
     seconds = chain([0.0, 0.0, 0.0, 100.0], count(100.0, 0.25))
-    monkeypatch.setattr(build, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
-    monkeypatch.setattr(build, "compiler_problem", lambda _: None)
-    monkeypatch.setattr(build, "compile_blocks", lambda _: None)
+    monkeypatch.setattr(plan, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    monkeypatch.setattr(plan, "compiler_problem", lambda _: None)
+    monkeypatch.setattr(plan, "compile_blocks", lambda _: None)
     on = "on" if compiled else "off"
     train_tiny(tmp_path / "run", steps=1, settings=[f"training.compile={on}"])
     assert steps == [True] * (5 if compiled else 1) + [False]
@@ -252,7 +253,9 @@ def test_updates_are_timed_with_their_optimiser_and_move_nothing(
 ) -> None:
     train_tiny(tmp_path / "run", steps=1)
     assert steps == [*[True] * 4, False]
-    monkeypatch.setattr("pellucid.runs.build._timed", lambda *_: Seconds(1.0, 1.0))
+    monkeypatch.setattr(
+        import_module("pellucid.runs.train"), "measure_step", lambda *_: StepSeconds(1.0, 1.0)
+    )
     train_tiny(tmp_path / "untimed", steps=1)
     timed, untimed = (
         load_model_tensors(RunFolder(tmp_path / name).shelf.latest()) for name in ("run", "untimed")

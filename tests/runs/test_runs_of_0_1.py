@@ -21,7 +21,7 @@ from pellucid.checkpoints import load
 from pellucid.runs.prepare import ready_data
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config, read_plan
-from pellucid.saved_runs.plan import machine_changes
+from pellucid.saved_runs.machine import machine_changes
 from pellucid.training import Job
 
 OLD = Path(__file__).parents[1] / "data" / "runs_0_1"
@@ -101,6 +101,7 @@ def test_data_become_the_arrays_that_0_1_made_of_them(
         if not file_name.endswith(".json"):  # arrays and texts
             assert prepared[file_name] == stored[file_name], file_name
             continue
-        new, old = json.loads(prepared[file_name]), json.loads(stored[file_name])
+        old_text = stored[file_name].replace(b'"Tally"', b'"ReadCounts"')
+        new, old = json.loads(prepared[file_name]), json.loads(old_text)
         assert new | {"format": None} == old | {"format": None}
     assert ready.tokenizer.to_json() == (OLD / name / "tokenizer.json").read_text("utf-8")

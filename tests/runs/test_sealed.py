@@ -134,7 +134,7 @@ def test_another_optimiser_begins_without_a_memory_and_that_is_said(
     table = tomllib.loads(run.config.read_text()) | {"optimiser": optimiser}
     run.config.write_text(tomli_w.dumps(table))
     (line,) = texts(resume(run, allow_drift=True))
-    assert "begins without a memory of earlier updates" in line
+    assert "starts without a memory of earlier updates" in line
     names = {name.partition("::")[2] for name in load(run.shelf.latest()).optimiser}
     assert names <= {"momentum_buffer", "step", "exp_avg", "exp_avg_sq"}
     assert texts(resume(run, steps=14)) == []  # which it has by now
@@ -419,6 +419,25 @@ def test_latest_and_best_name_a_folder_of_this_run_alone(
         with pytest.raises(CheckpointError, match="is no checkpoint of this run"):
             runs.resume(run.path, show=False)
     assert 99 not in run.shelf.steps()
+
+
+@pytest.mark.parametrize("gone", ["step-*", "step-*/checkpoint.json"])
+def test_a_run_whose_checkpoints_are_gone_does_not_silently_begin_again(
+    run: RunFolder, gone: str
+) -> None:
+    for path in run.shelf.folder.glob(gone):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    record = run.metrics.read_bytes()
+    with pytest.raises(CheckpointError, match=r"step-8 .*no other checkpoint is whole"):
+        runs.resume(run.path, show=False)
+    assert run.metrics.read_bytes() == record
+
+
+@pytest.mark.parametrize("name", ["step-99", "mine"])
+def test_a_link_to_itself_among_checkpoints_is_none(run: RunFolder, name: str) -> None:
+    (run.shelf.folder / name).symlink_to(name)
+    assert run.shelf.steps()[-1] == 8
+    assert runs.resume(run.path, steps=9, show=False).checkpoint.name == "step-9"
 
 
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b"\n"])

@@ -78,8 +78,8 @@ PREPARING = {
     "reading": "pellucid.runs.train.ready_data",
     "encoding": "pellucid.runs.prepare_text.prepare",
     "building": "pellucid.runs.train.build_model",
-    "trying the compiler": "pellucid.runs.build.compiler_problem",
-    "timing": "pellucid.runs.build.update",
+    "trying the compiler": "pellucid.runs.plan.compiler_problem",
+    "timing": "pellucid.training.stepper.update",
 }
 
 

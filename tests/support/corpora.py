@@ -8,19 +8,19 @@ from pathlib import Path
 
 import numpy as np
 
-from pellucid.data import Document, Parts, Side, Split, pieces_of
+from pellucid.data import CorpusSide, DividedCorpus, Document, Split, pieces_of
 from pellucid.tokenizers import Tokenizer
 
 
-def side_of(documents: Sequence[Document]) -> Side:
+def side_of(documents: Sequence[Document]) -> CorpusSide:
     sizes = [len(document.text.encode()) for document in documents]
-    return Side(np.array(sizes, dtype=np.int64), lambda: pieces_of(documents))
+    return CorpusSide(np.array(sizes, dtype=np.int64), lambda: pieces_of(documents))
 
 
-def parts_of(split: Split) -> Parts:
+def parts_of(split: Split) -> DividedCorpus:
     """A split in memory as the streams that a corpus is parted into."""
     name = content_hash([*split.train, *split.held_out])
-    return Parts(side_of(split.train), side_of(split.held_out), split.by, name)
+    return DividedCorpus(side_of(split.train), side_of(split.held_out), split.by, name)
 
 
 def content_hash(documents: Sequence[Document]) -> str:

@@ -102,7 +102,7 @@ def array_kind(name: str, argument: str) -> Floats | Wholes | Truths:
 def axis_names(name: str, argument: str) -> list[str]:
     """The names of its axes, `...` among them."""
     axes = array_kind(name, argument).axes
-    return [*(["..."] if axes.leading else []), *(axis.name for axis in axes.named)]
+    return [*(["..."] if axes.leading else []), *(axis.name for axis in axes.trailing)]
 
 
 def is_shared(name: str, argument: str, axis: str) -> bool:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid import config
-from pellucid.diagnosis import Declared, Finding, check, declare, small_twin
+from pellucid.diagnosis import Expectations, Finding, check, declare, reduce_model
 from pellucid.model import Transformer, assemble
 from pellucid.presets import find
 
@@ -35,7 +35,7 @@ class Case:
     optimizer: Any = None
     tokenizer: Any = None
     loss: Any = None
-    declared: Declared | None = None
+    declared: Expectations | None = None
 
     def check(self) -> list[Finding]:
         """All findings."""
@@ -65,7 +65,7 @@ class Fault:
 
 def tiny(preset: str, **changes: Any) -> config.Transformer:
     """The small twin of a preset."""
-    twin = small_twin(find(preset).model)
+    twin = reduce_model(find(preset).model)
     stacks = {
         name: replace(stack, n_layers=2)
         for name in ("encoder", "decoder")

@@ -30,7 +30,7 @@ from pellucid.objectives import (
     NextToken,
     PolicyGradient,
     Seq2Seq,
-    frozen,
+    frozen_reference,
 )
 from support.models import ENCODERS, PAIRS, VARIANTS, build, random_ids
 
@@ -200,12 +200,12 @@ CASES: dict[str, Case] = {
         lambda: _distillation(divergence="forward", hard_weight=1.0), decoder, token_batch
     ),
     "preference": Case(
-        lambda: DPO(frozen(decoder(2)), beta=0.1, label_smoothing=0.1),
+        lambda: DPO(frozen_reference(decoder(2)), beta=0.1, label_smoothing=0.1),
         decoder,
         preference_batch,
     ),
     "hinge": Case(
-        lambda: DPO(frozen(decoder(2)), beta=0.01, loss="hinge"),
+        lambda: DPO(frozen_reference(decoder(2)), beta=0.01, loss="hinge"),
         decoder,
         preference_batch,
     ),
@@ -213,7 +213,9 @@ CASES: dict[str, Case] = {
         lambda: PolicyGradient(beta=0.1, kl="in_reward", entropy_bonus=0.01), decoder, rollout_batch
     ),
     "policy k2": Case(
-        lambda: PolicyGradient(beta=0.1, kl="k2", reference=frozen(decoder(2)), temperature=2.0),
+        lambda: PolicyGradient(
+            beta=0.1, kl="k2", reference=frozen_reference(decoder(2)), temperature=2.0
+        ),
         decoder,
         rollout_batch,
     ),
@@ -223,7 +225,7 @@ CASES: dict[str, Case] = {
 
 def in_float32(batch: Batch) -> Any:
     """The batch with narrower numbers."""
-    return batch.changed(lambda x: x.float() if x.is_floating_point() else x)
+    return batch.map_tensors(lambda x: x.float() if x.is_floating_point() else x)
 
 
 def gradients(case: Case, batches: list[Any]) -> tuple[Tensor, list[Tensor]]:

@@ -8,10 +8,10 @@ from typing import Any
 
 from pellucid.config.corpora import Rows
 from pellucid.data import (
-    Census,
     Example,
     Piped,
     Row,
+    RowCounts,
     assemble_columns,
     assemble_form,
     assemble_rows,
@@ -39,7 +39,7 @@ def examples_of(
     context_length: int = 512,
     folder: Path | None = None,
     classes: Sequence[str] | None = None,
-) -> tuple[list[Example], Census, list[str]]:
+) -> tuple[list[Example], RowCounts, list[str]]:
     """All rows of a config (or those given), encoded, with the census and what was chosen."""
     found = list(assemble_rows(kind, Piped())) if given is None else list(given)
     form = assemble_form(
@@ -50,5 +50,5 @@ def examples_of(
         template=assemble_template(kind, folder),
         classes=classes,
     )
-    census = Census()
-    return list(encode_rows(form, found, census)), census, form.said
+    census = RowCounts()
+    return list(encode_rows(form, found, census)), census, form.choices

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pellucid.diagnosis import small_twin
+from pellucid.diagnosis import reduce_model
 from pellucid.explain import Trace, trace
 from pellucid.model import Transformer
 from pellucid.presets import PRESETS
 from support.models import ENCODERS, PAIRS, VARIANTS, random_ids
 
-TWINS = {name: replace(small_twin(run.model), vocab_size=23) for name, run in PRESETS.items()}
+TWINS = {name: replace(reduce_model(run.model), vocab_size=23) for name, run in PRESETS.items()}
 MODELS = {
     **{f"preset {name}": model for name, model in TWINS.items()},
     **VARIANTS,

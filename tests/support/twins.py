@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.batches import IGNORED, Batch, PairBatch, TokenBatch
-from pellucid.diagnosis import small_twin
+from pellucid.diagnosis import reduce_model
 from pellucid.model import assemble
 from pellucid.objectives import MLM, Seq2Seq
 from pellucid.optim import assemble_schedule
@@ -34,7 +34,7 @@ _HIDDEN = len(LETTERS)
 def twin_job(name: str, *, steps: int, seed: int = 1, rate: float | None = None) -> Job:
     """A healthy training of a preset's small twin."""
     preset = find(name)
-    model = replace(small_twin(preset.model), vocab_size=len(LETTERS) + 1, context_length=_TIME)
+    model = replace(reduce_model(preset.model), vocab_size=len(LETTERS) + 1, context_length=_TIME)
     run = replace(
         preset,
         model=model,

@@ -15,7 +15,7 @@ import pellucid
 from pellucid import config, runs
 from pellucid.errors import ConfigError, RunError
 from pellucid.model import adapters, merged
-from pellucid.tasks.teacher import sha256_of
+from pellucid.tasks.distillation import sha256_of
 from pellucid.training import Event, Logged, Preparing, Started
 from support.published import write
 from support.tiny import TINY, train_tiny, write_text
@@ -136,7 +136,7 @@ def test_a_teacher_that_is_gone_is_named_and_one_that_changed_is_refused(
     distil(teacher, tmp_path / "run", steps=8)
     stopped = tmp_path / "run" / "checkpoints/step-4"
     shutil.move(teacher, tmp_path / "elsewhere")
-    with pytest.raises(RunError, match=r"teacher.*is not there.*put it back"):
+    with pytest.raises(RunError, match=r"teacher.*does not exist.*put it back"):
         runs.resume(stopped, show=False)
     # another of the same shape is not the same
     train_tiny(teacher, settings=["seed=5"])

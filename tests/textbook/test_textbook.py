@@ -27,13 +27,13 @@ def test_every_equation_is_in_one_chapter_and_gradients_are_with_what_they_are_o
 @pytest.mark.parametrize("name", NAMES)
 def test_every_equation_has_formula_source_and_an_example_that_computes(name: str) -> None:
     found = entry(name)
-    assert found.says.endswith(".")
+    assert found.summary.endswith(".")
     assert found.formula
     assert re.search(r"\b(1[89]|20)\d\d\b", found.source), found.source
     examples = found.examples()
     assert examples
     for each in examples:
-        assert each.shown
+        assert each.shown_text
         assert name in maths.__all__
     assert any(re.search(rf"\b{name}\(", each.expression) for each in examples)
 
@@ -44,7 +44,7 @@ def test_every_section_of_a_docstring_is_in_its_entry(name: str) -> None:
     found = entry(name)
     text = " ".join(
         (
-            found.says,
+            found.summary,
             found.formula,
             found.notes,
             found.shapes,
@@ -94,8 +94,8 @@ def test_other_names_and_spellings_lead_to_the_equation(words: str, name: str) -
 def test_batch_layer_normalisation_is_said_not_to_be_a_thing(words: str) -> None:
     found = look_up(words)
     assert isinstance(found, Misnomer)
-    assert "no such thing" in found.says
-    assert found.meant == ("layer_norm", "batch_norm")
+    assert "no such thing" in found.explanation
+    assert found.suggestions == ("layer_norm", "batch_norm")
 
 
 def test_a_topic_gives_its_equations() -> None:
@@ -107,18 +107,18 @@ def test_a_slip_is_answered_with_what_is_called_like_it() -> None:
         look_up("sofmax")
 
 
-@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.asks)
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question.text)
 def test_every_answer_of_the_quiz_is_proved(question: Question) -> None:
     *seen, holds = question.proof()
     assert seen
-    assert question.asks.endswith("?") or question.asks.endswith("Why?")
+    assert question.text.endswith("?") or question.text.endswith("Why?")
     assert holds.value is True or (isinstance(holds.value, np.bool_) and bool(holds.value))
     names = {name for each in question.proof() for name in re.findall(r"\w+", each.expression)}
     assert names & set(maths.__all__) or "prod" in names
 
 
 def test_there_are_twenty_questions_and_no_two_alike() -> None:
-    assert len({question.asks for question in QUESTIONS}) == len(QUESTIONS) >= 20
+    assert len({question.text for question in QUESTIONS}) == len(QUESTIONS) >= 20
 
 
 def test_what_is_not_finite_is_a_word_in_json() -> None:

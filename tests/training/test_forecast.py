@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pellucid.training.forecast import Forecast, still_to_come
+from pellucid.training.forecast import Forecast, count_remaining
 
 
 def test_each_kind_of_work_has_a_pace_of_its_own() -> None:
@@ -37,8 +37,8 @@ def test_after_six_updates_what_the_undisturbed_ones_take_is_foretold(
     forecast = Forecast()
     for seconds in paces:
         forecast.add("rows", seconds, rows)
-    undisturbed = sorted(paces)[len(paces) // 2]
-    assert forecast.seconds("rows", rows) == pytest.approx(undisturbed, rel=0.05)
+    preserve_state = sorted(paces)[len(paces) // 2]
+    assert forecast.seconds("rows", rows) == pytest.approx(preserve_state, rel=0.05)
 
 
 def test_a_machine_that_becomes_slower_is_followed() -> None:
@@ -69,5 +69,12 @@ def test_work_is_worth_timing_alone_until_enough_is_known() -> None:
 
 def test_what_is_done_at_intervals_and_at_the_end_is_counted() -> None:
     total, every = 10, 4  # after 4, 8 and 10
-    assert [still_to_come(step, total, every) for step in (1, 4, 5, 8, 9, 10)] == [3, 3, 2, 2, 1, 1]
-    assert still_to_come(8, 8, 4) == 1
+    assert [count_remaining(step, total, every) for step in (1, 4, 5, 8, 9, 10)] == [
+        3,
+        3,
+        2,
+        2,
+        1,
+        1,
+    ]
+    assert count_remaining(8, 8, 4) == 1

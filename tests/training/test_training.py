@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pellucid.checkpoints import load_model_tensors
 from pellucid.errors import NonFiniteError
 from pellucid.objectives import NextToken
 from pellucid.runs import RunFolder, read_events
-from pellucid.runs.build import Seconds
+from pellucid.runs.plan import StepSeconds
 from pellucid.training import (
     CheckpointSaved,
     Evaluated,
@@ -238,7 +239,9 @@ def test_a_bad_update_in_mid_run_leaves_weights_and_checkpoints_as_they_were(
 
     monkeypatch.setattr(NextToken, "__call__", explode)
     # no passes of it
-    monkeypatch.setattr("pellucid.runs.build._timed", lambda *_: Seconds(1.0, 1.0))
+    monkeypatch.setattr(
+        import_module("pellucid.runs.train"), "measure_step", lambda *_: StepSeconds(1.0, 1.0)
+    )
     seen: list[Event] = []
     with pytest.raises(NonFiniteError):
         train_tiny(tmp_path / "bad", observers=[seen.append])

@@ -16,9 +16,9 @@ from pellucid.maths import renyi2_entropy
 from pellucid.model import MultiHeadAttention
 from pellucid.model.scores import gather
 from pellucid.typed import named_modules
-from pellucid.vitals import Scored, by_logsumexp, by_rows, normalised, of_scores
+from pellucid.vitals import ScoreRule, by_logsumexp, by_rows, normalised, of_scores
 from pellucid.vitals import attention as room
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import study
 from pellucid.vitals.taps.attention import AttentionTaps
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, random_ids, with_attention
@@ -29,7 +29,7 @@ def drawn(*shape: int, seed: int = 0, times: float = 1.0) -> Tensor:
     return times * torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def materialised(q: Tensor, k: Tensor, scored: Scored) -> tuple[Tensor, Tensor, Tensor]:
+def materialised(q: Tensor, k: Tensor, scored: ScoreRule) -> tuple[Tensor, Tensor, Tensor]:
     """Largest score, entropy, Renyi-2, from the whole square, by `pellucid.maths`."""
     keys = k.repeat_interleave(q.shape[1] // k.shape[1], dim=1)
     scores = q @ keys.mT * scored.scale
@@ -56,18 +56,18 @@ def materialised(q: Tensor, k: Tensor, scored: Scored) -> tuple[Tensor, Tensor, 
 
 BLOCK = torch.zeros(12, dtype=torch.long)
 BLOCK[5:] = 1
-CASES: dict[str, tuple[int, Scored]] = {
-    "all see all": (4, Scored(0.3)),
-    "causal": (4, Scored(0.3, causal=True)),
-    "grouped": (2, Scored(0.3, causal=True)),
-    "one key head": (1, Scored(0.3)),
-    "windowed": (4, Scored(0.3, mask=torch.ones(12, 12).tril().triu(-3).bool())),
-    "packed": (2, Scored(0.3, causal=True, mask=BLOCK[:, None] == BLOCK)),
-    "padded": (4, Scored(0.3, mask=(torch.arange(12) < 7)[None, None, None, :])),
-    "blind queries": (4, Scored(0.3, mask=torch.ones(12, 12).tril(-1).bool())),
-    "capped": (4, Scored(0.3, causal=True, soft_cap=2.0)),
-    "biased": (4, Scored(0.3, causal=True, bias=drawn(4, 12, 12, seed=5))),
-    "with sinks": (4, Scored(0.3, causal=True, sinks=drawn(4, seed=6))),
+CASES: dict[str, tuple[int, ScoreRule]] = {
+    "all see all": (4, ScoreRule(0.3)),
+    "causal": (4, ScoreRule(0.3, causal=True)),
+    "grouped": (2, ScoreRule(0.3, causal=True)),
+    "one key head": (1, ScoreRule(0.3)),
+    "windowed": (4, ScoreRule(0.3, mask=torch.ones(12, 12).tril().triu(-3).bool())),
+    "packed": (2, ScoreRule(0.3, causal=True, mask=BLOCK[:, None] == BLOCK)),
+    "padded": (4, ScoreRule(0.3, mask=(torch.arange(12) < 7)[None, None, None, :])),
+    "blind queries": (4, ScoreRule(0.3, mask=torch.ones(12, 12).tril(-1).bool())),
+    "capped": (4, ScoreRule(0.3, causal=True, soft_cap=2.0)),
+    "biased": (4, ScoreRule(0.3, causal=True, bias=drawn(4, 12, 12, seed=5))),
+    "with sinks": (4, ScoreRule(0.3, causal=True, sinks=drawn(4, seed=6))),
 }
 PLAIN = [name for name, (_, scored) in CASES.items() if scored.plain]
 
@@ -101,7 +101,7 @@ def test_fused_calls_alone_give_the_same_entropies_and_bracket_the_largest_score
 @pytest.mark.parametrize(("times", "bound"), [(3.0, 1.5e-5), (9.2, 1.5e-4)])
 def test_in_float32_the_error_grows_with_the_largest_score(times: float, bound: float) -> None:
     q, k = drawn(1, 2, 256, 64, times=times), drawn(1, 2, 256, 64, seed=1, times=times)
-    scored = Scored(1 / 8, causal=True)
+    scored = ScoreRule(1 / 8, causal=True)
     largest, entropy, renyi2 = materialised(q, k, scored)
     narrow = by_logsumexp(q.float(), k.float(), scored)
     assert float(largest.max()) == pytest.approx(bound * 2.9e6, rel=0.1)  # 44, and 435
@@ -116,7 +116,7 @@ def test_in_float32_the_error_grows_with_the_largest_score(times: float, bound: 
 def test_queries_in_bfloat16_are_widened_before_they_are_scored() -> None:
     q, k = drawn(1, 2, 64, 16, times=4), drawn(1, 2, 64, 16, seed=1, times=4)
     q, k = q.bfloat16(), k.bfloat16()
-    scored = Scored(1 / 4, causal=True)
+    scored = ScoreRule(1 / 4, causal=True)
     expected = materialised(q.double(), k.double(), scored)
     for found in (by_rows(q, k, scored).entropy, by_logsumexp(q, k, scored).entropy):
         assert found.dtype == torch.float32
@@ -143,7 +143,7 @@ def test_entropies_lie_between_nothing_and_the_logarithm_of_the_keys(
     keys: int, times: float, seed: int
 ) -> None:
     q, k = drawn(1, 2, 5, 4, seed=seed, times=times), drawn(1, 2, keys, 4, seed=seed + 1)
-    looks = by_rows(q, k, Scored(0.5))
+    looks = by_rows(q, k, ScoreRule(0.5))
     assert float(looks.entropy.min()) >= -1e-12
     assert float(looks.entropy.max()) <= math.log(keys) + 1e-12
     assert bool((looks.renyi2 <= looks.entropy + 1e-12).all())
@@ -153,7 +153,7 @@ def test_entropies_lie_between_nothing_and_the_logarithm_of_the_keys(
 
 
 def measured(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]:
-    tape = Tape()
+    tape = AsyncMetrics()
     with torch.no_grad(), AttentionTaps(study(model)).on(tape):
         call()  # type: ignore[operator]
     tape.turn(1)
@@ -184,7 +184,7 @@ def by_hand(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]
         bias = positions.bias(q, view, scoring.scale)
         near = view.within(window, q.shape[2], q.device)
         mask = near.mask
-        scored = Scored(
+        scored = ScoreRule(
             scoring.scale,
             causal=near.causal,
             mask=mask,
@@ -257,7 +257,7 @@ def test_hooks_see_a_decoder_look_at_an_encoder() -> None:
 def test_a_model_without_softmax_says_so() -> None:
     model = build(VARIANTS["linear"])
     taps = AttentionTaps(study(model))
-    with torch.no_grad(), taps.on(Tape()):
+    with torch.no_grad(), taps.on(AsyncMetrics()):
         model(random_ids(2, 14))
     assert "no softmax attention" in taps.missing["attention.max_logit"]
 

@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from pellucid.diagnosis import diagnose, history_of_watch
 from pellucid.errors import ConfigError
 from pellucid.vitals import Probe, VerdictTracker, Watch, rules_of, watch
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from support.foreign import VOCAB, Model, ids_of, made
 from support.unharmed import STEPS, Loop, Say, all_of, reports, unharmed
 
@@ -345,14 +345,14 @@ def test_what_the_user_hands_over_may_raise(part: str) -> None:
 def measured() -> list[str]:
     """Every number that a tape is handed, of a loop that has them all."""
     ids: set[str] = set()
-    put = Tape.put
+    put = AsyncMetrics.put
 
-    def noting(self: Tape, id: str, *rest: Any) -> None:
+    def noting(self: AsyncMetrics, id: str, *rest: Any) -> None:
         ids.add(id)
         put(self, id, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tape, "put", noting)
+        patch.setattr(AsyncMetrics, "put", noting)
         unharmed(Loop, of_everything)
     return sorted(ids)
 
@@ -365,15 +365,15 @@ def of_everything(loop: Loop) -> Watch:
 
 @pytest.mark.parametrize("each", [5, pytest.param(1, marks=pytest.mark.nightly)])
 def test_every_measurement_may_raise_and_is_switched_off_alone(each: int) -> None:
-    ids, real = measured(), Tape._add_column
+    ids, real = measured(), AsyncMetrics._add_column
     assert len(ids) > 20
     for id in ids[::each]:
 
-        def put(self: Tape, this: str, values: Any, places: Any, id: str = id) -> None:
+        def put(self: AsyncMetrics, this: str, values: Any, places: Any, id: str = id) -> None:
             real(self, this, boom if this == id else values, places)
 
         with pytest.MonkeyPatch.context() as patch, reports() as lines:
-            patch.setattr(Tape, "_add_column", put)
+            patch.setattr(AsyncMetrics, "_add_column", put)
             w = unharmed(Loop, of_everything)
         assert set(w.guard.off) == {id}
         assert len(lines) == 1
@@ -404,15 +404,15 @@ def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
 INSIDE = [
     "pellucid.vitals.watcher.study",
     "pellucid.vitals.watcher.parts_of",
-    "pellucid.vitals.watcher.Rounds.begin",
-    "pellucid.vitals.watcher.Capture.attach",
-    "pellucid.vitals.watcher.Clearing.attach",
-    "pellucid.vitals.watcher.Clearing.stepped",
+    "pellucid.vitals.watcher.LookSchedule.begin",
+    "pellucid.vitals.watcher.FirstBatch.attach",
+    "pellucid.vitals.watcher.ZeroGradCheck.attach",
+    "pellucid.vitals.watcher.ZeroGradCheck.stepped",
     "pellucid.vitals.logs.numbers",
     "pellucid.vitals.watch_report.missing",
     "pellucid.vitals.probe.at_rest",
-    "pellucid.vitals.probe.Looking.look",
-    "pellucid.vitals.probe.Looking.glance",
+    "pellucid.vitals.probe.ProbeRunner.look",
+    "pellucid.vitals.probe.ProbeRunner.glance",
     "pellucid.vitals.taps.attention._listened_to",
     "pellucid.vitals.taps.attention.fused_call",
     "pellucid.vitals.taps.stream._StreamMeasurements.block",
@@ -421,11 +421,11 @@ INSIDE = [
     "pellucid.vitals.predictions._of_each",
     "pellucid.vitals.update_sizes.sample",
     "pellucid.vitals.update_sizes.Updates.after",
-    "pellucid.vitals.taps.first_batch.Capture._keep",
-    "pellucid.vitals.taps.first_batch.Capture._hear_output",
+    "pellucid.vitals.taps.first_batch.FirstBatch._keep",
+    "pellucid.vitals.taps.first_batch.FirstBatch._hear_output",
     "pellucid.vitals.part_losses.Losses.put",
-    "pellucid.vitals.async_metrics.Tape._send",
-    "pellucid.vitals.async_metrics.Tape.read",
+    "pellucid.vitals.async_metrics.AsyncMetrics._send",
+    "pellucid.vitals.async_metrics.AsyncMetrics.read",
     "pellucid.vitals.verdicts.VerdictTracker.read",
     "pellucid.vitals.verdicts.taken",
     "pellucid.vitals.rules.Rule.word",
@@ -511,7 +511,9 @@ def test_a_watched_model_is_saved_and_copied_without_its_hooks(way: str) -> None
     assert "__getstate__" not in vars(model)
 
 
-@pytest.mark.parametrize("place", ["pellucid.vitals.probe.Looking._predicted", "_hear", "by_rows"])
+@pytest.mark.parametrize(
+    "place", ["pellucid.vitals.probe.ProbeRunner._predicted", "_hear", "by_rows"]
+)
 def test_an_interrupt_within_a_look_goes_through_and_leaves_nothing(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import torch
 import pellucid
 from pellucid import runs
 from pellucid.checkpoints import load_model_tensors
-from pellucid.objectives import DPO, frozen
+from pellucid.objectives import DPO, frozen_reference
 from pellucid.runs import Run
 from pellucid.training import Event, StepFinished, Vitals, Watcher
 from pellucid.vitals import watcher
@@ -157,7 +157,7 @@ def test_a_reference_that_learns_too_is_a_fault(base: Path, file: Path, tmp_path
     def shared(job: Any, tell: Any) -> Any:
         objective = job.objective
         assert isinstance(objective, DPO)
-        objective.reference = frozen(job.model)
+        objective.reference = frozen_reference(job.model)
         return EVERYTHING(replace(job, objective=objective), tell)
 
     told = watched("dpo", tmp_path / "run", base, file, steps=28, watchers=[shared])

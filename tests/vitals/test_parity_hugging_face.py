@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.vitals import Sign, Watch, watch
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import study
 from pellucid.vitals.taps.attention import AttentionTaps
 from support.lightning_trainer import quiet_trainer
@@ -153,7 +153,7 @@ def test_watching_a_hugging_face_model_changes_no_bit(name: str) -> None:
 def test_attention_is_what_the_model_itself_would_say(name: str, implementation: str) -> None:
     model = MODELS[name](attn_implementation=implementation).double().eval()
     model(input_ids=ids_of(0))
-    tape, taps = Tape(), AttentionTaps(study(model))
+    tape, taps = AsyncMetrics(), AttentionTaps(study(model))
     with torch.no_grad(), taps.on(tape):
         model(input_ids=ids_of(0))
     tape.turn(1)

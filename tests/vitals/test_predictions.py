@@ -9,15 +9,15 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.maths import forward_kl, reverse_kl
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import study
 from pellucid.vitals.predictions import Predicted, error_norm
-from pellucid.vitals.probe import Looking, places_of
+from pellucid.vitals.probe import ProbeRunner, places_of
 from pellucid.vitals.probe_rows import probe_of
 from support.models import VARIANTS, build, random_ids
 
 
-def numbers(tape: Tape) -> dict[str, float]:
+def numbers(tape: AsyncMetrics) -> dict[str, float]:
     tape.turn(1)
     read = tape.read()
     assert read is not None
@@ -31,7 +31,7 @@ def drawn(places: int, vocab: int, seed: int) -> Tensor:
 def test_a_few_places_at_a_time_give_what_all_at_once_do() -> None:
     before, after = drawn(21, 2**18, 0), drawn(21, 2**18, 1)  # eight fit at once
     targets = torch.arange(21) * 1000
-    tape = Tape()
+    tape = AsyncMetrics()
     Predicted(before, targets).measure(tape)
     Predicted(before, targets).moved_to(Predicted(after, targets), tape)
     found = numbers(tape)
@@ -52,8 +52,8 @@ def test_where_nothing_is_predicted_there_is_nothing_to_look_at() -> None:
     ids = random_ids(3, 12)
     nothing = torch.full_like(ids, IGNORED)
     probe = probe_of(model, TokenBatch(ids=ids, targets=nothing, n_supervised=0))
-    tape = Tape()
-    assert Looking(study(model), probe).look(tape) is None
+    tape = AsyncMetrics()
+    assert ProbeRunner(study(model), probe).look(tape) is None
     assert "logits.log_z" not in numbers(tape)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pellucid.vitals import Cost, overhead_budget
-from pellucid.vitals.schedule import KINDS, Kind, Rounds
+from pellucid.vitals.schedule import KINDS, Kind, LookSchedule
 
 #: Seconds of an update, and of a look of each kind: of `nano`, and of something tiny.
 NANO: tuple[float, dict[Kind, float]] = (0.4, {"gradients": 0.012, "inside": 0.18})
@@ -38,7 +38,7 @@ def looks(
 ) -> dict[Kind, list[int]]:
     """The updates that are looked at; from the promised place on, the cost is within the share."""
     update, costs = shape
-    rounds = Rounds(share, torch.device("cpu"))
+    rounds = LookSchedule(share, torch.device("cpu"))
     made: dict[Kind, list[int]] = {kind: [] for kind in KINDS}
     rounds.clock.start()
     clock.now += 15 * update  # the first update warms up

@@ -13,11 +13,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from pellucid.diagnosis import small_twin
+from pellucid.diagnosis import reduce_model
 from pellucid.errors import ConfigError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
-from pellucid.vitals import Probe, Sign, Watch, at_rest, rows, told, watch
+from pellucid.vitals import Probe, Sign, Watch, at_rest, format_row, rows, watch
 from support.foreign import VOCAB, Model, adam, bits, ids_of, loss_of, made
 
 
@@ -389,12 +389,12 @@ def test_rows_show_the_gravest_sign_and_always_the_five_equations() -> None:
     assert found[0].sign.id == "attention.entropy"
     assert found[1].sign is not None
     assert found[1].sign.id == "loss.value"
-    assert told(found[0]).startswith("1 softmax        watch  attention.entropy 1  in w")
-    assert told(found[2]).endswith("not measured")
+    assert format_row(found[0]).startswith("1 softmax        watch  attention.entropy 1  in w")
+    assert format_row(found[2]).endswith("not measured")
 
 
 def test_attention_whose_forward_was_replaced_is_missing_and_breaks_nothing() -> None:
-    model = assemble(small_twin(find("llama2-7b").model), seed=0)
+    model = assemble(reduce_model(find("llama2-7b").model), seed=0)
     for layer in model.modules():
         if isinstance(layer, MultiHeadAttention):
             layer.forward = lambda x, *rest, _out=layer.output, **more: _out(x)  # pyright: ignore

@@ -181,7 +181,7 @@ def test_too_many_at_once_are_told_to_wait(
 def test_a_question_that_was_taken_back_stops_its_work(
     session: Session, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pellucid.web.cancellation import look
+    from pellucid.web.cancellation import check_cancelled
 
     working, ended = threading.Event(), threading.Event()
 
@@ -189,7 +189,7 @@ def test_a_question_that_was_taken_back_stops_its_work(
         working.set()
         try:
             for _ in range(2000):
-                look()
+                check_cancelled()
                 threading.Event().wait(0.005)
         finally:
             ended.set()

@@ -223,9 +223,9 @@ def test_the_way_back_is_on_the_rail_and_a_weight_can_be_chosen(
 def test_a_large_model_goes_back_when_it_is_asked_to_and_can_be_stopped(
     opened: Open, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pellucid.explain import gradients
+    from pellucid.explain import backward_segments
 
-    monkeypatch.setattr(gradients, "LARGE", 10)
+    monkeypatch.setattr(backward_segments, "LARGE", 10)
     page = opened("#s=the+ox&chapter=gradients", wait=False)
     page.wait_for_selector(".gate button")
     settled(page)

@@ -19,11 +19,9 @@ from pellucid.explain.chapter_types import Place
 from pellucid.model import assemble
 from pellucid.web import Session
 from pellucid.web.assets import files
-from pellucid.web.chapter_index import AllChapters
-from pellucid.web.json_payload import LARGEST_ANSWER, chapter_of
-from pellucid.web.page_state import backward, overview, prediction, thumbnails_of
-from pellucid.web.sentence_view import Traced
-from pellucid.web.trace_protocol import Attention
+from pellucid.web.json_payload import LARGEST_ANSWER, chapter_payload
+from pellucid.web.page_state import backward, head_thumbnails, overview, prediction
+from pellucid.web.sentence_view import Attention, SentenceView
 from support.models import BASE, random_ids
 from support.traced import MODELS, traced
 
@@ -36,7 +34,7 @@ def sent(said: Any) -> bytes:
 @pytest.mark.parametrize("name", MODELS)
 def test_every_kind_of_model_has_an_overview_and_a_prediction(name: str) -> None:
     read = traced(assemble(MODELS[name], seed=0).eval())
-    told = Traced(read, AllChapters())
+    told = SentenceView(read)
     seen = overview(told)
     sent(seen)
     named = [(stack["name"], stack["cross"]) for stack in seen["stacks"]]
@@ -56,13 +54,13 @@ def test_every_kind_of_model_has_an_overview_and_a_prediction(name: str) -> None
 @pytest.mark.parametrize("name", ["pair original", "encoder bert", "preset gpt2"])
 def test_chapters_of_other_kinds_are_sent_or_refused_in_words(name: str) -> None:
     read = traced(assemble(MODELS[name], seed=0).eval())
-    told = Traced(read, AllChapters())
+    told = SentenceView(read)
     sides = [(side, False) for side in read.sides]
     sides += [("decoder", True)] if len(sides) == 2 else []
     refused = 0
     for (side, cross), heading in itertools.product(sides, told.contents()):
         try:
-            sent(chapter_of(told.chapter(heading.id, Place(stack=side, cross=cross))))
+            sent(chapter_payload(told.chapter(heading.id, Place(stack=side, cross=cross))))
         except PellucidError:
             refused += 1
     assert refused <= len(sides)
@@ -86,7 +84,7 @@ def large(n_layers: int, n_heads: int, time: int) -> Trace:
 @pytest.mark.parametrize("shape", [(12, 12, 64), (12, 12, 128), (24, 16, 300)])
 def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) -> None:
     read = large(*shape)
-    told = Traced(read, AllChapters())
+    told = SentenceView(read)
     seen = overview(told)
     asked = [sent(seen), sent(prediction(told, -1, None))]
     assert len(asked[0]) <= LARGEST_ANSWER
@@ -94,18 +92,18 @@ def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) ->
     layers = seen["stacks"][0]["layers"]
     for number, layer in enumerate(layers):
         if layer["thumbnails"] is None:
-            assert len(sent(thumbnails_of(told, Attention("decoder"), number))) <= LARGEST_ANSWER
+            assert len(sent(head_thumbnails(told, Attention("decoder"), number))) <= LARGEST_ANSWER
             break
     known = [heading.id for heading in told.contents()]
     for name in known if shape[2] < 100 else ("scores", "residual", "probabilities"):
-        said = sent(chapter_of(told.chapter(name, Place(layer=shape[0] - 1))))
+        said = sent(chapter_payload(told.chapter(name, Place(layer=shape[0] - 1))))
         assert len(said) <= LARGEST_ANSWER, name
     own = sum(len(gzip.compress(file.content, 5)) for file in files().values())
     assert own + sum(len(gzip.compress(each, 5)) for each in asked) + LARGEST_ANSWER <= 300_000
 
 
 def test_a_long_sentence_has_a_window_around_its_end() -> None:
-    seen = overview(Traced(large(2, 2, 300), AllChapters()))
+    seen = overview(SentenceView(large(2, 2, 300)))
     assert seen["window"] == [236, 300]
 
 

@@ -15,7 +15,7 @@ import pytest
 from pellucid.cli import main
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
-from pellucid.web import OnePage, Reading, Session, ask_of, one_page, write_page
+from pellucid.web import OnePage, Reading, Session, one_page, parse_request, write_page
 from pellucid.web.assets import files
 from pellucid.web.notebook import framed
 from pellucid.web.onefile import linked
@@ -48,10 +48,12 @@ def test_the_file_answers_as_the_session_does(page: OnePage, session: Session) -
     said = held(page)
     reading = {"run": "run0", "checkpoint": "", "sentence": SENTENCE}
     answers, bodies = said["answers"], said["bodies"]
-    asked = ask_of({"kind": "prediction", "reading": reading, "place": {"token": 3}})
+    asked = parse_request({"kind": "prediction", "reading": reading, "place": {"token": 3}})
     assert bodies[answers["prediction 3"]] == json.loads(session.answer(asked))
     place = {"token": 2, "layer": 1, "head": 1}
-    asked = ask_of({"kind": "chapter", "chapter": "scores", "reading": reading, "place": place})
+    asked = parse_request(
+        {"kind": "chapter", "chapter": "scores", "reading": reading, "place": place}
+    )
     axes = said["axes"]["scores"]
     assert {"layer", "head", "token", "other"} <= set(axes)
     full = {"stack": "decoder", "other": 0, "feature": 0, "cross": "false", **place}

@@ -16,16 +16,16 @@ import pellucid
 from pellucid.errors import PellucidError
 from pellucid.explain import trace
 from pellucid.explain.chapter_types import Chapter, Matrix, Place
-from pellucid.web import Session, ask_of
+from pellucid.web import Session, parse_request
 from pellucid.web.cancellation import Stopped, stop
-from pellucid.web.json_payload import LARGEST_ANSWER, LARGEST_RESPONSE, chapter_of
+from pellucid.web.json_payload import LARGEST_ANSWER, LARGEST_RESPONSE, chapter_payload
 from support.page import SENTENCE, session_of
 
 
 def ask(session: Session, kind: str, reading: Any, **more: Any) -> Any:
     """The answer as the page gets it, through JSON and back."""
     said = json.loads(json.dumps({"kind": kind, "reading": reading, **more}))
-    return json.loads(session.answer(ask_of(said)))
+    return json.loads(session.answer(parse_request(said)))
 
 
 def floats(text: str) -> np.ndarray[Any, Any]:
@@ -106,7 +106,7 @@ def test_every_chapter_is_told_at_every_layer_and_is_small(session: Session, rea
                 "chapter": heading["id"],
                 "place": place,
             }
-            said = session.answer(ask_of(asked))
+            said = session.answer(parse_request(asked))
             assert len(said) <= LARGEST_ANSWER, heading["id"]
             chapter = json.loads(said)
             title, part = heading["title"], heading["part"]
@@ -127,7 +127,7 @@ def test_a_large_matrix_is_pooled_and_says_so() -> None:
     chapter = Chapter(
         id="c", number=1, part="forward", title="C", sentence="s", pictures=(picture,)
     )
-    said = chapter_of(chapter)["pictures"][0]
+    said = chapter_payload(chapter)["pictures"][0]
     assert "largest by size of 5 x 5 of 600 x 600" in said["pooled"]
     assert said["address"] == ""  # no cell is one number of the model
     found = floats(said["data"]).reshape(120, 120)
@@ -137,7 +137,7 @@ def test_a_large_matrix_is_pooled_and_says_so() -> None:
     small = Matrix(
         title="m", rows=("a",), columns=("b",), values=((None,),), scale="diverging", address="x"
     )
-    assert math.isnan(floats(chapter_of(_holding(small))["pictures"][0]["data"])[0])
+    assert math.isnan(floats(chapter_payload(_holding(small))["pictures"][0]["data"])[0])
 
 
 def _holding(picture: Matrix) -> Chapter:
@@ -149,7 +149,7 @@ def test_an_answer_that_would_be_too_large_is_refused(
 ) -> None:
     monkeypatch.setattr(session, "get", lambda ask: {"x": "y" * LARGEST_RESPONSE})
     with pytest.raises(PellucidError, match=r"would have 2\.0 MB, and at most 2 MB are sent"):
-        session.answer(ask_of({"kind": "overview", "reading": reading}))
+        session.answer(parse_request({"kind": "overview", "reading": reading}))
 
 
 def test_sentences_are_kept_up_to_a_number(trained: Path, reading: Any) -> None:
@@ -166,7 +166,7 @@ def test_work_that_nobody_waits_for_stops(trained: Path, reading: Any) -> None:
     token = stop.set(event)
     try:
         with pytest.raises(Stopped):
-            session.get(ask_of({"kind": "overview", "reading": reading}))
+            session.get(parse_request({"kind": "overview", "reading": reading}))
     finally:
         stop.reset(token)
     model = session.shelf.load("run0").model
@@ -189,7 +189,7 @@ def test_work_stops_between_two_layers(trained: Path, reading: Any) -> None:
     token = stop.set(event)
     try:
         with pytest.raises(Stopped):
-            session.get(ask_of({"kind": "overview", "reading": reading}))
+            session.get(parse_request({"kind": "overview", "reading": reading}))
     finally:
         stop.reset(token)
     assert len(entered) == 1  # of two
@@ -218,16 +218,16 @@ def test_work_stops_between_two_layers(trained: Path, reading: Any) -> None:
 )
 def test_what_cannot_be_answered_is_refused_in_words(session: Session, said: Any, why: str) -> None:
     with pytest.raises(PellucidError, match=why):
-        session.get(ask_of(said))
+        session.get(parse_request(said))
 
 
 @pytest.mark.parametrize(
     ("place", "why"),
     [
-        ({"layer": 9}, "no layer 9 in the decoder: it has 2"),
-        ({"head": 7}, "no head 7 in layer 0: it has 2"),
-        ({"token": 99}, "no token 99: the sentence has"),
-        ({"stack": "encoder"}, "no layer 0 in the encoder"),
+        ({"layer": 9}, "no layer 9 of the decoder: there are 2 layers"),
+        ({"head": 7}, "no head 7 of layer 0: there are 2 heads"),
+        ({"token": 99}, "no token 99: there are 12 tokens"),
+        ({"stack": "encoder"}, "this model has no encoder"),
         ({"stack": "x"}, "called decoder or encoder"),
         ({"path": 1}, "a place has"),
         ({"layer": 1.5}, "whole number"),
@@ -238,23 +238,23 @@ def test_a_place_that_is_not_there_is_refused(
 ) -> None:
     asked = {"kind": "chapter", "reading": reading, "chapter": "tokens", "place": place}
     with pytest.raises(PellucidError, match=why):
-        session.get(ask_of(asked))
+        session.get(parse_request(asked))
 
 
 @pytest.mark.parametrize("by", [-1, 99, "0", True, None])
 def test_a_head_counts_by_a_number_within_bounds(session: Session, reading: Any, by: Any) -> None:
     scales = [{"layer": 0, "head": 0, "by": by}]
     with pytest.raises(PellucidError, match="a head counts"):
-        ask_of({"kind": "overview", "reading": reading, "scales": scales})
+        parse_request({"kind": "overview", "reading": reading, "scales": scales})
 
 
 def test_a_chapter_that_this_model_has_not_is_refused(session: Session, reading: Any) -> None:
-    with pytest.raises(PellucidError, match="has no chapter 'x': it has tokens"):
+    with pytest.raises(PellucidError, match="no chapter 'x'; chapters: tokens"):
         ask(session, "chapter", reading, chapter="x")
 
 
 def test_checkpoints_are_listed_and_opened(session: Session, reading: Any) -> None:
-    listed = json.loads(session.answer(ask_of({"kind": "runs"})))["runs"][0]
+    listed = json.loads(session.answer(parse_request({"kind": "runs"})))["runs"][0]
     assert listed["checkpoints"] == ["step-8", "step-12"]
     first = ask(session, "prediction", {**reading, "checkpoint": "step-8"}, place={"token": 2})
     last = ask(session, "prediction", reading, place={"token": 2})
@@ -325,7 +325,7 @@ def test_how_far_the_way_back_is_can_be_asked_meanwhile_and_it_stops(trained: Pa
 
 
 def test_a_place_defaults_to_the_last_token(session: Session, reading: Any) -> None:
-    assert ask_of({"kind": "overview", "reading": reading}).place == Place()
+    assert parse_request({"kind": "overview", "reading": reading}).place == Place()
 
 
 def test_two_checkpoints_are_compared_token_by_token(session: Session, reading: Any) -> None:

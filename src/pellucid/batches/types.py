@@ -1,7 +1,4 @@
-"""What is handed from room to room: batches, a model as objectives see it, a loss.
-
-Comes in: nothing. Goes out: types. It does not know who makes or uses them.
-"""
+"""What is handed from room to room: batches, a model as objectives see it, a loss."""
 
 from __future__ import annotations
 
@@ -39,11 +36,11 @@ class Batch:
             if isinstance(value, Tensor):
                 tensors[field.name] = value
             elif isinstance(value, Batch):
-                within = value.named_tensors()
-                tensors |= {f"{field.name}.{name}": tensor for name, tensor in within.items()}
+                inner = value.named_tensors()
+                tensors |= {f"{field.name}.{name}": tensor for name, tensor in inner.items()}
         return tensors
 
-    def changed(self: _B, change: Callable[[Tensor], Tensor]) -> _B:
+    def map_tensors(self: _B, change: Callable[[Tensor], Tensor]) -> _B:
         """The same batch, with `change` applied to each of its tensors."""
         changes: dict[str, Any] = {}
         for field in fields(self):
@@ -51,7 +48,7 @@ class Batch:
             if isinstance(value, Tensor):
                 changes[field.name] = change(value)
             elif isinstance(value, Batch):
-                changes[field.name] = value.changed(change)
+                changes[field.name] = value.map_tensors(change)
         return replace(self, **changes)
 
     @property
@@ -61,7 +58,7 @@ class Batch:
 
     def part(self: _B, rows: slice) -> _B:
         """Some of the rows."""
-        return self.changed(lambda tensor: tensor[rows])
+        return self.map_tensors(lambda tensor: tensor[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +76,7 @@ class TokenBatch(Batch):
 
     def cut(self, length: int) -> TokenBatch:
         """The same tokens, in pieces of `length`: each is a row, and none sees into another."""
-        return self.changed(lambda tensor: tensor.reshape(-1, length))
+        return self.map_tensors(lambda tensor: tensor.reshape(-1, length))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,17 +5,18 @@ from pellucid.checkpoints.files import (
     FILES,
     STATE,
     Checkpoint,
+    SavedProgress,
     load,
     load_model_tensors,
     load_optimiser,
     load_state,
+    read_progress,
     save,
     save_tensors,
     verify,
 )
 from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
 from pellucid.checkpoints.retention import Shelf
-from pellucid.checkpoints.run_progress import Reached, reached
 from pellucid.checkpoints.save_time import seconds_to_save
 from pellucid.old_names import names_of as _names_of
 
@@ -23,14 +24,14 @@ __all__ = [
     "FILES",
     "STATE",
     "Checkpoint",
-    "Reached",
+    "SavedProgress",
     "Shelf",
     "first_non_finite",
     "load",
     "load_model_tensors",
     "load_optimiser",
     "load_state",
-    "reached",
+    "read_progress",
     "refuse_non_finite",
     "save",
     "save_tensors",

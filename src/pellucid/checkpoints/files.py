@@ -25,8 +25,9 @@ from torch import Tensor
 from pellucid import reader
 from pellucid.checkpoints.atomic import write_folder
 from pellucid.checkpoints.disk_space import refuse_full_disk
-from pellucid.checkpoints.run_progress import reached
-from pellucid.errors import CheckpointError
+from pellucid.config import decode
+from pellucid.config.checks import at_least
+from pellucid.errors import CheckpointError, ConfigError
 from pellucid.json_text import json_text
 from pellucid.version import FORMAT, READABLE, __version__
 
@@ -49,6 +50,32 @@ class Checkpoint:
     optimiser: Mapping[str, Tensor]
     random: Mapping[str, Tensor]
     state: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedProgress:
+    """Everything that changes in a run except tensors; a loss is None until it is measured."""
+
+    step: int
+    tokens: int
+    best_loss: float | None
+    best_saved_loss: float | None
+
+    def __post_init__(self) -> None:
+        at_least("step", self.step, 0)
+        at_least("tokens", self.tokens, 0)
+
+
+def read_progress(state: Mapping[str, Any], file: Path) -> SavedProgress:
+    """The progress in a checkpoint's state; `file` is for messages.
+
+    Raises:
+        CheckpointError: it is missing, or a number is impossible; names file, key and value.
+    """
+    try:
+        return decode(SavedProgress, state.get("progress"), "progress")
+    except ConfigError as error:
+        raise CheckpointError(f"{file} is damaged: {error}") from None
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, run_id: str = "", replace: bool = False) -> None:
@@ -143,7 +170,7 @@ def load_optimiser(folder: Path) -> tuple[dict[str, Tensor], int]:
         CheckpointError: as `verify`.
     """
     verify(folder)
-    step = reached(_read_json(folder / STATE), folder / STATE).step
+    step = read_progress(_read_json(folder / STATE), folder / STATE).step
     return _load_tensors(folder / OPTIMISER), step
 
 

@@ -12,6 +12,7 @@ checkpoint.
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
 from collections.abc import Callable
@@ -42,11 +43,18 @@ class Shelf:
         """The steps of all finished checkpoints, in order."""
         if not self.folder.is_dir():
             return []
-        home = self.folder.resolve()
-        inside = (path for path in self.folder.iterdir() if path.resolve().parent == home)
+        inside = (path for path in self.folder.iterdir() if self._holds(path))
         folders = (path for path in inside if (path / MANIFEST).is_file())
         matches = (_STEP.fullmatch(path.name) for path in folders)
         return sorted(int(match[1]) for match in matches if match)
+
+    def had_one(self) -> bool:
+        """Whether a checkpoint was ever finished here, though it may be gone or damaged by now."""
+        return bool(self.steps()) or _read_mark(self.folder / "latest") is not None
+
+    def _holds(self, path: Path) -> bool:
+        """Whether it is here itself: no link to elsewhere, nor one to itself."""
+        return os.path.dirname(os.path.realpath(path)) == os.path.realpath(self.folder)
 
     def path(self, step: int) -> Path:
         """Where the checkpoint of `step` lies."""
@@ -120,7 +128,7 @@ class Shelf:
                 )
             return self.path(steps[-1])
         path = self.folder / name
-        if _STEP.fullmatch(name) is None or path.resolve().parent != self.folder.resolve():
+        if _STEP.fullmatch(name) is None or not self._holds(path):
             raise CheckpointError(
                 f"{self.folder / mark} names {name[:80]!r}, which is no checkpoint of this run: "
                 "write into it the name of a folder beside it, such as step-100, or delete it to "

@@ -1,8 +1,4 @@
-"""Settings of the process that make the same arithmetic faster on a CPU; no result depends on them.
-
-Comes in: nothing. Goes out: a process that allocates as training likes it. It does not know torch:
-it must act before torch is loaded.
-"""
+"""Settings of the process that make a CPU faster; results stay the same."""
 
 from __future__ import annotations
 

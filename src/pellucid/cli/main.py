@@ -1,10 +1,7 @@
 """The command `pellucid`: its verbs, its flags, its exit codes.
 
-Comes in: words. Goes out: a call, and what the shell is told. It does not know how anything
-is done.
-
-    0  done    2  bad input    3  stopped on a value that is not finite    4  findings
-    129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM
+0  done    2  bad input    3  stopped on a value that is not finite    4  findings
+129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM
 """
 
 from __future__ import annotations
@@ -17,13 +14,14 @@ import sys
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from signal import SIGINT
 from types import FrameType
 from typing import Any
 
 from pellucid import children
-from pellucid.cli.flags.argument_parser import Parser
+from pellucid.cli.flags.shared import Parser
 from pellucid.cli.machine import settle
-from pellucid.cli.output.streams import say_error
+from pellucid.cli.output.printing import print_error
 from pellucid.cli.verbs import (
     answer,
     attach,
@@ -64,7 +62,7 @@ from pellucid.errors import (
 from pellucid.free_memory import forcing
 from pellucid.old_names import OldNameWarning
 from pellucid.reader import is_panic
-from pellucid.signals import ENDING, handled, name_of
+from pellucid.signals import ENDING, end_at_once, handled, name_of, settle_code, take
 from pellucid.version import __version__
 
 _VERBS = (
@@ -98,18 +96,18 @@ _VERBS = (
 
 
 _OUT_OF_MEMORY = PellucidError(
-    "memory ran out; what was saved is whole, and the same command goes on with it: allow this "
-    "process more memory, or ask for less (a smaller model, batch or vocabulary)"
+    "memory ran out; all checkpoints are complete, and the same command continues: give this "
+    "process more memory, or use a smaller model, batch or vocabulary"
 )
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """The parser of the whole command line."""
     root = Parser(
         prog="pellucid",
         description="Train transformer language models you can see through.",
         epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "
-        "4 findings, where --fail-on was given, 130 stopped by Ctrl-C, 143 by SIGTERM, "
+        "4 findings with --fail-on, 130 stopped by Ctrl-C, 143 by SIGTERM, "
         "129 by SIGHUP",
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
@@ -117,8 +115,8 @@ def parser() -> argparse.ArgumentParser:
     root.add_argument(
         "--plain-memory",
         action="store_true",
-        help="leave the allocator as the system has it: by default freed memory is kept for the "
-        "next step, in huge pages",
+        help="use the allocator of the system: by default pellucid keeps freed memory for the next "
+        "step, in huge pages",
     )
     root.set_defaults(when_stopped="at once")
     verbs = root.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
@@ -130,28 +128,73 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code.
 
-    SIGTERM and SIGHUP end a command as Ctrl-C does: it clears up first. A training handles them
-    itself.
+    SIGTERM and SIGHUP end a command as Ctrl-C does: it clears up first. A second signal ends it at
+    once. A training handles them itself.
+
+    Args:
+        words: the command; by default the one that this process was started with. Its signals are
+            ours to its end: one that comes after the work changes nothing of the exit code.
     """
+    ending = _Ending()
     with _short_warnings():
-        return _main(with_new_flags(list(sys.argv[1:] if words is None else words)))
+        if words is not None:
+            with handled(ENDING, ending):
+                return _answer(words, ending)
+        take(ENDING, ending)
+        try:
+            code = _answer(sys.argv[1:], ending)
+        except SystemExit as stop:  # flags that cannot be parsed, or --help
+            settle_code(stop.code if isinstance(stop.code, int) else 0)
+            raise
+        settle_code(code)
+        return code
 
 
-def _main(words: Sequence[str]) -> int:
-    arguments = parser().parse_args(words)
-    settle(plain_memory=arguments.plain_memory)
-    os.environ.update(children.environment())
-    _let_no_letter_stop_us()
-    level = logging.INFO if arguments.verbose else logging.WARNING
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
-    code = ExitCode.DONE
+class _Ending:
+    """The handler of signals: the first raises, a later one waits for nothing."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.number is not None:
+            end_at_once(number, frame)
+        self.number = number
+        raise _stop(number)
+
+    @contextmanager
+    def signal_first(self) -> Generator[None]:
+        """Within it, a library's own error in the place of what a signal raised is that again."""
+        try:
+            yield
+        except BaseException:
+            if self.number is None:
+                raise
+            raise _stop(self.number) from None
+
+
+def _stop(number: int) -> KeyboardInterrupt | Signalled:
+    return KeyboardInterrupt() if number == SIGINT else Signalled(number)
+
+
+def _answer(words: Sequence[str], ending: _Ending) -> int:
+    code = ExitCode.SUCCESS
+    arguments = argparse.Namespace(when_stopped="at once")
     try:
-        with handled(ENDING[1:], _end), forcing(getattr(arguments, "force", False)):
-            code = _run(words, arguments)
+        words = with_new_flags(list(words))
+        arguments = parser().parse_args(words)
+        settle(plain_memory=arguments.plain_memory)
+        os.environ.update(children.environment())
+        _replace_unknown_letters()
+        level = logging.INFO if arguments.verbose else logging.WARNING
+        logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
+        with forcing(getattr(arguments, "force", False)):
+            code = _run(words, arguments, ending)
     except (KeyboardInterrupt, Signalled) as stop:
-        code = _say(_stopped(stop, arguments), as_json=False)
+        ending.number = signal_of(stop)  # a training handles the first itself
+        code = _report(_stopped(stop, arguments), as_json=False)
     finally:
-        _let_go_of_closed_streams()
+        _drop_closed_streams()
     return code
 
 
@@ -160,10 +203,10 @@ def _short_warnings() -> Generator[None]:
     """A warning about an old name is one line, without a place in the source."""
     python_format = warnings.formatwarning
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+    def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> str:
         if issubclass(category, OldNameWarning):
             return f"warning: {message}\n"
-        return python_format(message, category, *place, **more)
+        return python_format(message, category, *place, **options)
 
     warnings.formatwarning = show
     try:
@@ -172,28 +215,25 @@ def _short_warnings() -> Generator[None]:
         warnings.formatwarning = python_format
 
 
-def _run(words: Sequence[str], arguments: argparse.Namespace) -> ExitCode:
+def _run(words: Sequence[str], arguments: argparse.Namespace, ending: _Ending) -> ExitCode:
     try:
         _refuse_broken_text(words)
-        code: ExitCode | None = arguments.call(arguments)
+        with ending.signal_first():
+            code: ExitCode | None = arguments.call(arguments)
         sys.stdout.flush()
     except PellucidError as error:
-        return _say(error, as_json=arguments.json)
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
-        return ExitCode.DONE
+        return _report(error, as_json=arguments.json)
+    except BrokenPipeError:  # the reader, such as `head`, has enough
+        return ExitCode.SUCCESS
     except OSError as error:
-        return _say(_of_the_disk(error), as_json=arguments.json)
+        return _report(_disk_error(error), as_json=arguments.json)
     except MemoryError:
-        return _say(_OUT_OF_MEMORY, as_json=arguments.json)
+        return _report(_OUT_OF_MEMORY, as_json=arguments.json)
     except BaseException as error:
         if not is_panic(error):
             raise
-        return _say(_of_the_tokenizer(error), as_json=arguments.json)
-    return ExitCode.DONE if code is None else code
-
-
-def _end(number: int, frame: FrameType | None) -> None:
-    raise Signalled(number)
+        return _report(_tokenizer_error(error), as_json=arguments.json)
+    return ExitCode.SUCCESS if code is None else code
 
 
 def _stopped(stop: KeyboardInterrupt | Signalled, arguments: argparse.Namespace) -> Interrupted:
@@ -201,14 +241,14 @@ def _stopped(stop: KeyboardInterrupt | Signalled, arguments: argparse.Namespace)
     return Interrupted(f"stopped by {name_of(number)} {arguments.when_stopped}", number)
 
 
-def _say(error: PellucidError, *, as_json: bool) -> ExitCode:
-    with suppress(OSError):  # nobody reads along any more
-        say_error(error, as_json=as_json)
+def _report(error: PellucidError, *, as_json: bool) -> ExitCode:
+    with suppress(OSError):  # the terminal is gone
+        print_error(error, as_json=as_json)
     return error.exit_code
 
 
-def _let_go_of_closed_streams() -> None:
-    """Nobody reads what is still to be written: Python would complain about that when it ends."""
+def _drop_closed_streams() -> None:
+    """Drop streams without a reader; Python would print an error about them at its end."""
     for name in ("stdout", "stderr"):
         try:
             getattr(sys, name).flush()
@@ -216,19 +256,19 @@ def _let_go_of_closed_streams() -> None:
             setattr(sys, name, None)
 
 
-def _of_the_disk(error: OSError) -> PellucidError:
-    where = "a file" if error.filename is None else str(error.filename)
+def _disk_error(error: OSError) -> PellucidError:
+    file = "a file" if error.filename is None else str(error.filename)
     return PellucidError(
-        f"{where} cannot be read or written: {error.strerror or error}; make room or look at its "
-        "permissions, and try again: earlier checkpoints are whole"
+        f"{file} cannot be read or written: {error.strerror or error}; make room or check its "
+        "permissions, and try again: earlier checkpoints are complete"
     )
 
 
-def _of_the_tokenizer(panic: BaseException) -> PellucidError:
+def _tokenizer_error(panic: BaseException) -> PellucidError:
     return PellucidError(
         f"the library of the tokenizer failed on this text ({str(panic)[:200]}): its "
-        "tokenizer.json is damaged, or the text holds what it was not made for; train or fetch the "
-        "tokenizer again"
+        "tokenizer.json is damaged, or was not made for this text; train or download the tokenizer "
+        "again"
     )
 
 
@@ -240,8 +280,8 @@ def _refuse_broken_text(words: Sequence[str]) -> None:
             raise ConfigError(f"the argument {word!r} is not UTF-8: it cannot be read") from None
 
 
-def _let_no_letter_stop_us() -> None:
-    """A letter that the terminal cannot spell becomes a question mark, not an error."""
+def _replace_unknown_letters() -> None:
+    """Print a question mark for a letter that the terminal cannot show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

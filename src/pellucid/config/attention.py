@@ -1,7 +1,4 @@
-"""How tokens gather from each other: one frozen class per kind of attention.
-
-Comes in: numbers somebody chose. Goes out: checked values. It does not know torch.
-"""
+"""How tokens gather from each other: one frozen class per kind of attention."""
 
 from __future__ import annotations
 

@@ -1,9 +1,5 @@
 """Strict, tagged translation between frozen dataclasses and TOML or JSON tables.
 
-Comes in: a table (nested dicts, as TOML or JSON gives them) and the dataclass it should become.
-Goes out: that dataclass, or a `ConfigError` that names the key, the value and the choices.
-It does not know what any of the values mean.
-
 A union of dataclasses is read by its tag `kind = "RMSNorm"`. A kind whose numbers are all left out
 may be written as the bare string. `None` is written by leaving the key out, and may be given as
 the string "none" where a value that a preset sets has to be taken away.

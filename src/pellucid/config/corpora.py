@@ -1,8 +1,5 @@
 """Data that are rows with named columns: instructions, pairs, labels, preferences, prompts.
 
-Comes in: paths, and which column holds what. Goes out: values that `pellucid.data` reads by. It
-does not know how to read anything.
-
 A column is named, or a text with columns in braces: "Translate to French: {english}". What is left
 out is found by the names that are usual.
 """

@@ -1,7 +1,4 @@
-"""What each token makes of itself: one frozen class per kind of feed-forward.
-
-Comes in: numbers somebody chose. Goes out: checked values. It does not know torch.
-"""
+"""What each token makes of itself: one frozen class per kind of feed-forward."""
 
 from __future__ import annotations
 

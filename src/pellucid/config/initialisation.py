@@ -1,7 +1,4 @@
-"""How weights start: one frozen class per rule.
-
-Comes in: numbers somebody chose. Goes out: checked values. It does not know torch.
-"""
+"""How weights start: one frozen class per rule."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What a transformer is made of: one frozen class per kind, each with its own numbers.
 
-Comes in: numbers somebody chose. Goes out: a checked value that `pellucid.model.assemble` turns
-into modules and `pellucid.counting` into counts. It does not know torch.
-
 There is no architectural default: presets say everything.
 """
 

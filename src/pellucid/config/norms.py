@@ -1,7 +1,5 @@
 """Norms, and reparametrisations of linear layers: one frozen class per kind.
 
-Comes in: numbers somebody chose. Goes out: checked values. It does not know torch.
-
 Statistics that span time or the batch leak: with BatchNorm a token's features depend on its
 neighbours in the batch, and with InstanceNorm and BatchNorm on tokens that come after it. So a
 causal model with either sees the future; LayerNorm, RMSNorm and GroupNorm look at one token alone.

@@ -1,8 +1,4 @@
-"""What each objective trains, what it learns from, and what of it can begin small.
-
-Comes in: an objective, a model, a corpus, a growth. Goes out: a refusal where they do not go
-together. It does not know how any of them works.
-"""
+"""What each objective trains, what it learns from, and what of it can begin small."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """What is minimised: one frozen class per objective, each with its own numbers.
 
-Comes in: numbers somebody chose. Goes out: a checked value that `pellucid.objectives.assemble`
-turns into a loss. It does not know torch, nor what the data look like.
-
 Penalties go with any of them: see `ElasticNet`.
 """
 

@@ -18,6 +18,8 @@ KINDS = {
     "SequenceToSequence": "Seq2Seq",
     "SupervisedFineTuning": "SFT",
 }
+#: Kinds that pellucid alone writes, into files of a run's folder.
+STORED_KINDS = {"Tally": "ReadCounts"}
 #: Values of `--objective`, and of `objective` in Python.
 OBJECTIVES = {
     "classification": "classify",
@@ -78,4 +80,6 @@ def _rename(value: Any, old_kinds: list[str], key: str = "") -> Any:
     if key in _KIND_KEYS and isinstance(value, str) and value in KINDS:
         old_kinds.append(value)
         return KINDS[value]
+    if key == "kind" and isinstance(value, str):
+        return STORED_KINDS.get(value, value)
     return value

@@ -1,7 +1,4 @@
-"""What stands on top of a model's last states.
-
-Comes in: numbers somebody chose. Goes out: a checked value. It does not know torch.
-"""
+"""What stands on top of a model's last states."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The resolved plan of a run: what this machine made of the choices that said "auto".
-
-Comes in: facts found at the start of a run. Goes out: a value that is written into the run folder
-and every checkpoint, so that a resumed run computes with the same arithmetic. It does not know how
-to find any of these facts.
-"""
+"""The resolved plan of a run: what this machine made of the choices that said "auto"."""
 
 from __future__ import annotations
 

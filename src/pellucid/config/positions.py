@@ -1,7 +1,4 @@
-"""How a model is told where a token stands: one frozen class per scheme.
-
-Comes in: numbers somebody chose. Goes out: checked values. It does not know torch.
-"""
+"""How a model is told where a token stands: one frozen class per scheme."""
 
 from __future__ import annotations
 

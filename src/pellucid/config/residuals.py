@@ -1,7 +1,4 @@
-"""Where the norm stands, and what is carried past a layer: one frozen class per rule.
-
-Comes in: a choice. Goes out: a checked value. It does not know torch.
-"""
+"""Where the norm stands, and what is carried past a layer: one frozen class per rule."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A whole run as one value, and the file that holds it.
-
-Comes in: TOML text that may say `base = "nano"` and only what differs. Goes out: a `Run`. It does
-not know the presets themselves: it is handed a function that finds them.
-"""
+"""A whole run as one value, and the file that holds it."""
 
 from __future__ import annotations
 

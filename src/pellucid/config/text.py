@@ -1,8 +1,4 @@
-"""Where the text comes from, how it is cut into tokens, and what is held out.
-
-Comes in: choices. Goes out: values that `pellucid.data.assemble` turns into documents and a
-tokenizer. It does not know how to read or encode anything.
-"""
+"""Where the text comes from, how it is cut into tokens, and what is held out."""
 
 from __future__ import annotations
 

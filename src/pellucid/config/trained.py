@@ -1,7 +1,4 @@
-"""Which of a model's weights are trained, where not all of them are.
-
-Comes in: choices. Goes out: values that `pellucid.model.trainable` acts on. It does not know torch.
-"""
+"""Which of a model's weights are trained, where not all of them are."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""By which optimiser, on which schedule, for how long.
-
-Comes in: choices. Goes out: values that the rooms `optim` and `training` are built from. It
-does not know torch.
-"""
+"""By which optimiser, on which schedule, for how long."""
 
 from __future__ import annotations
 

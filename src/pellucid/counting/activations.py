@@ -1,8 +1,5 @@
 """What a pass leaves in memory for the way back, stack by stack, in closed form.
 
-Comes in: a `config.Transformer`, how many tokens each stack reads, in which precision. Goes out:
-rows of bytes. It does not know any machine.
-
 The residual stream is float32 whatever the precision: what goes into a norm takes 4 bytes. What
 comes out of it, heads and feed-forward are as wide as the products of matrices are.
 """
@@ -26,9 +23,9 @@ from pellucid.config import (
     Trained,
     Transformer,
 )
-from pellucid.counting.flops import within
-from pellucid.counting.formulas import times, total, whole
-from pellucid.counting.layers import NamedStack, alike, stacks
+from pellucid.counting.flops import window_flops
+from pellucid.counting.formulas import evaluate_int, times, total
+from pellucid.counting.layers import NamedStack, group_layers, stacks
 from pellucid.counting.parameters import symbols
 from pellucid.counting.part_formulas import block_norms
 
@@ -47,13 +44,13 @@ class Pass(NamedTuple):
     encoder: int
     decoder: int
 
-    def length(self, named: NamedStack) -> int:
+    def length(self, named_stack: NamedStack) -> int:
         """How many tokens of a sequence a stack reads."""
-        return self.decoder if named.causal else self.encoder
+        return self.decoder if named_stack.causal else self.encoder
 
-    def tokens(self, named: NamedStack) -> int:
+    def tokens(self, named_stack: NamedStack) -> int:
         """How many tokens a stack reads."""
-        return self.sequences * self.length(named)
+        return self.sequences * self.length(named_stack)
 
 
 class Left(NamedTuple):
@@ -70,17 +67,22 @@ def bytes_of(precision: Precision) -> int:
 
 
 def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -> Kernel:
-    """The faster kernel on a CPU for passes of so many whole contexts: see `runs.kernels`."""
+    """The faster attention kernel on a CPU for passes of so many whole contexts.
+
+    `pellucid.training.kernels` says why.
+    """
     length = model.context_length
     heads = sum(
-        named.stack.n_layers // len(pattern) * attention.n_heads
-        for named in stacks(model)
-        for pattern in (named.stack.pattern,)
-        for attention in pattern
+        (named_stack.stack.n_layers + len(pattern) - 1 - place) // len(pattern) * attention.n_heads
+        for named_stack in stacks(model)
+        for pattern in (named_stack.stack.pattern,)
+        for place, attention in enumerate(pattern)
         if isinstance(attention, MultiHead)
     )
+    crosses = model.encoder is not None and model.decoder is not None
+    has_kernels = heads > 0 or crosses  # other kinds of attention have one kernel
     short = length <= _LONGEST and 2 * sequences * heads * length**2 <= _MOST_WEIGHTS
-    return "products" if precision == "bfloat16" and short else "fused"
+    return "products" if has_kernels and precision == "bfloat16" and short else "fused"
 
 
 def activations(
@@ -97,37 +99,41 @@ def activations(
     values, dropout of weights), and with the kernel "products", there are h T of them per token.
     """
     retained: list[Left] = []
-    for named in _backward(model, trained):
-        wide, narrow = _wide(named), _narrow(named, kernel)
-        dims = symbols(model, named) | {"T": size.length(named)}
+    for named_stack in _backward(model, trained):
+        wide, narrow = _wide(named_stack), _narrow(named_stack, kernel)
+        dims = symbols(model, named_stack) | {"T": size.length(named_stack)}
         width = bytes_of(precision)
-        per_token = 4 * whole(wide, dims) + width * _count(model, named, narrow, size)
+        per_token = 4 * evaluate_int(wide, dims) + width * _count(model, named_stack, narrow, size)
         formula = f"tokens x (4 bytes x ({wide}) + {width} bytes x ({total(*narrow.values())}))"
-        retained.append(Left(named.prefix, size.tokens(named) * per_token, formula))
+        retained.append(Left(named_stack.prefix, size.tokens(named_stack) * per_token, formula))
     return retained
 
 
-def scores_are_formed(attention: OneAttention, named: NamedStack) -> bool:
+def scores_are_formed(attention: OneAttention, named_stack: NamedStack) -> bool:
     """Whether attention goes step by step, with a score for every query and key in memory."""
     if not isinstance(attention, MultiHead):
         return False
-    adds_values = isinstance(named.stack.positions, ShawRelative) and named.stack.positions.values
+    adds_values = (
+        isinstance(named_stack.stack.positions, ShawRelative) and named_stack.stack.positions.values
+    )
     return attention.soft_cap is not None or attention.sinks or adds_values
 
 
-def _wide(named: NamedStack) -> str:
+def _wide(named_stack: NamedStack) -> str:
     """Numbers of 4 bytes per token: what goes into norms; what dropout keeps of the embedding."""
-    stack = named.stack
+    stack = named_stack.stack
     ends = "2 d_model" if stack.dropout else "d_model"
     return total(f"{block_norms(stack)} n_layers (d_model)", ends)
 
 
-def _narrow(named: NamedStack, kernel: Kernel) -> dict[OneAttention | str, str]:
+def _narrow(named_stack: NamedStack, kernel: Kernel) -> dict[OneAttention | str, str]:
     """Numbers per token as wide as the products: of each kind of attention, and of the blocks."""
-    stack = named.stack
+    stack = named_stack.stack
     rows: dict[OneAttention | str, str] = {}
-    for layers in alike(named):
-        heads = total("h (d_k + d_v) + h_kv (d_k + d_v)", _beside_heads(layers.attention, named))
+    for layers in group_layers(named_stack):
+        heads = total(
+            "h (d_k + d_v) + h_kv (d_k + d_v)", _beside_heads(layers.attention, named_stack)
+        )
         if kernel == "products" and isinstance(layers.attention, MultiHead):
             heads = total(heads, "h T")
         rows[layers.attention] = times(layers.layers, layers.number, heads)
@@ -141,16 +147,18 @@ def _narrow(named: NamedStack, kernel: Kernel) -> dict[OneAttention | str, str]:
 
 def _count(
     model: Transformer,
-    named: NamedStack,
+    named_stack: NamedStack,
     formulas: dict[OneAttention | str, str],
     size: Pass,
 ) -> int:
-    dims = symbols(model, named) | {"T": size.length(named)}
+    dims = symbols(model, named_stack) | {"T": size.length(named_stack)}
     count = 0
     for kind, formula in formulas.items():
-        attention = named.stack.cross_attention if kind == "cross" else kind
-        attention_dims = {} if isinstance(attention, str | None) else within(attention, dims["T"])
-        count += whole(formula, dims | attention_dims)
+        attention = named_stack.stack.cross_attention if kind == "cross" else kind
+        attention_dims = (
+            {} if isinstance(attention, str | None) else window_flops(attention, dims["T"])
+        )
+        count += evaluate_int(formula, dims | attention_dims)
     return count
 
 
@@ -158,14 +166,14 @@ def _sublayers(stack: Stack) -> int:
     return 2 if stack.cross_attention is None else 3
 
 
-def _beside_heads(attention: OneAttention, named: NamedStack) -> str:
+def _beside_heads(attention: OneAttention, named_stack: NamedStack) -> str:
     match attention:
         case MultiHead():
-            if scores_are_formed(attention, named):
+            if scores_are_formed(attention, named_stack):
                 return "2 h T"
             return "3 h T" if attention.dropout else "0"
         case LinearAttention():
-            return "h (c + d_k d_v / c)" if named.causal else "0"
+            return "h (c + d_k d_v / c)" if named_stack.causal else "0"
         case NeuralMemory(frozen=True):
             return "h (d_k + d_v)"
         case NeuralMemory():

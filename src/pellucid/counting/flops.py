@@ -1,8 +1,4 @@
-"""How much arithmetic a token costs, by part, with the formula.
-
-Comes in: a `config.Transformer`. Goes out: rows of FLOPs per token. It does not know any machine;
-the counts are of the arithmetic, not of a kernel.
-"""
+"""How much arithmetic a token costs, by part, with the formula."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.formulas import Symbols, evaluate, times, total
-from pellucid.counting.layers import NamedStack, alike, attention_symbols, stacks
+from pellucid.counting.layers import NamedStack, attention_symbols, group_layers, stacks
 from pellucid.counting.parameters import (
     attention_row,
     cross_attention_row,
@@ -48,7 +44,7 @@ def flops_per_token(model: Transformer) -> list[FlopRow]:
 
     Source: Kaplan et al. 2020, "Scaling Laws for Neural Language Models", table 1.
     """
-    rows = [row for named in stacks(model) for row in _stack(model, named)]
+    rows = [row for named_stack in stacks(model) for row in _stack(model, named_stack)]
     return rows + _head(model)
 
 
@@ -62,16 +58,18 @@ def mixing(attention: OneAttention, *, causal: bool) -> str:
     """
     match attention:
         case MultiHead(window=window):
-            return _gathered(visible_keys(causal=causal, window=window is not None))
+            return _attention_flops(visible_keys(causal=causal, window=window is not None))
         case LinearAttention():
-            across = "4 h d_k d_v"
-            return total(_gathered("(c + 1) / 2"), across) if causal else across
+            memory_product = "4 h d_k d_v"
+            return (
+                total(_attention_flops("(c + 1) / 2"), memory_product) if causal else memory_product
+            )
         case NeuralMemory(frozen=frozen):
-            near = _gathered(visible_keys(causal=causal, window=True))
+            visible = _attention_flops(visible_keys(causal=causal, window=True))
             if frozen:
-                return total(near, "2 h d_k d_v")
+                return total(visible, "2 h d_k d_v")
             decays = "h (c + 1) (c + 2) / 3"
-            return total(near, _gathered("(c + 1) / 2"), "10 h d_k d_v", decays)
+            return total(visible, _attention_flops("(c + 1) / 2"), "10 h d_k d_v", decays)
         case _:
             assert_never(attention)
 
@@ -83,35 +81,39 @@ def visible_keys(*, causal: bool, window: bool) -> str:
     return "(2 w - 1 - w (w - 1) / T)" if window else "T"
 
 
-def within(attention: OneAttention, length: int) -> dict[str, int]:
+def window_flops(attention: OneAttention, length: int) -> dict[str, int]:
     """The symbols of `attention` in a text of `length` tokens, which bounds window and chunk."""
     dims = attention_symbols(attention)
     return dims | {name: min(dims[name], length) for name in ("w", "c") if name in dims}
 
 
-def _gathered(keys: str) -> str:
+def _attention_flops(keys: str) -> str:
     return f"2 h (d_k + d_v) {keys}"
 
 
-def _stack(model: Transformer, named: NamedStack) -> list[FlopRow]:
-    dims, length = symbols(model, named), model.context_length
+def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
+    dims, length = symbols(model, named_stack), model.context_length
     rows: list[FlopRow] = []
-    for layers in alike(named):
-        projections = attention_row(model, named, layers)
+    for layers in group_layers(named_stack):
+        projections = attention_row(model, named_stack, layers)
         rows.append(_products(f"{layers.name} projections", projections.count))
-        formula = times(layers.layers, layers.number, mixing(layers.attention, causal=named.causal))
+        formula = times(
+            layers.layers, layers.number, mixing(layers.attention, causal=named_stack.causal)
+        )
         meets = "sums" if isinstance(layers.attention, LinearAttention) else "scores and sums"
-        layer_dims = dims | within(layers.attention, length)
+        layer_dims = dims | window_flops(layers.attention, length)
         rows.append(_row(f"{layers.name} {meets}", formula, layer_dims))
-    cross = cross_attention_row(model, named)
-    if cross is not None and named.stack.cross_attention is not None:
+    cross = cross_attention_row(model, named_stack)
+    if cross is not None and named_stack.stack.cross_attention is not None:
         rows.append(_products("cross attention projections", cross.count))
-        layer_dims = dims | within(named.stack.cross_attention, length)
+        layer_dims = dims | window_flops(named_stack.stack.cross_attention, length)
         rows.append(
-            _row("cross attention scores and sums", f"n_layers ({_gathered('T')})", layer_dims)
+            _row(
+                "cross attention scores and sums", f"n_layers ({_attention_flops('T')})", layer_dims
+            )
         )
     rows.append(
-        _products(f"{named.prefix}feed-forward", feed_forward_row(model, named).count),
+        _products(f"{named_stack.prefix}feed-forward", feed_forward_row(model, named_stack).count),
     )
     return rows
 

@@ -1,8 +1,5 @@
 """Formulas as they are shown, and the numbers that they mean.
 
-Comes in: a text such as "h d_model (2 d_k + d_v)", and what each symbol stands for. Goes out: its
-exact value. It does not know what is counted.
-
 Every closed formula that this room shows is the one that it computes with, so that the two cannot
 drift apart.
 """
@@ -31,12 +28,12 @@ def evaluate(formula: str, symbols: Symbols) -> Fraction:
         raise ValueError(f"{formula!r} has a character that is in no formula")
     reader = _Reader(tokens, symbols)
     value = reader.sum()
-    if reader.ahead is not None:
-        raise ValueError(f"{formula!r} goes on after its end, at {reader.ahead!r}")
+    if reader.next_token is not None:
+        raise ValueError(f"{formula!r} goes on after its end, at {reader.next_token!r}")
     return value
 
 
-def whole(formula: str, symbols: Symbols) -> int:
+def evaluate_int(formula: str, symbols: Symbols) -> int:
     """The value of `formula`, rounded down to a whole number."""
     return int(evaluate(formula, symbols))
 
@@ -61,20 +58,20 @@ class _Reader:
         self.symbols = symbols
 
     @property
-    def ahead(self) -> str | None:
+    def next_token(self) -> str | None:
         return self.tokens[0] if self.tokens else None
 
     def sum(self) -> Fraction:
         value = self._product()
-        while self.ahead in ("+", "-"):
+        while self.next_token in ("+", "-"):
             sign = 1 if self.tokens.pop(0) == "+" else -1
             value += sign * self._product()
         return value
 
     def _product(self) -> Fraction:
         value = self._power()
-        while self.ahead is not None and self.ahead not in "+-)":
-            if self.ahead == "/":
+        while self.next_token is not None and self.next_token not in "+-)":
+            if self.next_token == "/":
                 self.tokens.pop(0)
                 value /= self._power()
             else:
@@ -83,7 +80,7 @@ class _Reader:
 
     def _power(self) -> Fraction:
         value = self._factor()
-        if self.ahead == "^":
+        if self.next_token == "^":
             self.tokens.pop(0)
             value **= int(self._factor())
         return value

@@ -1,9 +1,4 @@
-"""How the cost of attention grows with the length of a text, kind by kind.
-
-Comes in: a `config.Transformer`. Goes out: one row for each kind of attention: the work and the
-memory of a text of T tokens, and what one more token costs in generation. It does not know any
-machine.
-"""
+"""How the cost of attention grows with the length of a text, kind by kind."""
 
 from __future__ import annotations
 
@@ -22,8 +17,8 @@ from pellucid.config import (
 )
 from pellucid.counting.activations import Precision, bytes_of, scores_are_formed
 from pellucid.counting.flops import mixing
-from pellucid.counting.formulas import times, whole
-from pellucid.counting.layers import NamedStack, alike, attention_symbols, stacks
+from pellucid.counting.formulas import evaluate_int, times
+from pellucid.counting.layers import NamedStack, attention_symbols, group_layers, stacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,51 +55,51 @@ class _Kind(NamedTuple):
 def growth(model: Transformer, *, precision: Precision) -> list[GrowthRow]:
     """How each kind of attention in `model` grows with the length of the text."""
     rows: list[GrowthRow] = []
-    for named in stacks(model):
+    for named_stack in stacks(model):
         rows += [
-            _row(layers.name, layers.attention, layers.layers, named, precision)
-            for layers in alike(named)
+            _row(layers.name, layers.attention, layers.layers, named_stack, precision)
+            for layers in group_layers(named_stack)
         ]
-        cross = named.stack.cross_attention
+        cross = named_stack.stack.cross_attention
         if cross is not None:
-            rows.append(_cross_row(cross, named.stack.n_layers, precision))
+            rows.append(_cross_row(cross, named_stack.stack.n_layers, precision))
     return rows
 
 
 def _row(
-    part: str, attention: OneAttention, layers: int, named: NamedStack, precision: Precision
+    part: str, attention: OneAttention, layers: int, named_stack: NamedStack, precision: Precision
 ) -> GrowthRow:
-    kind = _kind(attention, causal=named.causal)
+    kind = _kind(attention, causal=named_stack.causal)
     dims, width = attention_symbols(attention), bytes_of(precision)
-    cached, state = _cache_formulas(attention) if named.causal else ("0", "0")
+    cached, state = _cache_formulas(attention) if named_stack.causal else ("0", "0")
     formulas = [
         formula
         for formula in (cached if cached == "0" else f"{cached} per token", state)
         if formula != "0"
     ]
-    squares = _squares(attention, named)
+    squares = _squares(attention, named_stack)
     return GrowthRow(
         part=part,
         layers=layers,
         work=kind.work,
-        work_formula=f"T ({mixing(attention, causal=named.causal)})",
+        work_formula=f"T ({mixing(attention, causal=named_stack.causal)})",
         memory="O(T^2)" if squares else "O(T)",
-        step=kind.step if named.causal else "none",
-        cache_bytes_per_token=width * whole(times(layers, "", cached), dims),
-        state_bytes=_STATE_BYTES * whole(times(layers, "", state), dims),
+        step=kind.step if named_stack.causal else "none",
+        cache_bytes_per_token=width * evaluate_int(times(layers, "", cached), dims),
+        state_bytes=_STATE_BYTES * evaluate_int(times(layers, "", state), dims),
         kept_formula=" + ".join(formulas) or "none",
         words=kind.words + squares,
     )
 
 
 def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
-    sees = "every token before it" if causal else "every token"
+    reach = "every token before it" if causal else "every token"
     match attention:
         case MultiHead(window=None):
             return _Kind(
                 "O(T^2)",
                 "O(T)",
-                f"each token looks at {sees}: twice the text is four times the work",
+                f"each token looks at {reach}: twice the text is four times the work",
             )
         case MultiHead():
             return _Kind(
@@ -145,16 +140,16 @@ def _cache_formulas(attention: OneAttention) -> tuple[str, str]:
             assert_never(attention)
 
 
-def _squares(attention: OneAttention, named: NamedStack) -> str:
+def _squares(attention: OneAttention, named_stack: NamedStack) -> str:
     """Why a score for every query and key lies in memory; empty where none does."""
-    positions = named.stack.positions
-    if isinstance(attention, MultiHead) and scores_are_formed(attention, named):
-        why = {
+    positions = named_stack.stack.positions
+    if isinstance(attention, MultiHead) and scores_are_formed(attention, named_stack):
+        conditions = {
             "the soft cap": attention.soft_cap is not None,
             "the sinks": attention.sinks,
             "the vectors on values": isinstance(positions, ShawRelative) and positions.values,
         }
-        reasons = " and ".join(reason for reason, holds in why.items() if holds)
+        reasons = " and ".join(reason for reason, applies in conditions.items() if applies)
         return f"; {reasons}: no fused kernel has them, so all scores are formed"
     if isinstance(positions, ALiBi | BucketedBias | ShawRelative):
         return "; what positions add to the scores is formed for every query and key"
@@ -171,7 +166,7 @@ def _cross_row(cross: MultiHead, layers: int, precision: Precision) -> GrowthRow
         work_formula="T 2 h (d_k + d_v) n",
         memory="O(n + T)",
         step="O(n)",
-        cache_bytes_per_token=width * whole(times(layers, "", formula), dims),
+        cache_bytes_per_token=width * evaluate_int(times(layers, "", formula), dims),
         state_bytes=0,
         kept_formula=f"{formula} per token of the encoder's text",
         words="each token looks at all n tokens of the encoder's text, whose keys and values are "

@@ -1,8 +1,4 @@
-"""The memory that using a model takes: opening it, reading texts, writing them, looking inside.
-
-Comes in: a `config.Transformer`, and how much is asked of it at once. Goes out: estimates, in which
-a model that is open already is part of the process. It does not know any machine.
-"""
+"""The memory that using a model takes: opening it, reading texts, writing them, looking inside."""
 
 from __future__ import annotations
 
@@ -31,8 +27,8 @@ _BEGINNING_BYTES = 48
 def weights_memory(model: Transformer) -> MemoryEstimate:
     """What a model takes as it is built: its weights, and tables of the angles of its positions."""
     n = parameter_count(least_model(model))
-    turned = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
-    tables = _ANGLE_BYTES * model.context_length * turned
+    rotated = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
+    tables = _ANGLE_BYTES * model.context_length * rotated
     rows = (
         MemoryRow("weights", 4 * n, "4 bytes x parameters", SMALLER_MODEL),
         MemoryRow("positions", tables, "40 bytes x T x d_k", "model.context_length"),

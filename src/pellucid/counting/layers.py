@@ -1,7 +1,6 @@
 """The layers of a model that are alike, under the names that every table calls them by.
 
-Comes in: a `config.Transformer`. Goes out: its stacks, and in each the kinds of attention with how
-many layers have them. It counts nothing.
+It counts nothing.
 """
 
 from __future__ import annotations
@@ -43,31 +42,35 @@ class AlikeLayers:
 
 def stacks(model: Transformer) -> list[NamedStack]:
     """The stacks of `model`, the encoder first."""
-    has_both = model.encoder is not None and model.decoder is not None
+    is_encoder_decoder = model.encoder is not None and model.decoder is not None
     named_stacks: list[NamedStack] = []
     if model.encoder is not None:
-        named_stacks.append(NamedStack(model.encoder, False, "encoder " if has_both else ""))
+        named_stacks.append(
+            NamedStack(model.encoder, False, "encoder " if is_encoder_decoder else "")
+        )
     if model.decoder is not None:
-        named_stacks.append(NamedStack(model.decoder, True, "decoder " if has_both else ""))
+        named_stacks.append(
+            NamedStack(model.decoder, True, "decoder " if is_encoder_decoder else "")
+        )
     return named_stacks
 
 
-def alike(named: NamedStack) -> list[AlikeLayers]:
+def group_layers(named_stack: NamedStack) -> list[AlikeLayers]:
     """The kinds of attention of a stack, in the order in which a token meets them."""
-    pattern, n_layers = named.stack.pattern, named.stack.n_layers
+    pattern, n_layers = named_stack.stack.pattern, named_stack.stack.n_layers
     counts = Counter[OneAttention]()
     for place, kind in enumerate(pattern[:n_layers]):  # never layer by layer: there may be many
         counts[kind] += (n_layers - place - 1) // len(pattern) + 1
     kinds = list(counts)
     if len(kinds) == 1:
-        return [AlikeLayers(f"{named.prefix}attention", kinds[0], n_layers, "n_layers")]
+        return [AlikeLayers(f"{named_stack.prefix}attention", kinds[0], n_layers, "n_layers")]
     words = [_word(kind) for kind in kinds]
     names = [
         word if words.count(word) == 1 else f"{word} {words[: index + 1].count(word)}"
         for index, word in enumerate(words)
     ]
     return [
-        AlikeLayers(f"{named.prefix}{name} attention", kind, counts[kind], "")
+        AlikeLayers(f"{named_stack.prefix}{name} attention", kind, counts[kind], "")
         for name, kind in zip(names, kinds, strict=True)
     ]
 

@@ -1,8 +1,4 @@
-"""What lies in memory while a model is trained, in bytes, by part, with the formula.
-
-Comes in: a `config.Transformer`, an optimiser and the shape of a step. Goes out: rows of bytes. It
-does not know any machine.
-"""
+"""What lies in memory while a model is trained, in bytes, by part, with the formula."""
 
 from __future__ import annotations
 
@@ -37,27 +33,35 @@ def memory(
     sequences: int,
     precision: Precision,
     trained: Trained | None = None,
-    asked: int = 0,
+    frozen_parameters: int = 0,
     kernel: Kernel = "fused",
 ) -> list[MemoryRow]:
-    """Bytes that one micro-batch of `sequences` full contexts fills: `held` and `left_behind`.
+    """Bytes that one micro-batch of `sequences` full contexts fills.
 
-    With an encoder and a decoder each reads that many tokens.
+    They are the rows of `state_memory` and of `left_behind`. With an encoder and a decoder each
+    reads that many tokens.
     """
     size = Pass(sequences, model.context_length, model.context_length)
     return [
-        *held(model, optimiser, trained=trained, asked=asked),
+        *state_memory(model, optimiser, trained=trained, frozen_parameters=frozen_parameters),
         *left_behind(model, size, precision=precision, kernel=kernel, trained=trained),
     ]
 
 
-def held(
-    model: Transformer, optimiser: Optimiser, *, trained: Trained | None = None, asked: int = 0
+def state_memory(
+    model: Transformer,
+    optimiser: Optimiser,
+    *,
+    trained: Trained | None = None,
+    frozen_parameters: int = 0,
 ) -> list[MemoryRow]:
     """Weights, gradients and moments, all of them float32 ("master" weights).
 
-    What is not `trained` has no gradient and no moments. `asked` are the parameters of other models
-    that are asked and not trained: a teacher, a frozen reference.
+    Args:
+        model: The trained model.
+        optimiser: Its optimiser.
+        trained: The weights that learn; the others have no gradient and no moments.
+        frozen_parameters: Parameters of a teacher or a frozen reference.
     """
     n, moves = parameter_count(model), moving(model, trained)
     moments, moments_formula = _moments(optimiser, moves)
@@ -68,9 +72,10 @@ def held(
         MemoryRow("gradients", 4 * moves.trained, f"4 bytes x {trained_formula}", SMALLER_MODEL),
         MemoryRow("optimiser", moments, moments_formula, SMALLER_MODEL),
     ]
-    if asked:
+    if frozen_parameters:
         formula = "4 bytes x parameters of the model that is asked"
-        rows.append(MemoryRow("asked", 4 * asked, formula, "the size of the model that is asked"))
+        lower = "the size of the model that is asked"
+        rows.append(MemoryRow("asked", 4 * frozen_parameters, formula, lower))
     return rows
 
 

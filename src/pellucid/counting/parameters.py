@@ -1,8 +1,4 @@
-"""How many parameters each part of a model has, in closed form.
-
-Comes in: a `config.Transformer`. Goes out: one row per part: count and formula. It does not know
-torch; a test holds it against the modules that `model` builds.
-"""
+"""How many parameters each part of a model has, in closed form."""
 
 from __future__ import annotations
 
@@ -22,8 +18,14 @@ from pellucid.config import (
     Sinusoidal,
     Transformer,
 )
-from pellucid.counting.formulas import Symbols, times, total, whole
-from pellucid.counting.layers import AlikeLayers, NamedStack, alike, attention_symbols, stacks
+from pellucid.counting.formulas import Symbols, evaluate_int, times, total
+from pellucid.counting.layers import (
+    AlikeLayers,
+    NamedStack,
+    attention_symbols,
+    group_layers,
+    stacks,
+)
 from pellucid.counting.part_formulas import (
     Part,
     attention_part,
@@ -55,8 +57,8 @@ def parameters(model: Transformer) -> list[ParameterRow]:
     if model.embedding.segments is not None:
         dims = symbols(model) | {"segments": model.embedding.segments}
         table.append(_embedding("segment embedding", "segments d_model", dims))
-    for named in stacks(model):
-        table += _stack(model, named)
+    for named_stack in stacks(model):
+        table += _stack(model, named_stack)
     return table + head_rows(model)
 
 
@@ -65,7 +67,7 @@ def parameter_count(model: Transformer) -> int:
     return sum(row.count for row in parameters(model))
 
 
-def symbols(model: Transformer, named: NamedStack | None = None) -> dict[str, int]:
+def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[str, int]:
     """What formulas call the numbers of a model, and of one of its stacks."""
     dims = {
         "vocab_size": model.rows,
@@ -73,43 +75,46 @@ def symbols(model: Transformer, named: NamedStack | None = None) -> dict[str, in
         "T": model.context_length,
         "d_model": model.d_model,
     }
-    if named is None:
+    if named_stack is None:
         return dims
-    return dims | {"n_layers": named.stack.n_layers, "d_ff": named.stack.feed_forward.d_ff}
+    return dims | {
+        "n_layers": named_stack.stack.n_layers,
+        "d_ff": named_stack.stack.feed_forward.d_ff,
+    }
 
 
-def attention_row(model: Transformer, named: NamedStack, layers: AlikeLayers) -> ParameterRow:
+def attention_row(model: Transformer, named_stack: NamedStack, layers: AlikeLayers) -> ParameterRow:
     """The attention of layers that are alike."""
-    dims = symbols(model, named) | attention_symbols(layers.attention)
-    part = attention_part(layers.attention, named.stack)
+    dims = symbols(model, named_stack) | attention_symbols(layers.attention)
+    part = attention_part(layers.attention, named_stack.stack)
     return _layers(layers.name, layers.layers, part, dims, layers.number)
 
 
-def cross_attention_row(model: Transformer, named: NamedStack) -> ParameterRow | None:
+def cross_attention_row(model: Transformer, named_stack: NamedStack) -> ParameterRow | None:
     """What looks at the encoder, where anything does."""
-    cross, n = named.stack.cross_attention, named.stack.n_layers
+    cross, n = named_stack.stack.cross_attention, named_stack.stack.n_layers
     if cross is None:
         return None
-    dims = symbols(model, named) | attention_symbols(cross)
-    return _layers("cross attention", n, attention_part(cross, named.stack), dims)
+    dims = symbols(model, named_stack) | attention_symbols(cross)
+    return _layers("cross attention", n, attention_part(cross, named_stack.stack), dims)
 
 
-def feed_forward_row(model: Transformer, named: NamedStack) -> ParameterRow:
+def feed_forward_row(model: Transformer, named_stack: NamedStack) -> ParameterRow:
     """The feed-forward of all layers of a stack."""
-    part = feed_forward_part(named.stack.feed_forward, named.stack)
-    name, dims = f"{named.prefix}feed-forward", symbols(model, named)
-    return _layers(name, named.stack.n_layers, part, dims)
+    part = feed_forward_part(named_stack.stack.feed_forward, named_stack.stack)
+    name, dims = f"{named_stack.prefix}feed-forward", symbols(model, named_stack)
+    return _layers(name, named_stack.stack.n_layers, part, dims)
 
 
-def _stack(model: Transformer, named: NamedStack) -> list[ParameterRow]:
-    stack, prefix, dims = named.stack, named.prefix, symbols(model, named)
-    table = _positions(model, named)
+def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
+    stack, prefix, dims = named_stack.stack, named_stack.prefix, symbols(model, named_stack)
+    table = _positions(model, named_stack)
     if stack.input_norm is not None:
         table.append(_part_row(f"{prefix}input norm", norm_part(stack.input_norm), dims))
-    table += [attention_row(model, named, layers) for layers in alike(named)]
-    cross = cross_attention_row(model, named)
+    table += [attention_row(model, named_stack, layers) for layers in group_layers(named_stack)]
+    cross = cross_attention_row(model, named_stack)
     table += [] if cross is None else [cross]
-    table.append(feed_forward_row(model, named))
+    table.append(feed_forward_row(model, named_stack))
     per_norm, n = norm_part(stack.norm).vectors, block_norms(stack)
     norms = _part_row(f"{prefix}norms of the blocks", Part("0", f"{n} n_layers ({per_norm})"), dims)
     table.append(
@@ -120,9 +125,9 @@ def _stack(model: Transformer, named: NamedStack) -> list[ParameterRow]:
     return table
 
 
-def _positions(model: Transformer, named: NamedStack) -> list[ParameterRow]:
-    positions, prefix = named.stack.positions, named.prefix
-    dims = symbols(model, named) | attention_symbols(named.stack.pattern[0])
+def _positions(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
+    positions, prefix = named_stack.stack.positions, named_stack.prefix
+    dims = symbols(model, named_stack) | attention_symbols(named_stack.stack.pattern[0])
     match positions:
         case Learned():
             return [_embedding(f"{prefix}position embedding", "context_length d_model", dims)]
@@ -173,17 +178,17 @@ def _language_head(model: Transformer, head: LanguageHead) -> list[ParameterRow]
 
 
 def _embedding(name: str, formula: str, dims: Symbols) -> ParameterRow:
-    return ParameterRow(name, 1, whole(formula, dims), formula)
+    return ParameterRow(name, 1, evaluate_int(formula, dims), formula)
 
 
 def _part_row(name: str, part: Part, dims: Symbols) -> ParameterRow:
-    hidden = whole(part.matrices, dims)
-    return ParameterRow(name, 1, whole(part.formula, dims), part.formula, hidden)
+    hidden = evaluate_int(part.matrices, dims)
+    return ParameterRow(name, 1, evaluate_int(part.formula, dims), part.formula, hidden)
 
 
 def _layers(
     name: str, layers: int, part: Part, dims: Symbols, number: str = "n_layers"
 ) -> ParameterRow:
     formula = times(layers, number, part.formula)
-    hidden = layers * whole(part.matrices, dims)
-    return ParameterRow(name, layers, whole(formula, dims), formula, hidden)
+    hidden = layers * evaluate_int(part.matrices, dims)
+    return ParameterRow(name, layers, evaluate_int(formula, dims), formula, hidden)

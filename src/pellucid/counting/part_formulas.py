@@ -1,8 +1,4 @@
-"""How many parameters one of each part has, as formulas.
-
-Comes in: a kind of part. Goes out: the formula of its matrices and of its vectors. It does not know
-how often the part occurs, nor what the symbols stand for.
-"""
+"""How many parameters one of each part has, as formulas."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The most memory that a run will have held by its end, from its config alone, term by term.
 
-Comes in: a `config.Run`, and what is known of the machine and the data. Goes out: named rows of
-bytes, whose sum is the peak. Nothing is built.
+Nothing is built.
 
 What depends on the model is counted: `memory` and `temporaries` have the formulas, and hold for one
 machine as for a share of many. Three numbers are measured (`python -m benchmarks.budget`): what the
@@ -33,7 +32,13 @@ from pellucid.config import (
 )
 from pellucid.counting.activations import Kernel, Pass, Precision, bytes_of, choose_kernel
 from pellucid.counting.growth import growth
-from pellucid.counting.memory import SMALLER_MODEL, SMALLER_PASS, MemoryRow, held, left_behind
+from pellucid.counting.memory import (
+    SMALLER_MODEL,
+    SMALLER_PASS,
+    MemoryRow,
+    left_behind,
+    state_memory,
+)
 from pellucid.counting.parameters import parameter_count
 from pellucid.counting.temporaries import (
     EVALUATED_AT_ONCE,
@@ -64,19 +69,20 @@ _HEAD_GRADIENTS = {True: 2, False: 1}
 class Conditions:
     """What a config does not say: of the machine, the data, and the models beside the trained one.
 
-    `longest` are the longest rows of the data, as the encoder and the decoder read them, where they
-    are shorter than the context. `asked` are the parameters of a model that is asked, where it lies
-    in memory beside the trained one, and `asked_token` what it takes per token that it reads, also
-    where it is the trained one without its adapters. `process` are the bytes of the process before
-    there is a model. `keeps_freed`: the allocator keeps what is freed, as the command line has it.
+    `longest` are the longest rows of the data, as the encoder and the decoder read them, if they
+    are shorter than the context. `frozen_parameters` are those of a teacher or a reference that
+    lies in memory too, and `frozen_token_bytes` the bytes that it takes per token that it reads,
+    also if it is the trained model without its adapters. `process` are the bytes of the process
+    before there is a model. `keeps_freed`: the allocator keeps freed memory, as the command line
+    sets it.
     `watched`: somebody looks into the run.
     """
 
     precision: Precision = "float32"
     kernel: Kernel | None = None
     longest: tuple[int, int] | None = None
-    asked: int = 0
-    asked_token: int = 0
+    frozen_parameters: int = 0
+    frozen_token_bytes: int = 0
     process: int = PROCESS_BYTES
     keeps_freed: bool = True
     watched: bool = True
@@ -98,7 +104,7 @@ class MemoryEstimate:
         return sum(row.n_bytes for row in self.rows)
 
     @property
-    def still_needed(self) -> int:
+    def bytes_to_allocate(self) -> int:
         """What has yet to be allocated."""
         return sum(row.n_bytes for row in self.rows[1:])
 
@@ -118,7 +124,9 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
         MemoryRow("process", conditions.process, "measured"),
         MemoryRow("first update", FIRST_UPDATE_BYTES, "measured: kernels and code"),
         MemoryRow("data", *_data(run, conditions)),
-        *held(model, run.optimiser, trained=trained, asked=conditions.asked),
+        *state_memory(
+            model, run.optimiser, trained=trained, frozen_parameters=conditions.frozen_parameters
+        ),
         *activation_rows,
         MemoryRow("loss", *loss_bytes(model, run.objective, size, precision), SMALLER_PASS),
         MemoryRow("update", *update_bytes(run.optimiser, model, trained), SMALLER_MODEL),
@@ -189,9 +197,9 @@ def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
     if _is_packed(run) or run.training.documents_apart:
         width, n_layers = bytes_of(conditions.precision), sum(s.n_layers for s in run.model.stacks)
         masks = size.sequences * size.decoder**2 * (1 + width * n_layers)
-    beside = " + sequences x T^2 x masks of all layers" if masks else ""
+    mask_term = " + sequences x T^2 x masks of all layers" if masks else ""
     n_bytes = _DATA_BYTES + 32 * tokens + masks
-    return n_bytes, f"8 MiB + 32 bytes x tokens{beside}", "training.batch_size"
+    return n_bytes, f"8 MiB + 32 bytes x tokens{mask_term}", "training.batch_size"
 
 
 def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]:
@@ -203,14 +211,16 @@ def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryR
     read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
     evaluated = reading_bytes(model, read, conditions.precision, logits=True)
     answers = isinstance(run.objective, DPO)  # one after the other
-    asked_bytes = conditions.asked_token * size.sequences * size.decoder // (2 if answers else 1)
+    frozen_bytes = (
+        conditions.frozen_token_bytes * size.sequences * size.decoder // (2 if answers else 1)
+    )
     extra = _HEAD_GRADIENTS[model.embedding.tied] * 4 * _head_numbers(run)
     watching = _WATCHING_BYTES if conditions.watched else 0
     n = parameter_count(model)
     smaller = "model.vocab_size or model.d_model"
     return [
         MemoryRow(
-            "reading", asked_bytes, "bytes per token x tokens of the model asked", SMALLER_PASS
+            "reading", frozen_bytes, "bytes per token x tokens of the model asked", SMALLER_PASS
         ),
         MemoryRow("drawn", _drawn_bytes(run), "answers x context x kept", "training.batch_size"),
         MemoryRow("head", extra, "its gradient, before it is one with others", smaller),

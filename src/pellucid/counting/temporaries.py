@@ -1,8 +1,4 @@
-"""What comes and goes within a step, in bytes: the loss, the optimiser's update, an evaluation.
-
-Comes in: a config, the shape of a pass. Goes out: bytes with formulas. It does not know any
-machine, nor what lies in memory besides.
-"""
+"""What comes and goes within a step, in bytes: the loss, the optimiser's update, an evaluation."""
 
 from __future__ import annotations
 
@@ -48,7 +44,7 @@ _MUON_BYTES = 32
 #: Windows of held-out text that are read at once.
 EVALUATED_AT_ONCE = 16
 #: Texts that are searched for at once where an evaluation has them written.
-WRITTEN_AT_ONCE = 64
+GENERATED_ROWS = 64
 
 Size = tuple[int, str]
 
@@ -105,11 +101,13 @@ def _numbers(shapes: Counter[tuple[int, int]]) -> list[int]:
 
 def token_bytes(model: Transformer, precision: Precision) -> int:
     """Per token that is read where nothing is learnt: of the widest layer."""
-    return max(_token_bytes(model, named, bytes_of(precision)) for named in stacks(model))
+    return max(
+        _token_bytes(model, named_stack, bytes_of(precision)) for named_stack in stacks(model)
+    )
 
 
-def _token_bytes(model: Transformer, named: NamedStack, width: int) -> int:
-    stack = named.stack
+def _token_bytes(model: Transformer, named_stack: NamedStack, width: int) -> int:
+    stack = named_stack.stack
     inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
     heads = max(3 * attention.n_heads * attention.d_head for attention in stack.pattern)
     return 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
@@ -118,7 +116,10 @@ def _token_bytes(model: Transformer, named: NamedStack, width: int) -> int:
 def reading_bytes(model: Transformer, size: Pass, precision: Precision, *, logits: bool) -> Size:
     """One layer at a time, as where nothing is learnt; and with `logits` a chunk of those."""
     width = bytes_of(precision)
-    layer = max(size.tokens(named) * _token_bytes(model, named, width) for named in stacks(model))
+    layer = max(
+        size.tokens(named_stack) * _token_bytes(model, named_stack, width)
+        for named_stack in stacks(model)
+    )
     formula = f"tokens x (12 d_model + {width} (2 d_model + 2 d_ff))"
     if not logits or isinstance(model.head, ClassificationHead | NoHead):
         return layer, formula

@@ -1,8 +1,4 @@
-"""How many weights move where not all of them do, in closed form.
-
-Comes in: a `config.Transformer` and what is trained of it. Goes out: counts, with the formula. It
-does not know torch; a test holds it against the modules that `model` builds and freezes.
-"""
+"""How many weights move where not all of them do, in closed form."""
 
 from __future__ import annotations
 
@@ -27,8 +23,8 @@ from pellucid.config import (
     Trained,
     Transformer,
 )
-from pellucid.counting.formulas import Symbols, total, whole
-from pellucid.counting.layers import alike, attention_symbols, stacks
+from pellucid.counting.formulas import Symbols, evaluate_int, total
+from pellucid.counting.layers import attention_symbols, group_layers, stacks
 from pellucid.counting.parameters import head_rows, parameter_count, parameters, symbols
 from pellucid.counting.part_formulas import (
     attention_part,
@@ -68,20 +64,23 @@ def moving(model: Transformer, trained: Trained | None) -> Moving:
 
 
 def _last_layers(model: Transformer, count: int) -> Moving:
-    named = stacks(model)[-1]
-    stack, dims = named.stack, symbols(model, named)
+    named_stack = stacks(model)[-1]
+    stack, dims = named_stack.stack, symbols(model, named_stack)
     n = hidden = 0
     for attention in stack.layers[stack.n_layers - count :]:
         parts = [(attention_part(attention, stack), dims | attention_symbols(attention))]
         if (cross := stack.cross_attention) is not None:
             parts.append((attention_part(cross, stack), dims | attention_symbols(cross)))
         parts.append((feed_forward_part(stack.feed_forward, stack), dims))
-        n += sum(whole(part.formula, part_dims) for part, part_dims in parts)
-        n += block_norms(stack) * whole(norm_part(stack.norm).vectors, dims)
-        hidden += sum(whole(part.matrices, part_dims) for part, part_dims in parts)
-    n += whole(norm_part(stack.norm).vectors, dims) if stack.final_norm else 0
-    above = head_rows(model)
-    n, hidden = n + sum(row.count for row in above), hidden + sum(row.hidden for row in above)
+        n += sum(evaluate_int(part.formula, part_dims) for part, part_dims in parts)
+        n += block_norms(stack) * evaluate_int(norm_part(stack.norm).vectors, dims)
+        hidden += sum(evaluate_int(part.matrices, part_dims) for part, part_dims in parts)
+    n += evaluate_int(norm_part(stack.norm).vectors, dims) if stack.final_norm else 0
+    head_parameters = head_rows(model)
+    n, hidden = (
+        n + sum(row.count for row in head_parameters),
+        hidden + sum(row.hidden for row in head_parameters),
+    )
     return Moving(n, hidden, 0, f"the last {count} blocks, the final norm and the head")
 
 
@@ -92,7 +91,7 @@ def _adapters(model: Transformer, lora: LoRA) -> Moving:
         if any(_is_meant(path, target) for target in lora.targets):
             term = total(inputs, outputs)
             terms[term] += 1
-            n += lora.rank * whole(term, dims)
+            n += lora.rank * evaluate_int(term, dims)
     formula = f"rank ({total(*(f'{times} ({term})' for term, times in terms.items()))})"
     new = [row for row in head_rows(model) if row.part == "classifier"]
     whole_rows = sum(row.count for row in new)
@@ -104,12 +103,14 @@ def _adapters(model: Transformer, lora: LoRA) -> Moving:
 def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
     """How many linear layers of each shape the blocks have, as (outputs, inputs)."""
     shapes = Counter[tuple[int, int]]()
-    for named in stacks(model):
-        dims = symbols(model, named)
-        for layers in alike(named):
-            for leaf, inputs, outputs in _in_block(named.stack, layers.attention):
-                beside = {**dims, **_symbols_of(leaf, named.stack, layers.attention)}
-                shapes[whole(outputs, beside), whole(inputs, beside)] += layers.layers
+    for named_stack in stacks(model):
+        dims = symbols(model, named_stack)
+        for layers in group_layers(named_stack):
+            for leaf, inputs, outputs in _in_block(named_stack.stack, layers.attention):
+                leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, layers.attention)}
+                shapes[evaluate_int(outputs, leaf_symbols), evaluate_int(inputs, leaf_symbols)] += (
+                    layers.layers
+                )
     return shapes
 
 
@@ -129,13 +130,13 @@ def _is_meant(path: str, target: str) -> bool:
 
 def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]]:
     """Every linear layer that can have an update beside it, with what its symbols stand for."""
-    for named in stacks(model):
-        side, dims = "decoder" if named.causal else "encoder", symbols(model, named)
-        for place, attention in enumerate(named.stack.layers):
+    for named_stack in stacks(model):
+        side, dims = "decoder" if named_stack.causal else "encoder", symbols(model, named_stack)
+        for place, attention in enumerate(named_stack.stack.layers):
             path = f"{side}.blocks.{place}"
-            for leaf, inputs, outputs in _in_block(named.stack, attention):
-                beside = {**dims, **_symbols_of(leaf, named.stack, attention)}
-                yield f"{path}.{leaf}", inputs, outputs, beside
+            for leaf, inputs, outputs in _in_block(named_stack.stack, attention):
+                leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, attention)}
+                yield f"{path}.{leaf}", inputs, outputs, leaf_symbols
     dims = symbols(model)
     if isinstance(model.head, LanguageHead) and model.head.transform is not None:
         yield "head_transform.dense", "d_model", "d_model", dims

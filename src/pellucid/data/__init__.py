@@ -14,8 +14,19 @@ from pellucid.data.assemble_examples import (
     assemble_rows,
     assemble_template,
 )
+from pellucid.data.batches import (
+    BucketedBatches,
+    PackedBatches,
+    WindowBatches,
+    Windows,
+    in_turn,
+    next_token_batches,
+    next_token_windows,
+    predict_next,
+    windows_in_turn,
+)
 from pellucid.data.chat.templates import ChatTemplate, Template, template_for
-from pellucid.data.checksums import Remembered
+from pellucid.data.checksums import HashCache
 from pellucid.data.collate import (
     Answers,
     ClassLabels,
@@ -25,13 +36,19 @@ from pellucid.data.collate import (
     TwoAnswers,
     TwoTexts,
 )
-from pellucid.data.documents import Document, Piece, Tally, pieces_of
-from pellucid.data.encode import Counts, Watch, encode_pieces, hashed, id_type, training_texts
+from pellucid.data.documents import Document, Piece, ReadCounts, pieces_of
+from pellucid.data.encode import (
+    EncodedCounts,
+    OnProgress,
+    encode_pieces,
+    hash_pieces,
+    id_type,
+    training_texts,
+)
 from pellucid.data.example import Example, Form, Refusal
-from pellucid.data.example_order import Bucketed, Packed, in_turn
-from pellucid.data.example_split import held_out_of
-from pellucid.data.mlm import MaskedOrder, Masking, masked_windows, masking_for
-from pellucid.data.packing import Packing, pack
+from pellucid.data.example_writer import prepare_examples, write
+from pellucid.data.mlm import Masking, MaskTokens, masked_batches, masked_windows, masking_for
+from pellucid.data.order import BucketOrder, PackedOrder, Packing, WindowOrder, pack
 from pellucid.data.pairs_and_labels import Labelled
 from pellucid.data.shards import (
     TEXT_FILES,
@@ -41,10 +58,19 @@ from pellucid.data.shards import (
     open_prepared,
     prepare,
 )
-from pellucid.data.skipped_rows import Census, encode_rows
+from pellucid.data.skipped_rows import RowCounts, encode_rows
 from pellucid.data.sources import documents_from, read_pieces
-from pellucid.data.span_corruption import SpanOrder, Spans, span_windows, spans_for
-from pellucid.data.split import Parts, Side, Split, part, split
+from pellucid.data.span_corruption import CorruptSpans, Spans, span_batches, span_windows, spans_for
+from pellucid.data.split import (
+    CorpusSide,
+    DividedCorpus,
+    Split,
+    choose_by_digest,
+    choose_held_out,
+    group_digest,
+    part,
+    split,
+)
 from pellucid.data.standard_library import standard_library_docs
 from pellucid.data.store import (
     EXAMPLE_FILES,
@@ -53,60 +79,62 @@ from pellucid.data.store import (
     Ragged,
     StoredExamples,
     open_examples,
-    write,
 )
 from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
 from pellucid.data.table_rows import Row
 from pellucid.data.tokenizer_comparison import Measure, measure
-from pellucid.data.window_order import Order, windows
 
 __all__ = [
     "EXAMPLE_FILES",
     "TEXT_FILES",
     "Answers",
-    "Bucketed",
-    "Census",
+    "BucketOrder",
+    "BucketedBatches",
     "ChatTemplate",
     "ClassLabels",
     "Collation",
     "Columns",
     "Corpus",
-    "Counts",
+    "CorpusSide",
+    "CorruptSpans",
+    "DividedCorpus",
     "Document",
+    "EncodedCounts",
     "Example",
     "Examples",
     "Facts",
     "Form",
+    "HashCache",
     "Labelled",
-    "MaskedOrder",
+    "MaskTokens",
     "Masking",
     "Measure",
-    "Order",
-    "Packed",
+    "OnProgress",
+    "PackedBatches",
+    "PackedOrder",
     "Packing",
-    "Parts",
     "Piece",
     "Piped",
     "PreparedText",
     "PromptBatch",
     "PromptTexts",
     "Ragged",
+    "ReadCounts",
     "Refusal",
-    "Remembered",
     "Row",
+    "RowCounts",
     "Shard",
-    "Side",
-    "SpanOrder",
     "Spans",
     "Split",
     "StoredExamples",
     "Survey",
-    "Tally",
     "Template",
     "TwoAnswers",
     "TwoTexts",
-    "Watch",
+    "WindowBatches",
+    "WindowOrder",
+    "Windows",
     "assemble_columns",
     "assemble_corpus",
     "assemble_form",
@@ -114,25 +142,33 @@ __all__ = [
     "assemble_template",
     "assemble_tokenizer",
     "check_tokenizer",
+    "choose_by_digest",
+    "choose_held_out",
     "documents_from",
     "documents_of",
     "encode_pieces",
     "encode_rows",
     "fingerprint",
-    "hashed",
-    "held_out_of",
+    "group_digest",
+    "hash_pieces",
     "id_type",
     "in_turn",
+    "masked_batches",
     "masked_windows",
     "masking_for",
     "measure",
+    "next_token_batches",
+    "next_token_windows",
     "open_examples",
     "open_prepared",
     "pack",
     "part",
     "pieces_of",
+    "predict_next",
     "prepare",
+    "prepare_examples",
     "read_pieces",
+    "span_batches",
     "span_windows",
     "spans_for",
     "split",
@@ -140,6 +176,6 @@ __all__ = [
     "survey",
     "template_for",
     "training_texts",
-    "windows",
+    "windows_in_turn",
     "write",
 ]

@@ -1,8 +1,4 @@
-"""The one door from a config to a corpus and a tokenizer.
-
-Comes in: a `config.Text` or `config.Tokenizer`. Goes out: what reads the corpus; a tokenizer,
-trained on the training split alone or read from a file. No other file of this room reads a config.
-"""
+"""The one door from a config to a corpus and a tokenizer."""
 
 from __future__ import annotations
 
@@ -17,9 +13,9 @@ import tokenizers
 
 from pellucid import config
 from pellucid.config import encode
-from pellucid.data.checksums import Remembered, own_code
-from pellucid.data.documents import Piece, Tally, pieces_of
-from pellucid.data.sources import files_in, read_pieces
+from pellucid.data.checksums import HashCache, own_code
+from pellucid.data.documents import Piece, ReadCounts, pieces_of
+from pellucid.data.sources import files_in, read_pieces, tables_in
 from pellucid.data.standard_library import library_files, standard_library_docs
 from pellucid.data.streams import Piped
 from pellucid.errors import ConfigError
@@ -29,7 +25,7 @@ from pellucid.tokenizers.tokenizer import Tokenizer, train_byte_pairs, train_byt
 from pellucid.tokenizers.word_level import train_word_pieces, train_words
 
 #: Reads a corpus from its start, as often as wanted, and counts what it meets.
-Corpus = Callable[[Tally], Iterator[Piece]]
+Corpus = Callable[[ReadCounts], Iterator[Piece]]
 
 
 def assemble_corpus(corpus: config.Documents) -> Corpus:
@@ -59,27 +55,28 @@ def documents_of(text: config.Text) -> config.Documents:
     return text.corpus
 
 
-def fingerprint(text: config.Text, remembered: Remembered) -> str | None:
-    """A hash of all that prepared text depends on: content, config, and the code that prepares.
+def fingerprint(text: config.Text, remembered: HashCache) -> str | None:
+    """A hash of all that prepared data depend on: content, config, and the code that prepares.
 
-    None where nothing short of preparing can tell: standard input, a file that cannot be read.
+    It is None if only reading can tell: standard input, a pipe, a file that cannot be read.
 
     Args:
+        text: the config.
         remembered: knows the hashes of large files that did not change.
 
     Raises:
         TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
     """
-    tally = Tally()
-    match documents_of(text):
+    tally = ReadCounts()
+    match text.corpus:
         case config.StandardLibrary():
             files = library_files()
         case config.Files(paths=paths, field=field):
-            if "-" in paths:
-                return None
-            files = files_in(paths, field, tally)
-            if not all(file.is_file() for file in files):  # a pipe, which can be read once
-                return None
+            files = None if "-" in paths else files_in(paths, field, tally)
+        case rows:
+            files = None if "-" in rows.paths else tables_in(rows.paths)
+    if files is None or not all(file.is_file() for file in files):
+        return None  # a pipe, which can be read once
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
     hashes = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]

@@ -1,12 +1,8 @@
-"""The one door from a config to rows and to what encodes them.
-
-Comes in: a `config.Rows`. Goes out: its rows, and the form that makes examples of them. No other
-file of this room reads a config.
-"""
+"""The one door from a config to rows and to what encodes them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import assert_never
 
@@ -109,7 +105,7 @@ def assemble_template(rows: Rows, folder: Path | None) -> Template | None:
 
 def assemble_form(
     columns: Columns,
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     tokenizer: Tokenizer,
     *,
     context_length: int,

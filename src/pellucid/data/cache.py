@@ -1,9 +1,5 @@
 """Prepared text kept between runs, so that the same text is encoded once.
 
-Comes in: a key that stands for everything the result depends on, and finished folders. Goes out:
-the same files, hard-linked where the disk allows it and copied elsewhere. It does not know what the
-key was made of.
-
 An entry comes to be beside its place and is renamed at the end, and its checksums are compared when
 it is taken: what was interrupted or damaged is never taken for whole.
 """
@@ -60,14 +56,14 @@ class Workshop:
     the next one where this one does not come to an end.
 
     Raises:
-        Held: another process has it.
+        FolderInUse: another process has it.
         OSError: the cache cannot be written.
     """
 
     def __init__(self, entry: Path) -> None:
         # a text that is there is a moment too early for `finish`: nobody knows whether it is whole
         keep = (_TOKENIZER, SETTINGS, _TRAINED_ON, f"{_TEXT}{PARTIAL}")
-        self._partial = Partial(entry, _FILES, keep=keep, alone=True)
+        self._partial = Partial(entry, _FILES, keep=keep, exclusive=True)
         self.entry = self._partial.path
         sweep(entry.parent, older_than=_STALE)
 

@@ -1,7 +1,5 @@
 """The hashes of files, remembered where a file is large and the system vouches that it is the same.
 
-Comes in: paths. Goes out: SHA-256. It does not know what is in them.
-
 A file of which path, size, times, number and device are what they were when it was hashed is not
 read again: what build tools trust too. The time of the last change of a file's entry (ctime) is
 among them, which no program can set. A file that was changed in the last seconds is not
@@ -47,14 +45,16 @@ def own_code() -> str:
     return hashlib.sha256("".join(map(file_sha256, sources)).encode()).hexdigest()
 
 
-class Remembered:
-    """The hashes of large files, kept in a file of their own from one process to the next."""
+class HashCache:
+    """The hashes of large files, kept in the file `store` from one process to the next, if any."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path | None) -> None:
         self._store = store
         self._known: dict[str, Any] = {}
         self._new = False
-        self._is_ours = not store.exists()
+        self._is_ours = store is not None and not store.exists()
+        if store is None:
+            return
         with suppress(PellucidError, LookupError, TypeError, ValueError):
             self._known = dict(read_json_table(store)[_OURS])
             self._is_ours = True
@@ -80,7 +80,7 @@ class Remembered:
 
     def save(self) -> None:
         """Keep what was learned, where the place can be written."""
-        if not self._new or not self._is_ours:
+        if self._store is None or not self._new or not self._is_ours:
             return
         latest = dict(list(self._known.items())[-_MOST_REMEMBERED:])
         with suppress(OSError):

@@ -1,8 +1,5 @@
 """Examples of different lengths put together as a batch.
 
-Comes in: columns of token ids, and which examples. Goes out: a batch. It does not know in which
-order examples are seen.
-
 Rows are filled up on the right. What is real is known from the lengths alone: the id that fills up
 may be that of a token which means something, such as the end of a text.
 """

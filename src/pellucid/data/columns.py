@@ -1,8 +1,5 @@
 """What a choice of column means: a name, a path with dots, a text with columns in braces.
 
-Comes in: what was chosen, and the columns of a row. Goes out: what takes the value out of each row.
-It does not know files, nor what a value is for.
-
     english                          the column of that name, or at that path with dots
     2                                the second column of a table that names none
     Translate to French: {english}   a text with columns in it; {{ and }} are braces
@@ -18,7 +15,7 @@ from string import Formatter
 from typing import Any, cast
 
 from pellucid.data.decode_text import refuse_nul
-from pellucid.data.table_rows import Row, listed, short
+from pellucid.data.table_rows import Row, format_names, short
 from pellucid.errors import ConfigError, TextError
 
 FLAG = "--columns"
@@ -47,9 +44,9 @@ LANGUAGES = frozenset([*_CODES.split(), *_NAMES.split()])
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How a value is made of a row; `said` is how one would choose it."""
+    """How a value is made of a row; `choice` is how you choose it."""
 
-    said: str
+    choice: str
     names: tuple[str, ...]
     pattern: tuple[tuple[str, str | None], ...] = ()
     with_input: str | None = None
@@ -89,25 +86,25 @@ class Column:
         return text_of(row.where, name, field_of(row.where, row.values, name, flag=flag), flag=flag)
 
 
-def chosen(said: str) -> Column:
-    """The column that `said` chooses.
+def chosen(choice: str) -> Column:
+    """The column that `choice` chooses.
 
     Raises:
         ConfigError: it has a brace without its other half, or nothing between them.
     """
-    if "{" not in said and "}" not in said:
-        return Column(said, (said,))
+    if "{" not in choice and "}" not in choice:
+        return Column(choice, (choice,))
     try:
-        parts = list(Formatter().parse(said))
+        parts = list(Formatter().parse(choice))
     except ValueError as error:
-        raise _wrong(said, str(error)) from None
+        raise _wrong(choice, str(error)) from None
     for _, name, form, conversion in parts:
         if name == "" or form or conversion:
-            raise _wrong(said, "between braces stands the name of a column and nothing else")
+            raise _wrong(choice, "between braces stands the name of a column and nothing else")
     names = tuple(name for _, name, _, _ in parts if name is not None)
     if not names:
-        raise _wrong(said, "no column stands in it, and all rows would be alike")
-    return Column(said, names, tuple((literal, name) for literal, name, _, _ in parts))
+        raise _wrong(choice, "no column stands in it, and all rows would be alike")
+    return Column(choice, names, tuple((literal, name) for literal, name, _, _ in parts))
 
 
 def numbered(columns: Sequence[str | None]) -> bool:
@@ -138,7 +135,7 @@ def found(part: str, row: Row) -> Column:
     if column is None:
         raise TextError(
             f"{row.where}: none of its columns is usual for the {part} "
-            f"({', '.join(USUAL[part])}); it has: {listed(row.values)}. Choose one with "
+            f"({', '.join(USUAL[part])}); it has: {format_names(row.values)}. Choose one with "
             f"{FLAG} {part}=NAME, such as {FLAG} source=english,target=french"
         )
     return column
@@ -149,8 +146,8 @@ def find(part: str, row: Row) -> Column | None:
     names = [name for name in row.values if name.strip().lower() in USUAL[part]]
     if len(names) > 1:
         raise TextError(
-            f"{row.where}: its columns {listed(names)} may each be the {part}. Choose one with "
-            f"{FLAG} {part}={names[0]}"
+            f"{row.where}: its columns {format_names(names)} may each be the {part}. Choose one "
+            f"with {FLAG} {part}={names[0]}"
         )
     if not names:
         return None
@@ -193,8 +190,8 @@ def field_of(where: str, values: Mapping[str, object], field: str, *, flag: str)
             return None
         if not isinstance(value, Mapping) or key not in value:
             raise TextError(
-                f"{where}: has no field {field!r}; it has: {listed(_paths(values))}. Choose one "
-                f"of them with {flag}"
+                f"{where}: has no field {field!r}; it has: {format_names(_paths(values))}. Choose "
+                f"one of them with {flag}"
             )
         value = cast("dict[str, Any]", value)[key]
     return cast("object", value)

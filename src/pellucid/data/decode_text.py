@@ -1,7 +1,4 @@
-"""Bytes taken for text, or refused.
-
-Comes in: bytes and what to call them. Goes out: text with line ends alike. It does not know files.
-"""
+"""Bytes taken for text, or refused."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One document of a corpus, whole or piece by piece, and the count of what was read.
-
-Comes in: names and texts, from whoever read them. Goes out: the pairs, frozen.
-Does not know: where the text came from, how it becomes token ids, which split it falls into.
-"""
+"""Documents of a corpus, complete or in pieces, and the count of what was read."""
 
 from __future__ import annotations
 
@@ -30,7 +26,7 @@ class Piece:
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class ReadCounts:
     """What was read and what was left out; grows while documents are read."""
 
     files: int = 0

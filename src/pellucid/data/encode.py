@@ -1,8 +1,5 @@
 """Documents of any length and number as token ids, a bounded number of them in memory.
 
-Comes in: pieces and a tokenizer. Goes out: ids, stretch by stretch, in the order of the text. It
-does not know where they are kept.
-
 The library encodes a batch on all processors and lets go of Python's lock meanwhile. So a few
 threads of our own keep it busy while this one reads on and writes. What comes out depends neither
 on the number of processors nor on how texts fell into batches.
@@ -22,12 +19,12 @@ import numpy.typing as npt
 
 from pellucid.data.documents import Piece
 from pellucid.data.pieces import LONGEST_PIECE, cut
-from pellucid.data.split import Side
+from pellucid.data.split import CorpusSide
 from pellucid.errors import TextError
 from pellucid.tokenizers.tokenizer import Tokenizer
 
 #: Told the bytes of each piece, and whether it ends its document.
-Watch = Callable[[int, bool], None]
+OnProgress = Callable[[int, bool], None]
 
 #: Characters that are handed to the library at a time.
 _BATCH = 2**16
@@ -57,7 +54,7 @@ class Encoded:
 
 
 @dataclass(slots=True, kw_only=True)
-class Counts:
+class EncodedCounts:
     """What was encoded; `in_changed` where it ends in a document that is changed."""
 
     stretches: int = 0
@@ -86,7 +83,7 @@ def id_type(tokenizer: Tokenizer) -> type[np.uint16] | type[np.uint32]:
 
 
 def encode_pieces(
-    pieces: Iterable[Piece], tokenizer: Tokenizer, *, skip: int = 0, watch: Watch | None = None
+    pieces: Iterable[Piece], tokenizer: Tokenizer, *, skip: int = 0, watch: OnProgress | None = None
 ) -> Iterator[Encoded]:
     """The ids of all pieces but the first `skip` stretches, in order.
 
@@ -128,7 +125,7 @@ def stretches_of(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[Stre
         yield Stretch(held, first, last=True)
 
 
-def training_texts(pieces: Iterable[Piece], watch: Watch | None = None) -> Iterator[str]:
+def training_texts(pieces: Iterable[Piece], watch: OnProgress | None = None) -> Iterator[str]:
     """The texts of documents for a tokenizer to be trained on, long ones cut."""
     source = iter(pieces)
     for opening in source:
@@ -138,7 +135,7 @@ def training_texts(pieces: Iterable[Piece], watch: Watch | None = None) -> Itera
             yield text
 
 
-def hashed(side: Side, digest: Any) -> Iterator[Piece]:
+def hash_pieces(side: CorpusSide, digest: Any) -> Iterator[Piece]:
     """The pieces of a side; `digest` takes in each document with its length before it.
 
     So it becomes the hash of the texts in their order: names do not matter.
@@ -195,7 +192,7 @@ def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[En
     return encodings
 
 
-def _watched(encodings: list[Encoded], watch: Watch | None) -> Iterator[Encoded]:
+def _watched(encodings: list[Encoded], watch: OnProgress | None) -> Iterator[Encoded]:
     for encoding in encodings:
         if watch is not None:
             watch(encoding.n_bytes, encoding.last)

@@ -1,7 +1,4 @@
-"""One row as token ids, or why it is none.
-
-Comes in: nothing. Goes out: the types that forms give. It does not know how ids come about.
-"""
+"""One row as token ids, or why it is none."""
 
 from __future__ import annotations
 
@@ -42,7 +39,7 @@ class Form(Protocol):
     """How rows of one kind become examples."""
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
         ...
 

@@ -1,8 +1,7 @@
-"""Tokens hidden in a text that is seen both ways: what an encoder learns to fill in.
+"""Masked language modelling: tokens are masked, and an encoder learns to fill them in.
 
-Comes in: all tokens end to end. Goes out: batches in which some tokens are hidden. It holds no
-state: what is hidden in a window is a function of a seed and of the window's position, so that a
-resumed run hides the same tokens, and each epoch others.
+Which tokens of a window are masked is a function of a seed and of the window's position. So a
+resumed run masks the same tokens, and each epoch masks others.
 
 Source:
     Devlin et al. 2019, "BERT", section 3.1 and appendix A.1; whole words as in their later release.
@@ -18,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.batches import IGNORED, TokenBatch
-from pellucid.data.eval_windows import Indices, Windows, cut_in_order, windows_of
-from pellucid.data.window_order import Order
+from pellucid.data.batches import WindowBatches, Windows, windows_in_turn
+from pellucid.data.order import Indices
 from pellucid.errors import TextError
 from pellucid.tokenizers.framing import Framing
 from pellucid.tokenizers.tokenizer import Tokenizer
@@ -72,36 +71,65 @@ def masking_for(
     )
 
 
-class MaskedOrder:
-    """Windows in the order of `Order`, framed, with other tokens hidden each time.
+class MaskTokens:
+    """The collator of masked language models: windows, framed, with other tokens masked each time.
 
     Special tokens are never chosen, and each other token can be chosen once an epoch.
+    """
+
+    def __init__(self, masking: Masking, seed: int) -> None:
+        self._masking, self._seed = masking, seed
+
+    def __call__(self, windows: Windows) -> TokenBatch:
+        """The windows as the model reads them, and the tokens to predict."""
+        masking, position = self._masking, windows.position
+        rows = [
+            _masked(ids, windows, row, masking, window_generator(self._seed, position + row))
+            for row, ids in enumerate(windows.ids)
+        ]
+        ids = np.stack([masked_ids for masked_ids, _ in rows])
+        targets = np.stack([row_targets for _, row_targets in rows])
+        around = ((0, 0), (len(masking.before), len(masking.behind)))
+        framed_targets = np.pad(targets, around, constant_values=IGNORED)
+        before, behind = (
+            np.broadcast_to(np.array(frame, np.int64), (len(ids), len(frame)))
+            for frame in (masking.before, masking.behind)
+        )
+        # the frame belongs to the documents next to it
+        documents = windows.documents
+        framed = None if documents is None else np.pad(documents, around, mode="edge")
+        return TokenBatch(
+            ids=from_numpy(np.concatenate([before, ids, behind], axis=1)),
+            targets=from_numpy(framed_targets),
+            # if no token happens to be chosen, the loss is a sum of nothing divided by 1
+            n_supervised=max(1, int((framed_targets != IGNORED).sum())),
+            documents=None if framed is None else from_numpy(framed),
+        )
+
+
+def masked_batches(
+    tokens: npt.NDArray[Any],
+    masking: Masking,
+    *,
+    context_length: int,
+    seed: int,
+    documents: npt.NDArray[Any] | None = None,
+) -> WindowBatches[TokenBatch]:
+    """Windows of a text with masked tokens, for training.
+
+    Args:
+        tokens: the text, all documents end to end.
+        masking: which tokens are masked.
+        context_length: of a window with its frame.
+        seed: of the order and of the masks.
+        documents: where documents begin, to number the document of each token.
 
     Raises:
         TextError: the context has no room for a window, or the text is shorter than one.
     """
-
-    def __init__(
-        self,
-        tokens: npt.NDArray[Any],
-        masking: Masking,
-        *,
-        context_length: int,
-        seed: int,
-        documents: npt.NDArray[Any] | None = None,
-    ) -> None:
-        length = _inner_length(masking, context_length)
-        self._order = Order(tokens, context_length=length, seed=seed, documents=documents)
-        self._masking = masking
-        self._seed = seed
-        self.rows_per_epoch = self._order.windows_per_epoch
-        #: How many tokens of text a row has, on average.
-        self.tokens_per_row = len(tokens) / self.rows_per_epoch
-
-    def batch(self, position: int, n_rows: int) -> TokenBatch:
-        """The windows from `position` on, counted over all epochs."""
-        windows = windows_of(self._order.batch(position, n_rows), position)
-        return _hidden(windows, self._masking, self._seed)
+    length = _inner_length(masking, context_length)
+    collate = MaskTokens(masking, seed)
+    return WindowBatches(tokens, collate, length=length, seed=seed, documents=documents)
 
 
 def masked_windows(
@@ -113,46 +141,29 @@ def masked_windows(
     seed: int,
     documents: npt.NDArray[Any] | None = None,
 ) -> Iterator[TokenBatch]:
-    """All windows in order, the same tokens hidden every time: for evaluation.
+    """All windows in order, the same tokens masked every time: for evaluation.
 
     A text that is shorter than the context makes one shorter window.
+
+    Args:
+        tokens: the text, all documents end to end.
+        masking: which tokens are masked.
+        context_length: of a window with its frame.
+        batch_size: rows of a batch.
+        seed: of the masks.
+        documents: where documents begin, to number the document of each token.
     """
     length = min(_inner_length(masking, context_length), len(tokens))
-    for windows in cut_in_order(tokens, length=length, batch_size=batch_size, documents=documents):
-        yield _hidden(windows, masking, seed)
+    windows = windows_in_turn(tokens, length=length, batch_size=batch_size, documents=documents)
+    return map(MaskTokens(masking, seed), windows)
 
 
-def own_generator(seed: int, position: int) -> np.random.Generator:
-    """The randomness of one window; the counter keeps it apart from that of `Order`."""
+def window_generator(seed: int, position: int) -> np.random.Generator:
+    """The randomness of one window; the counter keeps it apart from the randomness of the order."""
     return np.random.Generator(np.random.Philox(key=[seed, position], counter=[0, 0, 0, 1]))
 
 
-def _hidden(windows: Windows, masking: Masking, seed: int) -> TokenBatch:
-    rows = [
-        _hidden_in(ids, windows, row, masking, own_generator(seed, windows.position + row))
-        for row, ids in enumerate(windows.ids)
-    ]
-    ids = np.stack([masked_ids for masked_ids, _ in rows])
-    targets = np.stack([row_targets for _, row_targets in rows])
-    around = ((0, 0), (len(masking.before), len(masking.behind)))
-    framed_targets = np.pad(targets, around, constant_values=IGNORED)
-    documents = windows.documents
-    framed = [np.broadcast_to(np.array(f, np.int64), (len(ids), len(f))) for f in _around(masking)]
-    return TokenBatch(
-        ids=from_numpy(np.concatenate([framed[0], ids, framed[1]], axis=1)),
-        targets=from_numpy(framed_targets),
-        # where nothing happens to be chosen, the loss is a sum of nothing divided by 1
-        n_supervised=max(1, int((framed_targets != IGNORED).sum())),
-        # the frame belongs to the documents that it stands next to
-        documents=None if documents is None else from_numpy(np.pad(documents, around, mode="edge")),
-    )
-
-
-def _around(masking: Masking) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    return masking.before, masking.behind
-
-
-def _hidden_in(
+def _masked(
     ids: Indices, windows: Windows, row: int, masking: Masking, random: np.random.Generator
 ) -> tuple[Indices, Indices]:
     """One window as it is seen, and the tokens to give back."""

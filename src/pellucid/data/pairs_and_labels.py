@@ -1,7 +1,4 @@
-"""Forms without a chat: pairs of texts, and texts with labels.
-
-Comes in: rows, columns, a tokenizer. Goes out: examples of ids. It does not know files or config.
-"""
+"""Forms without a chat: pairs of texts, and texts with labels."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import cast
 
 from pellucid.data.columns import FLAG, Column, text_of
 from pellucid.data.example import Example, Refusal
-from pellucid.data.table_rows import Row, listed, short
+from pellucid.data.table_rows import Row, format_names, short
 from pellucid.errors import TextError
 from pellucid.tokenizers import Framing, Tokenizer
 
@@ -24,9 +21,9 @@ class PairColumns:
     target: Column
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
-        return [f"source: {self.source.said}", f"target: {self.target.said}"]
+        return [f"source: {self.source.choice}", f"target: {self.target.choice}"]
 
     def texts(self, row: Row) -> list[str]:
         """What a tokenizer may be trained on."""
@@ -44,9 +41,9 @@ class Pairs:
         self._framing, self._longest = Framing(tokenizer), context_length
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
-        return self._columns.said
+        return self._columns.choices
 
     def encode(self, row: Row) -> Example | Refusal:
         """The row as a pair, each half cut where the window ends."""
@@ -75,10 +72,10 @@ class LabelColumns:
     separator: str | None
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
         parted = "" if self.separator is None else f", parted by {self.separator!r}"
-        return [f"text: {self.text.said}", f"label: {self.label.said}{parted}"]
+        return [f"text: {self.text.choice}", f"label: {self.label.choice}{parted}"]
 
     def texts(self, row: Row) -> list[str]:
         """What a tokenizer may be trained on."""
@@ -105,10 +102,10 @@ class LabelColumns:
             return str(value)
         if isinstance(value, float):
             raise TextError(
-                f"{row.where}: the label in {self.label.said!r} is {short(value)}, a number that "
+                f"{row.where}: the label in {self.label.choice!r} is {short(value)}, a number that "
                 "names no class: write a text or a whole number"
             )
-        name = text_of(row.where, self.label.said, value, flag=FLAG).strip()
+        name = text_of(row.where, self.label.choice, value, flag=FLAG).strip()
         if not name:
             raise TextError(f"{row.where}: one of its labels is empty: remove it")
         return name
@@ -140,8 +137,9 @@ def classes_of(columns: LabelColumns, rows: Iterable[Row], given: Sequence[str] 
     names = sorted(labels, key=lambda name: (int(name), name) if numbers else (0, name))
     if len(names) < 2:
         raise TextError(
-            f"the labels in {columns.label.said!r} name {len(names)} class ({listed(names)}): with "
-            "fewer than two there is nothing to tell apart; choose another column with --columns"
+            f"the labels in {columns.label.choice!r} name {len(names)} class "
+            f"({format_names(names)}): with fewer than two there is nothing to tell apart; choose "
+            "another column with --columns"
         )
     return Classes(tuple(names), multi)
 
@@ -159,10 +157,10 @@ class Labelled:
         self._number = {name: number for number, name in enumerate(classes.names)}
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
         kind = "a text may have several" if self.classes.multi else "each text has one"
-        return [*self._columns.said, f"classes: {', '.join(self.classes.names)} ({kind})"]
+        return [*self._columns.choices, f"classes: {', '.join(self.classes.names)} ({kind})"]
 
     def encode(self, row: Row) -> Example | Refusal:
         """The row as a text with its label, cut where the window ends.
@@ -179,7 +177,7 @@ class Labelled:
             if name not in self._number:
                 raise TextError(
                     f"{row.where}: the label {name!r} is none of the classes "
-                    f"({listed(self.classes.names)}): mend the row, or name all classes"
+                    f"({format_names(self.classes.names)}): mend the row, or name all classes"
                 )
         numbers = sorted({self._number[name] for name in names})
         read = self._framing.ids_within(text, self._longest)

@@ -1,8 +1,6 @@
-"""Texts of any length in pieces that memory holds, cut where no token crosses.
+"""Texts of any length in pieces that fit into memory, cut where no token crosses.
 
-Comes in: the text of one document, in stretches of any length. Goes out: the same text in pieces of
-a bounded length. It does not know tokenizers: whether a token could cross such a cut is asked of
-them (`Tokenizer.ends_at_blanks`).
+`Tokenizer.ends_at_blanks` tells whether a token of a tokenizer could cross such a cut.
 """
 
 from __future__ import annotations

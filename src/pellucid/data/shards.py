@@ -1,8 +1,5 @@
 """Documents encoded once into memory-mapped arrays, with their boundaries and checksums.
 
-Comes in: a corpus in two parts and a tokenizer. Goes out: a folder of `.npy` files, and the arrays
-mapped from it. It does not know batches.
-
 The folder is written beside its final place and renamed at the end: a preparation that was
 interrupted is never taken for a finished one, but gone on with.
 """
@@ -10,8 +7,8 @@ interrupted is never taken for a finished one, but gone on with.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.config import decode, encode
-from pellucid.data.array_writer import JOURNAL, Journal
+from pellucid.data.array_writer import JOURNAL, Journal, Values
 from pellucid.data.checksums import file_sha256, own_code
-from pellucid.data.documents import Tally
-from pellucid.data.encode import Encoded, Watch, encode_pieces, hashed, id_type
+from pellucid.data.documents import ReadCounts
+from pellucid.data.encode import EncodedCounts, OnProgress, encode_pieces, hash_pieces, id_type
 from pellucid.data.pieces import LONGEST_PIECE
-from pellucid.data.split import Parts, Side
+from pellucid.data.split import CorpusSide, DividedCorpus
+from pellucid.data.store import StoredExamples
 from pellucid.disk import Partial
 from pellucid.errors import PellucidError, TextError
 from pellucid.json_text import json_text
@@ -69,7 +67,7 @@ class Manifest:
     tokenizer_sha256: str | None
     train: ShardFacts
     held_out: ShardFacts
-    read: Tally | None
+    read: ReadCounts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +88,25 @@ class PreparedText:
     manifest: Manifest
 
 
+#: The data of a run.
+Data = PreparedText | StoredExamples
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A tokenizer, what puts the encoded data into a folder, and the classes if there are any."""
+
+    tokenizer: Tokenizer
+    fill: Callable[[Path], Data]
+    classes: tuple[str, ...] | None = None
+
+
 def prepare(
     folder: Path,
-    parts: Parts,
+    parts: DividedCorpus,
     tokenizer: Tokenizer,
-    tally: Tally | None = None,
-    watch: Watch | None = None,
+    tally: ReadCounts | None = None,
+    watch: OnProgress | None = None,
 ) -> PreparedText:
     """Encode both sides into `folder`, and map them from there.
 
@@ -113,7 +124,7 @@ def prepare(
     key = hashlib.sha256(json_text(made_of).encode()).hexdigest()
     partial = Partial(folder, TEXT_FILES, keep=TEXT_FILES)
     try:
-        journal = Journal(partial.path, key, id_type(tokenizer))
+        journal = Journal(partial.path, key)
         digest = hashlib.sha256()
         facts = {
             name: _write(journal, name, side, tokenizer, digest, watch)
@@ -175,15 +186,24 @@ def check_tokenizer(file: Path, sha256: str | None) -> None:
 def _write(
     journal: Journal,
     name: str,
-    side: Side,
+    side: CorpusSide,
     tokenizer: Tokenizer,
     digest: Any,
-    watch: Watch | None,
+    watch: OnProgress | None,
 ) -> ShardFacts:
-    def read(skip: int) -> Iterator[Encoded]:
-        return encode_pieces(hashed(side, digest), tokenizer, skip=skip, watch=watch)
+    """Encode a side behind what an earlier process had encoded of it."""
+    counts = EncodedCounts(**journal.counts(name))
+    starts = f"{name}.starts"
 
-    counts = journal.write(name, read, tokenizer.unknown_id)
+    def values() -> Iterator[Values]:
+        pieces = hash_pieces(side, digest)
+        for encoding in encode_pieces(pieces, tokenizer, skip=counts.stretches, watch=watch):
+            start = [counts.n_tokens] if encoding.first else []
+            counts.add(encoding, tokenizer.unknown_id)
+            yield {name: encoding.ids, starts: np.array(start, dtype=np.int64)}
+
+    arrays = {name: id_type(tokenizer), starts: np.int64}
+    journal.write(name, arrays, values(), lambda: asdict(counts))
     return ShardFacts(
         documents=counts.documents,
         n_bytes=counts.n_bytes,
@@ -191,12 +211,15 @@ def _write(
         unknown=counts.unknown / counts.n_tokens,
         changed=counts.changed,
         tokens_sha256=file_sha256(journal.folder / f"{name}.npy"),
-        starts_sha256=file_sha256(journal.folder / f"{name}.starts.npy"),
+        starts_sha256=file_sha256(journal.folder / f"{starts}.npy"),
     )
 
 
 def _open(folder: Path, name: str, facts: ShardFacts, verify: bool) -> Shard:
     tokens, starts = folder / f"{name}.npy", folder / f"{name}.starts.npy"
+    for file in (tokens, starts):
+        if not file.is_file():  # of a device or a pipe no end may ever come
+            raise ValueError(f"{file.name} is missing, or not a file")
     if verify:
         for file, expected in ((tokens, facts.tokens_sha256), (starts, facts.starts_sha256)):
             if file_sha256(file) != expected:

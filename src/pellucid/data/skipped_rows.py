@@ -1,13 +1,9 @@
-"""The count of what became of rows: nothing is dropped or cut in silence.
-
-Comes in: rows and the form that encodes them. Goes out: examples, and a count that grows on the
-way. It does not know what a row holds.
-"""
+"""The count of what became of rows: nothing is dropped or cut in silence."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,12 +11,13 @@ from pellucid.data.example import Example, Form, Refusal
 from pellucid.data.table_rows import Row
 from pellucid.errors import TextError
 
+_COUNTED = ("rows", "examples", "truncated", "endless", "tokens", "supervised")
 #: So many rows are named of each reason for leaving them out.
 _NAMED = 5
 
 
 @dataclass(slots=True)
-class Census:
+class RowCounts:
     """What was read, and what became of it; grows while rows are encoded."""
 
     rows: int = 0
@@ -53,6 +50,21 @@ class Census:
             "supervised": self.supervised,
         }
 
+    def as_stored(self) -> dict[str, Any]:
+        """All counts as JSON can say them, from which `from_table` makes them again."""
+        return {**self.table(), "labels": sorted(self.labels.items())}
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Any]) -> RowCounts:
+        """The counts that `as_stored` gave."""
+        dropped: dict[str, Any] = table["dropped"]
+        return cls(
+            dropped=Counter({reason: value["rows"] for reason, value in dropped.items()}),
+            first_dropped={reason: list(value["first"]) for reason, value in dropped.items()},
+            labels=Counter(dict(table["labels"])),
+            **{name: table[name] for name in _COUNTED},
+        )
+
     def lines(self, classes: Sequence[str] | None = None) -> list[str]:
         """The same in words; with the names of classes, also which of them no example has."""
         lines = [f"{self.rows:,} rows, {self.examples:,} examples, {self.tokens:,} tokens"]
@@ -74,7 +86,7 @@ class Census:
         return lines
 
 
-def encode_rows(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Example]:
+def encode_rows(form: Form, rows: Iterable[Row], census: RowCounts) -> Iterator[Example]:
     """The examples of rows, in order; `census` counts on the way.
 
     Raises:
@@ -95,7 +107,7 @@ def encode_rows(form: Form, rows: Iterable[Row], census: Census) -> Iterator[Exa
         raise TextError("no example is left to learn from: " + "; ".join(census.lines()[1:]))
 
 
-def _count(example: Example, census: Census) -> None:
+def _count(example: Example, census: RowCounts) -> None:
     census.examples += 1
     census.truncated += example.truncated
     census.endless += not example.ends

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from pellucid.data.columns import field_of, text_of
 from pellucid.data.decode_text import plain_text
-from pellucid.data.documents import Document, Piece, Tally, whole
+from pellucid.data.documents import Document, Piece, ReadCounts, whole
 from pellucid.data.streams import PIPED, Piped, inner_name, opened
 from pellucid.data.table_rows import TABLES, Row, read_table
 from pellucid.errors import TextError
@@ -65,11 +65,11 @@ class _Source:
 
 def documents_from(paths: Iterable[str], field: str | None = None) -> list[Document]:
     """All that `read_pieces` gives, put together, in memory."""
-    return list(whole(read_pieces(paths, field, Tally(), Piped())))
+    return list(whole(read_pieces(paths, field, ReadCounts(), Piped())))
 
 
 def read_pieces(
-    paths: Iterable[str | Path], field: str | None, tally: Tally, piped: Piped
+    paths: Iterable[str | Path], field: str | None, tally: ReadCounts, piped: Piped
 ) -> Iterator[Piece]:
     """One document per text file and per row, in the order of paths.
 
@@ -125,11 +125,7 @@ def read_rows(paths: Iterable[str | Path], *, numbered: bool, piped: Piped) -> I
         TextError: a path that does not exist, a file that is no table, is damaged or empty, or a
             row that cannot be read.
     """
-
-    def tables_in(path: str | Path) -> list[Path]:
-        return _files(path, None, Tally(), only_tables=True)
-
-    for source in _sources(paths, tables_in, piped):
+    for source in _sources(paths, lambda path: tables_in([path]), piped):
         empty = True
         with source.opened() as (ending, stream):
             lines = ".jsonl" if source.is_piped else ending
@@ -140,7 +136,7 @@ def read_rows(paths: Iterable[str | Path], *, numbered: bool, piped: Piped) -> I
             raise TextError(f"{source.name} is empty: it has no rows")
 
 
-def files_in(paths: Iterable[str | Path], field: str | None, tally: Tally) -> list[Path]:
+def files_in(paths: Iterable[str | Path], field: str | None, tally: ReadCounts) -> list[Path]:
     """The files that `read_pieces` would read, in order; standard input is none.
 
     Args:
@@ -152,6 +148,15 @@ def files_in(paths: Iterable[str | Path], field: str | None, tally: Tally) -> li
         TextError: a path that does not exist, or a folder without text.
     """
     return [file for path in paths for file in _files(path, field, tally)]
+
+
+def tables_in(paths: Iterable[str | Path]) -> list[Path]:
+    """The files that you name, and of folders those that are tables.
+
+    Raises:
+        TextError: a path that does not exist, or a folder without tables.
+    """
+    return [file for path in paths for file in _files(path, None, ReadCounts(), only_tables=True)]
 
 
 def _sources(
@@ -179,7 +184,7 @@ def _plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
         yield Piece(name, held)
 
 
-def _texts(name: str, rows: Iterable[Row], field: str, tally: Tally) -> Iterator[Piece]:
+def _texts(name: str, rows: Iterable[Row], field: str, tally: ReadCounts) -> Iterator[Piece]:
     """The rows of a table as documents; those without a text are counted."""
     empty = True
     for row in rows:
@@ -196,7 +201,7 @@ def _texts(name: str, rows: Iterable[Row], field: str, tally: Tally) -> Iterator
 
 
 def _files(
-    path: str | Path, field: str | None, tally: Tally, *, only_tables: bool = False
+    path: str | Path, field: str | None, tally: ReadCounts, *, only_tables: bool = False
 ) -> list[Path]:
     name = str(path)
     if not name.strip():
@@ -221,7 +226,9 @@ def _files(
     return files
 
 
-def _in_folder(folder: Path, field: str | None, tally: Tally, *, only_tables: bool) -> list[Path]:
+def _in_folder(
+    folder: Path, field: str | None, tally: ReadCounts, *, only_tables: bool
+) -> list[Path]:
     endings = SUFFIXES if field is None else (*PROSE, *_SEARCHED)
     endings = _SEARCHED if only_tables else endings
     places = (Path(root) / name for root, _, names in os.walk(folder) for name in names)

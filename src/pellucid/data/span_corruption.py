@@ -4,8 +4,7 @@
     source    Thank you <0> me to your party <1> week </s>
     target    <0> for inviting <1> last </s>
 
-Comes in: all tokens end to end. Goes out: batches of sources and targets. It holds no state: which
-spans are cut out of a window is a function of a seed and of the window's position.
+Which spans are cut out of a window is a function of a seed and of the window's position.
 
 Source:
     Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
@@ -22,9 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.batches import PairBatch
-from pellucid.data.eval_windows import Indices, Windows, cut_in_order, windows_of
-from pellucid.data.mlm import own_generator
-from pellucid.data.window_order import Order
+from pellucid.data.batches import WindowBatches, Windows, windows_in_turn
+from pellucid.data.mlm import window_generator
+from pellucid.data.order import Indices
 from pellucid.errors import TextError
 from pellucid.tokenizers.tokenizer import Tokenizer
 from pellucid.tokenizers.vocabulary import sentinels_of
@@ -93,27 +92,55 @@ def spans_for(tokenizer: Tokenizer, *, corrupted: float, mean_span: float, start
     )
 
 
-class SpanOrder:
-    """Windows in the order of `Order`, with other spans cut out each time.
+class CorruptSpans:
+    """The collator of span corruption: windows with other spans cut out each time."""
+
+    def __init__(self, spans: Spans, seed: int) -> None:
+        self._spans, self._seed = spans, seed
+
+    def __call__(self, windows: Windows) -> PairBatch:
+        """The windows without their spans, and the spans to write.
+
+        Raises:
+            TextError: the windows have one token.
+        """
+        spans, length = self._spans, windows.ids.shape[1]
+        if length < 2:
+            raise TextError("a text of one token has nothing to cut a span out of: pass more")
+        sources: list[Indices] = []
+        targets: list[Indices] = []
+        for row, ids in enumerate(windows.ids):
+            random = window_generator(self._seed, windows.position + row)
+            out = random_spans(length, *spans.cut_out(length), random)
+            sources.append(_with_sentinels(ids, out, spans))
+            targets.append(_with_sentinels(ids, ~out, spans))
+        source, target = np.stack(sources), np.stack(targets)
+        ids = np.concatenate([np.full((len(target), 1), spans.start_id), target[:, :-1]], axis=1)
+        return PairBatch(
+            source=from_numpy(source),
+            source_padding=from_numpy(np.ones(source.shape, dtype=np.bool_)),
+            ids=from_numpy(ids),
+            targets=from_numpy(target),
+            n_supervised=target.size,
+        )
+
+
+def span_batches(
+    tokens: npt.NDArray[Any], spans: Spans, *, context_length: int, seed: int
+) -> WindowBatches[PairBatch]:
+    """Windows of a text with spans cut out, for training.
+
+    Args:
+        tokens: the text, all documents end to end.
+        spans: how much is cut out.
+        context_length: of the source and of the target.
+        seed: of the order and of the spans.
 
     Raises:
         TextError: the context has no room for a window, or the text is shorter than one.
     """
-
-    def __init__(
-        self, tokens: npt.NDArray[Any], spans: Spans, *, context_length: int, seed: int
-    ) -> None:
-        self._order = Order(tokens, context_length=spans.window(context_length), seed=seed)
-        self._spans = spans
-        self._seed = seed
-        self.rows_per_epoch = self._order.windows_per_epoch
-        #: How many tokens of text a row has, on average.
-        self.tokens_per_row = len(tokens) / self.rows_per_epoch
-
-    def batch(self, position: int, n_rows: int) -> PairBatch:
-        """The windows from `position` on, counted over all epochs."""
-        windows = windows_of(self._order.batch(position, n_rows), position)
-        return _parted(windows, self._spans, self._seed)
+    length = spans.window(context_length)
+    return WindowBatches(tokens, CorruptSpans(spans, seed), length=length, seed=seed)
 
 
 def span_windows(
@@ -122,10 +149,17 @@ def span_windows(
     """All windows in order, the same spans cut out every time: for evaluation.
 
     A text that is shorter than a window makes one shorter window.
+
+    Args:
+        tokens: the text, all documents end to end.
+        spans: how much is cut out.
+        context_length: of the source and of the target.
+        batch_size: rows of a batch.
+        seed: of the spans.
     """
     length = min(spans.window(context_length), len(tokens))
-    for windows in cut_in_order(tokens, length=length, batch_size=batch_size):
-        yield _parted(windows, spans, seed)
+    windows = windows_in_turn(tokens, length=length, batch_size=batch_size)
+    return map(CorruptSpans(spans, seed), windows)
 
 
 def random_spans(
@@ -145,28 +179,6 @@ def random_spans(
 def _parts(total: int, n: int, random: np.random.Generator) -> Indices:
     cuts = np.sort(random.permutation(total - 1)[: n - 1]) + 1
     return np.diff(cuts, prepend=0, append=total)
-
-
-def _parted(windows: Windows, spans: Spans, seed: int) -> PairBatch:
-    length = windows.ids.shape[1]
-    if length < 2:
-        raise TextError("a text of one token has nothing to cut a span out of: pass more")
-    sources: list[Indices] = []
-    targets: list[Indices] = []
-    for row, ids in enumerate(windows.ids):
-        random = own_generator(seed, windows.position + row)
-        out = random_spans(length, *spans.cut_out(length), random)
-        sources.append(_with_sentinels(ids, out, spans))
-        targets.append(_with_sentinels(ids, ~out, spans))
-    source, target = np.stack(sources), np.stack(targets)
-    ids = np.concatenate([np.full((len(target), 1), spans.start_id), target[:, :-1]], axis=1)
-    return PairBatch(
-        source=from_numpy(source),
-        source_padding=from_numpy(np.ones(source.shape, dtype=np.bool_)),
-        ids=from_numpy(ids),
-        targets=from_numpy(target),
-        n_supervised=target.size,
-    )
 
 
 def _with_sentinels(ids: Indices, out: npt.NDArray[np.bool_], spans: Spans) -> Indices:

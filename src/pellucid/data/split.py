@@ -1,8 +1,4 @@
-"""Which text is held out: by document where there are enough of them, the same every time.
-
-Comes in: a survey of a corpus, and a way to read it again. Goes out: its two sides, each a stream
-of pieces. It does not know tokens.
-"""
+"""Which text is held out: by document where there are enough of them, the same every time."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.data.documents import Document, Piece, Tally, pieces_of, whole
-from pellucid.data.survey import Again, Survey, changed, survey
+from pellucid.data.documents import Document, Piece, ReadCounts, pieces_of, whole
+from pellucid.data.survey import ContentCheck, Survey, changed, survey
 from pellucid.errors import TextError
 
 #: Reads a corpus from its start, every time the same.
@@ -22,7 +18,7 @@ Read = Callable[[], Iterable[Piece]]
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class CorpusSide:
     """One side of a split: how many bytes each of its documents has, and their pieces, again and
     again.
     """
@@ -42,13 +38,13 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class DividedCorpus:
     """Training and held-out text as streams, how they were parted ("documents" or "tails"), and a
     hash of all that decides what is in them.
     """
 
-    train: Side
-    held_out: Side
+    train: CorpusSide
+    held_out: CorpusSide
     by: str
     sha256: str
 
@@ -72,13 +68,13 @@ def split(documents: Sequence[Document], share: float) -> Split:
     def read() -> Iterator[Piece]:
         return pieces_of(documents)
 
-    text_survey = survey(read(), Tally(), drop_duplicates=False)
+    text_survey = survey(read(), ReadCounts(), drop_duplicates=False)
     parts = part(read, text_survey, share)
     train, held_out = whole(parts.train.pieces()), whole(parts.held_out.pieces())
     return Split(train=tuple(train), held_out=tuple(held_out), by=parts.by)
 
 
-def part(read: Read, found: Survey, share: float) -> Parts:
+def part(read: Read, found: Survey, share: float) -> DividedCorpus:
     """Hold out whole documents for `share` of all bytes; the ends of the texts if that cannot be.
 
     Documents are taken in the order of their content's hash, so neither their names nor their order
@@ -93,21 +89,74 @@ def part(read: Read, found: Survey, share: float) -> Parts:
     name = hashlib.sha256(f"{found.sha256} {share!r}".encode()).hexdigest()
     if chosen is not None:
         train, held_out = found.used & ~chosen, chosen
-        return Parts(
-            train=Side(found.sizes[train], lambda: _whole_ones(read, found, train)),
-            held_out=Side(found.sizes[held_out], lambda: _whole_ones(read, found, held_out)),
+        return DividedCorpus(
+            train=CorpusSide(found.sizes[train], lambda: _whole_ones(read, found, train)),
+            held_out=CorpusSide(found.sizes[held_out], lambda: _whole_ones(read, found, held_out)),
             by="documents",
             sha256=name,
         )
     heads, tails = _sizes_of_ends(read, found, share)
     if not heads.any() or not tails.any():
         raise TextError("there is too little text to hold any of it out: pass more")
-    return Parts(
-        train=Side(heads[heads > 0], lambda: _ends(read, found, share, tail=False)),
-        held_out=Side(tails[tails > 0], lambda: _ends(read, found, share, tail=True)),
+    return DividedCorpus(
+        train=CorpusSide(heads[heads > 0], lambda: _ends(read, found, share, tail=False)),
+        held_out=CorpusSide(tails[tails > 0], lambda: _ends(read, found, share, tail=True)),
         by="tails",
         sha256=name,
     )
+
+
+def choose_held_out(groups: Sequence[str], share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """True for each example that is held out; examples of one group are on one side.
+
+    Groups are taken in the order of their hash until `share` of all examples is reached, so that
+    the share is exact to one group. Neither the order of the rows nor other rows change a group's
+    place in this order: if you add rows, only groups near the border change sides.
+
+    Args:
+        groups: the group of each example.
+        share: of the examples that are to be held out.
+        seed: of the order.
+
+    Raises:
+        TextError: there are fewer than two groups, or one is too large to leave anything.
+    """
+    digests = b"".join(group_digest(group, seed) for group in groups)
+    return choose_by_digest(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 32), share)
+
+
+def group_digest(group: str, seed: int) -> bytes:
+    """The hash of a group, by which examples are divided."""
+    return hashlib.sha256(f"{seed} {group}".encode("utf-8", "surrogatepass")).digest()
+
+
+def choose_by_digest(digests: npt.NDArray[np.uint8], share: float) -> npt.NDArray[np.bool_]:
+    """As `choose_held_out`, from the digest of each example's group, "examples 32".
+
+    Raises:
+        TextError: there are fewer than two groups.
+    """
+    words = np.ascontiguousarray(digests).view(">u8").astype(np.uint64)
+    order = np.lexsort(words.T[::-1])
+    begins = np.ones(len(words), dtype=np.bool_)
+    begins[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    group_of = np.cumsum(begins) - 1
+    counts = np.bincount(group_of) if len(words) else np.zeros(0, dtype=np.int64)
+    if len(counts) < 2:
+        raise TextError(
+            f"{len(words)} examples of {len(counts)} group cannot be divided into training and "
+            "held-out examples without one being on both sides: pass rows that differ"
+        )
+    budget = share * len(words)
+    n_chosen = n_groups = 0
+    for count in counts[:-1].tolist():  # at least one is left to train on
+        # the group that crosses the border is taken if that comes nearer to the share
+        if n_groups and abs(n_chosen + count - budget) >= abs(n_chosen - budget):
+            break
+        n_groups, n_chosen = n_groups + 1, n_chosen + count
+    held_out = np.zeros(len(words), dtype=np.bool_)
+    held_out[order[group_of < n_groups]] = True
+    return held_out
 
 
 def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
@@ -141,7 +190,7 @@ def _used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
 
 
 def _whole_ones(read: Read, text_survey: Survey, chosen: npt.NDArray[np.bool_]) -> Iterator[Piece]:
-    again = Again(text_survey)
+    again = ContentCheck(text_survey)
     for place, piece in _used(read, text_survey):
         if chosen[place]:
             again.check(place, piece)
@@ -173,7 +222,7 @@ def _sizes_of_ends(
 
 def _cut(read: Read, text_survey: Survey, share: float) -> Iterator[tuple[int, bool, Piece]]:
     """Every document in its place as stretches, each with whether it is of the tail."""
-    again = Again(text_survey)
+    again = ContentCheck(text_survey)
     knife, previous = _Knife(0, share), -1
     for place, piece in _used(read, text_survey):
         again.check(place, piece)

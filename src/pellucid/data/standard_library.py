@@ -1,9 +1,6 @@
 """The default corpus: the documentation inside Python's standard library, 2.5 MB of English.
 
-Comes in: nothing but the sources of this interpreter's library, which are read, never imported.
-Goes out: one document per source file that documents itself, in the order of their paths, then one
-per topic of `pydoc` (the text behind `help("lambda")`).
-Does not know: tokens, splits, models. The text differs a little between Python versions.
+The text differs a little between Python versions.
 """
 
 from __future__ import annotations

@@ -6,58 +6,59 @@
     train.rows.npy             the row that each example was read from
     train.texts.jsonl          the rows themselves, where somebody asks for them later
 
-Comes in: examples of both sides. Goes out: a folder, and the arrays mapped from it. It does not
-know what a column is for.
-
 The folder is written beside its final place and renamed at the end: one that was interrupted is
 never taken for a finished one.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.config import decode, encode
+from pellucid.config import decode
+from pellucid.data.array_writer import JOURNAL
 from pellucid.data.checksums import file_sha256
-from pellucid.disk import new_folder
 from pellucid.errors import PellucidError, TextError
-from pellucid.json_text import json_text
 from pellucid.reader import LARGE, read_json_table, read_text
-from pellucid.version import FORMAT, READABLE
+from pellucid.version import READABLE
 
 Indices = npt.NDArray[np.int64]
 
-_MANIFEST = "examples.json"
-_SIDES = ("train", "held_out")
-#: All that is in a folder of examples.
+#: Lists that are copied at a time.
+_CHUNK = 4096
+
+MANIFEST = "examples.json"
+SIDES = ("train", "held_out")
+#: While examples are encoded: their numbers, where each column of each begins, their rows, the
+#: digests of their groups, and the rows as JSON. They go when the sides are written.
+STAGED = (
+    *("all.npy", "all.starts.npy", "all.rows.npy"),
+    *("all.groups.npy", "all.texts.npy", "all.texts.starts.npy"),
+)
+#: All that is in a folder of examples, finished or not.
 EXAMPLE_FILES = (
-    _MANIFEST,
-    *(f"{side}.{form}" for side in _SIDES for form in ("*.npy", "texts.jsonl")),
+    MANIFEST,
+    *(f"{side}.{form}" for side in SIDES for form in ("*.npy", "texts.jsonl")),
+    JOURNAL,
+    *STAGED,
 )
 
 
-class Numbered(Protocol):
-    """An example: its columns as whole numbers, and the number of the row it was read from."""
-
-    @property
-    def ids(self) -> Mapping[str, Sequence[int]]:
-        """The columns by name."""
-        ...
-
-    @property
-    def row(self) -> int:
-        """The row's number."""
-        ...
-
-
-R = TypeVar("R", bound=Numbered)
+def gather(
+    flat: npt.NDArray[Any], starts: npt.NDArray[Any], places: Indices
+) -> Iterator[tuple[npt.NDArray[Any], Indices]]:
+    """The lists at some places, end to end, a few thousand at a time, and their lengths."""
+    ends = np.append(starts[1:], len(flat))
+    for first in range(0, len(places), _CHUNK):
+        chunk = places[first : first + _CHUNK]
+        lengths = ends[chunk] - starts[chunk]
+        shifts = starts[chunk] - np.cumsum(lengths) + lengths
+        yield flat[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,35 +163,6 @@ class StoredExamples:
     facts: Facts
 
 
-def write(
-    folder: Path,
-    sides: Mapping[str, Iterable[R]],
-    facts: Facts,
-    *,
-    text_of: Callable[[R], str] | None = None,
-) -> StoredExamples:
-    """Write the sides "train" and "held_out" into `folder`, and map them from there.
-
-    Args:
-        text_of: gives a row as one line of JSON; left out, none are kept.
-
-    Raises:
-        TextError: a side is empty, or its examples differ in their columns.
-    """
-    with new_folder(folder, EXAMPLE_FILES) as partial:
-        train, held_out = (_write(partial, side, sides[side], text_of) for side in _SIDES)
-        manifest = Manifest(
-            format=FORMAT,
-            tokenizer_sha256=facts.tokenizer_sha256,
-            classes=facts.classes,
-            train=train,
-            held_out=held_out,
-        )
-        table = encode(manifest) | {"census": dict(facts.census)}
-        (partial / _MANIFEST).write_text(json_text(table, indent=2), encoding="utf-8")
-    return open_examples(folder)
-
-
 def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
     """Map what `write` wrote; with `verify`, every checksum is compared.
 
@@ -198,9 +170,9 @@ def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
         TextError: a file is missing, of another format, or not what its checksum says.
     """
     try:
-        table = read_json_table(folder / _MANIFEST)
+        table = read_json_table(folder / MANIFEST)
         census = table.pop("census")
-        manifest = decode(Manifest, table, _MANIFEST)
+        manifest = decode(Manifest, table, MANIFEST)
         if manifest.format not in READABLE:
             raise ValueError(f"format {manifest.format}, this version reads {READABLE}")
         return StoredExamples(
@@ -217,42 +189,6 @@ def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
             f"the prepared examples in {folder} are damaged or incomplete ({error}): start a new "
             "run from the same rows"
         ) from None
-
-
-def _write(
-    folder: Path, side: str, examples: Iterable[R], text_of: Callable[[R], str] | None
-) -> SideFacts:
-    columns: dict[str, tuple[array[int], array[int]]] = {}
-    rows, texts = array("q"), list[str]()
-    for example in examples:
-        if not rows:
-            columns = {name: (array("L"), array("q")) for name in example.ids}
-        if set(example.ids) != set(columns):
-            raise TextError(
-                f"row {example.row} has the columns {', '.join(example.ids)}, where those before "
-                f"it have {', '.join(columns)}: all examples must be of one form"
-            )
-        for name, (flat, starts) in columns.items():
-            starts.append(len(flat))
-            flat.extend(example.ids[name])
-        rows.append(example.row)
-        if text_of is not None:
-            texts.append(text_of(example).replace("\n", " "))  # blanks between JSON's signs
-    if not rows:
-        raise TextError(f"no example is left on the side {side}: pass more rows")
-    arrays = {f"{side}.rows.npy": np.array(rows, dtype=np.int64)}
-    for name, (flat, starts) in columns.items():
-        highest = max(flat, default=0)
-        arrays[f"{side}.{name}.npy"] = np.array(flat, dtype=np.min_scalar_type(highest))
-        arrays[f"{side}.{name}.starts.npy"] = np.array(starts, dtype=np.int64)
-    for name, values in arrays.items():
-        np.save(folder / name, values)
-    if text_of is not None:
-        lines = "".join(text + "\n" for text in texts)
-        (folder / f"{side}.texts.jsonl").write_bytes(lines.encode())
-    names = [*arrays, *([] if text_of is None else [f"{side}.texts.jsonl"])]
-    files = (FileFacts(name=name, sha256=file_sha256(folder / name)) for name in names)
-    return SideFacts(examples=len(rows), columns=tuple(columns), files=tuple(files))
 
 
 def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:

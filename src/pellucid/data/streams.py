@@ -1,7 +1,6 @@
 """Files opened as streams of bytes, whatever they were compressed with.
 
-Comes in: a path. Goes out: its bytes, decompressed while they are read. It does not know what they
-mean; an archive that is damaged or cut short is refused, never taken for a shorter one.
+An archive that is damaged or cut short is refused, never taken for a shorter one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a corpus holds, from reading it once: the size and the hash of each document, no texts.
-
-Comes in: pieces of documents. Goes out: some 25 bytes per document, by which it is told apart,
-found again and parted. It does not know files, shares or tokens.
-"""
+"""What a corpus holds, from reading it once: the size and the hash of each document, no texts."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.data.documents import Piece, Tally
+from pellucid.data.documents import Piece, ReadCounts
 from pellucid.errors import TextError
 
 #: Bytes of each SHA-256 that are kept: no two texts in the world share them by chance.
@@ -58,7 +54,7 @@ class Survey:
         return np.lexsort((heads[:, 1], heads[:, 0]))
 
 
-def survey(pieces: Iterable[Piece], tally: Tally, *, drop_duplicates: bool) -> Survey:
+def survey(pieces: Iterable[Piece], tally: ReadCounts, *, drop_duplicates: bool) -> Survey:
     """Read all pieces once, and count.
 
     Exact copies of earlier documents are counted in `tally`, and not used where `drop_duplicates`
@@ -92,7 +88,7 @@ def survey(pieces: Iterable[Piece], tally: Tally, *, drop_duplicates: bool) -> S
     return text_survey
 
 
-def _mark_copies(text_survey: Survey, tally: Tally, *, drop: bool) -> None:
+def _mark_copies(text_survey: Survey, tally: ReadCounts, *, drop: bool) -> None:
     order = text_survey.by_digest()
     # equal ones are neighbours, and the first of them is the one that came first
     same = (text_survey.digests[order[1:]] == text_survey.digests[order[:-1]]).all(axis=1)
@@ -104,7 +100,7 @@ def _mark_copies(text_survey: Survey, tally: Tally, *, drop: bool) -> None:
         text_survey.used[copies] = False
 
 
-class Again:
+class ContentCheck:
     """A second look at documents: each is compared with what the survey found.
 
     Raises:

@@ -68,7 +68,7 @@ def read_table(
     )
 
 
-def listed(names: Iterable[object]) -> str:
+def format_names(names: Iterable[object]) -> str:
     """Names for a message, the first dozen of them."""
     texts = [str(name) for name in names]
     suffix = f" and {len(texts) - 12} more" if len(texts) > 12 else ""
@@ -86,7 +86,8 @@ def no_column(name: str, field: str, columns: list[str]) -> TextError:
     fault = "more than one field" if field in columns else "no field"
     names = "has" if name.endswith(".parquet") else "its first line names"
     return TextError(
-        f"{name}: {names} {fault} {field!r}; it has: {listed(columns)}. Choose one with --field"
+        f"{name}: {names} {fault} {field!r}; it has: {format_names(columns)}. Choose one "
+        "with --field"
     )
 
 
@@ -158,8 +159,8 @@ def _refuse_repeated(name: str, columns: Iterable[str]) -> None:
     repeated = sorted({column for column in counted if counted.count(column) > 1})
     if repeated:
         raise TextError(
-            f"{name}: its first line names {listed(repeated)} more than once: rename one, or call "
-            "columns by number if that line is data"
+            f"{name}: its first line names {format_names(repeated)} more than once: rename one, or "
+            "call columns by number if that line is data"
         )
 
 

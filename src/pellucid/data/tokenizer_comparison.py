@@ -1,8 +1,4 @@
-"""What a tokenizer makes of a text: its length, what it cannot spell, what does not come back.
-
-Comes in: a tokenizer and pieces of documents. Goes out: counts. It does not know where the
-tokenizer is from.
-"""
+"""What a tokenizer makes of a text: its length, what it cannot spell, what does not come back."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pellucid.data.documents import Piece
-from pellucid.data.encode import Counts, encode_pieces
+from pellucid.data.encode import EncodedCounts, encode_pieces
 from pellucid.tokenizers.tokenizer import Tokenizer
 
 
@@ -28,7 +24,7 @@ class Measure:
 
 def measure(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> Measure:
     """Encode every document, decode it again, and count; what begins and ends a text does not."""
-    counts = Counts()
+    counts = EncodedCounts()
     for encoding in encode_pieces(pieces, tokenizer):
         counts.add(encoding, tokenizer.unknown_id)
     tokens = counts.n_tokens - counts.documents * (1 + len(tokenizer.closing))

@@ -1,7 +1,8 @@
 """Public datasets by name, brought to disk when asked for. The one room that opens a connection."""
 
 from pellucid.datasets.catalog import DATASETS, Dataset, Part, address_of, find
-from pellucid.datasets.download import Fetched, fetch, whole
+from pellucid.datasets.download import Fetched, fetch, find_file
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
     "DATASETS",
@@ -11,5 +12,7 @@ __all__ = [
     "address_of",
     "fetch",
     "find",
-    "whole",
+    "find_file",
 ]
+
+__getattr__ = _names_of(__name__)

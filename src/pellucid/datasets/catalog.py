@@ -1,6 +1,5 @@
 """The table of datasets: name, what it is, licence, and each file with its size and SHA-256.
 
-Comes in: a name. Goes out: a `Dataset`, or a refusal that lists the names. It does not download.
 Addresses name a commit, so that what lies behind them does not change. The sizes and checksums of
 tiny Shakespeare and of two of the three files of WikiText-2 were counted from the files themselves;
 the others are those that the hosts publish.
@@ -35,7 +34,7 @@ class Dataset:
     `train` is the file to train on, and `field` what holds the text of a row where it is a table.
     """
 
-    what: str
+    description: str
     licence: str
     base: str
     parts: tuple[Part, ...]
@@ -66,7 +65,7 @@ _STORIES_VALID = Part(
 
 DATASETS: Mapping[str, Dataset] = {
     "tinyshakespeare": Dataset(
-        what="40,000 lines from Shakespeare's plays, as one text",
+        description="40,000 lines from Shakespeare's plays, as one text",
         licence="public domain",
         base=f"{_SHAKESPEARE}/data/tinyshakespeare",
         parts=(
@@ -79,7 +78,7 @@ DATASETS: Mapping[str, Dataset] = {
         train="input.txt",
     ),
     "wikitext-2": Dataset(
-        what="Wikipedia articles, cut into words, rare ones written <unk>",
+        description="Wikipedia articles, cut into words, rare ones written <unk>",
         licence="CC BY-SA 3.0 (name the source, share alike)",
         base=f"{_WIKITEXT}/word_language_model/data/wikitext-2",
         parts=(
@@ -102,7 +101,7 @@ DATASETS: Mapping[str, Dataset] = {
         train="train.txt",
     ),
     "tinystories": Dataset(
-        what="stories for small children, written by GPT-4 (version 2)",
+        description="stories for small children, written by GPT-4 (version 2)",
         licence=_STORIES_LICENCE,
         base=_STORIES,
         parts=(
@@ -116,14 +115,14 @@ DATASETS: Mapping[str, Dataset] = {
         train="TinyStoriesV2-GPT4-train.txt",
     ),
     "tinystories-valid": Dataset(
-        what="the held-out part of tinystories alone: enough for a first try",
+        description="the held-out part of tinystories alone: enough for a first try",
         licence=_STORIES_LICENCE,
         base=_STORIES,
         parts=(_STORIES_VALID,),
         train="TinyStoriesV2-GPT4-valid.txt",
     ),
     "fineweb-edu": Dataset(
-        what="educational web pages: the smallest of the 14 files of sample-10BT",
+        description="educational web pages: the smallest of the 14 files of sample-10BT",
         licence="ODC-By 1.0, and Common Crawl's terms of use",
         base=f"{_FINEWEB}/sample/10BT",
         parts=(
@@ -146,8 +145,8 @@ def find(name: str) -> Dataset:
         TextError: no dataset has that name; the message lists those there are.
     """
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        similar = difflib.get_close_matches(name, DATASETS, n=1)
+        hint = f"; did you mean {similar[0]!r}?" if similar else ";"
         raise TextError(f"unknown dataset {name!r}{hint} there are: {', '.join(DATASETS)}")
     return DATASETS[name]
 

@@ -1,8 +1,5 @@
 """A file from the network, whole or not at all.
 
-Comes in: an address, a place, and what is known of the file. Goes out: the file under its name, its
-size and SHA-256 compared. It does not know which files there are, nor who watches.
-
 What has come lies in a folder `NAME.partial` until it is whole; in it, `version` keeps what the
 server called this version of the file, so that a later call goes on where this one stopped and
 never joins two versions.
@@ -21,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.datasets.server import Answer, ask
-from pellucid.disk import Held, Partial, move, remove_file, write_text
+from pellucid.disk import FolderInUse, Partial, move, remove_file, write_text
 from pellucid.errors import PellucidError, TextError
 from pellucid.reader import read_text
 
@@ -30,7 +27,7 @@ Progress = Callable[[int, int | None], None]
 
 _BLOCK = 2**18
 _CONTENT, _VERSION = _FILES = ("content", "version")
-_AGAIN = "the same command goes on from there"
+_RESUME = "the same command goes on from there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,7 @@ class Fetched:
     was_there: bool = False
 
 
-def whole(target: Path, *, n_bytes: int | None, sha256: str | None) -> Fetched | None:
+def find_file(target: Path, *, n_bytes: int | None, sha256: str | None) -> Fetched | None:
     """The file at `target` where it is there and is the right one; None where there is none.
 
     Raises:
@@ -56,18 +53,18 @@ def whole(target: Path, *, n_bytes: int | None, sha256: str | None) -> Fetched |
         return None
     if not target.is_file():
         raise TextError(f"{target} is there and is no file: choose another folder with --to")
-    aside = "move it away, or choose another folder with --to"
+    advice = "move it away, or choose another folder with --to"
     size, actual = target.stat().st_size, _hash_of(target).hexdigest()
     expected, checked = (sha256, "published") if sha256 else (_earlier(target), "earlier")
     if expected is None and n_bytes is None:
-        raise TextError(f"{target} is there, and nothing is known to check it by: {aside}")
+        raise TextError(f"{target} is there, and nothing is known to check it by: {advice}")
     if (n_bytes is not None and size != n_bytes) or (expected is not None and actual != expected):
         raise TextError(
             f"{target} is there and is another file: it has {size:,} bytes and SHA-256 {actual}, "
-            f"expected {_or_unknown(n_bytes)} and {expected or 'any'}; {aside}"
+            f"expected {_or_unknown(n_bytes)} and {expected or 'any'}; {advice}"
         )
-    by = None if expected is None else checked
-    return Fetched(path=target, n_bytes=size, sha256=actual, checked=by, was_there=True)
+    checked_by = None if expected is None else checked
+    return Fetched(path=target, n_bytes=size, sha256=actual, checked=checked_by, was_there=True)
 
 
 def fetch(
@@ -76,7 +73,7 @@ def fetch(
     *,
     n_bytes: int | None = None,
     sha256: str | None = None,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = lambda n_loaded, total: None,
 ) -> Fetched:
     """Bring the file at `address` to `target`; go on where an earlier call was cut off.
 
@@ -87,7 +84,7 @@ def fetch(
         TextError: the server does not give it, gives another file, or stops halfway; or the disk is
             full. Under the name `target` nothing is left that is not whole.
     """
-    existing = whole(target, n_bytes=n_bytes, sha256=sha256)
+    existing = find_file(target, n_bytes=n_bytes, sha256=sha256)
     if existing is not None:
         return existing
     with _disk(target), _unfinished(target) as folder:
@@ -110,7 +107,7 @@ class _Download:
         if total is not None and size < total:
             raise TextError(
                 f"the connection broke after {size:,} of {total:,} bytes of {self.address}; what "
-                f"has come is kept: {_AGAIN}"
+                f"has come is kept: {_RESUME}"
             )
         if size == 0:
             raise TextError(f"{self.address} is empty: try again later, or another --from")
@@ -129,27 +126,27 @@ class _Download:
     def _place(self, sha256: str) -> None:
         """Give the file its name, and write its hash beside it where nobody has published one."""
         if self.sha256 is None:
-            beside, line = _beside(self.target), f"{sha256}  {self.target.name}\n"
-            if os.path.lexists(beside) and _earlier(self.target) != sha256:
+            checksum_file, line = _checksum_file(self.target), f"{sha256}  {self.target.name}\n"
+            if os.path.lexists(checksum_file) and _earlier(self.target) != sha256:
                 raise TextError(
-                    f"{beside} is there already, and says another SHA-256 than the {sha256} that "
-                    f"came: move it away; what has come is kept: {_AGAIN}"
+                    f"{checksum_file} is there already, and says another SHA-256 than the "
+                    f"{sha256} that came: move it away; what has come is kept: {_RESUME}"
                 )
-            if not os.path.lexists(beside):
-                write_text(beside, line)
+            if not os.path.lexists(checksum_file):
+                write_text(checksum_file, line)
         if os.path.lexists(self.target):
             raise TextError(
                 f"{self.target} came to be while it was downloaded, and is not overwritten: move "
-                f"it away; what has come is kept: {_AGAIN}"
+                f"it away; what has come is kept: {_RESUME}"
             )
         move(self.partial, self.target)
 
     @contextmanager
     def _answer(self) -> Generator[Answer]:
         """What the server says to the request for what is still missing."""
-        have, version = self._read_partial()
-        with ask(self.address, start=have, version=version) as answer:
-            if answer.goes_on(have, version):
+        position, version = self._read_partial()
+        with ask(self.address, start=position, version=version) as answer:
+            if answer.continues(position, version):
                 yield answer
                 return
         self._drop()
@@ -173,35 +170,40 @@ class _Download:
         total = answer.total if answer.total is not None else answer.linked_size
         if total == 0:
             raise TextError(f"{self.address} is empty: try again later, or another --from")
-        for named, ours, theirs in (
+        for quantity, expected_value, server_value in (
             ("bytes", self.n_bytes, total),
             ("bytes", total, answer.linked_size),
             ("the SHA-256", self.sha256, answer.linked_sha256),
         ):
-            if ours is not None and theirs is not None and ours != theirs:
+            if (
+                expected_value is not None
+                and server_value is not None
+                and expected_value != server_value
+            ):
                 raise TextError(
-                    f"{self.address} is another file than expected: {named} {ours} expected, and "
-                    f"the server says {theirs}; take it from elsewhere with --from"
+                    f"{self.address} is another file than expected: {quantity} "
+                    f"{expected_value} expected, and the server says {server_value}; "
+                    "take it from elsewhere with --from"
                 )
         total = self.n_bytes if total is None else total
         return total, self.sha256 or answer.linked_sha256
 
     def _receive(self, answer: Answer, total: int | None, progress: Progress) -> Any:
         """Write what comes behind what is here; gives the hash of both."""
-        have = answer.start
+        position = answer.start
         if total is not None:
-            _refuse_full(self.target, total - have)
-        digest = _hash_of(self.partial) if have else hashlib.sha256()
-        if not have:
+            _refuse_full(self.target, total - position)
+        digest = _hash_of(self.partial) if position else hashlib.sha256()
+        if not position:
             remove_file(self.partial)
             self.version.write_text(answer.version or "", encoding="utf-8")
         with self.partial.open("ab") as file:
-            progress(have, total)
+            progress(position, total)
             for block in answer.blocks(_BLOCK):
                 file.write(block)
                 digest.update(block)
-                have += len(block)
-                progress(have, total)
+                position += len(block)
+                progress(position, total)
             file.flush()
             os.fsync(file.fileno())
         return digest
@@ -215,8 +217,8 @@ class _Download:
 def _unfinished(target: Path) -> Generator[Path]:
     """The folder for what has come so far; it goes where nothing came, or all is done."""
     try:
-        partial = Partial(target, _FILES, keep=_FILES, alone=True)
-    except Held:
+        partial = Partial(target, _FILES, keep=_FILES, exclusive=True)
+    except FolderInUse:
         raise TextError(f"another process is downloading {target}: wait for it") from None
     try:
         yield partial.path
@@ -232,18 +234,18 @@ def _disk(target: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        why = "the disk is full" if error.errno == errno.ENOSPC else str(error)
+        reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
         raise TextError(
-            f"{target} cannot be written: {why}; make room or choose another folder with --to; "
-            f"what has come is kept: {_AGAIN}"
+            f"{target} cannot be written: {reason}; make room or choose another folder with --to; "
+            f"what has come is kept: {_RESUME}"
         ) from None
 
 
-def _refuse_full(target: Path, needed: int) -> None:
+def _refuse_full(target: Path, n_needed: int) -> None:
     free = shutil.disk_usage(target.parent).free
-    if needed > free:
+    if n_needed > free:
         raise TextError(
-            f"{target} does not fit: {needed:,} bytes are still to come, and the disk has "
+            f"{target} does not fit: {n_needed:,} bytes are still to come, and the disk has "
             f"{free:,} left; make room, or choose another folder with --to"
         )
 
@@ -253,14 +255,14 @@ def _hash_of(file: Path) -> Any:
         return hashlib.file_digest(stream, "sha256")
 
 
-def _beside(target: Path) -> Path:
+def _checksum_file(target: Path) -> Path:
     return target.with_name(target.name + ".sha256")
 
 
 def _earlier(target: Path) -> str | None:
     """The SHA-256 that an earlier download wrote beside the file."""
     try:
-        return read_text(_beside(target)).split()[0]
+        return read_text(_checksum_file(target)).split()[0]
     except (PellucidError, IndexError):
         return None
 

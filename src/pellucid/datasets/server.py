@@ -1,8 +1,4 @@
-"""One request to a server, and its answer read so that every way to fail has a name.
-
-Comes in: an address, and which bytes of which version are here. Goes out: the bytes from there on,
-and what the server says of the file. It does not know what is done with them.
-"""
+"""One request to a server, and its answer read so that every way to fail has a name."""
 
 from __future__ import annotations
 
@@ -35,18 +31,18 @@ class Answer:
         self._address, self._response = address, response
         headers: Message = response.headers
         self.start, self.total = _place(response.status, headers)
-        self._nothing_more = response.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
-        if not self._nothing_more:
+        self._is_complete = response.status == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE
+        if not self._is_complete:
             self._refuse_other_content()
         self.version = _version(headers)
         self.linked_size = _number((linked or headers).get("X-Linked-Size"))
         tag = ((linked or headers).get("X-Linked-ETag") or "").strip('"').lower()
         self.linked_sha256 = tag if _SHA256.fullmatch(tag) else None
 
-    def goes_on(self, start: int, version: str | None) -> bool:
+    def continues(self, start: int, version: str | None) -> bool:
         """Whether its bytes can be written behind the first `start` of `version`, or are all."""
         if self.start == 0:
-            return not self._nothing_more
+            return not self._is_complete
         return self.start == start and self.version in (version, None)
 
     def blocks(self, size: int) -> Iterator[bytes]:
@@ -57,15 +53,15 @@ class Answer:
         """
         first = self.start == 0
         try:
-            while not self._nothing_more and (block := self._response.read(size)):
+            while not self._is_complete and (block := self._response.read(size)):
                 if first and block[:64].lstrip().lower().startswith((b"<!doctype html", b"<html")):
                     raise _no_file(self._address)
                 first = False
                 yield block
         except (http.client.HTTPException, OSError) as error:
             raise TextError(
-                f"the connection to {self._address} broke ({_why(error)}); what has come is kept: "
-                "the same command goes on from there"
+                f"the connection to {self._address} broke ({_reason(error)}); what has come "
+                "is kept: the same command goes on from there"
             ) from None
 
     def _refuse_other_content(self) -> None:
@@ -88,7 +84,7 @@ def ask(address: str, *, start: int, version: str | None) -> Generator[Answer]:
         TextError: no connection, a refusal, or a way that is not safe.
     """
     redirects = _Redirects(address)
-    request = urllib.request.Request(address, headers=_asking(start, version))
+    request = urllib.request.Request(address, headers=_request_headers(start, version))
     try:
         response: Any = urllib.request.build_opener(redirects).open(request, timeout=_PATIENCE)
     except urllib.error.HTTPError as error:
@@ -98,14 +94,14 @@ def ask(address: str, *, start: int, version: str | None) -> Generator[Answer]:
         response = error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise TextError(
-            f"{address} cannot be reached ({_why(error)}): look at the connection, or take the "
+            f"{address} cannot be reached ({_reason(error)}): look at the connection, or take the "
             "file from elsewhere with --from"
         ) from None
     with response:
         yield Answer(address, response, redirects.linked)
 
 
-def _asking(start: int, version: str | None) -> dict[str, str]:
+def _request_headers(start: int, version: str | None) -> dict[str, str]:
     headers = {"User-Agent": f"pellucid/{__version__}", "Accept-Encoding": "identity"}
     if start and version:
         headers |= {"Range": f"bytes={start}-", "If-Range": version}
@@ -176,7 +172,7 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and text.isdecimal() else None
 
 
-def _why(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.URLError) and isinstance(error.reason, Exception):
-        return _why(error.reason)
+        return _reason(error.reason)
     return str(error) or type(error).__name__

@@ -27,28 +27,28 @@ from pellucid.diagnosis.batches import Examples, examples
 from pellucid.diagnosis.check import check
 from pellucid.diagnosis.check_target import Checked, check_named
 from pellucid.diagnosis.diagnose import diagnose
-from pellucid.diagnosis.expectations import Declared, declare
+from pellucid.diagnosis.expectations import Expectations, declare
 from pellucid.diagnosis.finding import (
     SEVERITIES,
     Code,
     Evidence,
     Finding,
     Severity,
+    build_finding,
+    drop_ignored,
     evidence,
-    found,
+    has_severity,
     limit,
-    reaches,
-    register,
-    without,
+    read_codes,
 )
-from pellucid.diagnosis.fixes.propose import Prescription, prescriptions
+from pellucid.diagnosis.fixes.propose import Fix, propose_fixes
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.history.run import history_of_run
 from pellucid.diagnosis.history.watch import history_of_watch
 from pellucid.diagnosis.logs.history import history_of_log, is_log
-from pellucid.diagnosis.logs.unknowns import unsaid
-from pellucid.diagnosis.model_adapter import Subject
-from pellucid.diagnosis.preserve_state import undisturbed
+from pellucid.diagnosis.logs.unknowns import list_unknowns
+from pellucid.diagnosis.model_adapter import ModelAdapter
+from pellucid.diagnosis.preserve_state import preserve_state
 from pellucid.diagnosis.probes.labels import probe_ends, probe_labels, probe_supervised
 from pellucid.diagnosis.probes.leakage import (
     probe_batch,
@@ -68,26 +68,27 @@ from pellucid.diagnosis.probes.token_ids import probe_duplicates, probe_ids, pro
 from pellucid.diagnosis.probes.weights import probe_import, probe_numbers, probe_ties, probe_weights
 from pellucid.diagnosis.proof.prove import Advance, prove
 from pellucid.diagnosis.proof.verdict import Proof, Trial
-from pellucid.diagnosis.reduced_model import small_twin
+from pellucid.diagnosis.reduced_model import reduce_model
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
     "SEVERITIES",
     "Advance",
     "Checked",
     "Code",
-    "Declared",
     "Evidence",
     "Examples",
+    "Expectations",
     "Facts",
     "Finding",
+    "Fix",
     "History",
+    "ModelAdapter",
     "Points",
-    "Prescription",
     "Proof",
     "Reading",
     "Reported",
     "Severity",
-    "Subject",
     "Trial",
     "assert_all_parameters_learn",
     "assert_causal",
@@ -105,19 +106,22 @@ __all__ = [
     "assert_starts_at_chance",
     "assert_tied",
     "assert_weights_sound",
+    "build_finding",
     "check",
     "check_named",
     "declare",
     "diagnose",
+    "drop_ignored",
     "evidence",
     "examples",
-    "found",
+    "has_severity",
     "history_of_log",
     "history_of_run",
     "history_of_watch",
     "is_log",
     "limit",
-    "prescriptions",
+    "list_unknowns",
+    "preserve_state",
     "probe_batch",
     "probe_causality",
     "probe_chance",
@@ -143,11 +147,10 @@ __all__ = [
     "probe_ties",
     "probe_tokenizer",
     "probe_weights",
+    "propose_fixes",
     "prove",
-    "reaches",
-    "register",
-    "small_twin",
-    "undisturbed",
-    "unsaid",
-    "without",
+    "read_codes",
+    "reduce_model",
 ]
+
+__getattr__ = _names_of(__name__)

@@ -1,8 +1,4 @@
-"""The data a model is to learn from, as it is handed over: batches of ids, and labels.
-
-Comes in: tensors. Goes out: an `Examples`, and the cross-entropy of logits against it, computed
-here and nowhere else. It does not know the model.
-"""
+"""The data a model is to learn from, as it is handed over: batches of ids, and labels."""
 
 from __future__ import annotations
 

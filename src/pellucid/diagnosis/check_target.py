@@ -1,8 +1,4 @@
-"""What a name stands for, checked: a run, a published model, a preset, a config file.
-
-Comes in: a name, and perhaps a file of text. Goes out: what was checked, and findings. It does not
-know how they are shown.
-"""
+"""What a name stands for, checked: a run, a published model, a preset, a config file."""
 
 from __future__ import annotations
 
@@ -19,12 +15,12 @@ from pellucid.counting import parameter_count
 from pellucid.diagnosis.batches import targets_for
 from pellucid.diagnosis.check import check, check_examples
 from pellucid.diagnosis.diagnose import diagnose
-from pellucid.diagnosis.expectations import Declared
+from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding
 from pellucid.diagnosis.history.history import History
 from pellucid.diagnosis.history.run import facts_of
-from pellucid.diagnosis.reduced_model import small_twin
-from pellucid.diagnosis.training_batch import handed
+from pellucid.diagnosis.reduced_model import reduce_model
+from pellucid.diagnosis.training_batch import build_training_batch
 from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
@@ -33,7 +29,7 @@ from pellucid.reader import LARGE, read_text
 from pellucid.runs import Run, learns_from_rows, load
 from pellucid.runs.build import with_vocabulary
 from pellucid.runs.prepare_text import ready_text
-from pellucid.runs.resolve_config import choose
+from pellucid.runs.resolve_config import resolve_config
 from pellucid.saved_runs.folder import is_published
 from pellucid.saved_runs.progress import silent
 from pellucid.tokenizers import Tokenizer
@@ -55,7 +51,7 @@ class Checked:
 
 
 def check_named(
-    name: str, text: str | Path | None = None, *, declared: Declared, ignore: Sequence[str] = ()
+    name: str, text: str | Path | None = None, *, declared: Expectations, ignore: Sequence[str] = ()
 ) -> Checked:
     """Check what `name` stands for, with the tokens of `text` where one is given.
 
@@ -72,17 +68,23 @@ def check_named(
             f"a preset: presets are {', '.join(PRESETS)}"
         )
     paths = [] if text is None else [text]
-    run = choose(paths, config_file=path) if path.is_file() else choose(paths, preset=name)
+    run = (
+        resolve_config(paths, config_file=path)
+        if path.is_file()
+        else resolve_config(paths, preset=name)
+    )
     if text is None:
         return _check_config(name, run, declared, ignore)
     return _check_config_with(name, run, Path(text), declared, ignore)
 
 
-def _check_config(name: str, run: config.Run, declared: Declared, ignore: Iterable[str]) -> Checked:
+def _check_config(
+    name: str, run: config.Run, declared: Expectations, ignore: Iterable[str]
+) -> Checked:
     model = replace(run.model, vocab_size=run.model.vocab_size or _ROWS_OF_A_VOCABULARY)
     whole, description = parameter_count(model), f"{name}, untrained"
     if whole > _LARGEST:
-        model = small_twin(model)
+        model = reduce_model(model)
         description += f": a small twin with the same parts, instead of {whole:,} weights"
     assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
     findings = check(assemble(model, seed=0), declared=assumed, ignore=ignore)
@@ -90,7 +92,7 @@ def _check_config(name: str, run: config.Run, declared: Declared, ignore: Iterab
 
 
 def _check_config_with(
-    name: str, run: config.Run, text: Path, declared: Declared, ignore: Iterable[str]
+    name: str, run: config.Run, text: Path, declared: Expectations, ignore: Iterable[str]
 ) -> Checked:
     """An untrained model with a tokenizer that is trained on the text, as `train` would."""
     if isinstance(run.text.corpus, config.Rows):
@@ -102,7 +104,7 @@ def _check_config_with(
     model = with_vocabulary(run, tokenizer).model
     description = f"{name}, untrained"
     if parameter_count(model) > _LARGEST:
-        model = replace(small_twin(model), vocab_size=model.vocab_size)
+        model = replace(reduce_model(model), vocab_size=model.vocab_size)
         description += ", as a small twin with the same parts"
     assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
     findings, n = _on_text(assemble(model, seed=0), tokenizer, text, assumed, ignore)
@@ -114,7 +116,7 @@ def _with_the_config(
     findings: Sequence[Finding],
     name: str,
     run: config.Run,
-    declared: Declared,
+    declared: Expectations,
     ignore: Iterable[str],
 ) -> list[Finding]:
     """What probes found, and what the config says by itself before anything is trained."""
@@ -125,7 +127,7 @@ def _with_the_config(
 
 
 def _check_run(
-    run: Run, text: str | Path | None, declared: Declared, ignore: Iterable[str]
+    run: Run, text: str | Path | None, declared: Expectations, ignore: Iterable[str]
 ) -> Checked:
     assumed = declared
     if declared.pretrained is None:
@@ -135,7 +137,7 @@ def _check_run(
         findings = check(model, tokenizer=tokenizer, declared=assumed, ignore=ignore)
         return Checked(str(run.folder), tuple(findings))
     if learns_from_rows(run):
-        batch = handed(run, [str(text)])
+        batch = build_training_batch(run, [str(text)])
         if isinstance(run.config.objective, config.SFT):
             ignore = (*ignore, "LOS004")  # prompts are left out on purpose
         findings = check_examples(
@@ -164,7 +166,11 @@ def _is_trained(run: Run) -> bool | None:
 
 
 def _on_text(
-    model: Transformer, tokenizer: Tokenizer, text: Path, declared: Declared, ignore: Iterable[str]
+    model: Transformer,
+    tokenizer: Tokenizer,
+    text: Path,
+    declared: Expectations,
+    ignore: Iterable[str],
 ) -> tuple[list[Finding], int]:
     """The findings with the beginning of a text, and how many tokens of it were read."""
     batches = _batches(text, tokenizer, model.context_length)

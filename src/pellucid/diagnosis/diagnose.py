@@ -1,8 +1,5 @@
 """`diagnose`: what is behind a history; one finding for a cause, with its symptoms as evidence.
 
-Comes in: a history. Goes out: findings, the worst and surest first. It does not know how a cause is
-recognised.
-
 Suspects are taken in turn, the surest first. What one of them explains (the register says what:
 signs and other codes) is not reported apart. Signs that stay sick and that nothing explains are a
 finding of their own, which says that the cause is not known.
@@ -16,20 +13,20 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from pellucid import config
-from pellucid.diagnosis.causes import Candidate, HistoryView, suspects
-from pellucid.diagnosis.expectations import Declared
+from pellucid.diagnosis.causes import Candidate, HistoryView, find_candidates
+from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import (
     SEVERITIES,
     Evidence,
     Finding,
     Severity,
+    drop_ignored,
     evidence,
-    register,
-    without,
+    read_codes,
 )
-from pellucid.diagnosis.fixes.propose import prescriptions
+from pellucid.diagnosis.fixes.propose import propose_fixes
 from pellucid.diagnosis.history.history import History, Reading
-from pellucid.diagnosis.not_examined import Asking
+from pellucid.diagnosis.not_examined import ProbeRunner
 
 #: So many readings in a row must be sick before a sign by itself is worth a finding.
 _LASTING = 3
@@ -55,47 +52,50 @@ _LISTED = 3
 
 
 def diagnose(
-    history: History, *, declared: Declared | None = None, ignore: Iterable[str] = ()
+    history: History, *, declared: Expectations | None = None, ignore: Iterable[str] = ()
 ) -> list[Finding]:
-    """What is wrong with a training, and why: the worst and surest first.
+    """The causes of what went wrong in a training, the worst and surest first.
 
-    Nothing is found in a healthy one. A cause that raises is a note, and the others are asked all
-    the same. `declared` is what is so by design; `ignore` are codes to
-    leave out.
+    A healthy training has none. A cause that raises becomes a note, and the others still run.
+
+    Args:
+        history: the training, from `history_of_run`, `history_of_watch` or `history_of_log`.
+        declared: what you intend, so that it is not reported.
+        ignore: codes to leave out.
 
     Raises:
         ConfigError: `ignore` names a code that there is not.
     """
     ignored = tuple(ignore)
-    without([], ignored)
-    course = HistoryView(history)
-    by_design = declared or Declared()
+    drop_ignored([], ignored)
+    view = HistoryView(history)
+    by_design = declared or Expectations()
     probed = [
-        Suspected(finding.code, finding.severity, finding.confidence, finding)
-        for finding in (_in_earnest(finding, course) for finding in history.findings)
+        RankedFinding(finding.code, finding.severity, finding.confidence, finding)
+        for finding in (_in_earnest(finding, view) for finding in history.findings)
     ]
-    asking = Asking()
-    fitting = [_of(suspect, course) for suspect in suspects(course, asking)]
+    runner = ProbeRunner()
+    fitting = [_of(candidate, view) for candidate in find_candidates(view, runner)]
     all_of_them = [
-        suspect
-        for suspect in (*probed, *fitting)
-        if suspect.code not in ignored and not _meant(suspect.finding, by_design)
+        candidate
+        for candidate in (*probed, *fitting)
+        if candidate.code not in ignored and not _meant(candidate.finding, by_design)
     ]
     sick = _sick(history)
     roots = _roots(all_of_them)
     findings = [_with_symptoms(root.finding, sick) for root in roots]
-    explained = [pattern for root in roots for pattern in register()[root.code].explains]
+    explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]
     unexplained = {id: read for id, read in sick.items() if not _matches_any(id, explained)}
-    if unexplained and not course.goes_well and "UNK001" not in ignored and not _grave(findings):
+    if unexplained and not view.goes_well and "UNK001" not in ignored and not _grave(findings):
         findings.append(
-            _unknown(unexplained, [suspect for suspect in fitting if suspect not in roots])
+            _unknown(unexplained, [candidate for candidate in fitting if candidate not in roots])
         )
-    findings = [asking(_with_patch, finding, history.config) or finding for finding in findings]
-    findings += [finding for finding in asking.unseen if finding.code not in ignored]
+    findings = [runner(_with_patch, finding, history.config) or finding for finding in findings]
+    findings += [finding for finding in runner.unseen if finding.code not in ignored]
     return sorted(findings, key=_weight, reverse=True)
 
 
-class Suspected(NamedTuple):
+class RankedFinding(NamedTuple):
     """A finding in waiting: of a probe, or of a cause that fits."""
 
     code: str
@@ -104,45 +104,45 @@ class Suspected(NamedTuple):
     finding: Finding
 
 
-def _of(suspect: Candidate, course: HistoryView) -> Suspected:
+def _of(candidate: Candidate, view: HistoryView) -> RankedFinding:
     """A likely cause that is a warning by itself is a fault where the training goes badly."""
-    finding = suspect.finding()
-    worse = suspect.severity is None and suspect.likely >= _LIKELY and not course.goes_well
-    if finding.severity == "warn" and worse and course.updates >= _LONG:
+    finding = candidate.finding()
+    worse = candidate.severity is None and candidate.likely >= _LIKELY and not view.goes_well
+    if finding.severity == "warn" and worse and view.updates >= _LONG:
         finding = replace(finding, severity="fault")
-    return Suspected(suspect.code, finding.severity, suspect.likely, finding)
+    return RankedFinding(candidate.code, finding.severity, candidate.likely, finding)
 
 
-def _in_earnest(finding: Finding, course: HistoryView) -> Finding:
+def _in_earnest(finding: Finding, view: HistoryView) -> Finding:
     """Frozen weights are meant where a model goes on learning; from scratch they are a mistake."""
-    is_measured = course.start is not None and course.guessing is not None
-    if finding.code == "GRD003" and is_measured and course.fresh:
+    is_measured = view.start is not None and view.guessing is not None
+    if finding.code == "GRD003" and is_measured and view.fresh:
         return replace(finding, severity="warn")
     return finding
 
 
-def _roots(suspected: Sequence[Suspected]) -> list[Suspected]:
+def _roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
     """Those that no surer one explains."""
-    roots: list[Suspected] = []
-    for suspect in sorted(suspected, key=_turn):
+    roots: list[RankedFinding] = []
+    for candidate in sorted(candidates, key=_turn):
         codes = [root.code for root in roots]
-        patterns = [pattern for code in codes for pattern in register()[code].explains]
-        if suspect.code not in codes and not _matches_any(suspect.code, patterns):
-            roots.append(suspect)
+        patterns = [pattern for code in codes for pattern in read_codes()[code].explains]
+        if candidate.code not in codes and not _matches_any(candidate.code, patterns):
+            roots.append(candidate)
     return roots
 
 
-def _turn(suspect: Suspected) -> tuple[bool, bool, int, float]:
+def _turn(candidate: RankedFinding) -> tuple[bool, bool, int, float]:
     """The surest first; notes explain nothing that is worse, and what many bring about is last."""
-    turn = _FIRST.index(suspect.code) if suspect.code in _FIRST else len(_FIRST)
-    return suspect.severity == "note", suspect.code in _GENERAL, turn, -suspect.likely
+    turn = _FIRST.index(candidate.code) if candidate.code in _FIRST else len(_FIRST)
+    return candidate.severity == "note", candidate.code in _GENERAL, turn, -candidate.likely
 
 
 def _matches_any(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _meant(finding: Finding, by_design: Declared) -> bool:
+def _meant(finding: Finding, by_design: Expectations) -> bool:
     """Whether it is as it was declared to be."""
     if finding.code in ("POS001",) and by_design.no_positions:
         return True
@@ -165,7 +165,7 @@ def _sick(history: History) -> dict[str, Reading]:
 
 def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
     """A finding with what it brings about as evidence."""
-    patterns = register()[finding.code].explains
+    patterns = read_codes()[finding.code].explains
     named = {clue.sign for clue in finding.evidence}
     symptoms = [
         _symptom(id, read)
@@ -182,15 +182,15 @@ def _symptom(id: str, read: Reading) -> Evidence:
 
 def _with_patch(finding: Finding, run: config.Run | None) -> Finding:
     """A finding with what is to be set against it first, where there is a config to set it in."""
-    first = [] if run is None else prescriptions(finding, run)[:1]
+    first = [] if run is None else propose_fixes(finding, run)[:1]
     return replace(finding, patch=first[0].assignments) if first else finding
 
 
-def _unknown(unexplained: dict[str, Reading], fitting: Sequence[Suspected]) -> Finding:
+def _unknown(unexplained: dict[str, Reading], fitting: Sequence[RankedFinding]) -> Finding:
     """What is sick, and what it may be."""
     first = min(unexplained, key=lambda id: unexplained[id].step)
-    names = [f"{register()[rival.code].title} ({rival.code})" for rival in fitting[:4]]
-    suspect = Candidate(
+    names = [f"{read_codes()[rival.code].title} ({rival.code})" for rival in fitting[:4]]
+    candidate = Candidate(
         code="UNK001",
         likely=0.5,
         what=f"Sick without a known cause: {', '.join(unexplained)}."
@@ -199,7 +199,7 @@ def _unknown(unexplained: dict[str, Reading], fitting: Sequence[Suspected]) -> F
         where=unexplained[first].where,
         step=unexplained[first].step,
     )
-    return suspect.finding()
+    return candidate.finding()
 
 
 def _grave(findings: Iterable[Finding]) -> bool:

@@ -1,7 +1,4 @@
-"""What a user says of a model, so that what is meant is not taken for a mistake.
-
-Comes in: words. Goes out: a frozen `Declared`. It does not know any probe.
-"""
+"""What a user says of a model, so that what is meant is not taken for a mistake."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class Expectations:
     """What is so by design; None is "not said", and is then read off the model where possible.
 
     `frozen` are regular expressions: a parameter in whose name one matches anywhere is not to move.
@@ -73,13 +70,13 @@ def declare(
     pretrained: bool | None = None,
     tied: bool | None = None,
     shift: int | None = None,
-) -> Declared:
-    """What is so by design: see `Declared`.
+) -> Expectations:
+    """What is so by design: see `Expectations`.
 
     Raises:
         ConfigError: a pattern of `frozen` is no regular expression.
     """
-    return Declared(
+    return Expectations(
         frozen=tuple(_listed(frozen)),
         no_positions=no_positions,
         causal=causal,

@@ -1,8 +1,4 @@
-"""Findings: what is wrong, how that is known, where, and what to do.
-
-Comes in: a code, and what was measured. Goes out: a frozen `Finding` with the words that the
-register (`codes.toml`) has for the code. It does not know how anything is measured.
-"""
+"""Findings: what is wrong, how that is known, where, and what to do."""
 
 from __future__ import annotations
 
@@ -40,6 +36,7 @@ class Code:
     source: str
     fix: str
     limits: Mapping[str, float] = field(default_factory=dict[str, float])
+    fixes: Sequence[str] = ()
     explains: Sequence[str] = ()
 
 
@@ -80,7 +77,7 @@ class Finding:
 
     def text(self, width: int = 80) -> str:
         """The finding for people: what, where, why it matters, what to do; plain letters only."""
-        entry = register()[self.code]
+        entry = read_codes()[self.code]
         lines = [f"{self.code}  {self.severity}  {entry.title}", *_filled("", self.what, width)]
         if self.where:
             lines += _filled("where: ", self.where, width)
@@ -95,7 +92,7 @@ class Finding:
         return "\n".join(lines)
 
 
-def found(
+def build_finding(
     code: str,
     what: str,
     *evidence: Evidence,
@@ -105,8 +102,19 @@ def found(
     severity: Severity | None = None,
     step: int | None = 0,
 ) -> Finding:
-    """A finding with the register's words for its code; a better fix can be put in their place."""
-    entry = register()[code]
+    """A finding with the register's words for its code.
+
+    Args:
+        code: its code.
+        what: what is wrong, in one sentence.
+        evidence: what was measured.
+        where: the module, parameter, batch or config key.
+        cause: the likely cause.
+        confidence: how sure that is, between 0 and 1.
+        severity: another severity than the register's.
+        step: the update it was seen at.
+    """
+    entry = read_codes()[code]
     return Finding(
         code=code,
         severity=severity or entry.severity,
@@ -122,13 +130,19 @@ def found(
 
 
 def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
-    """What was measured, against the register's threshold for a code."""
-    entry = register()[code]
+    """A measured value with the register's threshold and source for a code.
+
+    Args:
+        code: the code whose threshold is expected.
+        sign: the name of the measured value.
+        value: the value.
+    """
+    entry = read_codes()[code]
     return Evidence(sign, value, entry.threshold, entry.source)
 
 
 @cache
-def register() -> Mapping[str, Code]:
+def read_codes() -> Mapping[str, Code]:
     """Every code there is, in the order of the register."""
     text = (files(__package__ or "pellucid.diagnosis") / "codes.toml").read_text("utf-8")
     table = cast("dict[str, dict[str, Any]]", parse_toml(text, "codes.toml"))
@@ -137,7 +151,7 @@ def register() -> Mapping[str, Code]:
 
 def limit(code: str, name: str) -> float:
     """A number that the register judges a code by."""
-    return register()[code].limits[name]
+    return read_codes()[code].limits[name]
 
 
 def _joined(words: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,14 +162,14 @@ def _joined(words: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def without(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding]:
+def drop_ignored(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding]:
     """The findings whose codes are not ignored, the worst first.
 
     Raises:
         ConfigError: an ignored code is none there is.
     """
     ignored = tuple(ignored)
-    unknown = [code for code in ignored if code not in register()]
+    unknown = [code for code in ignored if code not in read_codes()]
     if unknown:
         near = dict.fromkeys(candidate for code in unknown for candidate in _alike(code))
         hint = f"did you mean {', '.join(near)}? " if near else ""
@@ -170,11 +184,11 @@ def without(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding
 def _alike(code: str) -> list[str]:
     """Codes that may have been meant: it is their beginning, or nearly what they are."""
     prefix = code.upper()
-    begun = [candidate for candidate in register() if prefix and candidate.startswith(prefix)]
-    return begun[:6] or difflib.get_close_matches(prefix, register(), n=3)
+    begun = [candidate for candidate in read_codes() if prefix and candidate.startswith(prefix)]
+    return begun[:6] or difflib.get_close_matches(prefix, read_codes(), n=3)
 
 
-def reaches(findings: Sequence[Finding], severity: Severity) -> bool:
+def has_severity(findings: Sequence[Finding], severity: Severity) -> bool:
     """Whether any finding is at least as severe."""
     least = SEVERITIES.index(severity)
     return any(SEVERITIES.index(finding.severity) >= least for finding in findings)

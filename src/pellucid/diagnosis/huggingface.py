@@ -1,7 +1,6 @@
 """Vital signs and their causes in `transformers.Trainer`: `callbacks=[DiagnosisCallback()]`.
 
-Comes in: the trainer's calls. Goes out: signs, and at the end what is behind them. It needs the
-package transformers, which nothing else here loads.
+It needs the package transformers, which nothing else here loads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What is behind the signs of a training that still runs.
-
-Comes in: a watch, and its signs as they come. Goes out: findings, and whether to go on. It does not
-know whose loop it is.
-"""
+"""What is behind the signs of a training that still runs."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from pellucid.diagnosis.diagnose import diagnose
-from pellucid.diagnosis.finding import Finding, reaches, without
+from pellucid.diagnosis.finding import Finding, drop_ignored, has_severity
 from pellucid.diagnosis.history.watch import history_of_watch
 from pellucid.errors import ConfigError
 from pellucid.training import Guard
@@ -41,7 +37,7 @@ class Live:
             raise ConfigError(f"action must be 'tell' or 'stop', was {action!r}")
         self._action = action
         self._ignore = tuple(ignore)
-        without([], self._ignore)
+        drop_ignored([], self._ignore)
         self.guard = guard or Guard()
         self._in_a_row: dict[str, int] = {}
         self._due = False
@@ -67,7 +63,7 @@ class Live:
         if self._action != "stop" or not self._due:
             return False
         self._due = False
-        return reaches(self.findings(), "fault")
+        return has_severity(self.findings(), "fault")
 
     def findings(self) -> list[Finding]:
         """What is wrong so far, the worst first."""

@@ -1,8 +1,4 @@
-"""Any module that maps ids to logits, behind one face: pellucid's, Hugging Face's, or your own.
-
-Comes in: a module, and what is declared of it. Goes out: a `Subject` that can be asked for logits,
-and knows what kind of model it has. It does not know what it is asked for.
-"""
+"""Any module that maps ids to logits, behind one face: pellucid's, Hugging Face's, or your own."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from pellucid.diagnosis.expectations import Declared
+from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.model_outputs import logits_in
-from pellucid.diagnosis.preserve_state import awaken, undisturbed
+from pellucid.diagnosis.preserve_state import awaken, preserve_state
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 from pellucid.typed import named_modules
@@ -44,15 +40,15 @@ _CONTEXTS = (
 _BOTH_WAYS = ("maskedlm", "fillmask", "encoder", "bert")
 
 
-class Subject:
+class ModelAdapter:
     """A model under examination; nothing here changes it.
 
     Wrappers (`torch.compile`, data parallel) are taken off: probes look at the module inside.
     """
 
-    def __init__(self, model: nn.Module, declared: Declared | None = None) -> None:
+    def __init__(self, model: nn.Module, declared: Expectations | None = None) -> None:
         self.model = unwrapped(model)
-        self.declared = declared or Declared()
+        self.declared = declared or Expectations()
         self.family: Family = _family(self.model)
         self._accepts = set(inspect.signature(self.model.forward).parameters)
         self._whole: str | None = None
@@ -60,7 +56,7 @@ class Subject:
         self.device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         self.has_encoder_and_decoder = has_encoder_and_decoder(self.model)
         self.causal = self._is_causal()
-        with undisturbed(self.model), torch.no_grad():
+        with preserve_state(self.model), torch.no_grad():
             self.vocab, self.has_logits = self._find_vocabulary()
             self.context, self.length = self._find_lengths()
         self._wide = self._works_in_float64()
@@ -96,7 +92,7 @@ class Subject:
         dtype = torch.float64 if wide and self._wide else None
         modules = named_modules(self.model).values()
         ids = {id(m.weight) for m in modules if isinstance(m, nn.Embedding)}
-        with undisturbed(self.model, dtype=dtype), torch.no_grad():
+        with preserve_state(self.model, dtype=dtype), torch.no_grad():
             awaken(self.model, lambda weight: id(weight) in ids)
             yield
 
@@ -108,7 +104,7 @@ class Subject:
         """
         half = any(p.dtype in HALF for p in self.model.parameters())
         dtype = torch.float32 if wide and half and self._wide else None
-        with undisturbed(self.model, training=training, dtype=dtype), torch.enable_grad():
+        with preserve_state(self.model, training=training, dtype=dtype), torch.enable_grad():
             yield
 
     def outputs(
@@ -225,7 +221,7 @@ class Subject:
         if sum(p.numel() for p in self.model.parameters()) > _WIDE_UP_TO:
             return False
         try:
-            with undisturbed(self.model, dtype=torch.float64), torch.no_grad():
+            with preserve_state(self.model, dtype=torch.float64), torch.no_grad():
                 return bool(self.outputs(self.random_ids(2)).dtype == torch.float64)
         except (RuntimeError, TypeError):
             return False

@@ -1,8 +1,4 @@
-"""What a foreign module returns, and where in it the logits are.
-
-Comes in: a tensor, a tuple, a mapping or an object with attributes. Goes out: (batch, time, width),
-or None. It does not know the model.
-"""
+"""What a foreign module returns, and where in it the logits are."""
 
 from __future__ import annotations
 

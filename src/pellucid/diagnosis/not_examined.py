@@ -1,22 +1,18 @@
-"""What could not be looked at: a probe or a cause that raises is a finding, and no end.
-
-Comes in: probes and causes to be asked. Goes out: what they give, and a finding for each that
-raised. It does not know what they ask.
-"""
+"""What could not be looked at: a probe or a cause that raises is a finding, and no end."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
-from pellucid.diagnosis.finding import Finding, Severity, evidence, found
+from pellucid.diagnosis.finding import Finding, Severity, build_finding, evidence
 from pellucid.training import Guard, error_line
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-class Asking:
+class ProbeRunner:
     """Asks one after another, through the guard that nothing gets past."""
 
     def __init__(
@@ -38,7 +34,7 @@ class Asking:
 
     def _note(self, part: str, error: Exception) -> None:
         self.unseen.append(
-            found(
+            build_finding(
                 "SEE001",
                 f"{part} was not looked at, because {error_line(error)}.",
                 evidence("SEE001", "error", type(error).__name__),

@@ -1,9 +1,5 @@
 """A model that may be prodded, and is afterwards as it was, bit for bit.
 
-Comes in: a module. Goes out: within the context, the same module on copies of its tensors;
-afterwards its own tensors, gradients, buffers, modes and generators. It does not know what is done
-within.
-
 The module's own memory is never written to: parameters point at copies for as long as it lasts.
 """
 
@@ -34,7 +30,7 @@ class _ParameterState(NamedTuple):
 
 
 @contextmanager
-def undisturbed(
+def preserve_state(
     model: nn.Module, *, training: bool = False, dtype: torch.dtype | None = None
 ) -> Generator[None]:
     """Within it, `model` stands on copies, in one mode, with torch's generators at a fixed seed.

@@ -1,7 +1,6 @@
 """A small twin of an architecture: the same kinds, in numbers that fit anywhere.
 
-Comes in: a `config.Transformer`. Goes out: one of the same parts, a few layers of a few features.
-It does not know what is asked of it: who sees whom does not depend on width.
+Who can see whom does not depend on width, so a probe of the small model answers for the large.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pellucid import config
 _ROWS, _CONTEXT, _LAYERS, _HEADS, _D_HEAD, _D_FF = 256, 64, 4, 4, 16, 128
 
 
-def small_twin(model: config.Transformer) -> config.Transformer:
+def reduce_model(model: config.Transformer) -> config.Transformer:
     """The same architecture, a few thousand weights of it."""
     heads = model.stacks[-1].n_heads
     return replace(

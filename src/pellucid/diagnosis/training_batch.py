@@ -1,8 +1,4 @@
-"""Batches as a run's own training makes them, of whatever objective, for probes.
-
-Comes in: a run, files of rows. Goes out: `Examples`, and the loss of the run's objective for them.
-It does not know any probe.
-"""
+"""Batches as a run's own training makes them, of whatever objective, for probes."""
 
 from __future__ import annotations
 
@@ -23,14 +19,14 @@ from pellucid.runs import Run, task_on
 _ROWS = 4
 
 
-class Handed(NamedTuple):
+class TrainingBatch(NamedTuple):
     """What a model is handed in training; `loss` is None where it is no plain cross-entropy."""
 
     examples: Examples
     loss: Callable[[Transformer, Tensor, Tensor], Any] | None
 
 
-def handed(run: Run, paths: Sequence[str]) -> Handed:
+def build_training_batch(run: Run, paths: Sequence[str]) -> TrainingBatch:
     """The first batch of some rows, as the run's objective makes it, and its loss.
 
     Raises:
@@ -52,7 +48,7 @@ def handed(run: Run, paths: Sequence[str]) -> Handed:
 
         examples = _examples(batch)
     whole = examples.labels is not None and not isinstance(batch, PreferenceBatch)
-    return Handed(examples, loss if whole else None)
+    return TrainingBatch(examples, loss if whole else None)
 
 
 def _plain(objective: config.Objective) -> config.Objective:

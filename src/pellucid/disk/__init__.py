@@ -13,11 +13,18 @@ from pellucid.disk.outputs import (
 )
 from pellucid.disk.removal import clear, remove, remove_empty, remove_file
 from pellucid.disk.rename import move
-from pellucid.disk.unfinished_folder import PARTIAL, Held, Partial, is_free, new_folder, sweep
+from pellucid.disk.unfinished_folder import (
+    PARTIAL,
+    FolderInUse,
+    Partial,
+    is_free,
+    new_folder,
+    sweep,
+)
 
 __all__ = [
     "PARTIAL",
-    "Held",
+    "FolderInUse",
     "Partial",
     "check_output",
     "clear",

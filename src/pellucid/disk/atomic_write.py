@@ -1,7 +1,6 @@
 """Writing so that a crash at any moment leaves either the old thing or the new one, whole.
 
-Comes in: a path and what to write. Goes out: the file or folder under that name. For places that
-are pellucid's own; what the user names goes through `outputs`. It does not know what is written.
+For places that are pellucid's own; what the user names goes through `outputs`.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ def write_folder(
 def _exchange(partial: Partial, files: Sequence[str]) -> None:
     """Put a finished folder in the place of another, of which `files` go and all else stays."""
     target = partial.target
-    old = _aside(target)
+    old = _temporary_name(target)
     write_mark(target, target, files)
     move(target, old)
     try:
@@ -99,7 +98,7 @@ def _exchange(partial: Partial, files: Sequence[str]) -> None:
         remove(old, (MARK,))
 
 
-def _aside(target: Path) -> Path:
+def _temporary_name(target: Path) -> Path:
     """A name beside `target` that nothing has."""
     number = 2
     while os.path.lexists(target.with_name(f"{target.name}.{number}{PARTIAL}")):

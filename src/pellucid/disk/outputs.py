@@ -3,8 +3,6 @@
 A file of ours ends in a line that holds the SHA-256 of all that stands before it. So pellucid knows
 what it wrote itself, and that nobody changed it since; such a file is replaced. Any other file is
 refused. Formats that have no comments carry no such line, and are never replaced.
-
-Comes in: a path and its content. Goes out: the file. It does not know what is in it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A folder that pellucid writes holds a mark, which lists the names that pellucid may put there. Only
 regular files with a listed name are removed, and a folder only once it is empty. Links are never
 followed, and a file that somebody else put there stays, with its folder.
-
-Comes in: a folder, and names. Goes out: nothing. It does not know what is in the files.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ def write_mark(folder: Path, target: Path, files: Sequence[str]) -> None:
     (folder / MARK).write_text(text, encoding="utf-8")
 
 
-def listed_in(folder: Path, target: Path | None = None) -> tuple[str, ...] | None:
+def read_mark(folder: Path, target: Path | None = None) -> tuple[str, ...] | None:
     """The names that a folder of ours lists; None if it is not ours, or becomes another target."""
     mark = folder / MARK
     try:
@@ -58,8 +56,12 @@ def clear(folder: Path, files: Sequence[str], keep: Container[str] = ()) -> None
         if entry.name in keep:
             continue
         if entry.is_dir(follow_symlinks=False):
-            listed = listed_in(Path(entry.path))
-            inner = _below(entry.name, files) if listed is None else (*listed, MARK, LOCK)
+            marked_files = read_mark(Path(entry.path))
+            inner = (
+                _patterns_below(entry.name, files)
+                if marked_files is None
+                else (*marked_files, MARK, LOCK)
+            )
             if inner:
                 remove(Path(entry.path), inner)
         elif entry.is_file(follow_symlinks=False) and _matches(entry.name, files):
@@ -88,7 +90,7 @@ def _matches(name: str, files: Sequence[str]) -> bool:
     return any("/" not in file and fnmatchcase(name, file) for file in files)
 
 
-def _below(folder: str, files: Sequence[str]) -> tuple[str, ...]:
+def _patterns_below(folder: str, files: Sequence[str]) -> tuple[str, ...]:
     """The names that are listed for what is in `folder`."""
     parted = (file.partition("/") for file in files)
     return tuple(inner for outer, _, inner in parted if inner and fnmatchcase(folder, outer))

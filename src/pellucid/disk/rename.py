@@ -1,7 +1,4 @@
-"""Renaming, and waiting for the disk.
-
-Comes in: paths. Goes out: nothing. It does not know whose they are.
-"""
+"""Renaming, and waiting for the disk."""
 
 from __future__ import annotations
 

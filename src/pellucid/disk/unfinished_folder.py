@@ -2,9 +2,8 @@
 
     NAME.partial/     becomes NAME; NAME.2.partial where that name is somebody else's
 
-Comes in: a target and the names that may be written. Goes out: a folder to fill, which takes the
-target's place at the end. What a killed process left is known by its mark, and gone on with or
-cleared; a folder or file without our mark is never touched. It does not know what is written.
+What a killed process left is known by its mark, and gone on with or cleared; a folder or file
+without our mark is never touched.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from pellucid.disk.removal import (
     LOCK,
     MARK,
     clear,
-    listed_in,
+    read_mark,
     remove,
     remove_empty,
     remove_file,
@@ -37,7 +36,7 @@ _WINDOWS = os.name == "nt"
 _MAX_ATTEMPTS = 1000
 
 
-class Held(OSError):  # noqa: N818  a state of the folder, which callers put into words
+class FolderInUse(OSError):  # noqa: N818  a state of the folder, which callers put into words
     """Another process is writing the same thing at this moment."""
 
 
@@ -53,7 +52,7 @@ class Partial:
         alone: whether to refuse if another process writes the same thing.
 
     Raises:
-        Held: another process does.
+        FolderInUse: another process does.
         OSError: the folder cannot be made.
     """
 
@@ -63,19 +62,19 @@ class Partial:
         files: Sequence[str],
         *,
         keep: Sequence[str] = (),
-        alone: bool = False,
+        exclusive: bool = False,
     ) -> None:
         real = os.path.realpath(target) if is_free(target) else os.path.realpath(target.parent)
         self.target = Path(real) if is_free(target) else Path(real, target.name)
         self.files = (*files, MARK, LOCK)
-        self._inside = self.target.is_dir() and is_free(self.target)
-        place = self.target if self._inside else self.target.parent
-        self._made = [folder for folder in self.target.parents if not folder.exists()]
+        self._is_inside_target = self.target.is_dir() and is_free(self.target)
+        place = self.target if self._is_inside_target else self.target.parent
+        self._created_parents = [folder for folder in self.target.parents if not folder.exists()]
         place.mkdir(parents=True, exist_ok=True)
-        self.path, self._lock = self._claimed(place, keep, alone)
+        self.path, self._lock = self._claimed(place, keep, exclusive)
 
     def _claimed(
-        self, place: Path, keep: Sequence[str], alone: bool
+        self, place: Path, keep: Sequence[str], exclusive: bool
     ) -> tuple[Path, filelock.BaseFileLock]:
         for number in range(1, _MAX_ATTEMPTS):
             middle = "" if number == 1 else f".{number}"
@@ -84,14 +83,16 @@ class Partial:
                 os.mkdir(path)
                 self._mark_as_ours(path)
             except FileExistsError:
-                if listed_in(path, self.target) is None:
+                if read_mark(path, self.target) is None:
                     continue  # somebody else's
             lock = _acquired(path)
             if lock is None:
-                if alone:
-                    raise Held(errno.EBUSY, "another process is writing it", str(self.target))
+                if exclusive:
+                    raise FolderInUse(
+                        errno.EBUSY, "another process is writing it", str(self.target)
+                    )
                 continue
-            leftovers = listed_in(path, self.target)
+            leftovers = read_mark(path, self.target)
             if leftovers is None:  # its process gave it its name in this moment
                 lock.release()
                 continue
@@ -120,7 +121,7 @@ class Partial:
         Raises:
             OSError: something is at the target by now, and stays.
         """
-        if self._inside:
+        if self._is_inside_target:
             self._pour(last)
             self.remove()
             return
@@ -135,13 +136,13 @@ class Partial:
         if any(entry != self.path for entry in self.target.iterdir()):
             raise OSError(errno.ENOTEMPTY, "the folder is not empty any more", str(self.target))
         names = [entry.name for entry in self.path.iterdir() if entry.name not in (MARK, LOCK)]
-        moved: list[str] = []
+        moved_names: list[str] = []
         try:
             for name in sorted(names, key=lambda name: name == last):
-                moved.append(name)
+                moved_names.append(name)
                 move(self.path / name, self.target / name)
         except BaseException:
-            for name in moved:
+            for name in moved_names:
                 if (self.target / name).exists() and not (self.path / name).exists():
                     move(self.target / name, self.path / name)
             raise
@@ -154,7 +155,7 @@ class Partial:
         """Remove what was written in it, and the folders that were made for it, once empty."""
         clear(self.path, self.files[:-2])
         _drop(self.path, self._lock)
-        for folder in self._made:
+        for folder in self._created_parents:
             remove_empty(folder)
 
 
@@ -164,7 +165,7 @@ def new_folder(
     files: Sequence[str],
     *,
     keep: Sequence[str] = (),
-    alone: bool = False,
+    exclusive: bool = False,
     last: str = "",
 ) -> Generator[Path]:
     """A folder to fill, which is `target` once all went well; otherwise what was written goes.
@@ -172,7 +173,7 @@ def new_folder(
     Raises:
         OSError: as `Partial`, or something is at the target by now.
     """
-    partial = Partial(target, files, keep=keep, alone=alone)
+    partial = Partial(target, files, keep=keep, exclusive=exclusive)
     try:
         yield partial.path
         partial.place(last=last)
@@ -186,22 +187,24 @@ def is_free(target: Path) -> bool:
     if not os.path.lexists(target):
         return True
     target = Path(os.path.realpath(target))
-    if not target.exists():  # a link to nothing
+    if not os.path.lexists(target):  # a link to nothing; one to itself is still there
         return True
-    return target.is_dir() and all(listed_in(entry, target) is not None for entry in _in(target))
+    return target.is_dir() and all(
+        read_mark(entry, target) is not None for entry in _entries(target)
+    )
 
 
 def sweep(place: Path, *, older_than: float = 0.0) -> None:
     """Remove what killed processes left unfinished in a folder, so many seconds ago."""
-    for path in _in(place):
-        listed = listed_in(path) if path.name.endswith(PARTIAL) else None
-        if listed is None:
+    for path in _entries(place):
+        marked_files = read_mark(path) if path.name.endswith(PARTIAL) else None
+        if marked_files is None:
             continue
         with suppress(OSError):
             newest = max(entry.lstat().st_mtime for entry in (path, *path.rglob("*")))
             lock = _acquired(path) if newest <= time.time() - older_than else None
             if lock is not None:
-                clear(path, [file for file in listed if file not in (MARK, LOCK)])
+                clear(path, [file for file in marked_files if file not in (MARK, LOCK)])
                 _drop(path, lock)
 
 
@@ -223,7 +226,7 @@ def _drop(path: Path, lock: filelock.BaseFileLock) -> None:
     lock.release()
 
 
-def _in(folder: Path) -> list[Path]:
+def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:

@@ -1,7 +1,4 @@
-"""Which display a stream gets: a live panel on a terminal or in a notebook, plain lines elsewhere.
-
-Comes in: a stream. Goes out: an observer. It does not know the run.
-"""
+"""Choose a display: a live panel on a terminal or in a notebook, plain lines elsewhere."""
 
 from __future__ import annotations
 

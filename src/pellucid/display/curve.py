@@ -1,7 +1,4 @@
-"""A curve in braille: each character is a cell of 2 by 4 dots.
-
-Comes in: values in order. Goes out: lines of text. It does not know what the values are.
-"""
+"""A curve in braille: each character is a cell of 2 by 4 dots."""
 
 from __future__ import annotations
 

@@ -7,9 +7,7 @@
           1  ' hi'             ' Hello'          0 to 1
              … 40 more like these …
 
-Comes in: an `Example`. Goes out: lines of at most 80 columns, readable without colour. Long
-stretches are folded in their middle; where learning begins and ends, nothing is. It does not know
-where the example comes from.
+Long stretches are folded in their middle; where learning begins and ends, nothing is.
 """
 
 from __future__ import annotations

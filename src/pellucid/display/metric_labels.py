@@ -1,7 +1,6 @@
 """What the parts of a loss and the measures of held-out data are called, for a person.
 
-Comes in: the name that an objective or a measurement gave. Goes out: words, a unit, digits, and
-which way is better. A name that is not known here is shown as it is. It does not know any value.
+A name that is not known here is shown as it is.
 """
 
 from __future__ import annotations

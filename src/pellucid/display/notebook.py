@@ -1,8 +1,4 @@
-"""The live panel in a notebook: one output of a cell, redrawn in place, twice a second at most.
-
-Comes in: events. Goes out: HTML and plain text under one display handle. It does not know where the
-events come from.
-"""
+"""The live panel in a notebook: one output of a cell, redrawn in place, twice a second at most."""
 
 from __future__ import annotations
 

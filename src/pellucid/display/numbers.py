@@ -1,7 +1,4 @@
-"""Numbers as people read them, in a fixed width where they stand in a column.
-
-Comes in: numbers with a unit in their name. Goes out: short texts. It does not know what they mean.
-"""
+"""Numbers as people read them, in a fixed width where they stand in a column."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A run as one live panel: a curve, numbers, vital signs, the sentence that learns to speak.
-
-Comes in: events. Goes out: a panel of at most 80 columns, redrawn four times a second at most. It
-does not know where the events come from: `pellucid attach` feeds it from a file.
-"""
+"""A run as one live panel: a curve, numbers, vital signs, the sentence that learns to speak."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """What a panel says in numbers: a column beside the curve, and cells below it.
 
-Comes in: the last events. Goes out: lines. The column has always the same lines, and a cell its
-place: nothing jumps. It does not know the terminal, only how wide it is.
+The column has always the same lines, and a cell its place: nothing jumps.
 """
 
 from __future__ import annotations

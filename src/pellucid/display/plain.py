@@ -1,8 +1,4 @@
-"""A run as plain lines: for logs, pipes and terminals that cannot redraw.
-
-Comes in: events. Goes out: one flushed line each, the same facts as the live panel's. It does not
-know where the events come from.
-"""
+"""A run as plain lines: for logs, pipes and terminals that cannot redraw."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Tables of how classes are named: each class by itself, and what was taken for what.
-
-Comes in: numbers of each class, counts of pairs. Goes out: lines of at most 80 columns, readable
-without colour. It does not know what the classes are.
-"""
+"""Tables of how classes are named: each class by itself, and what was taken for what."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Words that fit a line and do no harm to a terminal.
-
-Comes in: text, whoever wrote it. Goes out: text without control characters, in lines that fit. It
-does not know what is said.
-"""
+"""Words that fit a line and do no harm to a terminal."""
 
 from __future__ import annotations
 

@@ -1,11 +1,8 @@
 """The five equations of a run as rows: a word each, the number that speaks, and why.
 
-    1 softmax        calm   attention.max_logit        3.21
-    2 cross-entropy  sick   loss.value                 1.42
-      sick above 1: the loss above ln V, where guessing stands; the mean of 20 updates
-
-Comes in: `Vitals` events. Goes out: rows, and lines where a word has changed. It does not know how
-a sign is measured or judged.
+1 softmax        calm   attention.max_logit        3.21
+2 cross-entropy  sick   loss.value                 1.42
+sick above 1: the loss above ln V, where guessing stands; the mean of 20 updates
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What a drawing is made of: boxes, frames and arrows, before anything has a place.
-
-Comes in: words and counts. Goes out: frozen values, nested as the parts of a model are. They do not
-know what a model is, nor how they will be drawn.
-"""
+"""What a drawing is made of: boxes, frames and arrows, before anything has a place."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ class Box:
     """
 
     name: str
-    says: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     parameters: int = 0
     times: int = 1
     formula: str = ""
@@ -45,10 +41,10 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Ways that all start from the same state; the first `outside` of them start elsewhere."""
+    """Ways that all start from the same state; the first `n_outside` of them start elsewhere."""
 
     branches: tuple[Column, ...]
-    outside: int = 0
+    n_outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +60,19 @@ class Frame:
     """A part that is drawn with what is inside it; `part` has its name and its own parameters."""
 
     part: Box
-    inside: Column
+    content: Column
     #: stands in the frame's upper right
     label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
+class SideBox:
     """A part beside the way, for others to look at."""
 
     box: Box
 
 
-Item: TypeAlias = Box | Arrow | Words | Fork | Sum | Frame | Aside
+Item: TypeAlias = Box | Arrow | Words | Fork | Sum | Frame | SideBox
 Column: TypeAlias = tuple[Item, ...]
 
 
@@ -97,7 +93,7 @@ class Drawing:
     """A title and a sentence, columns of parts, and the links between them."""
 
     title: str
-    says: str
+    sentence: str
     columns: tuple[Column, ...]
     links: tuple[Link, ...] = field(default=())
 
@@ -108,11 +104,11 @@ def boxes(column: Column) -> Iterator[Box]:
         match item:
             case Box():
                 yield item
-            case Aside(box=box):
+            case SideBox(box=box):
                 yield box
-            case Frame(part=part, inside=inside):
+            case Frame(part=part, content=content):
                 yield part
-                yield from boxes(inside)
+                yield from boxes(content)
             case Fork(branches=branches) | Sum(branches=branches):
                 for branch in branches:
                     yield from boxes(branch)

@@ -1,8 +1,5 @@
 """Where each part of a drawing stands.
 
-Comes in: a `Drawing`. Goes out: a `Picture` on a grid of character cells, so that what fits there
-fits anywhere. It does not know what the parts are, nor how the picture is rendered.
-
 Everything flows down along a spine. A path past other parts has a lane of its own at their side.
 """
 
@@ -15,7 +12,6 @@ from typing import assert_never
 
 from pellucid.drawing.elements import (
     Arrow,
-    Aside,
     Box,
     Column,
     Drawing,
@@ -23,6 +19,7 @@ from pellucid.drawing.elements import (
     Frame,
     Item,
     Link,
+    SideBox,
     Sum,
     Words,
 )
@@ -44,27 +41,27 @@ class _Area:
     right: int
     spine: int
 
-    def within(self, left_margin: int, right_margin: int) -> _Area:
+    def shrink(self, left_margin: int, right_margin: int) -> _Area:
         return _Area(self.left + left_margin, self.right - right_margin, self.spine)
 
 
-def place(drawing: Drawing, *, beside: bool = False) -> Picture:
+def place(drawing: Drawing, *, side_by_side: bool = False) -> Picture:
     """The drawing on a grid: columns one below the other, or side by side."""
     hand = _Hand()
     lefts: list[int] = []
     bottoms: list[int] = []
     for column in drawing.columns:
         step = _MARGIN + _COLUMN + _MARGIN
-        left_edge = _MARGIN + (len(lefts) * step if beside else 0)
-        top = 0 if beside or not bottoms else bottoms[-1] + 1
+        left_edge = _MARGIN + (len(lefts) * step if side_by_side else 0)
+        top = 0 if side_by_side or not bottoms else bottoms[-1] + 1
         area = _Area(left_edge, left_edge + _COLUMN, left_edge + _COLUMN // 2)
         bottoms.append(hand.column(column, area, top))
         lefts.append(left_edge)
     for link in drawing.links:
-        hand.link(link, lefts, beside=beside)
+        hand.link(link, lefts, side_by_side=side_by_side)
     return Picture(
         title=drawing.title,
-        says=drawing.says,
+        sentence=drawing.sentence,
         width=max(lefts) + _COLUMN + _MARGIN,
         height=max(bottoms),
         rectangles=tuple(hand.rectangles),
@@ -82,14 +79,14 @@ class _Hand:
         self.lines: list[Line] = []
         self.texts: list[Text] = []
         self.sums: list[Point] = []
-        self.named: dict[str, list[Rectangle]] = {}
+        self.boxes_by_key: dict[str, list[Rectangle]] = {}
 
-    def column(self, column: Column, area: _Area, top: int, *, into: bool = False) -> int:
-        """Items one below the other; `into`: what follows takes an arrow's head."""
+    def column(self, column: Column, area: _Area, top: int, *, ends_in_head: bool = False) -> int:
+        """Items one below the other; `ends_in_head`: what follows takes an arrow's head."""
         for index, item in enumerate(column):
             follows = column[index + 1] if index + 1 < len(column) else None
             if isinstance(item, Arrow):
-                headed = into if follows is None else isinstance(follows, Box | Words)
+                headed = ends_in_head if follows is None else isinstance(follows, Box | Words)
                 top = self.arrow(item, area, top, head=headed)
             else:
                 top = self.item(item, area, top)
@@ -109,7 +106,7 @@ class _Hand:
                 return self.sum(item, area, top)
             case Frame():
                 return self.frame(item, area, top)
-            case Aside():
+            case SideBox():
                 aside_area = replace(
                     area, right=area.spine - 2, spine=(area.left + area.spine) // 2
                 )
@@ -120,9 +117,9 @@ class _Hand:
                 assert_never(item)
 
     def arrow(self, arrow: Arrow, area: _Area, top: int, *, head: bool) -> int:
-        below = top + self.shape(arrow, area, top)
-        self.lines.append(Line(((area.spine, top - 1), (area.spine, below)), head))
-        return below
+        lower_edge = top + self.shape(arrow, area, top)
+        self.lines.append(Line(((area.spine, top - 1), (area.spine, lower_edge)), head))
+        return lower_edge
 
     def shape(self, arrow: Arrow, area: _Area, top: int) -> int:
         """What an arrow is labelled with, in as many rows as it needs; how many those are."""
@@ -137,51 +134,51 @@ class _Hand:
             Rectangle(x=x - 1, y=top, width=len(words.text) + 2, height=1, kind="words")
         )
         if words.key:
-            self.named.setdefault(words.key, []).append(self.rectangles[-1])
+            self.boxes_by_key.setdefault(words.key, []).append(self.rectangles[-1])
         self.text(x, top, words.text, "words")
         return top + 1
 
     def box(self, box: Box, area: _Area, top: int) -> int:
         count = f"{box.parameters:,}" if box.parameters else ""
         room = area.right - area.left - 4
-        lines = [line for text in box.says for line in textwrap.wrap(text, room)]
+        lines = [line for text in box.lines for line in textwrap.wrap(text, room)]
         names = textwrap.wrap(box.name, room)
-        beside = len(names[-1]) + 2 + len(count) <= room
+        side_by_side = len(names[-1]) + 2 + len(count) <= room
         width = area.right - area.left
         if not box.wide:
-            needed = max(len(names[-1]) + (2 + len(count) if count else 0), *map(len, lines), 0)
-            width = min(width, max(needed + 4, _NARROWEST))
+            text_width = max(len(names[-1]) + (2 + len(count) if count else 0), *map(len, lines), 0)
+            width = min(width, max(text_width + 4, _NARROWEST))
         x = min(max(area.left, area.spine - width // 2), area.right - width)
-        height = len(names) + len(lines) + 2 + (not beside)
+        height = len(names) + len(lines) + 2 + (not side_by_side)
         kind = "holds" if box.parameters else "plain"
         self.border(box, Rectangle(x=x, y=top, width=width, height=height, kind=kind))
         row = top + 1
         for name in names:
             self.text(x + 2, row, name, "name")
             row += 1
-        at = row - 1 if beside else row
-        self.text(x + width - 2 - len(count), at, count, "count")
+        count_row = row - 1 if side_by_side else row
+        self.text(x + width - 2 - len(count), count_row, count, "count")
         for line in lines:
             row += 1
-            self.text(x + 2, row - 1 + (not beside), line, "says")
+            self.text(x + 2, row - 1 + (not side_by_side), line, "says")
         return top + height
 
     def frame(self, frame: Frame, area: _Area, top: int) -> int:
         part = frame.part
         place = len(self.rectangles)
-        self.text(area.left + 2, top, f" {part.name} ", "name", over=True)
+        self.text(area.left + 2, top, f" {part.name} ", "name", covers_line=True)
         label = frame.label or (f"{part.parameters:,}" if part.parameters else "")
         if label:
-            self.text(area.right - 4 - len(label), top, f" {label} ", "count", over=True)
+            self.text(area.right - 4 - len(label), top, f" {label} ", "count", covers_line=True)
         lines = [
-            line for text in part.says for line in textwrap.wrap(text, area.spine - area.left - 3)
+            line for text in part.lines for line in textwrap.wrap(text, area.spine - area.left - 3)
         ]
         for row, line in enumerate(lines, start=top + 1):
             self.text(area.left + 2, row, line, "says")
-        inside = top + 1 + len(lines)
+        content_top = top + 1 + len(lines)
         if lines:
-            self.lines.append(Line(((area.spine, top), (area.spine, inside))))
-        bottom = self.column(frame.inside, area.within(2, 2), inside)
+            self.lines.append(Line(((area.spine, top), (area.spine, content_top))))
+        bottom = self.column(frame.content, area.shrink(2, 2), content_top)
         width, height = area.right - area.left, bottom + 1 - top
         rectangle = Rectangle(x=area.left, y=top, width=width, height=height, kind="frame")
         self.border(part, rectangle, place)
@@ -191,73 +188,85 @@ class _Hand:
         areas = _shared_out(fork, area)
         bottoms: list[int] = []
         for index, (branch, part) in enumerate(zip(fork.branches, areas, strict=True)):
-            if index >= fork.outside:
+            if index >= fork.n_outside:
                 turns = ((area.spine, top), (part.spine, top))
                 self.lines.append(Line(((area.spine, top - 1), *turns, (part.spine, top + 1))))
             ends = isinstance(branch[-1], Arrow)
             bottoms.append(self.column(branch[:-1] if ends else branch, part, top + 1))
-        bottom = below = max(bottoms)
+        bottom = lower_edge = max(bottoms)
         branch_ends = zip(fork.branches, areas, bottoms, strict=True)
         joined = [
             (last, part, row) for (*_, last), part, row in branch_ends if isinstance(last, Arrow)
         ]
         for last, part, _ in joined:
-            below = max(below, bottom + self.shape(last, part, bottom))
+            lower_edge = max(lower_edge, bottom + self.shape(last, part, bottom))
         for _, part, row in joined:
-            self.lines.append(Line(((part.spine, row - 1), (part.spine, below)), head=True))
-        return below
+            self.lines.append(Line(((part.spine, row - 1), (part.spine, lower_edge)), head=True))
+        return lower_edge
 
     def sum(self, sum: Sum, area: _Area, top: int) -> int:
         is_forked = len(sum.branches) > 1
-        spine, lane, back = area.spine, area.right - 2, area.left + 1
-        inner = area.within(4 if is_forked else 0, 4)
-        done: list[Point] = []
+        spine, lane, return_lane = area.spine, area.right - 2, area.left + 1
+        inner = area.shrink(4 if is_forked else 0, 4)
+        branch_ends: list[Point] = []
         row = top
         for branch in sum.branches[:-1]:
             row = self.column(branch[:-1], inner, row + 1)
-            done.append((spine, row))
+            branch_ends.append((spine, row))
             label = branch[-1]
             row += self.shape(label, inner, row) - 1 if isinstance(label, Arrow) else 0
             self.lines.append(Line(((lane, row + 1), (spine, row + 1), (spine, row + 2))))
             row += 1
-        bottom = self.column(sum.branches[-1], inner, row + 1, into=True)
-        for x, y in done:
-            points = ((x, y - 1), (x, y), (back, y), (back, bottom), (spine - 1, bottom))
+        bottom = self.column(sum.branches[-1], inner, row + 1, ends_in_head=True)
+        for x, y in branch_ends:
+            points = (
+                (x, y - 1),
+                (x, y),
+                (return_lane, y),
+                (return_lane, bottom),
+                (spine - 1, bottom),
+            )
             self.lines.append(Line(points, head=True))
         self.lines.append(Line(((spine, top - 1), (spine, top + 1))))
-        around = ((spine, top), (lane, top), (lane, bottom), (spine + 1, bottom))
-        self.lines.append(Line(around, head=True, kind="residual"))
+        detour = ((spine, top), (lane, top), (lane, bottom), (spine + 1, bottom))
+        self.lines.append(Line(detour, head=True, kind="residual"))
         if sum.carried:
-            self.text(lane - 3 - len(sum.carried), bottom, f" {sum.carried} ", "shape", over=True)
+            self.text(
+                lane - 3 - len(sum.carried), bottom, f" {sum.carried} ", "shape", covers_line=True
+            )
         self.sums.append((spine, bottom))
         return bottom + 1
 
-    def link(self, link: Link, lefts: Sequence[int], *, beside: bool) -> None:
+    def link(self, link: Link, lefts: Sequence[int], *, side_by_side: bool) -> None:
         """From a part's side to a lane, along it, and into the side of another part."""
-        (start,) = self.named[link.start]
-        for end in self.named.get(link.end, ()):
+        (start,) = self.boxes_by_key[link.start]
+        for end in self.boxes_by_key.get(link.end, ()):
             column_left = max(column_left for column_left in lefts if column_left <= end.x)
             lane = column_left + _LANES[link.kind]
             a = start.x if lane < start.x else start.right
             b = end.x if lane < end.x else end.right
-            row, to = start.y + start.height // 2, end.y + end.height // 2
+            row, end_row = start.y + start.height // 2, end.y + end.height // 2
             self.lines.append(
-                Line(((a, row), (lane, row), (lane, to), (b, to)), head=True, kind=link.kind)
+                Line(
+                    ((a, row), (lane, row), (lane, end_row), (b, end_row)),
+                    head=True,
+                    kind=link.kind,
+                )
             )
 
     def border(self, part: Box, rectangle: Rectangle, place: int | None = None) -> None:
-        rectangle = replace(rectangle, about=_about(part))
+        rectangle = replace(rectangle, description=_describe(part))
         self.rectangles.insert(len(self.rectangles) if place is None else place, rectangle)
         if part.key:
-            self.named.setdefault(part.key, []).append(rectangle)
+            self.boxes_by_key.setdefault(part.key, []).append(rectangle)
 
-    def text(self, x: int, y: int, text: str, kind: Writing, *, over: bool = False) -> None:
+    def text(self, x: int, y: int, text: str, kind: Writing, *, covers_line: bool = False) -> None:
         if text:
-            self.texts.append(Text(x, y, text, kind, over))
+            self.texts.append(Text(x, y, text, kind, covers_line))
 
 
-def _about(part: Box) -> str:
-    description = "; ".join((part.name, *part.says))
+def _describe(part: Box) -> str:
+    description = "; ".join((part.name, *part.lines))
     if not part.parameters:
         return description
     total = part.parameters * part.times
@@ -277,8 +286,8 @@ def _shared_out(fork: Fork, area: _Area) -> list[_Area]:
         offset += share
         right_edge = area.left + room * offset // sum(shares) - 1
         middle = (left_edge + right_edge) // 2
-        near = abs(area.spine - middle) <= 4
-        areas.append(_Area(left_edge, right_edge, area.spine if near else middle))
+        is_near = abs(area.spine - middle) <= 4
+        areas.append(_Area(left_edge, right_edge, area.spine if is_near else middle))
     return areas
 
 

@@ -1,8 +1,4 @@
-"""A picture: rectangles, lines and words, each with its place on a grid of character cells.
-
-Comes in: places. Goes out: frozen values. They do not know what they show. x counts columns from
-the left, y rows from the top; a line goes through the middles of its cells.
-"""
+"""A picture: rectangles, lines and words, each with its place on a grid of character cells."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ class Rectangle:
     height: int
     kind: Literal["frame", "holds", "plain", "words"]
     #: in words, for whoever points at it or cannot see it
-    about: str = ""
+    description: str = ""
 
     @property
     def right(self) -> int:
@@ -57,7 +53,7 @@ class Text:
     text: str
     kind: Writing
     #: whether it stands over a line, which it interrupts
-    over: bool = False
+    covers_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class Picture:
     """All that is drawn, frames before what stands in them; `sums` are the (+)."""
 
     title: str
-    says: str
+    sentence: str
     width: int
     height: int
     rectangles: tuple[Rectangle, ...]

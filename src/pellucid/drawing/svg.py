@@ -1,7 +1,5 @@
 """A picture as one SVG file: light or dark as its reader's system asks, with no script and no font.
 
-Comes in: a `Picture`. Goes out: SVG as text. It does not know what the picture shows.
-
 Letters are drawn in the system's monospaced font, a little narrower than the cells of the grid:
 what fits there fits here.
 """
@@ -48,28 +46,30 @@ def as_svg(picture: Picture) -> str:
     frames = [rectangle for rectangle in picture.rectangles if rectangle.kind == "frame"]
     parts = [rectangle for rectangle in picture.rectangles if rectangle.kind in ("holds", "plain")]
     top = _MARGIN + CELL_HEIGHT
-    drawn = [
+    elements = [
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="title desc" '
         f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-        f'<title id="title">{_spelt(picture.title)}</title>',
-        f'<desc id="desc">{_spelt(_described(picture))}</desc>',
+        f'<title id="title">{_escape(picture.title)}</title>',
+        f'<desc id="desc">{_escape(_describe(picture))}</desc>',
         f"<style>{_STYLE}</style>",
         f'<path class="paper" d="M0 0H{width}V{height}H0Z"/>',
-        f'<text class="title" x="{_MARGIN}" y="{top}">{_spelt(picture.title)}</text>',
-        f'<text class="says" x="{_MARGIN}" y="{top + 22}">{_spelt(picture.says)}</text>',
+        f'<text class="title" x="{_MARGIN}" y="{top}">{_escape(picture.title)}</text>',
+        f'<text class="says" x="{_MARGIN}" y="{top + 22}">{_escape(picture.sentence)}</text>',
         *map(_rectangle, frames),
         *(piece for line in picture.lines for piece in _line(line, picture)),
         *map(_rectangle, parts),
         *(piece for point in picture.sums for piece in _sum(point)),
         *map(_text, picture.texts),
     ]
-    return "\n".join([*drawn, "</svg>", ""])
+    return "\n".join([*elements, "</svg>", ""])
 
 
-def _described(picture: Picture) -> str:
+def _describe(picture: Picture) -> str:
     """The picture in words: what it is, and its parts from top to bottom."""
-    descriptions = [rectangle.about for rectangle in picture.rectangles if rectangle.about]
-    return f"{picture.says}. From input to output: {'. '.join(descriptions)}."
+    descriptions = [
+        rectangle.description for rectangle in picture.rectangles if rectangle.description
+    ]
+    return f"{picture.sentence}. From input to output: {'. '.join(descriptions)}."
 
 
 def _middle(point: Point) -> tuple[float, float]:
@@ -82,7 +82,7 @@ def _rectangle(rectangle: Rectangle) -> str:
     x, y = _middle((rectangle.x, rectangle.y))
     width, height = (rectangle.width - 1) * CELL_WIDTH, (rectangle.height - 1) * CELL_HEIGHT
     return (
-        f'<g><title>{_spelt(rectangle.about)}</title><rect class="{rectangle.kind}" '
+        f'<g><title>{_escape(rectangle.description)}</title><rect class="{rectangle.kind}" '
         f'x="{x:g}" y="{y:g}" width="{width}" height="{height}"/></g>'
     )
 
@@ -93,14 +93,14 @@ def _line(line: Line, picture: Picture) -> list[str]:
         gap = _gap(line.points[end], picture)
         places[end] = _towards(places[end], places[neighbour], gap)
     start, *points = (f"{x:g} {y:g}" for x, y in places)
-    drawn = [f'<path class="line {line.kind}" d="M{start}L{" ".join(points)}"/>']
+    elements = [f'<path class="line {line.kind}" d="M{start}L{" ".join(points)}"/>']
     if line.head:
         (x, y), (from_x, from_y) = places[-1], _towards(places[-1], places[-2], 8)
-        across = (0, 4) if from_y == y else (4, 0)
-        corners = f"M{x:g} {y:g}L{from_x + across[0]:g} {from_y + across[1]:g}"
-        corners += f"L{from_x - across[0]:g} {from_y - across[1]:g}Z"
-        drawn.append(f'<path class="head {line.kind}" d="{corners}"/>')
-    return drawn
+        half_width = (0, 4) if from_y == y else (4, 0)
+        corners = f"M{x:g} {y:g}L{from_x + half_width[0]:g} {from_y + half_width[1]:g}"
+        corners += f"L{from_x - half_width[0]:g} {from_y - half_width[1]:g}Z"
+        elements.append(f'<path class="head {line.kind}" d="{corners}"/>')
+    return elements
 
 
 def _gap(point: Point, picture: Picture) -> float:
@@ -117,11 +117,11 @@ def _gap(point: Point, picture: Picture) -> float:
 
 
 def _towards(
-    point: tuple[float, float], target: tuple[float, float], by: float
+    point: tuple[float, float], target: tuple[float, float], distance: float
 ) -> tuple[float, float]:
     """`point`, moved towards another that is level with it or straight above or below it."""
     (x, y), (to_x, to_y) = point, target
-    return x + by * ((to_x > x) - (to_x < x)), y + by * ((to_y > y) - (to_y < y))
+    return x + distance * ((to_x > x) - (to_x < x)), y + distance * ((to_y > y) - (to_y < y))
 
 
 def _sum(point: Point) -> tuple[str, str]:
@@ -137,13 +137,13 @@ def _text(text: Text) -> str:
     indent = len(text.text) - len(text.text.lstrip())
     x, y = _middle((text.x + indent, text.y))
     left_edge = x - CELL_WIDTH / 2
-    written = f'<text class="{text.kind}" x="{left_edge:g}" y="{y + 4.5:g}">{_spelt(bare)}</text>'
-    if not text.over:
-        return written
+    element = f'<text class="{text.kind}" x="{left_edge:g}" y="{y + 4.5:g}">{_escape(bare)}</text>'
+    if not text.covers_line:
+        return element
     room = len(bare) * CELL_WIDTH + 8
-    return f'<path class="paper" d="M{left_edge - 4:g} {y - 8:g}h{room}v16h-{room}z"/>{written}'
+    return f'<path class="paper" d="M{left_edge - 4:g} {y - 8:g}h{room}v16h-{room}z"/>{element}'
 
 
-def _spelt(text: str) -> str:
+def _escape(text: str) -> str:
     """Text as XML; what no XML may hold becomes a question mark."""
     return escape("".join(letter if letter.isprintable() else "?" for letter in text))

@@ -1,7 +1,4 @@
-"""A picture in characters: lines of boxes, or of plain ASCII.
-
-Comes in: a `Picture`. Goes out: text. It does not know what the picture shows.
-"""
+"""A picture in characters: lines of boxes, or of plain ASCII."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ def as_text(picture: Picture, *, ascii_only: bool = False) -> str:
         canvas.write(text.x, text.y, text.text)
     for x, y in picture.sums:
         canvas.write(x - 1, y, "(+)")
-    head = textwrap.wrap(f"{picture.title}: {picture.says}", picture.width)
+    head = textwrap.wrap(f"{picture.title}: {picture.sentence}", picture.width)
     return "\n".join([*head, "", canvas.text(picture.height)])
 
 
@@ -41,7 +38,7 @@ class _Canvas:
         self.ascii_only = ascii_only
         self.sides: dict[Point, int] = {}
         self.solid: set[Point] = set()
-        self.written: dict[Point, str] = {}
+        self.characters: dict[Point, str] = {}
 
     def border(self, rectangle: Rectangle) -> None:
         x, y, right_edge, bottom = rectangle.x, rectangle.y, rectangle.right, rectangle.bottom
@@ -50,27 +47,29 @@ class _Canvas:
     def line(self, line: Line) -> None:
         cells = list(_cells(line.points))
         for number, (cell, next_cell) in enumerate(pairwise(cells), start=2):
-            side, back = _sides(cell, next_cell)
+            side, opposite_side = _sides(cell, next_cell)
             self.sides[cell] = self.sides.get(cell, 0) | side
             if line.kind != "tied":
                 self.solid |= {cell, next_cell}
             if line.head and number == len(cells):
                 self.write(*cell, _HEADS[side][self.ascii_only])
             else:
-                self.sides[next_cell] = self.sides.get(next_cell, 0) | back
+                self.sides[next_cell] = self.sides.get(next_cell, 0) | opposite_side
 
     def write(self, x: int, y: int, text: str) -> None:
         for offset, character in enumerate(text):
-            self.written[x + offset, y] = character
+            self.characters[x + offset, y] = character
 
     def text(self, height: int) -> str:
-        width = 1 + max(x for x, _ in (*self.sides, *self.written))
-        rows = ("".join(self._at((x, y)) for x in range(width)).rstrip() for y in range(height))
+        width = 1 + max(x for x, _ in (*self.sides, *self.characters))
+        rows = (
+            "".join(self._character((x, y)) for x in range(width)).rstrip() for y in range(height)
+        )
         return "\n".join(rows)
 
-    def _at(self, cell: Point) -> str:
-        if cell in self.written:
-            return self.written[cell]
+    def _character(self, cell: Point) -> str:
+        if cell in self.characters:
+            return self.characters[cell]
         character = (_ASCII if self.ascii_only else _UNICODE)[self.sides.get(cell, 0)]
         return character if cell in self.solid else _DASHED.get(character, character)
 

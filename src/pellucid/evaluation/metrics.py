@@ -1,7 +1,6 @@
-"""Answers on held-out data against what was right: classes and texts.
+"""Measures of answers on held-out data: of classes, and of texts against references.
 
-Comes in: probabilities and labels, or texts and references. Goes out: measures by name, as
-`display/metric_labels.py` tells them. It does not know models.
+`display/metric_labels.py` has the labels of the measures.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from pellucid.maths.classification import (
     recall_score,
 )
 
-#: Into how many bins answers are sorted by their confidence: as most of the literature does.
+#: The number of bins for the calibration error, as in most of the literature.
 _BINS = 15
 
 Numbers = npt.NDArray[Any]
@@ -34,7 +33,7 @@ Numbers = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class ClassMeasures:
-    """How one class is named: of `texts` that are of it."""
+    """The measures of one class, which `texts` texts have."""
 
     name: str
     precision: float
@@ -45,10 +44,10 @@ class ClassMeasures:
 
 @dataclass(frozen=True, slots=True)
 class Classified:
-    """Measures by name; each class by itself; and what was taken for what.
+    """Measures by name, the measures of each class, and the confusion matrix.
 
-    `confusion` has a row for each true class and a column for each class said; None where a text
-    may be of several.
+    `confusion` has a row for each true class and a column for each predicted class; it is None if
+    a text may have several classes.
     """
 
     measures: Mapping[str, float]
@@ -59,15 +58,16 @@ class Classified:
 def classification_measures(
     probabilities: Numbers, labels: Numbers, classes: Sequence[str]
 ) -> Classified:
-    """How well classes are named, and whether confidence is earned.
+    """The measures of a classifier: accuracy, F1, calibration and others.
 
     Args:
-        probabilities: (texts, classes). labels: (texts,), numbers of classes; or (texts, classes),
-            a 0 or 1 for each, where a text may be of several: then said is what has .5 or more.
-        classes: their names. With two of them `f1`, `precision` and `recall` are of the second.
+        probabilities: of each class of each text, (texts, classes).
+        labels: the numbers of the classes, (texts,). If a text may have several, a 0 or 1 for each
+            class, (texts, classes); then every class with .5 or more counts as predicted.
+        classes: the names. With two of them `f1`, `precision` and `recall` are of the second.
 
     Raises:
-        RunError: the shapes do not fit, there is no text, or a label is no class.
+        RunError: the shapes do not fit, there is no text, or a label is not a class.
     """
     probabilities = np.asarray(probabilities, dtype=np.float64)
     labels = np.asarray(labels)
@@ -84,9 +84,9 @@ def classification_measures(
             f"labels have shape {labels.shape}: give one for each of the {len(probabilities)} "
             "texts, or a row of 0 and 1 for each"
         )
-    outside = (labels < 0) | (labels >= n)
-    if outside.any():
-        row = int(np.argmax(outside))
+    is_unknown = (labels < 0) | (labels >= n)
+    if is_unknown.any():
+        row = int(np.argmax(is_unknown))
         raise RunError(
             f"text {row} has label {labels[row]}, and the classes are 0 to {n - 1}: correct it"
         )
@@ -97,11 +97,11 @@ def _measure_single_label(
     probabilities: Numbers, labels: Numbers, classes: Sequence[str]
 ) -> Classified:
     predicted = probabilities.argmax(axis=1)
-    came, called = np.eye(len(classes))[labels], np.eye(len(classes))[predicted]
-    confusion = confusion_matrix(came, called)
+    targets, predictions = np.eye(len(classes))[labels], np.eye(len(classes))[predicted]
+    confusion = confusion_matrix(targets, predictions)
     per_class = _each_class(confusion[None], classes)
     correct = (predicted == labels).astype(np.float64)
-    # of two classes the second is the one that is looked for
+    # of two classes, the second is the positive one
     yes = per_class[1] if len(per_class) == 2 else None
     measures = {
         "accuracy": float(accuracy(confusion)),
@@ -109,7 +109,7 @@ def _measure_single_label(
         **_over_classes(per_class),
         "ece": float(expected_calibration_error(probabilities.max(axis=1), correct, n_bins=_BINS)),
         # over all classes, as Brier counted
-        "brier": float(brier_score(probabilities, came).sum(axis=1).mean()),
+        "brier": float(brier_score(probabilities, targets).sum(axis=1).mean()),
     }
     return Classified(measures, per_class, confusion.astype(np.int64))
 
@@ -117,7 +117,7 @@ def _measure_single_label(
 def _measure_multi_label(
     probabilities: Numbers, labels: Numbers, classes: Sequence[str]
 ) -> Classified:
-    """A yes or no for every class of every text."""
+    """The measures of a 0 or 1 for every class of every text."""
     if not np.isin(labels, (0.0, 1.0)).all():
         raise RunError("labels hold something else than 0 and 1: give a 0 or 1 for each class")
     predicted = (probabilities >= 0.5).astype(np.float64)
@@ -128,15 +128,15 @@ def _measure_multi_label(
         ]
     )
     per_class = _each_class(confusions, classes)
-    # how sure of what was said, be it yes or no
-    sure = np.maximum(probabilities, 1 - probabilities).ravel()
+    # the confidence in each prediction, be it yes or no
+    confidence = np.maximum(probabilities, 1 - probabilities).ravel()
     correct = (predicted == labels).astype(np.float64)
     measures = {
         "accuracy": float(correct.mean()),
         "exact_match": float(correct.all(axis=1).mean()),
         **_over_classes(per_class),
         "micro_f1": float(f1_score(confusions.sum(axis=0))[1]),
-        "ece": float(expected_calibration_error(sure, correct.ravel(), n_bins=_BINS)),
+        "ece": float(expected_calibration_error(confidence, correct.ravel(), n_bins=_BINS)),
         "brier": float(brier_score(probabilities, labels).mean()),
     }
     return Classified(measures, per_class, None)
@@ -159,7 +159,7 @@ def _each_class(confusions: Numbers, classes: Sequence[str]) -> tuple[ClassMeasu
 
 
 def _over_classes(per_class: Sequence[ClassMeasures]) -> dict[str, float]:
-    """Means over classes: each counts alike."""
+    """Means over classes; each class has the same weight."""
     return {
         "macro_f1": float(np.mean([measures.f1 for measures in per_class])),
         "macro_precision": float(np.mean([measures.precision for measures in per_class])),
@@ -167,7 +167,7 @@ def _over_classes(per_class: Sequence[ClassMeasures]) -> dict[str, float]:
     }
 
 
-#: What was to be written: one text, or several of which each would do.
+#: The expected text, or several of them that are all right.
 Reference = str | Sequence[str]
 
 
@@ -177,7 +177,8 @@ def text_measures(
     """BLEU and chrF of a whole corpus by sacrebleu with its defaults, and the share that is equal.
 
     Args:
-        hypotheses: what was written. references: what was to be written, one or several for each.
+        hypotheses: the texts of the model.
+        references: the expected texts, one or several for each.
 
     Raises:
         RunError: they differ in number, there are none, or the package sacrebleu is not installed.
@@ -194,26 +195,26 @@ def text_measures(
 
 
 def need_sacrebleu() -> None:
-    """Nothing where sacrebleu can be imported: to ask before much is written.
+    """Check that sacrebleu can be imported, before a long generation.
 
     Raises:
-        RunError: it cannot.
+        RunError: it cannot be imported.
     """
     _ = _sacrebleu()
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[Reference]) -> float:
-    """The share of texts that equal a reference of theirs, white space at both ends aside.
+    """The share of texts that equal one of their references, up to white space at both ends.
 
     Raises:
         RunError: they differ in number, or there are none.
     """
     reference_sets = _references(hypotheses, references)
-    same = [
+    matches = [
         text.strip() in [reference.strip() for reference in reference_set]
         for text, reference_set in zip(hypotheses, reference_sets, strict=True)
     ]
-    return sum(same) / len(same)
+    return sum(matches) / len(matches)
 
 
 def _references(

@@ -1,8 +1,4 @@
-"""How well a model predicts text it was not trained on.
-
-Comes in: a model and tokens, or a run and paths. Goes out: nats per token, perplexity, bits per
-byte. It does not know training.
-"""
+"""The loss of a model on text that it was not trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +13,15 @@ import numpy.typing as npt
 import torch
 
 from pellucid.counting.temporaries import EVALUATED_AT_ONCE
-from pellucid.data import Counts, Piped, Tally, encode_pieces, id_type, read_pieces, windows
+from pellucid.data import (
+    EncodedCounts,
+    Piped,
+    ReadCounts,
+    encode_pieces,
+    id_type,
+    next_token_windows,
+    read_pieces,
+)
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
@@ -27,7 +31,7 @@ from pellucid.saved_runs.requirements import refuse_to_predict
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Precision, autocast, to_device
 
-#: e to more than this is more than float64 holds.
+#: The logarithm of the largest number of float64.
 _MOST_NATS = math.log(np.finfo(np.float64).max)
 
 
@@ -36,8 +40,8 @@ class Evaluation:
     """The loss over a text: every token after the first is predicted once.
 
     The text is cut into windows of one context, so the first tokens of a window are predicted from
-    little; a longer context can only do better. `changed_documents` counts those that do not come
-    back from their tokens as they were: lower-cased, or with other white space.
+    little. `changed_documents` counts documents that differ from their decoded tokens: they are
+    lower-cased, or have other white space.
     """
 
     loss_nats: float
@@ -48,12 +52,12 @@ class Evaluation:
 
     @property
     def perplexity(self) -> float:
-        """e^loss: as if guessing evenly among so many tokens; infinite past float64."""
+        """e^loss, the number of tokens to guess evenly from; infinite if float64 cannot hold it."""
         return math.exp(self.loss_nats) if self.loss_nats < _MOST_NATS else math.inf
 
     @property
     def bits_per_byte(self) -> float:
-        """All bits over all bytes: comparable across tokenizers, where `comparable` says so."""
+        """All bits over all bytes: you can compare tokenizers by it if `comparable` is true."""
         return self.loss_nats * self.tokens / math.log(2) / self.n_bytes
 
     @property
@@ -71,13 +75,19 @@ def evaluate_tokens(
     batch_size: int = EVALUATED_AT_ONCE,
     documents: npt.NDArray[Any] | None = None,
 ) -> Evaluation:
-    """The loss of `model` over tokens end to end.
+    """The loss of a model over tokens end to end.
 
-    With `documents`, the places at which they begin, none is seen from another.
+    Args:
+        model: the model, in evaluation mode.
+        tokens: the token ids, (tokens,).
+        n_bytes: the bytes of the text that they are.
+        precision: the type of matrix products.
+        batch_size: windows in a batch.
+        documents: the first token of each document; with it, documents do not see each other.
     """
     device = model.device
     total = torch.zeros((), dtype=torch.float64)
-    cut = windows(
+    cut = next_token_windows(
         tokens,
         context_length=model.context_length,
         batch_size=batch_size,
@@ -99,8 +109,11 @@ def evaluate(
 ) -> Evaluation:
     """The loss of a run's model over files, folders, or standard input ("-").
 
-    `field` is what holds the text of a row in a table. With `force` it reads even if more memory is
-    expected to be needed than is free.
+    Args:
+        run: the run.
+        paths: files, folders, patterns or "-".
+        field: the field of a table that holds the text.
+        force: read even if pellucid expects to need more memory than is free.
 
     Raises:
         TextError: a path holds no readable text.
@@ -110,8 +123,8 @@ def evaluate(
     refuse_to_predict(run.model)
     check_windows(run, force=force)
     tokenizer = run.tokenizer
-    pieces = read_pieces(paths, field, Tally(), Piped())
-    counts, starts = Counts(), list[int]()
+    pieces = read_pieces(paths, field, ReadCounts(), Piped())
+    counts, starts = EncodedCounts(), list[int]()
     with tempfile.TemporaryFile() as file:  # the text may be larger than memory
         for piece in encode_pieces(pieces, tokenizer):
             if piece.first:
@@ -133,9 +146,15 @@ def evaluate(
 def prefix(
     tokens: npt.NDArray[Any], n_bytes: int, tokenizer: Tokenizer, limit: int
 ) -> tuple[npt.NDArray[Any], int]:
-    """At most `limit` tokens from the start, and how many bytes of text they are.
+    """The first tokens of a text, and how many bytes of text they are.
 
-    Where the tokenizer does not give a text back byte for byte, they are that share of all bytes.
+    The bytes are an estimate by share if the tokenizer does not decode to the same bytes.
+
+    Args:
+        tokens: the token ids of the text, (tokens,).
+        n_bytes: the bytes of the text.
+        tokenizer: decodes the tokens.
+        limit: the most tokens to return.
     """
     if len(tokens) <= limit:
         return tokens, n_bytes

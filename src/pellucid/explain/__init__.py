@@ -7,10 +7,9 @@ inside while a model is trained.
 
 from pellucid.explain.api import trace
 from pellucid.explain.films.recorder import film
-from pellucid.explain.gradients import Gradients
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.token_predictions import Reading, TokenReading, read_sentence
-from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Gradients, Trace
 
 __all__ = [
     "Gradients",

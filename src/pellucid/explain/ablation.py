@@ -1,7 +1,4 @@
-"""What a prediction loses when heads are taken away: two traces of one sentence, held together.
-
-Comes in: a trace, and the same with other heads. Goes out: probabilities before and after, and KL.
-"""
+"""What a prediction loses when heads are taken away: two traces of one sentence, held together."""
 
 from __future__ import annotations
 
@@ -10,14 +7,14 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.errors import PellucidError
-from pellucid.explain.outputs import wide
-from pellucid.explain.tracing import Trace
+from pellucid.explain.outputs import widen
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.typed import to_list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class PredictionChange:
     """At one place: the words whose probability changed most, before and after.
 
     `kl` is KL(before | after) at that place, `kls` at every place, in nats. `loss` is the change
@@ -34,7 +31,7 @@ class Change:
 
 
 @torch.no_grad()
-def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> Change:
+def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> PredictionChange:
     """What changed between a trace and another of the same ids.
 
     Raises:
@@ -46,19 +43,19 @@ def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> C
         )
     n = len(before.ids)
     p_before, p_after = (
-        torch.softmax(wide(t.logits_at(token)).double(), -1) for t in (before, after)
+        torch.softmax(widen(t.logits_at(token)).double(), -1) for t in (before, after)
     )
     moved = (p_before - p_after).abs().topk(min(most, len(p_before))).indices
     kls = tuple(
         float(
             kl_divergence(
-                *(torch.softmax(wide(t.logits_at(at)).double(), -1) for t in (before, after))
+                *(torch.softmax(widen(t.logits_at(at)).double(), -1) for t in (before, after))
             )
         )
         for at in range(n)
     )
     priced = "loss" in before.addresses()
-    return Change(
+    return PredictionChange(
         token=token % n,
         words=tuple(to_list(moved)),
         before=tuple(to_list(p_before[moved])),

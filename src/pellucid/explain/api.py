@@ -1,8 +1,4 @@
-"""The door: a run and a sentence, or a model and ids; checked, and traced.
-
-Comes in: what a user has. Goes out: a trace, or a refusal in plain words. It does not know what a
-trace holds.
-"""
+"""The door: a run and a sentence, or a model and ids; checked, and traced."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain.sentence import Sentence, sentence_of
-from pellucid.explain.tracing import Trace
+from pellucid.explain.sentence import Sentence, encode_sentence
+from pellucid.explain.trace_types import Trace
+from pellucid.explain.tracing import ModelTrace
 from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.saved_runs.inference_memory import check_looking
@@ -40,10 +37,10 @@ def trace(
             was given a sentence.
     """
     if isinstance(run, Run) and sentence is not None and ids is None:
-        words = sentence_of(run, sentence, target)
+        words = encode_sentence(run, sentence, target)
         longest = max(len(words.ids), len(words.source_ids or ()))
         check_looking(run, longest, force=force)
-        return Trace(run.model, words, run=run)
+        return ModelTrace(run.model, words, run=run)
     model = run.model if isinstance(run, Run) else run
     if ids is None:
         raise PellucidError(
@@ -65,7 +62,7 @@ def trace(
         source_ids=source,
         source_pieces=tuple(map(str, source or ())),
     )
-    return Trace(model, whole, run=run if isinstance(run, Run) else None)
+    return ModelTrace(model, whole, run=run if isinstance(run, Run) else None)
 
 
 def _ids(ids: Sequence[int] | Tensor, model: Transformer, called: str) -> tuple[int, ...]:

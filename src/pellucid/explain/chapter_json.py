@@ -1,7 +1,7 @@
 """A chapter as JSON can hold it: for `--json`, for a page, for a file.
 
-Comes in: a chapter. Goes out: plain values. Each receipt has its tree, what it comes to, and
-whether that agrees: what is told is what was computed.
+Each receipt has its tree, what it comes to, and whether that agrees: what is told is what was
+computed.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import asdict, fields, replace
 from typing import Any
 
 from pellucid.explain.chapter_types import Chapter, Receipt
-from pellucid.explain.expressions import Expression, plain, value
-from pellucid.explain.receipt_text import line_of, rounded
+from pellucid.explain.expressions import Expression, evaluate, to_plain
+from pellucid.explain.receipt_text import format_receipt, round_operands
 
 _FLOAT32 = 9
 
@@ -31,16 +31,16 @@ def plain_chapter(chapter: Chapter) -> dict[str, Any]:
 
 
 def plain_receipt(receipt: Receipt) -> dict[str, Any]:
-    """Its fields, the tree as `expressions.plain` has it, and what comes of that very tree."""
+    """Its fields, the tree as `expressions.to_plain` has it, and what comes of that very tree."""
     plain_fields = {
         field.name: getattr(receipt, field.name)
         for field in fields(receipt)
         if field.name != "expression"
     }
     receipt = replace(receipt, expression=_round_operands(receipt))
-    line = line_of(receipt)
+    line = format_receipt(receipt)
     return plain_fields | {
-        "expression": plain(receipt.expression),
+        "expression": to_plain(receipt.expression),
         "spelled": line.operands,
         "shown": {"recomputed": line.result, "model": line.model, "digits": line.digits},
         "recomputed": receipt.recomputed,
@@ -55,7 +55,7 @@ def _round_operands(receipt: Receipt) -> Expression:
 
     A difference of two nearly equal losses does; so does a model in float64.
     """
-    short = rounded(receipt.expression, _FLOAT32)
-    moved = abs(value(short) - receipt.recomputed)
+    short = round_operands(receipt.expression, _FLOAT32)
+    moved = abs(evaluate(short) - receipt.recomputed)
     exact = receipt.dtype == "float64" or moved > receipt.allowed / 100
     return receipt.expression if exact else short

@@ -1,15 +1,11 @@
-"""What a chapter is: a plain sentence, pictures, receipts; the same for every face.
-
-Comes in: numbers. Goes out: frozen records that JSON can hold. It does not know how they are drawn,
-on a terminal or on a page.
-"""
+"""What a chapter is: a plain sentence, pictures, receipts; the same for every face."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.explain.expressions import Expression, value
+from pellucid.explain.expressions import Expression, evaluate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +53,7 @@ class Receipt:
     @property
     def recomputed(self) -> float:
         """What the formula comes to, in float64."""
-        return value(self.expression)
+        return evaluate(self.expression)
 
     @property
     def allowed(self) -> float:

@@ -1,23 +1,29 @@
 """How much each part of the stream adds to one logit, the final norm's scale held as it is.
 
-Comes in: a trace, a token, a word of the vocabulary. Goes out: named numbers that add up to the
-logit before any cap; or why they do not. Direct contributions alone: what a part changes in later
-layers counts as theirs.
+Direct contributions alone: what a part changes in later layers counts as theirs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import torch
 from torch import Tensor, nn
 
-from pellucid.explain.norms import scale_of
+from pellucid.explain.norms import describe_scale
+from pellucid.explain.part_facts import is_identity, norms_one_token, where_positions_act
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.receipts.sums import start_of
-from pellucid.explain.residual_sums import sums, why_not
-from pellucid.explain.tracing import Trace
-from pellucid.model import LayerNorm, Positions, RMSNorm
+from pellucid.explain.receipts.sums import stack_prefix
+from pellucid.explain.residual_sums import list_sums, why_no_sums
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import (
+    HeadTransformFacts,
+    IdentityFacts,
+    UnknownFacts,
+    norm_facts,
+    transform_facts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,21 @@ def why_no_contributions(trace: Trace) -> str | None:
     model = trace.model
     if not model.has_head:
         return "the model has no head, and so no logits"
-    if not isinstance(model.head_transform, nn.Identity):
-        return "the head bends the states before it reads them, so their parts do not add up"
-    norm = trace.passed(trace.side).stack.final_norm
-    if not isinstance(norm, nn.Identity | LayerNorm | RMSNorm):
-        return f"{type(norm).__name__} is the final norm: {scale_of(norm)}"
-    return why_not(trace, trace.side)
+    facts = transform_facts(model.head_transform)
+    match facts:
+        case IdentityFacts():
+            pass
+        case HeadTransformFacts():
+            return "the head bends the states before it reads them, so their parts do not add up"
+        case UnknownFacts(part=part):
+            return f"pellucid does not know what {part} does to the states before the head"
+        case _:
+            assert_never(facts)
+    norm = trace.stack_pass(trace.side).stack.final_norm
+    if not is_identity(norm) and norms_one_token(norm) is None:
+        kind, scale = type(norm).__name__, describe_scale(norm_facts(norm))
+        return f"{kind} is the final norm: {scale or 'pellucid does not know what it does'}"
+    return why_no_sums(trace, trace.side)
 
 
 @torch.no_grad()
@@ -52,16 +67,17 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     side = trace.side
     names, parts = _start(trace, token)
     for layer in range(trace.n_layers(side)):
-        for stream_sum in sums(trace, side, layer):
+        for stream_sum in list_sums(trace, side, layer):
             for sublayer, address in stream_sum.written:
                 names.append(f"{address.split('.')[0]} {sublayer}")
                 parts.append(trace[at(address, token)].double())
     model = trace.model
-    stream = trace.passed(side).states[-1][0, token].double()
-    norm = trace.passed(side).stack.final_norm
+    stream = trace.stack_pass(side).states[-1][0, token].double()
+    norm = trace.stack_pass(side).stack.final_norm
     w = model.head_weight[word].double() * model.head_scale
     terms = [float(w @ _held(norm, part, stream)) for part in parts]
-    bias = getattr(norm, "bias", None)
+    facts = norms_one_token(norm)
+    bias = None if facts is None or facts.bias is None else norm.get_parameter(facts.bias)
     if bias is not None:
         names.append("final norm's bias")
         terms.append(float(w @ bias.double()))
@@ -73,22 +89,27 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
 
 def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     """What enters the first block: embedding and position apart, where no norm mixes them."""
-    stack = trace.passed(trace.side).stack
-    first = trace.passed(trace.side).states[0][0, token].double()
-    if not isinstance(stack.input_norm, nn.Identity):
+    stack = trace.stack_pass(trace.side).stack
+    first = trace.stack_pass(trace.side).states[0][0, token].double()
+    acts = where_positions_act(stack.positions)
+    if not is_identity(stack.input_norm) or acts == "unknown":
         return ["input"], [first]
-    if type(stack.positions).embed is Positions.embed:
+    if acts != "stream":
         return ["embedding"], [first]
-    added = trace[at(f"{start_of(trace, trace.side)}positions", token)].double()
+    added = trace[at(f"{stack_prefix(trace, trace.side)}positions", token)].double()
     return ["embedding", "position"], [first - added, added]
 
 
 def _held(norm: nn.Module, part: Tensor, stream: Tensor) -> Tensor:
     """What a norm makes of a part, by the scale that it has for the whole stream."""
-    if isinstance(norm, RMSNorm):
-        gain = norm.gain.double() + (1 if norm.unit_offset else 0)
-        return part * torch.rsqrt(stream.square().mean() + norm.eps) * gain
-    if isinstance(norm, LayerNorm):
-        scale = torch.rsqrt(stream.var(correction=0) + norm.eps)
-        return (part - part.mean()) * scale * norm.gain.double()
-    return part
+    facts = norms_one_token(norm)
+    if facts is None:
+        return part
+    if facts.centred:
+        part, variance = part - part.mean(), stream.var(correction=0)
+    else:
+        variance = stream.square().mean()
+    scaled = part * torch.rsqrt(variance + facts.eps)
+    if facts.gain is None:
+        return scaled
+    return scaled * (norm.get_parameter(facts.gain).double() + facts.gain_offset)

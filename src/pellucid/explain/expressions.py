@@ -1,8 +1,4 @@
-"""Expressions with their operands: what a receipt is recomputed from, by whoever shows it.
-
-Comes in: numbers, with their names and addresses. Goes out: a tree of plain values that JSON can
-hold, its value in float64, its text. It knows no formula of any model: a tree says all of it.
-"""
+"""Expressions with their operands: what a receipt is recomputed from, by whoever shows it."""
 
 from __future__ import annotations
 
@@ -85,7 +81,7 @@ _OF_ROWS: dict[Operator, Callable[[Sequence[float]], float]] = {
 }
 
 
-def value(expression: Expression) -> float:
+def evaluate(expression: Expression) -> float:
     """What a tree comes to, in float64.
 
     Raises:
@@ -101,16 +97,16 @@ def value(expression: Expression) -> float:
         case Apply("sum" | "max" | "min" as name, (Vector(row),)):
             return _OF_ROWS[name](row)
         case Apply("sum" | "max" | "min" as name, parts):
-            return _OF_ROWS[name]([value(part) for part in parts])
+            return _OF_ROWS[name]([evaluate(part) for part in parts])
         case Apply(name, (part,)) if name in _OF_ONE:
-            return _OF_ONE[name](value(part))
+            return _OF_ONE[name](evaluate(part))
         case Apply(name, (lhs, rhs)) if name in _OF_TWO:
-            return _OF_TWO[name](value(lhs), value(rhs))
+            return _OF_TWO[name](evaluate(lhs), evaluate(rhs))
         case _:
             raise ValueError(f"{expression.name} does not take these arguments")
 
 
-def plain(expression: Expression) -> dict[str, Any]:
+def to_plain(expression: Expression) -> dict[str, Any]:
     """The tree as JSON can hold it.
 
     A number is `{"value", "name", "at"}`, a vector `{"values", "name", "at"}`, an operator
@@ -118,7 +114,7 @@ def plain(expression: Expression) -> dict[str, Any]:
     """
     match expression:
         case Apply(name, parts):
-            return {"op": name, "of": [plain(part) for part in parts]}
+            return {"op": name, "of": [to_plain(part) for part in parts]}
         case Number():
             node: dict[str, Any] = {"value": expression.value}
         case Vector():

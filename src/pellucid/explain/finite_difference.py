@@ -1,6 +1,6 @@
 """One weight, moved a little both ways: what the loss does, beside what its gradient says.
 
-Comes in: a trace, a weight. Goes out: losses. It asks no gradient.
+It asks no gradient.
 
 A model of up to fifty million weights is copied in float64, so that rounding does not hide a small
 difference; a larger one is read in its own numbers, with one matrix exchanged for the while.
@@ -10,26 +10,24 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from pellucid.explain.gradients import is_large
-from pellucid.explain.outputs import wide
-from pellucid.explain.selection import ChosenWeight
-
-if TYPE_CHECKING:
-    from pellucid.explain.tracing import Trace
+from pellucid.explain.backward_segments import is_large
+from pellucid.explain.outputs import widen
+from pellucid.explain.selection import SelectedWeight
+from pellucid.explain.trace_types import Trace
 
 
 def precision(trace: Trace) -> torch.dtype:
     """In which numbers the losses are computed."""
-    return wide(trace["logits"][:1]).dtype if is_large(trace) else torch.float64
+    return widen(trace["logits"][:1]).dtype if is_large(trace) else torch.float64
 
 
-def step_of(trace: Trace, weight: ChosenWeight) -> float:
+def choose_step(trace: Trace, weight: SelectedWeight) -> float:
     """How far to move: the cube root of the rounding, by the size of the weight.
 
     Source:
@@ -40,7 +38,7 @@ def step_of(trace: Trace, weight: ChosenWeight) -> float:
 
 
 @torch.no_grad()
-def losses(trace: Trace, weight: ChosenWeight, moves: Sequence[float]) -> list[float]:
+def losses(trace: Trace, weight: SelectedWeight, moves: Sequence[float]) -> list[float]:
     """The sentence's loss with the weight moved by each of `moves`; the model is left alone."""
     model = trace.model if is_large(trace) else copy.deepcopy(trace.model).double()
     whole = _Priced(model, trace)
@@ -61,10 +59,9 @@ class _Priced(nn.Module):
         super().__init__()
         self.model = model
         # a list: a module would count what it holds among its parts
-        self.asked = [trace]
+        self.traces = [trace]
 
     def forward(self) -> Tensor:
         """The loss."""
-        trace = self.asked[0]
-        again = type(trace)(cast("Any", self.model), trace.sentence, scales=trace.scales)
-        return again["loss"].double()
+        trace = self.traces[0]
+        return trace.with_model(cast("Any", self.model))["loss"].double()

@@ -1,8 +1,5 @@
 """One sentence through a model, once: of all that is computed, the residual stream is kept.
 
-Comes in: a model, token ids, and how much each head counts. Goes out: the state between any two
-blocks, and what is needed to run one block again. It does not look into a block.
-
 The model is in evaluation mode while it is read and afterwards as it was. One sentence is read at a
 time: hooks are put on the model and taken off.
 """
@@ -36,8 +33,8 @@ class HeadPlace(NamedTuple):
     cross: bool = False
 
 
-#: How much a head counts: 0 takes it away, 1 leaves it as it is; "mean" gives each token what the
-#: head found on average over the sentence's tokens.
+#: How much a head counts: 0 takes it away, 1 leaves it as it is; "mean" gives each token
+#: the head's average output over the sentence's tokens.
 HeadScale = float | Literal["mean"]
 HeadScales = Mapping[HeadPlace, HeadScale]
 
@@ -63,8 +60,8 @@ class StackPass:
         return self.last
 
     @property
-    def seen(self) -> View:
-        """Which tokens may look at which."""
+    def attention_view(self) -> View:
+        """Which tokens attend to which."""
         assert self.view is not None
         return self.view
 
@@ -75,7 +72,7 @@ class StackPass:
 
 
 @torch.no_grad()
-def read(
+def run_forward(
     model: Transformer, ids: Tensor, source: Tensor | None, scales: HeadScales
 ) -> dict[Side, StackPass]:
     """The stacks that a text, and its source where there is one, went through."""
@@ -84,33 +81,33 @@ def read(
         encoded = None
         if source is not None:
             assert model.encoder is not None
-            passes["encoder"] = _followed(hooks, model.encoder, source)
+            passes["encoder"] = _record_stack(hooks, model.encoder, source)
             encoded = model.encode(source)
         side: Side = "encoder" if model.decoder is None else "decoder"
-        passes[side] = _followed(hooks, model.stack, ids)
+        passes[side] = _record_stack(hooks, model.stack, ids)
         model.states(ids, encoded=encoded)
     return passes
 
 
-def _followed(hooks: ExitStack, stack: Stack, ids: Tensor) -> StackPass:
+def _record_stack(hooks: ExitStack, stack: Stack, ids: Tensor) -> StackPass:
     """Hooks that note what goes through a stack."""
-    noted = StackPass(stack, ids)
+    recording = StackPass(stack, ids)
 
-    def enters(_: nn.Module, inputs: tuple[Any, ...]) -> None:
-        noted.states.append(inputs[0])
-        noted.view, noted.encoded = cast("View", inputs[2]), inputs[4]
+    def record_input(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        recording.states.append(inputs[0])
+        recording.view, recording.encoded = cast("View", inputs[2]), inputs[4]
 
-    def leaves(_: nn.Module, inputs: Any, state: Tensor) -> None:
-        noted.states.append(state)
+    def record_output(_: nn.Module, inputs: Any, state: Tensor) -> None:
+        recording.states.append(state)
 
-    def ends(_: nn.Module, inputs: Any, output: Tensor) -> None:
-        noted.last = output
+    def record_final(_: nn.Module, inputs: Any, output: Tensor) -> None:
+        recording.last = output
 
     for block in stack.blocks:
-        hooks.enter_context(block.register_forward_pre_hook(enters))
-    hooks.enter_context(stack.blocks[-1].register_forward_hook(leaves))
-    hooks.enter_context(stack.final_norm.register_forward_hook(ends))
-    return noted
+        hooks.enter_context(block.register_forward_pre_hook(record_input))
+    hooks.enter_context(stack.blocks[-1].register_forward_hook(record_output))
+    hooks.enter_context(stack.final_norm.register_forward_hook(record_final))
+    return recording
 
 
 @contextmanager

@@ -1,80 +1,57 @@
-"""The gradient of a sentence's loss, by address: of states, of what is in a layer, of every weight.
+"""The gradients of a sentence's loss, by address: of states, of parts of layers, of every weight.
 
     back = trace.backward()
     back["L2.residual.grad"]                              what reaches the stream before layer 2
     back["decoder.blocks.2.attention.query.weight.grad"]  as loss.backward() would leave it in .grad
 
-Comes in: a trace. Goes out: torch's own gradients. It does not know how they are shown.
-
-Of the one way back the gradients of the stream are kept, and the norms of the others. A layer is
-gone through again when one of its gradients is asked for, and dropped when another layer is: the
-gradients of the two stretches last asked for are alive, whatever the model and however many
-sentences are open. The model's own `.grad`, mode and weights are left as they are.
+The backward pass keeps the gradients of the stream, and the norms of all others. A layer runs again
+when you read one of its gradients, and is dropped when you read another layer's: the gradients of
+the two segments you read last are alive, whatever the model and however many sentences are open.
+The model's own `.grad`, mode and weights are left as they are.
 """
 
 from __future__ import annotations
 
-import re
 import weakref
 from collections import OrderedDict, deque
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain import attention_heads
-from pellucid.explain.addresses import Address, Shape, parsed, pointed, refuse_unknown, taken
+from pellucid.explain.addresses import lookup
+from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
 from pellucid.explain.backward_segments import (
+    backward_segment,
+    detach_encoded,
+    make_leaf,
+    trainable_parameters,
+    walk_backward,
+)
+from pellucid.explain.forward_pass import ONE_AT_A_TIME, Side, evaluating, scaled
+from pellucid.explain.record_block import BlockRecord, record_block
+from pellucid.explain.trace_types import (
+    Gradients,
+    Progress,
+    Segment,
     SegmentGradients,
-    Stretch,
-    Watch,
-    apart,
-    back,
-    leaf,
-    trained,
-    walk,
+    Shape,
+    Trace,
 )
-from pellucid.explain.forward_pass import (
-    ONE_AT_A_TIME,
-    HeadPlace,
-    Side,
-    attention_at,
-    evaluating,
-    scaled,
-)
-from pellucid.explain.outputs import wide
-from pellucid.explain.record_block import BlockRecord, heard
-from pellucid.maths.cross_entropy import cross_entropy_grad
-from pellucid.model import LinearAttention, NeuralMemory
 from pellucid.model.attention import split_heads
 from pellucid.typed import gradients, length
 
-if TYPE_CHECKING:
-    from pellucid.explain.tracing import Trace
 
-#: Models of more parameters are gone back through when that is asked for, and not before.
-LARGE = 50_000_000
-_GRAD = re.compile(r"(.+)\.grad(?:\.(head|input))?\Z")
-_OF_HEADS = ("q", "k", "q_plain", "k_plain", "v", "out")
-_OF_ENDS = ("final_norm", "hidden", "logits")
+class ModelGradients(Gradients):
+    """The gradients of a trace whose model is in memory."""
 
-
-def is_large(trace: Trace) -> bool:
-    """Whether the way back through a trace's model takes more than a moment."""
-    return sum(parameter.numel() for parameter in trace.model.parameters()) > LARGE
-
-
-class Gradients:
-    """The way back of one trace: `gradients[address]` is a tensor without the batch."""
-
-    _open: ClassVar[deque[tuple[weakref.ref[Gradients], Stretch, SegmentGradients]]] = deque(
+    _open: ClassVar[deque[tuple[weakref.ref[ModelGradients], Segment, SegmentGradients]]] = deque(
         maxlen=2
     )
 
-    def __init__(self, trace: Trace, watch: Watch = lambda done, total: None) -> None:
+    def __init__(self, trace: Trace, progress: Progress = lambda done, total: None) -> None:
         self.trace = trace
-        #: the length of each parameter's gradient, and of the parameter, by its name
         self.norms: dict[str, float] = {}
         self.sizes: dict[str, float] = {}
         weights = dict(trace.model.named_parameters())
@@ -84,160 +61,90 @@ class Gradients:
             self.sizes[name] = length(weights[name])
 
         with torch.no_grad():
-            self._arriving = walk(trace, take, watch)
+            self._upstream = walk_backward(trace, take, progress)
         self._layers: OrderedDict[tuple[Side, int], dict[str, Tensor]] = OrderedDict()
-
-    @staticmethod
-    def may_hold(name: str) -> bool:
-        """Whether a name is of a kind that is found here."""
-        return name in ("grad_norm", "error") or _GRAD.search(name) is not None
 
     @property
     def norm(self) -> float:
-        """The length of all parameters' gradients together: what clipping looks at."""
+        """The norm of all gradients together, which clipping reads."""
         return length(torch.tensor(list(self.norms.values()), dtype=torch.float64))
 
     def stream(self, side: Side) -> list[Tensor]:
-        """What reaches the stream before each block and behind the last: (time, d_model) each."""
+        """The gradient of the residual stream before each block and after the last,
+        (time, d_model) each."""
         n = self.trace.n_layers(side)
-        return [self._arriving[Stretch(side, place - 1)][0] for place in range(n + 1)]
+        return [self._upstream[Segment(side, place - 1)][0] for place in range(n + 1)]
 
     def __getitem__(self, address: str) -> Tensor:
         """The gradient at an address, which may end with [7, 1].
 
         Raises:
-            PellucidError: there is no such address; says what is near, or why there is nothing.
+            PellucidError: there is no such address; says which look alike, or why it is not kept.
         """
-        name, _ = pointed(address)
-        gradient = self.of(name)
+        name, _ = split_index(address)
+        gradient = self.gradient(name)
         if gradient is None:
-            raise refuse_unknown(address, self.addresses())
-        return taken(gradient, address)
+            raise unknown_address_error(address, self.addresses())
+        return take_index(gradient, address)
 
-    def of(self, name: str) -> Tensor | None:
-        """The tensor of a name without a place in it; None where there is none.
+    def gradient(self, name: str) -> Tensor | None:
+        """The tensor at an address without an index; None if there is no such address.
 
         Raises:
-            PellucidError: it is the gradient of a frozen parameter.
+            PellucidError: the number exists, but pellucid keeps no gradient of it; says why.
         """
-        if name == "grad_norm":
-            return torch.tensor(self.norm, dtype=torch.float64)
-        if name == "error":
-            trace = self.trace
-            return cast("Tensor", cross_entropy_grad(wide(trace["logits"][:-1]), trace.ids[1:]))
-        match = _GRAD.match(name)
-        if match is None:
-            return None
-        base, path = match[1], match[2] or ""
-        if base in dict(self.trace.model.named_parameters()):
-            return self._parameter(base, path)
-        if path:
-            return None
-        place = parsed(base)
-        return self._whole(base) if place is None else self._within(place)
+        return lookup.read_gradient(self, name)
 
     def addresses(self) -> dict[str, Shape]:
-        """Every address with the shape of what is there; nothing is computed for it."""
+        """Every address of the backward pass, with its shape; nothing is computed for it."""
+        return lookup.list_backward(self)
+
+    def parameter(self, name: str, path: str = "") -> Tensor | None:
+        """The gradient of a parameter, summed over all segments that hold it.
+
+        Args:
+            name: of the parameter in the model; None comes back for a name it does not have.
+            path: "head" or "input" for one of the two paths of a tied embedding.
+
+        Raises:
+            PellucidError: the parameter is frozen, or the loss does not depend on it.
+        """
         trace = self.trace
-        named_shapes: dict[str, Shape] = {"grad_norm": ()}
-        for name, shape in trace.addresses().items():
-            if name == "logits":
-                named_shapes["error"] = (shape[0] - 1, shape[1])
-            if self._is_listed(name):
-                named_shapes[f"{name}.grad"] = shape
-        for name, weight in trace.model.named_parameters():
-            if name in self.norms:
-                named_shapes[f"{name}.grad"] = tuple(weight.shape)
-        if trace.model.head is None and "token_embedding.weight" in self.norms:
-            shape = tuple(trace.model.token_embedding.weight.shape)
-            named_shapes |= {
-                f"token_embedding.weight.grad.{path}": shape for path in ("head", "input")
-            }
-        return named_shapes
-
-    def _is_listed(self, name: str) -> bool:
-        place = parsed(name)
-        if place is None:
-            return name.removeprefix("encoder.") in (*_OF_ENDS, "embedding")
-        if place.head is None:
-            return True
-        at = HeadPlace(place.side, place.layer, place.head, place.cross)
-        layer = attention_at(self.trace.model, at)
-        if place.what in ("scores", "weights"):
-            return not isinstance(layer, LinearAttention | NeuralMemory)
-        return place.what in _OF_HEADS and not isinstance(layer, LinearAttention)
-
-    def _parameter(self, name: str, path: str) -> Tensor | None:
-        """The gradient of a parameter: of all stretches that it belongs to, or of one path."""
+        if name not in dict(trace.model.named_parameters()):
+            return None
         if name not in self.norms:
-            raise PellucidError(_why_none(self.trace, name))
-        places = [
-            stretch for stretch in self._arriving_at() if name in trained(self.trace, stretch)
+            raise PellucidError(_why_none(trace, name))
+        end = Segment(trace.side, trace.n_layers(trace.side))
+        segments = [
+            segment
+            for segment in (end, *self._upstream)
+            if name in trainable_parameters(trace, segment)
         ]
         if path:
-            if len(places) < 2 or name != "token_embedding.weight" or self.trace.model.head:
+            if len(segments) < 2 or name != "token_embedding.weight" or trace.model.head:
                 return None
-            places = [stretch for stretch in places if (stretch.place != -1) == (path == "head")]
-        parts = [self._stretch(stretch).parameters.get(name) for stretch in places]
+            segments = [at for at in segments if (at.place != -1) == (path == "head")]
+        parts = [self.segment(segment).parameters.get(name) for segment in segments]
         terms = [part for part in parts if part is not None]
         total = terms[0]
         for part in terms[1:]:
             total = total + part
         return total
 
-    def _arriving_at(self) -> list[Stretch]:
-        """All stretches, those that end in the loss included."""
-        trace = self.trace
-        return [Stretch(trace.side, trace.n_layers(trace.side)), *self._arriving]
-
-    def _stretch(self, stretch: Stretch) -> SegmentGradients:
+    def segment(self, segment: Segment) -> SegmentGradients:
+        """The gradients of one segment, run again unless it is one of the last two."""
         with ONE_AT_A_TIME:
-            for owner, where, back_pass in self._open:
-                if owner() is self and where == stretch:
-                    return back_pass
+            for owner, place, segment_gradients in self._open:
+                if owner() is self and place == segment:
+                    return segment_gradients
             if len(self._open) == self._open.maxlen:
                 self._open.popleft()  # before others are made: both would be alive
-            back_pass = back(self.trace, stretch, self._arriving.get(stretch))
-            self._open.append((weakref.ref(self), stretch, back_pass))
-            return back_pass
+            segment_gradients = backward_segment(self.trace, segment, self._upstream.get(segment))
+            self._open.append((weakref.ref(self), segment, segment_gradients))
+            return segment_gradients
 
-    def _whole(self, base: str) -> Tensor | None:
-        trace, side = self.trace, self.trace.side
-        if base.startswith("encoder.") and len(trace.sides) == 2:
-            side, base = "encoder", base.removeprefix("encoder.")
-        if base == "embedding":
-            return self._stretch(Stretch(side, -1)).entering[0]
-        if base not in _OF_ENDS or (side != trace.side and base != "final_norm"):
-            return None
-        gradient = self._stretch(Stretch(side, trace.n_layers(side))).noted[base]
-        return gradient[0] if gradient.ndim == 3 else gradient
-
-    def _within(self, place: Address) -> Tensor | None:
-        trace = self.trace
-        if place.side not in trace.sides or place.layer > trace.n_layers(place.side):
-            return None
-        if place.head is None and place.what == "residual":
-            return self.stream(place.side)[place.layer]
-        if place.layer == trace.n_layers(place.side):
-            return None
-        layer_gradients = self._layer(place.side, place.layer)
-        if place.head is None:
-            name = "feed_forward.down.in" if place.what == "feed_forward.units" else place.what
-            return layer_gradients.get(name)
-        look = trace.layer(place.side, place.layer).looks.get("cross" if place.cross else "")
-        if look is None or place.head >= look.n_heads:
-            return None
-        kind = "cross." if place.cross else ""
-        if place.what in ("scores", "weights"):
-            if not isinstance(look.layer, NeuralMemory | LinearAttention):
-                arriving = _before_scaling(trace, place, layer_gradients[f"{kind}out"][place.head])
-                return attention_heads.back(look, place.head, arriving)[place.what == "scores"]
-            return None
-        part = layer_gradients.get(f"{kind}{place.what}")
-        return None if part is None else part[place.head * part.shape[0] // look.n_heads]
-
-    def _layer(self, side: Side, number: int) -> dict[str, Tensor]:
-        """The gradients within a layer: of what is heard in it, and of what its heads did."""
+    def layer(self, side: Side, number: int) -> dict[str, Tensor]:
+        """The gradients of all tensors of a layer, by name; those of heads are (heads, ...)."""
         key = (side, number)
         if key not in self._layers:
             while len(self._layers) > 1:
@@ -248,43 +155,39 @@ class Gradients:
 
     def _compute_layer_gradients(self, side: Side, number: int) -> dict[str, Tensor]:
         trace = self.trace
-        passed, model = trace.passed(side), trace.model
+        stack_pass, model = trace.stack_pass(side), trace.model
         with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales), torch.enable_grad():
-            state = leaf(passed.states[number])
-            run = heard(passed, number, state, apart(passed.encoded), apart=True)
-            output = run.tensors.pop("made")
-            inputs = run.tensors | _of_looks(run)
-            grads = gradients(output, list(inputs.values()), self._arriving[Stretch(side, number)])
+            state = make_leaf(stack_pass.states[number])
+            encoded = detach_encoded(stack_pass.encoded)
+            record = record_block(stack_pass, number, state, encoded, separate_inputs=True)
+            output = record.tensors.pop("made")
+            inputs = record.tensors | _list_head_tensors(record)
+            upstream = self._upstream[Segment(side, number)]
+            grads = gradients(output, list(inputs.values()), upstream)
         named_grads = {
             name: grad for name, grad in zip(inputs, grads, strict=True) if grad is not None
         }
-        for name, look in run.looks.items():
+        for name, attention in record.attentions.items():
             kind = f"{name}." if name else ""
-            named_grads[f"{kind}out"] = split_heads(named_grads.pop(f"{kind}joined"), look.n_heads)
-            if name:  # a query at an encoder is what was projected: nothing turns it
+            joined = named_grads.pop(f"{kind}joined")
+            named_grads[f"{kind}out"] = split_heads(joined, attention.n_heads)
+            if name:  # a query of cross-attention is the projection itself: nothing turns it
                 named_grads[f"{kind}q"] = split_heads(
-                    named_grads["cross_attention.query"], look.n_heads
+                    named_grads["cross_attention.query"], attention.n_heads
                 )
         return {name: grad[0] for name, grad in named_grads.items()}
 
 
-def _of_looks(run: BlockRecord) -> dict[str, Tensor]:
-    named_parts: dict[str, Tensor] = {}
-    for name, look in run.looks.items():
+def _list_head_tensors(record: BlockRecord) -> dict[str, Tensor]:
+    tensors: dict[str, Tensor] = {}
+    for name, attention in record.attentions.items():
         kind = f"{name}." if name else ""
-        parts = {part: getattr(look, part) for part in (*_OF_HEADS[:-1], "joined")}
-        named_parts |= {f"{kind}{part}": x for part, x in parts.items() if isinstance(x, Tensor)}
-    return named_parts
-
-
-def _before_scaling(trace: Trace, place: Address, arriving: Tensor) -> Tensor:
-    """The gradient of what a head found before it was scaled, or its mean put in its place."""
-    assert place.head is not None
-    at = HeadPlace(place.side, place.layer, place.head, place.cross)
-    scale = trace.scales.get(at, 1.0)
-    if scale == "mean":
-        return arriving.mean(0, keepdim=True).expand_as(arriving)
-    return arriving * scale
+        tensors |= {
+            f"{kind}{part}": tensor
+            for part, tensor in attention.head_tensors().items()
+            if part not in ("out", "memory")  # they come from others, which are listed
+        }
+    return tensors
 
 
 def _why_none(trace: Trace, name: str) -> str:

@@ -1,24 +1,21 @@
 """Which heads count, and how much: what was asked for, checked against what the model has.
 
-Comes in: a trace, and scales by place or name. Goes out: scales by place. It runs nothing but the
-layers that it has to look into.
+It runs nothing but the layers that it has to look into.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pellucid.errors import PellucidError
-from pellucid.explain.addresses import head_place
+from pellucid.explain.addresses.syntax import parse_head
 from pellucid.explain.forward_pass import HeadPlace, HeadScale
-
-if TYPE_CHECKING:
-    from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Trace
 
 
-def scales_of(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlace, HeadScale]:
+def check_scales(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlace, HeadScale]:
     """How much each head counts.
 
     Raises:
@@ -28,8 +25,8 @@ def scales_of(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlace, 
         _place(trace, key): _scale(scale) for key, scale in scales.items()
     }
     for place, scale in head_scales.items():
-        look = trace.look(place.side, place.layer, cross=place.cross)
-        if scale == "mean" and look.gate is not None:
+        attention = trace.attention(place.side, place.layer, cross=place.cross)
+        if scale == "mean" and attention.gate is not None:
             raise PellucidError(
                 "a head with a memory is mixed by a gate at each token, so its mean has no "
                 "receipt: take it away with 0, or scale it"
@@ -38,8 +35,8 @@ def scales_of(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlace, 
 
 
 def _place(trace: Trace, key: Any) -> HeadPlace:
-    place = head_place(key) if isinstance(key, str) else HeadPlace(trace.side, *key)
-    heads = trace.look(place.side, place.layer, cross=place.cross).n_heads
+    place = parse_head(key) if isinstance(key, str) else HeadPlace(trace.side, *key)
+    heads = trace.attention(place.side, place.layer, cross=place.cross).n_heads
     if not 0 <= place.head < heads:
         raise PellucidError(
             f"there is no head {place.head}: layer {place.layer} has {heads}, counted from 0"

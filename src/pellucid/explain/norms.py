@@ -1,48 +1,68 @@
-"""What a norm does, in words: over which numbers it takes its scale, and what else it sees.
-
-Comes in: a norm. Goes out: text, which holds for that kind of norm alone. It measures nothing.
-"""
+"""What a norm does, in words: over which numbers it takes its scale, and what else it sees."""
 
 from __future__ import annotations
 
-from torch import nn
+from typing import assert_never
 
-from pellucid.model import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from pellucid.model.facts import IdentityFacts, NormFacts, NormPart, SandwichFacts, UnknownFacts
 
 
-def scale_of(norm: nn.Module) -> str:
-    """Over which numbers a norm takes the scale that it divides by."""
-    match norm:
-        case LayerNorm():
-            return "its mean and variance are those of one token's features"
-        case RMSNorm():
-            return "its scale is the root mean square of one token's features"
-        case GroupNorm(n_groups=n_groups):
-            return (
-                f"its means and variances are those of each of {n_groups} groups of one token's "
-                "features"
-            )
-        case InstanceNorm():
+def describe_scale(facts: NormPart) -> str | None:
+    """Over which numbers a norm takes the scale that it divides by; None if that is unknown."""
+    match facts:
+        case NormFacts():
+            return _describe_statistics(facts)
+        case SandwichFacts():
+            return "it is two norms, one before and one after its layer"
+        case IdentityFacts():
+            return "it returns its input"
+        case UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
+
+
+def _describe_statistics(facts: NormFacts) -> str:
+    match facts.over:
+        case "sequence":
             return "its means and variances are those of each feature over all tokens of the text"
-        case BatchNorm():
+        case "batch":
             return (
                 "its means and variances are those of each feature over the batches that it was "
                 "trained on"
             )
+        case "features":
+            pass
         case _:
-            return "a norm of its own kind"
+            assert_never(facts.over)
+    if facts.n_groups > 1:
+        measured = "means and variances" if facts.centred else "root mean squares"
+        groups = f"each of {facts.n_groups} groups of one token's features"
+        return f"its {measured} are those of {groups}"
+    if facts.centred:
+        return "its mean and variance are those of one token's features"
+    return "its scale is the root mean square of one token's features"
 
 
-def leaks(norm: nn.Module, *, causal: bool) -> str | None:
-    """What else than its own token a norm sees; None where that is nothing."""
-    later = ", those after it as well: so it leaks the future" if causal else ""
-    match norm:
-        case InstanceNorm():
-            return f"a token's features depend on all tokens of the text here{later}"
-        case BatchNorm():
+def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
+    """What a norm sees besides its own token; None if that is nothing, or unknown."""
+    future = ", those after it as well: so it leaks the future" if causal else ""
+    match facts:
+        case NormFacts(over=over):
+            pass
+        case SandwichFacts() | IdentityFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
+    match over:
+        case "features":
+            return None
+        case "sequence":
+            return f"a token's features depend on all tokens of the text here{future}"
+        case "batch":
             return (
                 "in training a token's features depended on all tokens of the batch, other texts' "
-                f"too{later}; here the norm uses the averages that it kept, and sees one token"
+                f"too{future}; here the norm uses the averages that it kept, and sees one token"
             )
         case _:
-            return None
+            assert_never(over)

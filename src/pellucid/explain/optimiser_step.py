@@ -3,8 +3,6 @@
     trace["decoder.blocks.2.attention.query.weight.next"][4, 3]   the weight after the step
     trace["after_update.loss"]                                    of the sentence, all weights moved
 
-Comes in: a trace. Goes out: what the optimiser itself makes of the weights; `.m` and `.v` are its
-moments after the step, `.direction` is what Muon moves along. It does not know how they are shown.
 The model itself is not moved.
 
 Of a run, the optimiser, its learning rate, decay, clipping and memory are those of the checkpoint:
@@ -16,10 +14,9 @@ from __future__ import annotations
 
 import copy
 import inspect
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -27,8 +24,8 @@ from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.checkpoints import load_optimiser
-from pellucid.explain.addresses import Shape
-from pellucid.explain.backward_segments import Watch, walk
+from pellucid.explain.backward_segments import walk_backward
+from pellucid.explain.trace_types import Progress, Trace
 from pellucid.optim import (
     AdamW,
     Gate,
@@ -42,10 +39,6 @@ from pellucid.runs import Run
 from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.load import read_plan
 
-if TYPE_CHECKING:
-    from pellucid.explain.tracing import Trace
-
-_PARTS = ("m", "v", "direction", "next")
 Kind = Literal["AdamW", "Muon", "other"]
 #: What an optimiser leaves behind a step, by its kind.
 _PARTS_BY_KIND: dict[Kind, tuple[str, ...]] = {
@@ -53,15 +46,13 @@ _PARTS_BY_KIND: dict[Kind, tuple[str, ...]] = {
     "Muon": ("m", "direction", "next"),
     "other": ("next",),
 }
-_PART = re.compile(rf"(.+)\.({'|'.join(_PARTS)})\Z")
-_AFTER_PREFIX = "after_update."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class StepSettings:
     """How one parameter is moved: `step` is the number of this step, from 1.
 
-    `told` says in words where the numbers are from; `m` and `v` are None in the zero state. Muon
+    `origin` says where the numbers come from; `m` and `v` are None in the zero state. Muon
     has its momentum as `beta1`. Of an optimiser of another kind the learning rate alone is said.
     """
 
@@ -69,7 +60,7 @@ class Settings:
     learning_rate: float
     step: int
     clip_norm: float | None
-    told: str
+    origin: str
     beta1: float = 0.0
     beta2: float = 0.0
     eps: float = 0.0
@@ -91,31 +82,17 @@ class _Memory:
 _memories: WeakKeyDictionary[nn.Module, _Memory] = WeakKeyDictionary()
 
 
-def may_hold(name: str) -> bool:
-    """Whether a name is of a kind that is found here."""
-    return name.startswith(_AFTER_PREFIX) or _PART.search(name) is not None
+def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
+    """What one step makes of a parameter: `part` is next, m, v or direction.
 
-
-def of(trace: Trace, name: str) -> Tensor | None:
-    """The tensor at one of the addresses of an update; None where there is none."""
-    if name.startswith(_AFTER_PREFIX):
-        return after_update(trace)[name.removeprefix(_AFTER_PREFIX)]
-    match = _PART.match(name)
-    if match is None or match[1] not in dict(trace.model.named_parameters()):
+    None if the model has no such parameter, or its optimiser keeps no such part.
+    """
+    if name not in dict(trace.model.named_parameters()):
         return None
-    return stepped(trace, match[1], trace[f"{match[1]}.grad"]).get(match[2])
+    return step_parameter(trace, name, trace[f"{name}.grad"]).get(part)
 
 
-def addresses(trace: Trace) -> dict[str, Shape]:
-    """Those of the gradients, and of what a step makes of each weight."""
-    back = trace.backward()
-    weights = dict(trace.model.named_parameters())
-    moved = {f"{name}.{part}": tuple(weights[name].shape) for name in back.norms for part in _PARTS}
-    updated = {f"{_AFTER_PREFIX}{name}": shape for name, shape in trace.addresses().items()}
-    return back.addresses() | moved | updated
-
-
-def settings(trace: Trace, name: str) -> Settings:
+def choose_settings(trace: Trace, name: str) -> StepSettings:
     """How a parameter of a trace's model would be moved next."""
     run = trace.run
     if run is None or is_published(run.folder):
@@ -136,12 +113,12 @@ def settings(trace: Trace, name: str) -> Settings:
     shared: dict[str, Any] = {
         "step": memory.step + 1 if is_remembered else 1,
         "clip_norm": run.config.training.clip_norm,
-        "told": origin,
+        "origin": origin,
     }
     optimiser = run.config.optimiser
     if isinstance(optimiser, config.Muon):
         if name in groups.hidden.parameters:
-            return Settings(
+            return StepSettings(
                 kind="Muon",
                 learning_rate=optimiser.learning_rate * memory.factor,
                 beta1=optimiser.momentum,
@@ -152,8 +129,8 @@ def settings(trace: Trace, name: str) -> Settings:
         optimiser = optimiser.rest
     rate = optimiser.learning_rate * memory.factor
     if not isinstance(optimiser, config.AdamW):
-        return Settings(kind="other", learning_rate=rate, **shared)
-    return Settings(
+        return StepSettings(kind="other", learning_rate=rate, **shared)
+    return StepSettings(
         kind="AdamW",
         learning_rate=rate,
         beta1=optimiser.betas[0],
@@ -166,14 +143,14 @@ def settings(trace: Trace, name: str) -> Settings:
     )
 
 
-def stepped(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
+def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
     """A parameter behind the step of its own optimiser, and what that remembers then.
 
     Source:
         Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Jordan et
         al. 2024, "Muon: An optimizer for hidden layers in neural networks".
     """
-    step_settings, run = settings(trace, name), trace.run
+    step_settings, run = choose_settings(trace, name), trace.run
     moved = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
     moved.grad = gradient.clone()
     with torch.enable_grad():
@@ -212,7 +189,7 @@ def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dic
     return {key.rpartition("::")[2]: tensor for key, tensor in optimiser.state_tensors().items()}
 
 
-def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: Settings) -> Tensor:
+def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: StepSettings) -> Tensor:
     """What Muon moves along: the look-ahead, its singular values pushed towards one."""
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
@@ -222,12 +199,14 @@ def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: Setting
     return orthogonalise(ahead, steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
 
 
-def divisor(trace: Trace, how: Settings) -> float:
+def divisor(trace: Trace, settings: StepSettings) -> float:
     """What a gradient is divided by: clipping by the norm of all of them."""
-    return 1.0 if how.clip_norm is None else max(1.0, trace.backward().norm / how.clip_norm)
+    return (
+        1.0 if settings.clip_norm is None else max(1.0, trace.backward().norm / settings.clip_norm)
+    )
 
 
-def left_out(trace: Trace) -> list[str]:
+def list_left_out(trace: Trace) -> list[str]:
     """What the run is trained on beside, or in the place of, the loss of the sentence: in words."""
     if trace.run is None or is_published(trace.run.folder):
         return []
@@ -250,27 +229,27 @@ def left_out(trace: Trace) -> list[str]:
     return notes
 
 
-def after_update(trace: Trace, watch: Watch = lambda done, total: None) -> Trace:
+def after_update(trace: Trace, progress: Progress = lambda done, total: None) -> Trace:
     """The sentence again, in a copy of the model all of whose weights were moved by one step."""
     trace.backward()
     moved = copy.deepcopy(trace.model)
     weights = dict(moved.named_parameters())
 
     def take(name: str, grad: Tensor) -> None:
-        weights[name].data.copy_(stepped(trace, name, grad)["next"])
+        weights[name].data.copy_(step_parameter(trace, name, grad)["next"])
 
     with torch.no_grad():
-        walk(trace, take, watch)
-    return type(trace)(moved, trace.sentence, run=trace.run, scales=trace.scales)
+        walk_backward(trace, take, progress)
+    return trace.with_model(moved)
 
 
-def _first() -> Settings:
+def _first() -> StepSettings:
     """The first step, with the numbers that torch's AdamW has by default."""
     default: dict[str, Any] = {
         name: parameter.default
         for name, parameter in inspect.signature(torch.optim.AdamW).parameters.items()
     }
-    return Settings(
+    return StepSettings(
         kind="AdamW",
         learning_rate=default["lr"],
         beta1=default["betas"][0],
@@ -279,8 +258,8 @@ def _first() -> Settings:
         weight_decay=default["weight_decay"],
         step=1,
         clip_norm=None,
-        told="first step from zero state: this model came without an optimiser's memory; learning "
-        "rate, betas, eps and decay are those that torch's AdamW has by default",
+        origin="first step from zero state: this model came without an optimiser's memory; "
+        "learning rate, betas, eps and decay are those that torch's AdamW has by default",
     )
 
 

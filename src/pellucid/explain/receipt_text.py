@@ -1,8 +1,6 @@
 """A receipt as a line of text: its operands put in, in as many digits as its result needs.
 
-Comes in: a receipt. Goes out: text that comes to what it says: whoever computes the operands as
-they are shown gets the result as it is shown. Of long sums the first terms are written, and the
-others as one number that says how many they are.
+Of long sums the first terms are written, and the others as one number that says how many they are.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Apply, Expression, Number, Vector, value
+from pellucid.explain.expressions import Apply, Expression, Number, Vector, evaluate
 
 #: How many terms of a sum are written.
 _TERMS = 2
@@ -37,7 +35,7 @@ class Line:
     places: int
 
 
-def line_of(receipt: Receipt) -> Line:
+def format_receipt(receipt: Receipt) -> Line:
     """The fewest digits at which the operands, as they are shown, come to the result as shown."""
     exact, tree = receipt.recomputed, receipt.expression
     places = _places(exact, receipt.allowed)
@@ -46,13 +44,13 @@ def line_of(receipt: Receipt) -> Line:
         (
             digits
             for digits in range(_MIN_DIGITS, _MAX_DIGITS)
-            if _comes_to(rounded(tree, digits), result, places)
+            if _comes_to(round_operands(tree, digits), result, places)
             and _comes_to(_abbreviate(tree, digits), result, places)
         ),
         _MAX_DIGITS,
     )
     return Line(
-        operands=spelled(tree, digits),
+        operands=format_expression(tree, digits),
         result=result,
         model=_to(receipt.model, places),
         digits=digits,
@@ -60,12 +58,12 @@ def line_of(receipt: Receipt) -> Line:
     )
 
 
-def spelled(expression: Expression, digits: int) -> str:
+def format_expression(expression: Expression, digits: int) -> str:
     """The tree with its numbers, each in so many digits."""
     return _spelled(_abbreviate(expression, digits), digits)[0]
 
 
-def rounded(expression: Expression, digits: int) -> Expression:
+def round_operands(expression: Expression, digits: int) -> Expression:
     """The tree with every operand rounded to so many digits."""
 
     def near(x: float) -> float:
@@ -77,7 +75,7 @@ def rounded(expression: Expression, digits: int) -> Expression:
         case Vector():
             return replace(expression, values=tuple(map(near, expression.values)))
         case Apply(name, parts):
-            return Apply(name, tuple(rounded(part, digits) for part in parts))
+            return Apply(name, tuple(round_operands(part, digits) for part in parts))
 
 
 def _places(x: float, allowed: float) -> int:
@@ -98,14 +96,14 @@ def _to(x: float, places: int) -> str:
 
 def _comes_to(tree: Expression, result: str, places: int) -> bool:
     try:
-        return _to(value(tree), places) == result
+        return _to(evaluate(tree), places) == result
     except (ValueError, ZeroDivisionError, OverflowError):
         return False  # a rounded operand left the formula's range
 
 
 def _abbreviate(expression: Expression, digits: int) -> Expression:
     """The tree as it is written: operands rounded, the later terms of long sums as one number."""
-    return rounded(_shortened(expression), digits)
+    return round_operands(_shortened(expression), digits)
 
 
 def _shortened(expression: Expression) -> Expression:
@@ -119,7 +117,7 @@ def _shortened(expression: Expression) -> Expression:
             return _shortened(Apply(name, tuple(map(Number, row))))
         case Apply("sum" | "max" | "min" as name, parts) if len(parts) > _TERMS + 1:
             behind = parts[_TERMS:]
-            remainder = value(Apply(name, behind))
+            remainder = evaluate(Apply(name, behind))
             first = tuple(map(_shortened, parts[:_TERMS]))
             return Apply(name, (*first, _build_remainder(remainder, sum(map(_count, behind)))))
         case Apply(name, parts):

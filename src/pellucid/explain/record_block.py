@@ -1,10 +1,7 @@
-"""One block run again, with everything in it heard: by the model's own modules.
+"""Runs one block again and records the input and output of every part, by the model's own modules.
 
-Comes in: a block, and what it was given. Goes out: what each of its parts was given and made. It
-computes nothing of a model itself.
-
-A block is handed its positions and its cache; so it is handed ones that pass everything on and note
-it. Parts are heard by hooks, and the residual rule by a copy of the block that shares all parts.
+A block is given its positions and its cache; here it gets ones that pass everything on and record
+it. Hooks record its parts, and a copy of the block that shares all parts records its sums.
 """
 
 from __future__ import annotations
@@ -13,18 +10,15 @@ import copy
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.explain.forward_pass import StackPass
+from pellucid.explain.part_facts import KnownAttention, known_attention, where_positions_act
 from pellucid.model import (
-    CrossAttention,
     Encoded,
-    LinearAttention,
-    MultiHeadAttention,
-    NeuralMemory,
     NoCache,
     NoPositions,
     Positions,
@@ -32,10 +26,11 @@ from pellucid.model import (
 )
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.residuals import Layer as Written
 from pellucid.model.scores import Scoring
 
-#: What is heard of a block's parts: the output under the part's name, the input under NAME.in.
+#: Parts that are recorded: the output under the part's name, the input under NAME.in.
 PARTS = (
     "attention_norm",
     "attention_norm.before",
@@ -57,30 +52,29 @@ PARTS = (
     "attention.value",
     "cross_attention.query",
 )
-#: Of these the output alone: what they are given is their attention's.
+#: Of these the output alone: their input is the one of their attention.
 LINEAR = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
-#: Attention whose heads are known.
-KNOWN = (MultiHeadAttention, CrossAttention, LinearAttention, NeuralMemory)
 
 
 @dataclass(slots=True)
 class AttentionRecord:
-    """What one attention did, by head: (1, heads, time, features)."""
+    """The tensors of one attention, by head: (1, heads, time, features)."""
 
     layer: nn.Module
+    facts: KnownAttention
     q: Tensor
     k: Tensor
     v: Tensor
-    #: what the heads found, before it is projected back
+    #: the heads' outputs, before the output projection
     out: Tensor
     positions: Positions
     view: View
-    #: the same beside each other, as that product was given it: (1, time, heads * features)
+    #: the same side by side, the input of that projection: (1, time, heads * features)
     joined: Tensor
-    #: before positions turned them, where they do
+    #: before rotation, if positions rotate
     q_plain: Tensor | None = None
     k_plain: Tensor | None = None
-    #: of a memory: what was read in it, and the share it gets
+    #: of a layer with a memory: what is read from it, and its share
     memory: Tensor | None = None
     gate: Tensor | None = None
 
@@ -89,18 +83,44 @@ class AttentionRecord:
         """Heads of queries; keys and values may have fewer."""
         return self.q.shape[1]
 
+    def head_tensors(self) -> dict[str, Tensor]:
+        """The tensors of all heads by their name in an address: (1, heads, time, features).
+
+        `joined` is the one that is not split into heads.
+        """
+        named = {
+            "q": self.q,
+            "k": self.k,
+            "q_plain": self.q_plain,
+            "k_plain": self.k_plain,
+            "v": self.v,
+            "out": self.out,
+            "memory": self.memory,
+            "joined": self.joined,
+        }
+        return {name: tensor for name, tensor in named.items() if tensor is not None}
+
     @property
     def scoring(self) -> Scoring | None:
-        """How scores are made; None where there are none."""
-        layer = self.layer
-        if isinstance(layer, MultiHeadAttention | CrossAttention | NeuralMemory):
-            return layer.scoring()
-        return None
+        """How scores are computed; None of an attention without them."""
+        match self.facts:
+            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+                return cast("Any", self.layer).scoring()
+            case LinearAttentionFacts():
+                return None
+            case _:
+                assert_never(self.facts)
 
     @property
     def window(self) -> int | None:
-        """How many keys a query sees at most."""
-        return getattr(self.layer, "window", None)
+        """How many keys a query sees at most; None without a window."""
+        match self.facts:
+            case SoftmaxAttentionFacts(window=window) | NeuralMemoryFacts(window=window):
+                return window
+            case LinearAttentionFacts():
+                return None
+            case _:
+                assert_never(self.facts)
 
 
 @dataclass(slots=True)
@@ -108,10 +128,10 @@ class BlockRecord:
     """One block, opened: tensors by name, (1, time, features), and its attentions."""
 
     tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
-    looks: dict[str, AttentionRecord] = field(default_factory=dict[str, AttentionRecord])
+    attentions: dict[str, AttentionRecord] = field(default_factory=dict[str, AttentionRecord])
 
 
-class _HeardPositions(Positions):
+class _RecordingPositions(Positions):
     """Passes everything on to a scheme, and notes what was turned."""
 
     def __init__(self, scheme: Positions) -> None:
@@ -134,65 +154,73 @@ class _HeardPositions(Positions):
         return self.scheme.add_values(mixed, weights, view)
 
 
-class _HeardCache(NoCache):
+class _RecordingCache(NoCache):
     """Keeps what attention reads: its own keys and values, and an encoder's."""
 
     def __init__(self) -> None:
-        self.own: KeysAndValues | None = None
-        self.encoders: KeysAndValues | None = None
+        self.self_attention: KeysAndValues | None = None
+        self.cross_attention: KeysAndValues | None = None
 
     def extend(self, keys: Tensor, values: Tensor) -> KeysAndValues:
-        self.own = KeysAndValues(keys, values)
-        return self.own
+        self.self_attention = KeysAndValues(keys, values)
+        return self.self_attention
 
     def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
-        self.encoders = make()
-        return self.encoders
+        self.cross_attention = make()
+        return self.cross_attention
 
 
 @torch.no_grad()
-def opened(passed: StackPass, layer: int) -> BlockRecord:
+def open_block(stack_pass: StackPass, layer: int) -> BlockRecord:
     """The block at a depth, run again on the state that entered it; heads as `scaled` has them."""
-    return heard(passed, layer, passed.states[layer], passed.encoded)
+    return record_block(stack_pass, layer, stack_pass.states[layer], stack_pass.encoded)
 
 
-def heard(
-    passed: StackPass, layer: int, state: Tensor, encoded: Encoded | None, *, apart: bool = False
+def record_block(
+    stack_pass: StackPass,
+    layer: int,
+    state: Tensor,
+    encoded: Encoded | None,
+    *,
+    separate_inputs: bool = False,
 ) -> BlockRecord:
-    """The block at a depth, run on a state, with everything in it heard.
+    """The block at a depth, run on a state, and the input and output of every part.
 
-    With `apart`, what a part is given is a tensor of its own, equal to what it was made of: the
-    gradient that comes back to it is what the part passes back, and not what bypasses it.
+    With `separate_inputs`, every part reads a copy of its input: the gradient of the copy is what
+    the part passes back, without what bypasses the part.
     """
-    block = passed.stack.blocks[layer]
+    block = stack_pass.stack.blocks[layer]
     recording = BlockRecord()
-    positions, cache = _HeardPositions(passed.positions), _HeardCache()
+    positions, cache = _RecordingPositions(stack_pass.positions), _RecordingCache()
     with ExitStack() as hooks:
         for name in PARTS:
-            part = _part(block, name)
+            part = find_part(block, name)
             if part is not None:
-                if apart:
-                    hooks.enter_context(part.register_forward_pre_hook(_set_apart))
-                _hear(hooks, part, name, recording.tensors)
+                if separate_inputs:
+                    hooks.enter_context(part.register_forward_pre_hook(_copy_input))
+                _record_part(hooks, part, name, recording.tensors)
         within = _within(hooks, block)
-        output = _with_heard_sums(block, recording)(state, positions, passed.seen, cache, encoded)
+        output = _with_recorded_sums(block, recording)(
+            state, positions, stack_pass.attention_view, cache, encoded
+        )
     recording.tensors["made"] = output
-    _keep_looks(recording, block, passed, _Notes(positions, cache, within))
+    _record_attentions(recording, block, stack_pass, _Notes(positions, cache, within))
     return recording
 
 
-def _set_apart(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _copy_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return inputs[0].view_as(inputs[0]), *inputs[1:]
 
 
-def _part(block: nn.Module, name: str) -> nn.Module | None:
+def find_part(block: nn.Module, name: str) -> nn.Module | None:
+    """A part of a block by its name, such as feed_forward.up; None if the block has none."""
     part: Any = block
     for step in name.split("."):
         part = getattr(part, step, None)
     return part if isinstance(part, nn.Module) else None
 
 
-def _hear(hooks: ExitStack, part: nn.Module, name: str, into: dict[str, Tensor]) -> None:
+def _record_part(hooks: ExitStack, part: nn.Module, name: str, into: dict[str, Tensor]) -> None:
     def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         into[f"{name}.in"], into[name] = inputs[0], output
 
@@ -203,81 +231,92 @@ def _within(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
     """What parts of the attentions made, and what their last product was given."""
     noted: dict[str, Tensor] = {}
     for kind in ("attention", "cross_attention"):
-        layer = _part(block, kind)
-        if not isinstance(layer, KNOWN):
+        layer = find_part(block, kind)
+        if known_attention(layer) is None:
             continue
         for name in ("query", "value", "output", "memory_norm", "mixing"):
-            part = _part(layer, name)
+            part = find_part(cast("nn.Module", layer), name)
             if part is not None:
-                _hear(hooks, part, f"{kind}.{name}", noted)
+                _record_part(hooks, part, f"{kind}.{name}", noted)
     return noted
 
 
-def _with_heard_sums(block: nn.Module, recording: BlockRecord) -> nn.Module:
+def _with_recorded_sums(block: nn.Module, recording: BlockRecord) -> nn.Module:
     """A copy that shares all parts, and notes the stream after each of its sums."""
     rule = cast("Any", block).residual
     names = iter(("after_attention", "after_cross_attention", "after_feed_forward"))
     if cast("Any", block).cross_attention is None:
         names = iter(("after_attention", "after_feed_forward"))
 
-    def listened(x: Tensor, norm: Any, layer: Written) -> Tensor:
+    def record_sum(x: Tensor, norm: Any, layer: Written) -> Tensor:
         stream = rule(x, norm, layer)
         recording.tensors[next(names)] = stream
         return stream
 
     twin = copy.copy(block)
-    twin.__dict__["residual"] = listened
+    twin.__dict__["residual"] = record_sum
     return twin
 
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    positions: _HeardPositions
-    cache: _HeardCache
+    positions: _RecordingPositions
+    cache: _RecordingCache
     within: dict[str, Tensor]
 
 
-def _keep_looks(recording: BlockRecord, block: nn.Module, passed: StackPass, notes: _Notes) -> None:
-    attention, crossed = _part(block, "attention"), _part(block, "cross_attention")
-    if isinstance(attention, MultiHeadAttention | LinearAttention | NeuralMemory):
-        recording.looks[""] = _build_self_look(attention, passed, notes)
-    if isinstance(crossed, CrossAttention):
-        keys, values = cast("KeysAndValues", notes.cache.encoders)
-        recording.looks["cross"] = AttentionRecord(
+def _record_attentions(
+    recording: BlockRecord, block: nn.Module, stack_pass: StackPass, notes: _Notes
+) -> None:
+    attention, crossed = find_part(block, "attention"), find_part(block, "cross_attention")
+    facts, cross_facts = known_attention(attention), known_attention(crossed)
+    if attention is not None and facts is not None:
+        recording.attentions[""] = _record_self_attention(attention, facts, stack_pass, notes)
+    if crossed is not None and cross_facts is not None:
+        keys, values = cast("KeysAndValues", notes.cache.cross_attention)
+        recording.attentions["cross"] = AttentionRecord(
             layer=crossed,
-            q=split_heads(notes.within["cross_attention.query"], crossed.n_heads),
+            facts=cross_facts,
+            q=split_heads(notes.within["cross_attention.query"], cross_facts.n_heads),
             k=keys,
             v=values,
-            out=split_heads(notes.within["cross_attention.output.in"], crossed.n_heads),
+            out=split_heads(notes.within["cross_attention.output.in"], cross_facts.n_heads),
             positions=NoPositions(),
             view=View(start=0, causal=False),
             joined=notes.within["cross_attention.output.in"],
         )
 
 
-def _build_self_look(
-    layer: MultiHeadAttention | LinearAttention | NeuralMemory, passed: StackPass, notes: _Notes
+def _record_self_attention(
+    layer: nn.Module, facts: KnownAttention, stack_pass: StackPass, notes: _Notes
 ) -> AttentionRecord:
     q, k = notes.positions.turned[:2]
-    turns = type(passed.positions).rotate is not Positions.rotate
-    within, keys_values = notes.within, notes.cache.own
-    look = AttentionRecord(
+    turns = where_positions_act(stack_pass.positions) == "queries and keys"
+    within, keys_values = notes.within, notes.cache.self_attention
+    attention = AttentionRecord(
         layer=layer,
+        facts=facts,
         q=q,
         k=k,
-        v=split_heads(within["attention.value"], layer.n_heads)
+        v=split_heads(within["attention.value"], facts.n_heads)
         if keys_values is None
         else keys_values.values,
-        out=split_heads(within["attention.output.in"], layer.n_heads),
-        positions=passed.positions,
-        view=passed.seen,
+        out=split_heads(within["attention.output.in"], facts.n_heads),
+        positions=stack_pass.positions,
+        view=stack_pass.attention_view,
         joined=within["attention.output.in"],
     )
     if turns:
-        look.q_plain, look.k_plain = notes.positions.plain[:2]
-    elif isinstance(layer, LinearAttention):
-        look.q_plain, look.k_plain = q, k
-    if isinstance(layer, NeuralMemory):
-        look.memory = within["attention.memory_norm"]
-        look.gate = torch.sigmoid(within["attention.mixing"])
-    return look
+        attention.q_plain, attention.k_plain = notes.positions.plain[:2]
+    match facts:
+        case SoftmaxAttentionFacts():
+            pass
+        case LinearAttentionFacts():
+            if not turns:
+                attention.q_plain, attention.k_plain = q, k
+        case NeuralMemoryFacts():
+            attention.memory = within["attention.memory_norm"]
+            attention.gate = torch.sigmoid(within["attention.mixing"])
+        case _:
+            assert_never(facts)
+    return attention

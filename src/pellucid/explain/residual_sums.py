@@ -1,35 +1,28 @@
 """What each sublayer writes into the residual stream, and where: read off the block's own rule.
 
-Comes in: a trace, a stack. Goes out: sums, by address: the stream before, what is added, the stream
-behind. Where a rule does not add (post-norm, deep norm, none), there are none, and why is said.
+Where a rule does not add (post-norm, deep norm, none), there are none, and why is said.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from typing import Any, assert_never
 
 from torch import nn
 
-from pellucid.explain.addresses import letter_of, sums_up
+from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.forward_pass import Side
-from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Trace
 from pellucid.model import ParallelBlock
 from pellucid.model import residuals as rules
+from pellucid.model.facts import BlockFacts, ResidualFacts, ResidualPart, UnknownFacts, block_facts
 
-#: Rules that add, the line that does, and what of a sublayer they add.
-_ADDING: dict[Any, tuple[str, str]] = {
-    rules.pre_norm: ("return x + layer(norm(x))", "{name}"),
-    rules.output_norm: ("return x + norm(layer(x))", "{name}_norm"),
-    rules.sandwich_norm: ("return x + norm.after(", "{name}_norm.after"),
-}
-_WHY: dict[Any, str] = {
-    rules.post_norm: "the sum of stream and sublayer is itself normalised (post-norm), so what a "
-    "sublayer wrote is rescaled by every norm behind it",
-    rules.deep_norm: "the sum of scaled stream and sublayer is itself normalised (deep norm), so "
-    "what a sublayer wrote is rescaled by every norm behind it",
-    rules.no_residual: "nothing is carried past a layer (no residual): there is no sum",
+#: Rules that add a sublayer to the stream, by where the norm is: the line that adds, and the part
+#: that is added.
+_ADDING: dict[str, tuple[tuple[Any, str], str]] = {
+    "input": ((rules.pre_norm, "return x + layer(norm(x))"), "{name}"),
+    "output": ((rules.output_norm, "return x + norm(layer(x))"), "{name}_norm"),
+    "sandwich": ((rules.sandwich_norm, "return x + norm.after("), "{name}_norm.after"),
 }
 
 
@@ -44,49 +37,70 @@ class Sum:
     source: tuple[Any, str]
 
 
-def why_not(trace: Trace, side: Side) -> str | None:
-    """Why contributions do not add up in a stack; None where they do."""
-    for block in trace.passed(side).stack.blocks:
-        rule = _rule(block)
-        if sums_up(block) and rule not in _ADDING:
-            return _WHY.get(rule, "the block has a residual rule of its own")
+def why_no_sums(trace: Trace, side: Side) -> str | None:
+    """Why contributions do not add up in a stack; None if they do."""
+    for block in trace.stack_pass(side).stack.blocks:
+        reason = _why_no_sum(block)
+        if reason is not None:
+            return reason
     return None
 
 
-def sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
-    """The sums of one block, in order; none where its rule does not add."""
-    block = trace.passed(side).stack.blocks[layer]
-    at, behind = f"{letter_of(side)}{layer}", f"{letter_of(side)}{layer + 1}.residual"
-    if not sums_up(block):
-        written = (("attention", f"{at}.attention"), ("feed-forward", f"{at}.feed_forward"))
-        line = (ParallelBlock, "return x + self.dropout(attended)")
-        name = f"layer {layer}"
-        return [Sum(name=name, before=f"{at}.residual", after=behind, written=written, source=line)]
-    rule = _rule(block)
-    if rule not in _ADDING:
+def _why_no_sum(block: nn.Module) -> str | None:
+    residual = _residual(block)
+    match residual:
+        case UnknownFacts(reason=reason):
+            return f"the block does not say how it adds its sublayers: {reason}"
+        case ResidualFacts(norm=norm, carried=carried):
+            pass
+        case _:
+            assert_never(residual)
+    if carried == 0:
+        return "nothing is carried past a layer (no residual): there is no sum"
+    if norm == "sum":
+        scaled, name = ("", "post-norm") if carried == 1 else ("scaled ", "deep norm")
+        return (
+            f"the sum of {scaled}stream and sublayer is itself normalised ({name}), so what a "
+            "sublayer wrote is rescaled by every norm behind it"
+        )
+    return None if carried == 1 else "the stream is scaled before a sublayer is added"
+
+
+def _residual(block: nn.Module) -> ResidualPart:
+    facts = block_facts(block)
+    return facts if isinstance(facts, UnknownFacts) else facts.residual
+
+
+def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
+    """The sums of one block, in order; none if its rule does not add."""
+    block = trace.stack_pass(side).stack.blocks[layer]
+    facts = block_facts(block)
+    if _why_no_sum(block) is not None or not isinstance(facts, BlockFacts):
         return []
-    line, pattern = _ADDING[rule]
+    before, after = (f"{stack_letter(side)}{number}.residual" for number in (layer, layer + 1))
+    at = f"{stack_letter(side)}{layer}"
+    if facts.order == "parallel":
+        added = (("attention", f"{at}.attention"), ("feed-forward", f"{at}.feed_forward"))
+        line = (ParallelBlock, "return x + self.dropout(attended)")
+        return [Sum(name=f"layer {layer}", before=before, after=after, written=added, source=line)]
+    assert isinstance(facts.residual, ResidualFacts)
+    source, pattern = _ADDING[facts.residual.norm]
     names = ["attention", "cross_attention", "feed_forward"]
-    if cast("Any", block).cross_attention is None:
+    if facts.cross_attention is None:
         names.remove("cross_attention")
-    stops = [f"{at}.residual", *(f"{at}.after_{name}" for name in names[:-1]), behind]
+    stops = [before, *(f"{at}.after_{name}" for name in names[:-1]), after]
     return [
         Sum(
-            name=f"layer {layer}, {said(name)}",
+            name=f"layer {layer}, {sublayer_title(name)}",
             before=stops[place],
             after=stops[place + 1],
-            written=((said(name), f"{at}.{pattern.format(name=name)}"),),
-            source=(rule, line),
+            written=((sublayer_title(name), f"{at}.{pattern.format(name=name)}"),),
+            source=source,
         )
         for place, name in enumerate(names)
     ]
 
 
-def said(name: str) -> str:
+def sublayer_title(name: str) -> str:
     """A sublayer in words."""
     return {"feed_forward": "feed-forward", "cross_attention": "cross-attention"}.get(name, name)
-
-
-def _rule(block: nn.Module) -> Any:
-    rule = cast("Any", block).residual
-    return rule.func if isinstance(rule, partial) else rule

@@ -1,8 +1,4 @@
-"""A place that was chosen, held against a trace: each number within what there is.
-
-Comes in: a trace and a `Place`. Goes out: the same place, counted from the front, with the
-addresses and words that belong to it; or a refusal that says what there is.
-"""
+"""A place that was chosen, held against a trace: each number within what there is."""
 
 from __future__ import annotations
 
@@ -12,15 +8,16 @@ from dataclasses import dataclass
 from torch import nn
 
 from pellucid.errors import PellucidError
-from pellucid.explain.addresses import letter_of
+from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import HeadPlace, Side, attention_at
-from pellucid.explain.record_block import KNOWN, AttentionRecord
-from pellucid.explain.tracing import Trace
+from pellucid.explain.part_facts import known_attention
+from pellucid.explain.record_block import AttentionRecord
+from pellucid.explain.trace_types import Trace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class Selection:
     """A place in one trace: `token` asks, `other` is asked, both counted from 0."""
 
     side: Side
@@ -34,7 +31,7 @@ class Chosen:
     @property
     def layer_name(self) -> str:
         """Such as L2."""
-        return f"{letter_of(self.side)}{self.layer}"
+        return f"{stack_letter(self.side)}{self.layer}"
 
     @property
     def head_name(self) -> str:
@@ -45,9 +42,9 @@ class Chosen:
         """The head, as ablations name it."""
         return HeadPlace(self.side, self.layer, self.head, self.cross)
 
-    def look(self, trace: Trace) -> AttentionRecord:
+    def attention(self, trace: Trace) -> AttentionRecord:
         """What the layer's attention did."""
-        return trace.look(self.side, self.layer, cross=self.cross)
+        return trace.attention(self.side, self.layer, cross=self.cross)
 
     def query(self, trace: Trace) -> str:
         """The token that asks, quoted, with its place."""
@@ -63,7 +60,7 @@ class Chosen:
         return f"query {self.query(trace)}, key {self.key(trace)}"
 
 
-def settled(trace: Trace, place: Place) -> Chosen:
+def select_place(trace: Trace, place: Place) -> Selection:
     """The place, held against a trace.
 
     A model of an encoder alone has one stack, which is then meant. Where no key was chosen that the
@@ -73,10 +70,14 @@ def settled(trace: Trace, place: Place) -> Chosen:
     Raises:
         PellucidError: there is no such token, layer, head or stack; says what there is.
     """
+    if place.stack == "encoder":
+        trace.stack_pass("encoder")  # refuses a model without one
     side = place.stack if len(trace.sides) == 2 else trace.side
-    passed = trace.passed(side)
-    _within(place.layer, len(passed.stack.blocks), f"layer {place.layer} of the {side}", "layers")
-    layer = place.layer % len(passed.stack.blocks)
+    stack_pass = trace.stack_pass(side)
+    _within(
+        place.layer, len(stack_pass.stack.blocks), f"layer {place.layer} of the {side}", "layers"
+    )
+    layer = place.layer % len(stack_pass.stack.blocks)
     cross = place.cross
     if cross and (side == "encoder" or len(trace.sides) == 1):
         raise PellucidError(
@@ -88,12 +89,13 @@ def settled(trace: Trace, place: Place) -> Chosen:
     _within(place.token, time, f"token {place.token}", "tokens")
     _within(place.other, keys, f"token {place.other} to look at", "tokens")
     head, attention = place.head, attention_at(trace.model, HeadPlace(side, layer, 0, cross))
-    if isinstance(attention, KNOWN):
-        _within(head, attention.n_heads, f"head {head} of layer {layer}", "heads")
-        head %= attention.n_heads
-    width = passed.final.shape[-1]
+    facts = known_attention(attention)
+    if facts is not None:
+        _within(head, facts.n_heads, f"head {head} of layer {layer}", "heads")
+        head %= facts.n_heads
+    width = stack_pass.final.shape[-1]
     _within(place.feature, width, f"feature {place.feature}", "features")
-    return Chosen(
+    return Selection(
         side=side,
         layer=layer,
         head=head,
@@ -105,7 +107,7 @@ def settled(trace: Trace, place: Place) -> Chosen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChosenWeight:
+class SelectedWeight:
     """One number of one parameter; a vector has no column."""
 
     name: str
@@ -122,13 +124,13 @@ class ChosenWeight:
         return f"{self.name}{what}[{', '.join(map(str, self.index))}]"
 
 
-def weight_at(trace: Trace, place: Place) -> ChosenWeight:
+def select_weight(trace: Trace, place: Place) -> SelectedWeight:
     """The weight that a place names, held against a trace.
 
     Raises:
         PellucidError: there is no such parameter, row or column; says what there is.
     """
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     named = dict(trace.model.named_parameters())
     inside = f"{chosen.side}.blocks.{chosen.layer}."
     weight_names = [name.removeprefix(inside) for name in named if name.startswith(inside)]
@@ -152,9 +154,9 @@ def weight_at(trace: Trace, place: Place) -> ChosenWeight:
     _within(place.row, shape[0], f"row {place.row} of {name}", "rows")
     if len(shape) == 1:
         _within(place.column, 1, f"column {place.column} of {name}", "columns")
-        return ChosenWeight(name=name, row=place.row % shape[0], column=None)
+        return SelectedWeight(name=name, row=place.row % shape[0], column=None)
     _within(place.column, shape[1], f"column {place.column} of {name}", "columns")
-    return ChosenWeight(name=name, row=place.row % shape[0], column=place.column % shape[1])
+    return SelectedWeight(name=name, row=place.row % shape[0], column=place.column % shape[1])
 
 
 def _is_moved(parameter: nn.Parameter) -> bool:

@@ -1,8 +1,5 @@
 """A sentence as the model reads it: its ids, its pieces, and what has to be said of them.
 
-Comes in: a run and a sentence. Goes out: ids and pieces, or a refusal in plain words. It does not
-know what becomes of them.
-
 A decoder reads the begin of a text before it, an encoder what its tokenizer frames a text with; an
 encoder-decoder reads the sentence with its encoder, and its decoder a target, or what it would
 write itself.
@@ -43,7 +40,7 @@ class Sentence:
     notes: tuple[str, ...] = ()
 
 
-def sentence_of(run: Run, text: str, target: str | None = None) -> Sentence:
+def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
     """A sentence for a run's model; `target` is what an encoder-decoder's decoder reads.
 
     Raises:
@@ -98,8 +95,8 @@ class Spelling:
         tokenizer = self._tokenizer
         text = tokenizer.token(token_id)
         if "\N{REPLACEMENT CHARACTER}" in text:
-            spelled = tokenizer.bytes_of(token_id) or b""
-            return "".join(f"<0x{byte:02X}>" for byte in spelled) or text
+            format_expression = tokenizer.bytes_of(token_id) or b""
+            return "".join(f"<0x{byte:02X}>" for byte in format_expression) or text
         # at the beginning of a text a blank is dropped; behind itself it is not
         if (
             tokenizer.marks_word_begins
@@ -159,10 +156,10 @@ def _unread(tokenizer: Tokenizer, text: str, ids: tuple[int, ...], called: str) 
     )
 
 
-def _listed(stretches: tuple[str, ...]) -> str:
+def _listed(list_segments: tuple[str, ...]) -> str:
     """A few of them, quoted; how many more there are."""
-    quoted = [repr(stretch) for stretch in stretches[:_NAMED]]
-    n_omitted = len(stretches) - len(quoted)
+    quoted = [repr(segment) for segment in list_segments[:_NAMED]]
+    n_omitted = len(list_segments) - len(quoted)
     return ", ".join(quoted) + (f" and {n_omitted} more" if n_omitted else "")
 
 

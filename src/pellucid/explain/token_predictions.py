@@ -1,15 +1,11 @@
-"""One sentence as the model reads it: the likeliest tokens at each place, and what came.
-
-Comes in: a run and a sentence. Goes out: frozen numbers, all of them the model's own. It does not
-know how they are shown.
-"""
+"""One sentence as the model reads it: the likeliest tokens at each place, and what came."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from pellucid.explain.sentence import sentence_of
+from pellucid.explain.sentence import encode_sentence
 from pellucid.inference.scoring import predictions
 from pellucid.runs import Run
 from pellucid.saved_runs.requirements import refuse_to_predict
@@ -51,11 +47,11 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
     """What `run` predicts before each token of `sentence`, and after the last.
 
     Raises:
-        PellucidError: as `sentence_of`; or the model predicts no next token.
+        PellucidError: as `encode_sentence`; or the model predicts no next token.
     """
     model, tokenizer = run.model, run.tokenizer
     refuse_to_predict(model)
-    tokenized = sentence_of(run, sentence)
+    tokenized = encode_sentence(run, sentence)
     ids = tokenized.ids
     read = list(predictions(model, tokenizer, ids, top=expected))
     likeliest = [

@@ -1,8 +1,5 @@
 """Two traces side by side: which places belong together, and what can be compared there.
 
-Comes in: two traces, of other weights, another sentence or another model. Goes out: pairs of places
-with their divergences, and in words what cannot be compared. It does not know how it is shown.
-
 Places belong together where both have read the same: the same ids, or, where words differ, the same
 characters of one text. Of two texts in one vocabulary the stretches that both have are paired, and
 their ends.
@@ -19,15 +16,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pellucid.explain.outputs import wide
-from pellucid.explain.tracing import Trace
+from pellucid.explain.outputs import widen
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.reader import parse_json_table
 from pellucid.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class SharedText:
     """Characters that both read, and what they cost each, in nats."""
 
     text: str
@@ -70,7 +67,7 @@ class Comparison:
             )
         if not self.same_words:
             return "the vocabularies differ, so probabilities cannot be compared token by token" + (
-                "; what the same characters cost can" if self.stretches else ""
+                "; what the same characters cost can" if self.shared_texts else ""
             )
         return None
 
@@ -106,7 +103,7 @@ class Comparison:
         return float(kl_divergence(p, q)), float(kl_divergence(q, p))
 
     @cached_property
-    def stretches(self) -> tuple[Stretch, ...]:
+    def shared_texts(self) -> tuple[SharedText, ...]:
         """What the same characters cost, where both predict each token of one text."""
         first, second = self.one, self.other
         if not self.pairs or not (first.predicts and second.predicts) or self.same_words:
@@ -114,7 +111,7 @@ class Comparison:
         costs = [trace["surprisal"].double() for trace in (first, second)]
         ends = _ends(first) or ()
         return tuple(
-            Stretch(
+            SharedText(
                 text=first.sentence.text[ends[a] : ends[b]],
                 one=float(costs[0][a:b].sum()),
                 other=float(costs[1][u:v].sum()),
@@ -126,7 +123,7 @@ class Comparison:
 def shares(trace: Trace, token: int) -> Tensor:
     """(vocabulary,): the probabilities at one place, in float64."""
     with torch.no_grad():
-        return torch.softmax(wide(trace.logits_at(token)).double(), dim=-1)
+        return torch.softmax(widen(trace.logits_at(token)).double(), dim=-1)
 
 
 def _words(tokenizer: Tokenizer) -> Any:

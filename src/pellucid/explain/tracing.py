@@ -1,14 +1,11 @@
-"""Every number of one sentence's way through a model, by its address.
+"""One sentence in one model: every number of the forward pass, by its address.
 
     trace = pellucid.trace(run, "My name is Varun & I am from Mumbai")
     trace["L2.H1.scores"][7, 1]
 
-Comes in: a run and a sentence, or a model and ids. Goes out: the model's own tensors. It does not
-know how they are shown.
-
-Of the one forward pass the residual stream is kept. A layer is run again when it is opened, and of
-those the last few are kept; a square of queries and keys is formed for one head, and dropped. So
-memory does not grow with layers x heads x time^2.
+The residual stream of the one forward pass is kept. A layer runs again when you open it, and the
+last few are kept; a square of queries and keys is formed for one head, and dropped. So memory does
+not grow with layers x heads x time^2.
 """
 
 from __future__ import annotations
@@ -22,18 +19,9 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain import attention_heads, optimiser_step, outputs
-from pellucid.explain.addresses import (
-    Address,
-    Shape,
-    of_stack,
-    parsed,
-    pointed,
-    refuse_unknown,
-    taken,
-    weight,
-)
-from pellucid.explain.backward_segments import Watch
+from pellucid.explain.addresses import lookup
+from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
+from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.forward_pass import (
     ONE_AT_A_TIME,
     HeadPlace,
@@ -42,31 +30,29 @@ from pellucid.explain.forward_pass import (
     Side,
     StackPass,
     evaluating,
-    read,
+    run_forward,
     scaled,
 )
-from pellucid.explain.gradients import Gradients
-from pellucid.explain.head_scales import scales_of
-from pellucid.explain.record_block import AttentionRecord, BlockRecord, opened
+from pellucid.explain.gradients import ModelGradients
+from pellucid.explain.head_scales import check_scales
+from pellucid.explain.record_block import AttentionRecord, BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
-from pellucid.model import Positions, Transformer
+from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace
+from pellucid.model import Transformer
 from pellucid.runs import Run
 
 #: How many opened layers are kept.
 _MAX_OPEN = 8
 
 
-class Trace:
-    """One sentence in one model: `trace[address]` is a tensor without the batch.
+class ModelTrace(Trace):
+    """A trace whose model is in memory: it runs a layer again when you read from it."""
 
-    `scales` says how much heads count, where some do not count fully.
-    """
-
-    #: How a notebook shows a trace; whoever can draw one puts it here.
+    #: How a notebook shows a trace; `pellucid.web.notebook` sets it.
     face: ClassVar[Callable[[Trace], str | None] | None] = None
 
     def _repr_html_(self) -> str | None:
-        return None if Trace.face is None else Trace.face(self)
+        return None if ModelTrace.face is None else ModelTrace.face(self)
 
     def __init__(
         self,
@@ -81,14 +67,15 @@ class Trace:
         ids = torch.tensor([sentence.ids], device=model.device)
         source = sentence.source_ids
         self.ids = ids[0]
-        self._passes = read(
+        self._passes = run_forward(
             model,
             ids,
             None if source is None else torch.tensor([source], device=model.device),
             self.scales,
         )
         self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
-        self._back: Gradients | None = None
+        self._gradients: Gradients | None = None
+        self._spelling = None if run is None else Spelling(run.tokenizer)
 
     @property
     def side(self) -> Side:
@@ -105,17 +92,17 @@ class Trace:
         """In which the model's weights are, such as float32."""
         return str(self.model.token_embedding.weight.dtype).removeprefix("torch.")
 
-    @cached_property
+    @property
     def spelling(self) -> Spelling | None:
-        """How words of the vocabulary are written; None without a tokenizer."""
-        return None if self.run is None else Spelling(self.run.tokenizer)
+        """How tokens of the vocabulary are written; None without a tokenizer."""
+        return self._spelling
 
     @property
     def predicts(self) -> bool:
         """Whether each token is predicted from those before it."""
         return self.model.decoder is not None and self.model.has_head
 
-    def passed(self, side: Side) -> StackPass:
+    def stack_pass(self, side: Side) -> StackPass:
         """What went through a stack.
 
         Raises:
@@ -136,7 +123,7 @@ class Trace:
 
     def n_layers(self, side: Side) -> int:
         """How many blocks a stack has."""
-        return len(self.passed(side).stack.blocks)
+        return len(self.stack_pass(side).stack.blocks)
 
     def layer(self, side: Side, number: int) -> BlockRecord:
         """A layer, opened.
@@ -144,33 +131,33 @@ class Trace:
         Raises:
             PellucidError: there is no such layer.
         """
-        passed = self.passed(side)
-        if not 0 <= number < len(passed.stack.blocks):
+        stack_pass = self.stack_pass(side)
+        if not 0 <= number < len(stack_pass.stack.blocks):
             raise PellucidError(
-                f"there is no layer {number}: the {side} has {len(passed.stack.blocks)}, "
+                f"there is no layer {number}: the {side} has {len(stack_pass.stack.blocks)}, "
                 f"counted from 0"
             )
         key = (side, number)
         if key not in self._open:
             model = self.model
             with ONE_AT_A_TIME, evaluating(model), scaled(model, self.scales):
-                self._open[key] = opened(passed, number)
+                self._open[key] = open_block(stack_pass, number)
             while len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)
         self._open.move_to_end(key)
         return self._open[key]
 
-    def look(self, side: Side, number: int, *, cross: bool = False) -> AttentionRecord:
+    def attention(self, side: Side, number: int, *, cross: bool = False) -> AttentionRecord:
         """What one layer's attention did.
 
         Raises:
             PellucidError: there is no such layer, or its attention is not one that is known.
         """
-        look = self.layer(side, number).looks.get("cross" if cross else "")
-        if look is None:
+        attention = self.layer(side, number).attentions.get("cross" if cross else "")
+        if attention is None:
             missing = "attention to an encoder" if cross else "attention whose heads are known"
             raise PellucidError(f"layer {number} of the {side} has no {missing}")
-        return look
+        return attention
 
     def __getitem__(self, address: str) -> Tensor:
         """The numbers at an address, as the model had them.
@@ -180,52 +167,54 @@ class Trace:
         Raises:
             PellucidError: there is no such address; says what is near, or why there is nothing.
         """
-        name, _ = pointed(address)
+        name, _ = split_index(address)
         with torch.no_grad():
-            place = parsed(name)
-            tensor = self._whole(name) if place is None else self._within(place)
-            tensor = weight(self.model, name) if tensor is None else tensor
-        if tensor is None and (Gradients.may_hold(name) or optimiser_step.may_hold(name)):
-            walk = optimiser_step.of if optimiser_step.may_hold(name) else None
-            tensor = self.backward().of(name) if walk is None else walk(self, name)
-            if tensor is None:
-                raise refuse_unknown(address, optimiser_step.addresses(self))
+            tensor = lookup.read(self, name)
         if tensor is None:
-            raise refuse_unknown(address, self.addresses())
-        return taken(tensor, address)
+            raise unknown_address_error(address, self._list_near(name))
+        return take_index(tensor, address)
+
+    def _list_near(self, name: str) -> dict[str, Shape]:
+        """The addresses of the pass that a name belongs to by its ending."""
+        is_backward = ".grad" in name or name.endswith((".next", ".m", ".v", ".direction"))
+        return lookup.list_update(self) if is_backward else self.addresses()
 
     def addresses(self) -> dict[str, Shape]:
-        """Every address with the shape of what is there; nothing is computed for it."""
-        source = self.sentence.source_ids
-        named_shapes: dict[str, Shape] = {}
-        for side, passed in self._passes.items():
-            at = "" if side == self.side else "encoder."
-            time, width = passed.final.shape[1:]
-            named_shapes |= {f"{at}token_embedding": (time, width), f"{at}embedding": (time, width)}
-            if type(passed.positions).embed is not Positions.embed:
-                named_shapes[f"{at}positions"] = (time, width)
-            named_shapes |= of_stack(
-                side, passed.stack, time, width, None if source is None else len(source)
-            )
-            named_shapes[f"{at}final_norm"] = (time, width)
-        return named_shapes | outputs.shapes(self)
+        """Every address of the forward pass, with its shape; nothing is computed for it."""
+        return dict(self._addresses)
 
-    def backward(self, watch: Watch = lambda done, total: None) -> Gradients:
-        """The gradient of the sentence's loss, by address: layer by layer, once.
+    @cached_property
+    def _addresses(self) -> dict[str, Shape]:
+        return lookup.list_forward(self)
 
-        `watch` is told how many stretches of the way back are done, and how many there are.
+    def receipt(self, address: str) -> Receipt:
+        """The receipt of one number: its formula, its operands, and the result computed again.
+
+        Args:
+            address: of one number, such as L2.H1.scores[7, 1].
 
         Raises:
-            PellucidError: the model has no loss to go back from; says why.
+            PellucidError: there is no such address, it names several numbers, or its number has no
+                receipt; says why.
         """
-        if self._back is None:
-            self._back = Gradients(self, watch)
-        return self._back
+        return lookup.make_receipt(self, address)
+
+    def backward(self, progress: Progress = lambda done, total: None) -> Gradients:
+        """The gradients of the sentence's loss, by address: layer by layer, once.
+
+        `progress` is called with how many segments are done, and how many there are.
+
+        Raises:
+            PellucidError: the model has no loss for a text; says why.
+        """
+        if self._gradients is None:
+            self._gradients = ModelGradients(self, progress)
+        return self._gradients
 
     @property
-    def went_back(self) -> bool:
-        """Whether `backward` was there already."""
-        return self._back is not None
+    def has_gradients(self) -> bool:
+        """Whether the backward pass is done already."""
+        return self._gradients is not None
 
     def with_heads(self, scales: Mapping[Any, HeadScale]) -> Trace:
         """The same sentence, some heads counting as much as is said: 0 takes one away, "mean" gives
@@ -236,8 +225,14 @@ class Trace:
         Raises:
             PellucidError: there is no such head, or a scale is neither finite nor "mean".
         """
-        head_scales = scales_of(self, scales)
-        return Trace(self.model, self.sentence, run=self.run, scales={**self.scales, **head_scales})
+        head_scales = check_scales(self, scales)
+        return ModelTrace(
+            self.model, self.sentence, run=self.run, scales={**self.scales, **head_scales}
+        )
+
+    def with_model(self, model: Transformer) -> Trace:
+        """The same sentence in another model of the same shape."""
+        return ModelTrace(model, self.sentence, run=self.run, scales=self.scales)
 
     def logits_at(self, token: int) -> Tensor:
         """(vocab): the logits at one place."""
@@ -248,49 +243,6 @@ class Trace:
     def last(self) -> Tensor:
         """(time, d_model): the states after the final norm of the stack that the head reads."""
         return self._passes[self.side].final[0]
-
-    def _whole(self, address: str) -> Tensor | None:
-        side = self.side
-        if address.startswith("encoder.") and len(self._passes) == 2:
-            side, address = "encoder", address.removeprefix("encoder.")
-        passed, model = self._passes[side], self.model
-        match address:
-            case "token_embedding":
-                return model.token_embedding(passed.ids)[0]
-            case "embedding":
-                return model.embed(passed.ids)[0]
-            case "positions" if type(passed.positions).embed is not Positions.embed:
-                nothing = torch.zeros_like(model.embed(passed.ids))
-                return passed.positions.embed(nothing, passed.seen)[0]
-            case "final_norm":
-                return passed.final[0]
-            case _:
-                return outputs.of(self, address) if side == self.side else None
-
-    def _within(self, place: Address) -> Tensor | None:
-        side, number, part = place.side, place.layer, place.what
-        if side not in self._passes:
-            return None
-        if place.head is not None:
-            return self._of_head(place, place.head)
-        passed = self._passes[side]
-        if part == "residual" and number <= len(passed.stack.blocks):
-            return passed.states[number][0]
-        if number >= len(passed.stack.blocks):
-            return None
-        name = "feed_forward.down.in" if part == "feed_forward.units" else part
-        if part in ("made", "after_feed_forward") or part.startswith("feed_forward.down"):
-            return None
-        tensor = self.layer(side, number).tensors.get(name)
-        return None if tensor is None else tensor[0]
-
-    def _of_head(self, place: Address, head: int) -> Tensor | None:
-        if place.layer >= self.n_layers(place.side):
-            return None
-        look = self.layer(place.side, place.layer).looks.get("cross" if place.cross else "")
-        if look is None or head >= look.n_heads:
-            return None
-        return attention_heads.of(look, place.what, head)
 
 
 def _a(kind: str) -> str:

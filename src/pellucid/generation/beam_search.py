@@ -1,8 +1,4 @@
-"""Beam search with a model: the likeliest texts, and not only the likeliest next tokens.
-
-Comes in: a model, prompts or sources. Goes out: for each the best texts that were found. It does
-not know how beginnings are compared: `beams` does.
-"""
+"""Beam search with a model: the likeliest texts, and not only the likeliest next tokens."""
 
 from __future__ import annotations
 

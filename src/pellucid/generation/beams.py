@@ -1,8 +1,5 @@
 """Beam search as arithmetic: which beginnings of a text are gone on with, and when it is over.
 
-Comes in: log-probabilities of the next token, one row for each beginning. Goes out: which of the
-beginnings live on, and texts that are whole, best first. It knows no model.
-
     score = log P(text) / length^length_penalty
 
 The length counts what was written, the token that ends the text included, and no prompt. So do

@@ -1,8 +1,5 @@
 """A decoder written down as a tape, for code that has no Python in it.
 
-Comes in: a model. Goes out: its tape, or the reason why there is none. It does not know how a tape
-is run.
-
 Nothing is guessed: what hooks, parametrisations or classes of a user's own would do, only the model
 itself does.
 """
@@ -10,37 +7,41 @@ itself does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
-from pellucid.generation.decode_program import Tape, activation, unwritable
-from pellucid.model import (
-    MLP,
-    ALiBi,
-    Block,
-    BucketedBias,
-    GatedMLP,
-    HeadTransform,
-    Learned,
-    MultiHeadAttention,
-    NoPositions,
-    ParallelBlock,
-    Positions,
-    Rotary,
-    Sandwich,
-    Sinusoidal,
-    Stack,
-    Transformer,
-    deep_norm,
-    look,
-    no_residual,
-    output_norm,
-    post_norm,
-    pre_norm,
-    sandwich_norm,
+from pellucid.generation.decode_program import DecodeProgram, activation, both_norms, refuse
+from pellucid.model import Block, Positions, Stack, Transformer, look
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    BlockFacts,
+    ClassificationHeadFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    HeadTransformFacts,
+    IdentityFacts,
+    LanguageHeadFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    NoHeadFacts,
+    NoPositionFacts,
+    ResidualFacts,
+    ResidualPart,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    StackFacts,
+    TransformerFacts,
+    UnknownFacts,
+    attention_facts,
+    block_facts,
+    head_facts,
+    model_facts,
+    position_facts,
+    stack_facts,
+    tensor_at,
 )
 from pellucid.native import Attention, Operation
 from pellucid.typed import named_modules
@@ -49,36 +50,50 @@ from pellucid.typed import named_modules
 Layer = Callable[..., None]
 
 
-def lower(model: Transformer) -> Tape:
+def compile_decoder(model: Transformer) -> DecodeProgram:
     """The tape of a decoder.
 
     Raises:
         Unwritable: the model does something that no instruction says.
     """
-    if type(model) is not Transformer or type(model.decoder) is not Stack or model.encoder:
-        unwritable("a model that is not a decoder alone")
+    stack = model.decoder
+    if stack is None or not _is_plain_decoder(model, stack):
+        refuse("a model that is not a decoder alone")
     for module in named_modules(model).values():
         if any(callable(getattr(type(module), name, None)) for name in vars(module)):
-            unwritable(f"a method of its own on a {type(module).__name__}")
-    if not model.has_head or model.classifier is not None:
-        unwritable("a model without a head for tokens")
-    return _Lowering(model, model.decoder).tape
+            refuse(f"a method of its own on a {type(module).__name__}")
+        if parametrize.is_parametrized(module):
+            refuse("a matrix that is computed from others")
+    head = head_facts(model.output_head)
+    match head:
+        case LanguageHeadFacts():
+            return _Compiler(model, stack, head).tape
+        case ClassificationHeadFacts() | NoHeadFacts() | UnknownFacts():
+            return refuse("a model without a head for tokens")
+        case _:
+            assert_never(head)
 
 
-class _Lowering:
-    def __init__(self, model: Transformer, stack: Stack) -> None:
+def _is_plain_decoder(model: Transformer, stack: Stack) -> bool:
+    facts, stacked = model_facts(model), stack_facts(stack)
+    is_known = isinstance(facts, TransformerFacts) and isinstance(stacked, StackFacts)
+    return is_known and model.encoder is None
+
+
+class _Compiler:
+    def __init__(self, model: Transformer, stack: Stack, head: LanguageHeadFacts) -> None:
         self.model = model
         self.d_model = model.token_embedding.weight.shape[1]
-        self.tape = Tape(model)
+        self.tape = DecodeProgram(model)
         self.x = self.tape.place(self.d_model)
         self.normed = self.tape.place(self.d_model)
         self.written = self.tape.place(self.d_model)
         self._embed(stack.positions)
         self._into_x(stack.input_norm)
         for index, block in enumerate(stack.blocks):
-            self._block(block, stack.positions, index)
+            self._block(cast("Block", block), stack.positions, index)
         self._into_x(stack.final_norm)
-        self._head(model)
+        self._head(model, head)
 
     def _embed(self, positions: Positions) -> None:
         tape, model, n = self.tape, self.model, self.d_model
@@ -92,12 +107,16 @@ class _Lowering:
         tables: list[tuple[Tensor, int]] = []
         if model.segment_embedding is not None:
             tables.append((model.segment_embedding.weight, 0))
-        if type(positions) is Learned:
-            tables.append((positions.embedding.weight, n))
-        elif type(positions) is Sinusoidal:
-            tables.append((positions.table, n))
-        elif type(positions) not in (NoPositions, Rotary, ALiBi, BucketedBias):
-            unwritable(positions)
+        facts = position_facts(positions)
+        match facts:
+            case AddedPositionFacts(table=path):
+                tables.append((tensor_at(positions, path), n))
+            case NoPositionFacts() | RotaryFacts() | DistanceBiasFacts():
+                pass
+            case DistanceVectorFacts() | UnknownFacts():
+                refuse(positions)
+            case _:
+                assert_never(facts)
         for table, stride in tables:
             gain = tape.address(table.detach())
             tape.write(Operation.PLACE, output=self.x, n_out=n, stride=stride, gain=gain)
@@ -105,53 +124,67 @@ class _Lowering:
     def _into_x(self, norm: nn.Module) -> None:
         self.tape.norm(norm, input=self.x, output=self.x)
 
-    def _block(self, block: nn.Module, positions: Positions, index: int) -> None:
-        if type(block) not in (Block, ParallelBlock):
-            unwritable(block)
-        block = cast("Block", block)
-
+    def _block(self, block: Block, positions: Positions, index: int) -> None:
         def attend(**fields: Any) -> None:
             self._attention(block.attention, positions, index, **fields)
 
         def feed(**fields: Any) -> None:
-            self._feed_forward(block.feed_forward, **fields)
+            self.tape.feed_forward(block.feed_forward, **fields)
 
-        if type(block) is Block and block.cross_attention is None:
-            self._residual(block.residual, block.attention_norm, attend)
-            self._residual(block.residual, block.feed_forward_norm, feed)
-        elif type(block) is ParallelBlock and block.cross_attention is None:
-            attend(input=self._normed(block.attention_norm), output=self.written)
-            place = self._normed(block.feed_forward_norm)
-            if place == self.x:  # what both read is kept until both have read it
-                feed(input=place, output=self.normed)
-                self._add(self.written)
-                self._add(self.normed)
-            else:
-                self._add(self.written)
-                feed(input=place, output=self.x, plus=self.x)
-        else:
-            unwritable("a block that looks across")
+        facts = block_facts(block)
+        match facts:
+            case BlockFacts(cross_attention=str()):
+                refuse("a block that looks across")
+            case BlockFacts(order="sequential", residual=residual):
+                self._residual(residual, block.attention_norm, attend)
+                self._residual(residual, block.feed_forward_norm, feed)
+            case BlockFacts():
+                self._parallel(block, attend, feed)
+            case UnknownFacts():
+                refuse(block)
+            case _:
+                assert_never(facts)
 
-    def _residual(self, rule: object, norm: nn.Module, layer: Layer) -> None:
-        x, written = self.x, self.written
-        if rule is pre_norm:
-            layer(input=self._normed(norm), output=x, plus=x)
-        elif rule is no_residual:
-            layer(input=self._normed(norm), output=x)
-        elif rule is post_norm:
-            layer(input=x, output=x, plus=x)
-            self._into_x(norm)
-        elif isinstance(rule, partial) and rule.func is deep_norm:
-            layer(input=x, output=x, plus=x, factor=rule.keywords["alpha"])
-            self._into_x(norm)
-        elif rule is output_norm:
-            layer(input=x, output=written)
-            self._add(self.tape.norm(norm, input=written, output=written))
-        elif rule is sandwich_norm and type(norm) is Sandwich:
-            layer(input=self._normed(norm.before), output=written)
-            self._add(self.tape.norm(norm.after, input=written, output=written))
+    def _parallel(self, block: Block, attend: Layer, feed: Layer) -> None:
+        attend(input=self._normed(block.attention_norm), output=self.written)
+        place = self._normed(block.feed_forward_norm)
+        if place == self.x:  # what both read is kept until both have read it
+            feed(input=place, output=self.normed)
+            self._add(self.written)
+            self._add(self.normed)
         else:
-            unwritable(f"the residual rule {rule}")
+            self._add(self.written)
+            feed(input=place, output=self.x, plus=self.x)
+
+    def _residual(self, facts: ResidualPart, norm: nn.Module, layer: Layer) -> None:
+        match facts:
+            case ResidualFacts():
+                self._joined(facts, norm, layer)
+            case UnknownFacts(part=name):
+                refuse(f"the residual rule {name}")
+            case _:
+                assert_never(facts)
+
+    def _joined(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
+        x, written, carried = self.x, self.written, facts.carried
+        past = {} if carried == 0 else {"plus": x, "factor": carried}
+        match facts.norm:
+            case "input":
+                layer(input=self._normed(norm), output=x, **past)
+            case "sum":
+                layer(input=x, output=x, **past)
+                self._into_x(norm)
+            case "output" | "sandwich" if carried != 1:
+                refuse(f"a stream that is carried on times {carried}")
+            case "output":
+                layer(input=x, output=written)
+                self._add(self.tape.norm(norm, input=written, output=written))
+            case "sandwich":
+                before, after = both_norms(norm)
+                layer(input=self._normed(before), output=written)
+                self._add(self.tape.norm(after, input=written, output=written))
+            case _:
+                assert_never(facts.norm)
 
     def _normed(self, norm: nn.Module) -> int:
         return self.tape.norm(norm, input=self.x, output=self.normed)
@@ -162,48 +195,74 @@ class _Lowering:
     def _attention(
         self, layer: nn.Module, positions: Positions, index: int, *, input: int, **fields: Any
     ) -> None:
-        if type(layer) is not MultiHeadAttention:
-            unwritable(layer)
-        tape, heads, kv_heads = self.tape, layer.n_heads, layer.n_kv_heads
-        widths = [part.out_features for part in (layer.query, layer.key, layer.value)]
+        facts = attention_facts(layer)
+        match facts:
+            case SoftmaxAttentionFacts(keys_from="same_text"):
+                mixed = self._softmax(layer, facts, positions, index, input)
+                self.tape.linear(layer.get_submodule(facts.output), input=mixed, **fields)
+            case (
+                SoftmaxAttentionFacts()
+                | LinearAttentionFacts()
+                | NeuralMemoryFacts()
+                | UnknownFacts()
+            ):
+                refuse(layer)
+            case _:
+                assert_never(facts)
+
+    def _softmax(
+        self,
+        layer: nn.Module,
+        facts: SoftmaxAttentionFacts,
+        positions: Positions,
+        index: int,
+        input: int,
+    ) -> int:
+        """Queries, keys and values, and what each head gathers: the place of it."""
+        tape, n_heads, n_kv_heads = self.tape, facts.n_heads, facts.n_kv_heads
+        d_head, d_value = facts.d_head, facts.d_value
+        widths = (n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value)
         query, key, value = (tape.place(width) for width in widths)
-        mixed = tape.place(layer.output.in_features)
-        tape.linear(layer.query, input=input, output=query, wait=False)
-        tape.linear(layer.key, input=input, output=key, wait=False)
-        tape.linear(layer.value, input=input, output=value)
+        mixed = tape.place(n_heads * d_value)
+        tape.linear(layer.get_submodule(facts.query), input=input, output=query, wait=False)
+        tape.linear(layer.get_submodule(facts.key), input=input, output=key, wait=False)
+        tape.linear(layer.get_submodule(facts.value), input=input, output=value)
         for norm, place, vectors in (
-            (layer.query_norm, query, heads),
-            (layer.key_norm, key, kv_heads),
+            (facts.query_norm, query, n_heads),
+            (facts.key_norm, key, n_kv_heads),
         ):
-            at_once = 1 if layer.norms_over_all_heads else vectors
-            tape.norm(norm, input=place, output=place, vectors=at_once)
-        turns = type(positions) is Rotary
+            if norm is not None:
+                at_once = 1 if facts.norms_over_all_heads else vectors
+                tape.norm(layer.get_submodule(norm), input=place, output=place, vectors=at_once)
+        placed = position_facts(positions)
+        rotary = placed if isinstance(placed, RotaryFacts) else None
+        sinks = None if facts.sinks is None else tensor_at(layer, facts.sinks).detach()
         attention = Attention(
             layer=index,
-            n_heads=heads,
-            n_kv_heads=kv_heads,
-            d_head=widths[0] // heads,
-            d_value=widths[2] // kv_heads,
+            n_heads=n_heads,
+            n_kv_heads=n_kv_heads,
+            d_head=d_head,
+            d_value=d_value,
             query=query,
             key=key,
             value=value,
-            window=layer.window or 0,
+            window=facts.window or 0,
             context=self.model.context_length,
-            n_rotated=positions.n_rotated if turns else 0,
-            interleaved=turns and positions.pairing == "interleaved",
-            scale=layer.scale,
-            soft_cap=layer.soft_cap or 0.0,
-            cos=tape.address(positions.cos) if turns else None,
-            sin=tape.address(positions.sin) if turns else None,
-            by_distance=tape.address(self._by_distance(positions, widths[0] // heads, heads)),
-            sinks=tape.address(None if layer.sinks is None else layer.sinks.detach()),
+            n_rotated=0 if rotary is None else rotary.n_rotated,
+            interleaved=rotary is not None and rotary.pairing == "interleaved",
+            scale=facts.scale,
+            soft_cap=facts.soft_cap or 0.0,
+            cos=tape.address(None if rotary is None else tensor_at(positions, rotary.cos)),
+            sin=tape.address(None if rotary is None else tensor_at(positions, rotary.sin)),
+            by_distance=tape.address(self._by_distance(positions, d_head, n_heads)),
+            sinks=tape.address(sinks),
         )
         tape.attend(attention, output=mixed)
-        tape.linear(layer.output, input=mixed, **fields)
+        return mixed
 
     def _by_distance(self, positions: Positions, d_head: int, n_heads: int) -> Tensor | None:
         """What is added to the score of a key by its distance: (heads, context)."""
-        if type(positions) not in (ALiBi, BucketedBias):
+        if not isinstance(position_facts(positions), DistanceBiasFacts):
             return None
         last = self.model.context_length - 1
         view = look(1, torch.device("cpu"), causal=True, start=last)
@@ -212,31 +271,25 @@ class _Lowering:
         assert bias is not None
         return bias[:, 0].flip(-1).contiguous()
 
-    def _feed_forward(self, layer: nn.Module, *, input: int, **fields: Any) -> None:
-        tape = self.tape
-        if type(layer) is MLP:
-            up = tape.place(layer.up.out_features)
-            tape.linear(layer.up, input=input, output=up, kind=activation(layer.activation))
-        elif type(layer) is GatedMLP:
-            up, gate = (tape.place(layer.up.out_features) for _ in range(2))
-            tape.linear(layer.gate, input=input, output=gate, kind=activation(layer.activation))
-            tape.linear(layer.up, input=input, output=up, times=gate)
-        else:
-            unwritable(layer)
-        tape.linear(layer.down, input=up, **fields)
-
-    def _head(self, model: Transformer) -> None:
-        tape, transform, x = self.tape, model.head_transform, self.x
-        if type(transform) is HeadTransform:
-            bend = activation(transform.activation)
-            tape.linear(transform.dense, input=x, output=self.normed, kind=bend)
-            x = tape.norm(transform.norm, input=self.normed, output=self.normed)
-        elif type(transform) is not nn.Identity:
-            unwritable(transform)
-        if model.head_scale != 1.0:
-            tape.write(Operation.ADD, output=x, n_out=self.d_model, factor=model.head_scale)
+    def _head(self, model: Transformer, facts: LanguageHeadFacts) -> None:
+        tape, transform, x = self.tape, facts.transform, self.x
+        match transform:
+            case HeadTransformFacts():
+                dense = model.head_transform.get_submodule(transform.dense)
+                norm = model.head_transform.get_submodule(transform.norm)
+                kind = activation(transform.activation)
+                tape.linear(dense, input=x, output=self.normed, kind=kind)
+                x = tape.norm(norm, input=self.normed, output=self.normed)
+            case IdentityFacts():
+                pass
+            case UnknownFacts():
+                refuse(model.head_transform)
+            case _:
+                assert_never(transform)
+        if facts.scale != 1.0:
+            tape.write(Operation.ADD, output=x, n_out=self.d_model, factor=facts.scale)
         logits = tape.width  # behind a row's scratch
         tape.product(model.head_weight, model.head_bias, input=x, output=logits)
-        if model.soft_cap is not None:
+        if facts.soft_cap is not None:
             rows = model.head_weight.shape[0]
-            tape.write(Operation.CAP, output=logits, n_out=rows, number=model.soft_cap)
+            tape.write(Operation.CAP, output=logits, n_out=rows, number=facts.soft_cap)

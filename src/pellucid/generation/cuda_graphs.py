@@ -1,9 +1,5 @@
 """One token after another on a GPU: the model's own step, recorded once and then replayed whole.
 
-Comes in: a model; then the latest ids and the caches of what came before. Goes out: logits of the
-next token. It does not know the model's parts: it tells them the place of the token as a tensor, so
-that nothing that is launched depends on a number that Python holds.
-
 A step of one token is some hundred launches of a few microseconds each, and Python is slower than
 the GPU at every one of them. A CUDA graph is one launch.
 """
@@ -14,27 +10,31 @@ import logging
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import assert_never, cast
 from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.generation.decoding import hooks_of
-from pellucid.model import (
-    KeysAndValues,
-    KeyValueCache,
-    Learned,
-    LoRALinear,
-    MultiHeadAttention,
-    NoCache,
-    NoPositions,
-    Rotary,
-    Sinusoidal,
-    Transformer,
-    View,
+from pellucid.model import Block, KeysAndValues, KeyValueCache, NoCache, Transformer, View
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    LinearAttentionFacts,
+    LoRAFacts,
+    NeuralMemoryFacts,
+    NoPositionFacts,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    linear_facts,
+    position_facts,
 )
-from pellucid.native import turned_off
+from pellucid.native import is_disabled
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded)
     encoder; and with `PELLUCID_NATIVE=off`. The same for every text of a model, as long as its
     weights stay where they are.
     """
-    if turned_off():
+    if is_disabled():
         return None
     obstacle = _unrecordable(model)
     if obstacle is not None:
@@ -184,18 +184,36 @@ class _Room(NoCache):
 
 
 def _unrecordable(model: Transformer) -> str | None:
-    """What of a model depends on more than its places and its mask; None where nothing does."""
-    if model.decoder is None or model.encoder is not None:
-        return "an encoder"
-    if any(isinstance(module, LoRALinear) for module in model.modules()):
-        return "adapters, which are turned on and off"
+    """What of a model depends on more than its places and its mask; None if nothing does."""
     stack = model.decoder
-    if type(stack.positions) not in (NoPositions, Learned, Sinusoidal, Rotary):
-        return type(stack.positions).__name__
-    for block in stack.blocks:
-        attention = block.attention
-        if type(attention) is not MultiHeadAttention:
+    if stack is None or model.encoder is not None:
+        return "an encoder"
+    if any(isinstance(linear_facts(module), LoRAFacts) for module in model.modules()):
+        return "adapters, which are turned on and off"
+    layers = [cast("Block", block).attention for block in stack.blocks]
+    obstacles = [_unrecordable_positions(stack.positions), *map(_unrecordable_attention, layers)]
+    return next(filter(None, obstacles), None)
+
+
+def _unrecordable_positions(positions: nn.Module) -> str | None:
+    facts = position_facts(positions)
+    match facts:
+        case NoPositionFacts() | AddedPositionFacts() | RotaryFacts():
+            return None
+        case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
+            return type(positions).__name__
+        case _:
+            assert_never(facts)
+
+
+def _unrecordable_attention(attention: nn.Module) -> str | None:
+    facts = attention_facts(attention)
+    match facts:
+        case SoftmaxAttentionFacts(keys_from="same_text"):
+            return None if facts.window is None else "a window"
+        case (
+            SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts()
+        ):
             return type(attention).__name__
-        if attention.window is not None:
-            return "a window"
-    return None
+        case _:
+            assert_never(facts)

@@ -1,29 +1,39 @@
 """A tape while it is written: where things stand in a row's scratch, one instruction after another.
 
-Comes in: modules that are one step each, places. Goes out: instructions. It knows norms and linear
-layers, and no block.
-
 Nothing is guessed: a module is written down only where its very class is known here.
 """
 
 from __future__ import annotations
 
 from ctypes import pointer
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, assert_never
 
 import torch
 from torch import Tensor, nn
 
-from pellucid.model import GroupNorm, LayerNorm, LoRALinear, Narrow, RMSNorm, Transformer
-from pellucid.model.feed_forward import Activate, gelu, gelu_tanh, relu, relu_squared, silu
+from pellucid.model import Narrow, Transformer
+from pellucid.model.facts import (
+    ActivationName,
+    FeedForwardFacts,
+    IdentityFacts,
+    LinearFacts,
+    LoRAFacts,
+    NormFacts,
+    SandwichFacts,
+    UnknownFacts,
+    feed_forward_facts,
+    linear_facts,
+    norm_facts,
+    tensor_at,
+)
 from pellucid.native import Activation, Attention, Instruction, NormKind, Operation, Precision
 
-_ACTIVATIONS: dict[Activate, Activation] = {
-    relu: Activation.RELU,
-    relu_squared: Activation.RELU_SQUARED,
-    gelu: Activation.GELU,
-    gelu_tanh: Activation.GELU_TANH,
-    silu: Activation.SILU,
+_ACTIVATIONS: dict[ActivationName, Activation] = {
+    "relu": Activation.RELU,
+    "relu_squared": Activation.RELU_SQUARED,
+    "gelu": Activation.GELU,
+    "gelu_tanh": Activation.GELU_TANH,
+    "silu": Activation.SILU,
 }
 _PRECISIONS = {
     torch.float32: Precision.FLOAT32,
@@ -34,21 +44,21 @@ _PRECISIONS = {
 _LINE = 16
 
 
-class Unwritable(Exception):  # noqa: N818  an answer, not an error
+class CannotCompile(Exception):  # noqa: N818  an answer, not an error
     """A model that no tape says; the message says what of it."""
 
 
-def unwritable(what: object) -> NoReturn:
+def refuse(what: object) -> NoReturn:
     """Refuse what no instruction says."""
-    raise Unwritable(f"{what if isinstance(what, str) else type(what).__name__}")
+    raise CannotCompile(f"{what if isinstance(what, str) else type(what).__name__}")
 
 
-def activation(bend: Activate) -> Activation:
-    """The number of an activation."""
-    return _ACTIVATIONS.get(bend) or unwritable(f"the activation {bend}")
+def activation(name: ActivationName | None) -> Activation:
+    """The number of an activation; None is a function of the user's own."""
+    return refuse("an activation of your own") if name is None else _ACTIVATIONS[name]
 
 
-class Tape:
+class DecodeProgram:
     """Instructions, and the tensors that they point into."""
 
     def __init__(self, model: Transformer) -> None:
@@ -77,7 +87,7 @@ class Tape:
         if tensor is None:
             return None
         if tensor.dtype != dtype or tensor.device.type != "cpu" or not tensor.is_contiguous():
-            unwritable(f"a tensor of {tensor.dtype} on {tensor.device}, or with gaps")
+            refuse(f"a tensor of {tensor.dtype} on {tensor.device}, or with gaps")
         self.tensors.append(tensor)
         return tensor.data_ptr()
 
@@ -85,7 +95,7 @@ class Tape:
         """A matrix as an instruction wants it: in few bits, where it was rounded to them."""
         _, narrow = self._narrow.get(id(weight), (weight, Narrow(weight, None)))
         if narrow.values is not weight and narrow.version != weight._version:
-            unwritable("a matrix that was written to since it was rounded")
+            refuse("a matrix that was written to since it was rounded")
         return {
             "precision": _PRECISIONS.get(narrow.values.dtype, Precision.FLOAT32),
             "matrix": self.address(narrow.values.detach(), narrow.values.dtype)
@@ -119,44 +129,90 @@ class Tape:
         )
 
     def linear(self, layer: nn.Module, **fields: Any) -> None:
-        """A linear layer; one with an adapter where that is merged, and on."""
-        if type(layer) is LoRALinear:
-            if layer.kept is None or not layer.active:
-                unwritable("an adapter that is not merged")
-        elif type(layer) is not nn.Linear:
-            unwritable(layer)
-        layer = cast("nn.Linear", layer)
-        self.product(layer.weight, cast("Tensor | None", layer.bias), **fields)
+        """A linear layer; one with an adapter only while that is merged and active."""
+        facts = linear_facts(layer)
+        match facts:
+            case LinearFacts(computed=True):
+                refuse("a matrix that is computed from others")
+            case LoRAFacts(merged=False) | LoRAFacts(active=False):
+                refuse("an adapter that is not merged")
+            case LinearFacts() | LoRAFacts():
+                bias = None if facts.bias is None else tensor_at(layer, facts.bias)
+                self.product(tensor_at(layer, facts.weight), bias, **fields)
+            case UnknownFacts():
+                refuse(layer)
+            case _:
+                assert_never(facts)
 
     def norm(self, norm: nn.Module, *, input: int, output: int, vectors: int = 1) -> int:
-        """A norm of each of some vectors that stand side by side; where the outcome stands."""
-        gain, bias, stride, groups = None, None, 0, 1
-        if type(norm) is nn.Identity:
-            return input
-        if type(norm) is LayerNorm:
-            kind, gain, bias = NormKind.LAYER_NORM, norm.gain, norm.bias
-        elif type(norm) is RMSNorm:
-            kind, gain = NormKind.RMS_NORM, norm.gain + 1 if norm.unit_offset else norm.gain
-        elif type(norm) is GroupNorm and vectors == 1:
-            kind, gain, bias, groups = NormKind.LAYER_NORM, norm.gain, norm.bias, norm.n_groups
-            stride = len(gain) // groups
-        else:
-            unwritable(norm)
-        self.write(
-            Operation.NORM,
-            kind=kind,
-            input=input,
-            output=output,
-            n_in=len(gain) // groups,
-            n_out=vectors * groups,
-            stride=stride,
-            number=norm.eps,
-            gain=self.address(gain.detach()),
-            bias=self.address(None if bias is None else bias.detach()),
-        )
-        return output
+        """A norm of each of some vectors that lie side by side; returns where its output is."""
+        facts = norm_facts(norm)
+        match facts:
+            case IdentityFacts():
+                return input
+            case NormFacts(over="features", gain=str(name)) if _can_norm(facts, vectors):
+                gain = tensor_at(norm, name)
+                gain = gain + 1 if facts.gain_offset == 1 else gain
+                bias = None if facts.bias is None else tensor_at(norm, facts.bias)
+                groups = facts.n_groups
+                self.write(
+                    Operation.NORM,
+                    kind=NormKind.LAYER_NORM if facts.centred else NormKind.RMS_NORM,
+                    input=input,
+                    output=output,
+                    n_in=len(gain) // groups,
+                    n_out=vectors * groups,
+                    stride=0 if groups == 1 else len(gain) // groups,
+                    number=facts.eps,
+                    gain=self.address(gain.detach()),
+                    bias=self.address(None if bias is None else bias.detach()),
+                )
+                return output
+            case NormFacts() | SandwichFacts() | UnknownFacts():
+                refuse(norm)
+            case _:
+                assert_never(facts)
+
+    def feed_forward(self, layer: nn.Module, *, input: int, **fields: Any) -> None:
+        """A feed-forward layer; `fields` are those of its last product."""
+        facts = feed_forward_facts(layer)
+        match facts:
+            case FeedForwardFacts(gate=gate):
+                up = self.place(facts.d_ff)
+                kind = activation(facts.activation)
+                inner = layer.get_submodule(facts.up)
+                if gate is None:
+                    self.linear(inner, input=input, output=up, kind=kind)
+                else:
+                    open_share = self.place(facts.d_ff)
+                    gated = layer.get_submodule(gate)
+                    self.linear(gated, input=input, output=open_share, kind=kind)
+                    self.linear(inner, input=input, output=up, times=open_share)
+                self.linear(layer.get_submodule(facts.down), input=up, **fields)
+            case UnknownFacts():
+                refuse(layer)
+            case _:
+                assert_never(facts)
 
     def attend(self, how: Attention, *, output: int) -> None:
         """Rotation, the new key and value put into the cache, and attention over all of them."""
         for operation in (Operation.KEEP, Operation.ATTEND):
             self.write(operation, output=output, attention=pointer(how))
+
+
+def _can_norm(facts: NormFacts, vectors: int) -> bool:
+    """Whether one instruction does it: groups are strides, and there is one kind of either."""
+    plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
+    return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
+
+
+def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The norm of what a layer reads, and the norm of what it writes."""
+    facts = norm_facts(norm)
+    match facts:
+        case SandwichFacts():
+            return norm.get_submodule(facts.before), norm.get_submodule(facts.after)
+        case NormFacts() | IdentityFacts() | UnknownFacts():
+            return refuse(norm)
+        case _:
+            assert_never(facts)

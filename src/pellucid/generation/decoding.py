@@ -1,8 +1,4 @@
-"""One token after another by compiled code: a model's tape, run over the caches it shares with it.
-
-Comes in: a model; then the latest ids and the caches of what came before. Goes out: logits of the
-next token. It does not know why a model has no tape, and says None: the model itself goes on then.
-"""
+"""One token after another by compiled code, which shares the caches with the model."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.modules import module as torch_modules
 
-from pellucid.generation.compile_decoder import lower
-from pellucid.generation.decode_program import Tape, Unwritable
+from pellucid.generation.compile_decoder import compile_decoder
+from pellucid.generation.decode_program import CannotCompile, DecodeProgram
 from pellucid.model import KeyValueCache, Transformer
 from pellucid.native import Call, Instruction, decode
 from pellucid.typed import named_modules, to_list
@@ -30,31 +26,33 @@ def decoder(model: Transformer) -> Decoder | None:
     if model.device.type != "cpu" or (run := decode()) is None:
         return None
     try:
-        return Decoder(model, lower(model), run)
-    except Unwritable as error:
+        return Decoder(model, compile_decoder(model), run)
+    except CannotCompile as error:
         _log.info("the model itself decodes: no instruction says %s", error)
         return None
 
 
 class Decoder:
-    """A tape and its scratch.
+    """A program and its scratch.
 
     The model's weights are read where they are. Who puts others in their place, or other modules,
     needs a new one.
     """
 
-    def __init__(self, model: Transformer, tape: Tape, run: Callable[[Call], None]) -> None:
+    def __init__(
+        self, model: Transformer, program: DecodeProgram, run: Callable[[Call], None]
+    ) -> None:
         self._run = run
-        self._tape = tape
+        self._program = program
         self._hooks = hooks_of(model)
         self._n_logits = model.head_weight.shape[0]
         self._n_ids = model.token_embedding.weight.shape[0]
         self._context = model.context_length
-        n = len(tape.instructions)
-        self._instructions = (Instruction * n)(*tape.instructions)
+        n = len(program.instructions)
+        self._instructions = (Instruction * n)(*program.instructions)
         self._taken = torch.zeros(n, dtype=torch.int32)
         #: at least as many floats as any product reads, with room for the scales of its blocks
-        self._widest = max(instruction.n_in for instruction in tape.instructions) + 16
+        self._widest = max(instruction.n_in for instruction in program.instructions) + 16
         self._own = self._scratch = torch.empty(0)
 
     def logits(
@@ -79,19 +77,19 @@ class Decoder:
         keys = _addresses([cast("Any", room).keys for room in rooms])
         values = _addresses([cast("Any", room).values for room in rooms])
         rows, threads = len(ids), torch.get_num_threads()
-        if self._scratch.numel() != rows * self._tape.width:
-            self._scratch = torch.zeros(rows * self._tape.width)
+        if self._scratch.numel() != rows * self._program.width:
+            self._scratch = torch.zeros(rows * self._program.width)
         n_own = max(rows * self._widest, self._context)
         if self._own.numel() != threads * n_own:
             self._own = torch.empty(threads * n_own)
         logits = torch.empty(rows, self._n_logits)
         self._run(
             Call(
-                tape=self._instructions,
+                program=self._instructions,
                 length=len(self._instructions),
                 rows=rows,
                 position=caches[0].length,
-                width=self._tape.width,
+                width=self._program.width,
                 ids=ids.data_ptr(),
                 keys=ctypes.addressof(keys),
                 values=ctypes.addressof(values),

@@ -1,7 +1,4 @@
-"""What a model computed, refused where it is no number: nothing is drawn from NaN.
-
-Comes in: logits or vectors. Goes out: the same, or a refusal. It does not know the model.
-"""
+"""What a model computed, refused where it is no number: nothing is drawn from NaN."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Text that goes on: token by token, for one prompt or a batch of them.
 
-Comes in: a model, a tokenizer, prompts. Goes out: ids, texts, whole characters as they become
-known. It does not know how the model was trained.
-
 An encoder-decoder reads the prompts with its encoder, once, and writes from nothing.
 
 Prompts of a batch all start at position 0. The common length is read in one pass; then rows whose

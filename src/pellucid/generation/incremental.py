@@ -1,8 +1,4 @@
-"""What a model expects after a text that grows, from what is new in it or from all of it.
-
-Comes in: a model, ids that grow by columns. Goes out: logits of the next token. It does not know
-how a token is chosen.
-"""
+"""What a model expects after a text that grows, from what is new in it or from all of it."""
 
 from __future__ import annotations
 

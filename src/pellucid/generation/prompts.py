@@ -1,8 +1,4 @@
-"""Where writing starts: after a prompt, or from nothing with another text to look at.
-
-Comes in: a model, a tokenizer, texts. Goes out: the ids that are there already, and what the
-encoder made of the texts where there is one. It does not know how it goes on.
-"""
+"""Where writing starts: after a prompt, or from nothing with another text to look at."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""How the next token is chosen from its distribution.
-
-Comes in: logits and a uniform random number per row. Goes out: token ids. It does not know the
-model, and draws nothing by itself.
-"""
+"""How the next token is chosen from its distribution."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""A run that was tuned to answer, asked by its user.
+"""Asking a run that was tuned to answer.
 
-Comes in: a run and prompts. Goes out: answers. It does not know how the run was tuned.
-
-A prompt goes through the template that the run was tuned with: the model then stands where it has
-learnt to answer.
+A prompt goes through the template that the run was tuned with.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from pellucid.saved_runs.inference_memory import check_writing
 from pellucid.saved_runs.load import Run
 from pellucid.saved_runs.requirements import kind_of
 
-#: A tuned model is asked for its answer, and not for one of many.
+#: By default you get the model's likeliest answer, the same each time.
 GREEDY = Sampling(temperature=0.0)
 
 
@@ -30,10 +27,14 @@ def answer(
     when_outgrown: Callable[[], None] | None = None,
     force: bool = False,
 ) -> list[Continuation]:
-    """What the run answers to each prompt, by itself.
+    """The answer of a run to each prompt; prompts do not see each other.
 
-    `when_outgrown` is called once, when a text first outgrew the model's context. With `force` it
-    answers even if more memory is expected to be needed than is free.
+    Args:
+        run: the run.
+        prompts: one prompt, or several.
+        sampling: how to choose tokens; by default always the likeliest.
+        when_outgrown: called once, when a text first outgrows the model's context.
+        force: answer even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: a number in `sampling` is out of range.

@@ -1,11 +1,8 @@
-"""The class of a text, by a run that was trained to tell classes apart.
+"""The class of a text, by a run that was trained to classify.
 
-Comes in: a run and texts. Goes out: for each text its classes with their probabilities. It does not
-know how they are shown.
-
-Of a run that was trained with one class a text, the probabilities of the classes add up to 1
-(softmax), and the likeliest is the text's. Of one with several labels a text each class has a
-probability of its own (sigmoid), and those above one half are the text's, which may be none.
+If a text has one class, the probabilities of the classes add up to 1 (softmax), and the likeliest
+class is the text's. With several labels each class has its own probability (sigmoid), and a text
+has all classes above one half, which may be none.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from pellucid.tokenizers import Cut, Framing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassShare:
-    """A class, and the probability that a text is of it."""
+    """A class, and the probability that a text has it."""
 
     name: str
     probability: float
@@ -36,10 +33,14 @@ class ClassShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classified:
-    """A text and its class; of a run with several labels a text, any number of them.
+    """A text and its class; with several labels, any number of classes.
 
-    `shares` has every class, the likeliest first. `truncated`: the text was longer than the model
-    reads, and its end was not seen.
+    Attributes:
+        text: the text.
+        classes: the classes that the text has.
+        shares: every class with its probability, the likeliest first.
+        truncated: whether the text was longer than the context, so that the model did not see its
+            end.
     """
 
     text: str
@@ -53,13 +54,18 @@ def classify(
 ) -> list[Classified]:
     """The class of each text, with its probability.
 
-    Texts are read in padded batches; neither padding nor neighbours change what is said. With
-    `force` they are read even if more memory is expected to be needed than is free.
+    The model reads padded batches; neither padding nor the other texts change a result.
+
+    Args:
+        run: a run of a classifier.
+        texts: one text, or several.
+        batch_size: how many texts the model reads at once.
+        force: read them even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: `batch_size` is less than 1.
         TextError: a text is empty.
-        PellucidError: the model tells no classes apart.
+        PellucidError: the model is no classifier.
     """
     texts = [texts] if isinstance(texts, str) else list(texts)
     if batch_size < 1:
@@ -77,8 +83,8 @@ def classify(
     # texts of like length together, so that little is padded
     order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids))
     by_place = dict[int, Classified]()
-    for at in range(0, len(order), batch_size):
-        places = order[at : at + batch_size]
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
         shares = _shares(run, [rows[place].ids for place in places])
         for place, row in zip(places, shares, strict=True):
             by_place[place] = _classified(run, texts[place], names, row, rows[place].truncated)
@@ -86,10 +92,10 @@ def classify(
 
 
 def class_names(run: Run) -> tuple[str, ...]:
-    """The classes that a run tells apart.
+    """The names of a classifier's classes.
 
     Raises:
-        PellucidError: it tells none apart.
+        PellucidError: the model is no classifier.
     """
     head = run.config.model.head
     if not isinstance(head, config.ClassificationHead):
@@ -101,7 +107,7 @@ def class_names(run: Run) -> tuple[str, ...]:
 
 
 def has_several_labels(run: Run) -> bool:
-    """Whether a text may be of several classes, or of none."""
+    """Whether a text may have several classes, or none."""
     objective = run.config.objective
     return isinstance(objective, config.Classification) and objective.multi_label
 
@@ -109,28 +115,28 @@ def has_several_labels(run: Run) -> bool:
 def _read(run: Run, texts: Sequence[str]) -> list[Cut]:
     framing, rows = Framing.for_classes(run.tokenizer), list[Cut]()
     for place, text in enumerate(texts, start=1):
-        called = "text" if len(texts) == 1 else f"text {place}"
+        label = "text" if len(texts) == 1 else f"text {place}"
         if not text.strip():
-            raise TextError(f"the {called} is empty: there is nothing to classify; leave it out")
-        rows.append(framing.ids_within(text, run.model.context_length, called=called))
+            raise TextError(f"the {label} is empty: there is nothing to classify; leave it out")
+        rows.append(framing.ids_within(text, run.model.context_length, called=label))
     return rows
 
 
 @torch.inference_mode()
 def _shares(run: Run, rows: Sequence[Sequence[int]]) -> npt.NDArray[np.float64]:
-    """A row for each text, a probability for each class."""
+    """The probabilities, (texts, classes)."""
     run.model.eval()
     ids, padding = pad(rows, run.model.device)
     logits = run.model.class_logits(ids, padding=padding).cpu().double()  # MPS has no float64
     finite(logits, "the logits of the classes")
-    return shares_of(logits, several=has_several_labels(run)).numpy()
+    return shares_of(logits, multi_label=has_several_labels(run)).numpy()
 
 
 def shares_of(
-    logits: Float[torch.Tensor, "*texts classes"], *, several: bool
+    logits: Float[torch.Tensor, "*texts classes"], *, multi_label: bool
 ) -> Float[torch.Tensor, "*texts classes"]:
-    """The probability of each class: each by itself where a text may be of `several`."""
-    return torch.sigmoid(logits) if several else torch.softmax(logits, dim=-1)
+    """The probabilities of the classes; with `multi_label` they do not add up to 1."""
+    return torch.sigmoid(logits) if multi_label else torch.softmax(logits, dim=-1)
 
 
 def _classified(
@@ -138,12 +144,12 @@ def _classified(
 ) -> Classified:
     shares = [ClassShare(name=n, probability=float(p)) for n, p in zip(names, row, strict=True)]
     shares.sort(key=lambda share: -share.probability)
-    chosen = [share for share in shares if share.probability > 0.5]
+    winners = [share for share in shares if share.probability > 0.5]
     if not has_several_labels(run):
-        chosen = shares[:1]
+        winners = shares[:1]
     return Classified(
         text=text,
-        classes=tuple(share.name for share in chosen),
+        classes=tuple(share.name for share in winners),
         shares=tuple(shares),
         truncated=truncated,
     )

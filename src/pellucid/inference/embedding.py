@@ -1,15 +1,12 @@
-"""Texts as vectors: what a model makes of each, pooled into one row of numbers.
+"""Texts as vectors: the states of a model, pooled into one vector for each text.
 
-Comes in: a run and texts. Goes out: a matrix, a row for each text. It does not know how they are
-shown or what they are compared for.
-
-    mean    the mean of the last states over a text's tokens, those that frame it included
+    mean    the mean of the last states over a text's tokens, with its begin and end tokens
     first   the last state of the first token (BERT's [CLS])
     last    the last state of the last token
-    pooler  tanh(dense(first)), as BERT was trained to tell pairs of texts apart
+    pooler  tanh(dense(first)), as BERT was trained to compare pairs of texts
 
-An encoder reads the texts; of an encoder-decoder its encoder does. A decoder may be used too: its
-states see only what stands before them, so `first` would be the same for every text.
+An encoder reads the texts; in an encoder-decoder, its encoder. You can use a decoder too. Its
+states see only earlier tokens, so `first` would be the same for every text.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ from pellucid.tokenizers import Framing
 Pool = Literal["mean", "first", "last", "pooler"]
 POOLS: tuple[Pool, ...] = get_args(Pool)
 
-#: Of so many texts the cosines with all others are held at once.
+#: How many texts are compared with all others at once.
 _COMPARED_AT_ONCE = 256
 
 Vectors = npt.NDArray[np.float32]
@@ -43,7 +40,7 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A text, another one by its place, and the cosine of the angle between them."""
+    """A text, its nearest other text, both by place, and the cosine of the angle between them."""
 
     text: int
     nearest: int
@@ -61,8 +58,15 @@ def embed(
 ) -> Vectors:
     """One vector for each text, (texts, d_model), of length 1 unless `normalise` is False.
 
-    Texts are read in padded batches; neither padding nor neighbours change a vector. With `force`
-    they are read even if more memory is expected to be needed than is free.
+    The model reads padded batches; neither padding nor the other texts change a vector.
+
+    Args:
+        run: the run.
+        texts: one text, or several.
+        pool: how states become one vector.
+        normalise: make every vector of length 1.
+        batch_size: how many texts the model reads at once.
+        force: read them even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: the pooling is unknown, or the model cannot be pooled so.
@@ -84,29 +88,29 @@ def embed(
     # texts of like length together, so that little is padded
     order = sorted(range(len(rows)), key=lambda place: len(rows[place]))
     vectors = np.zeros((len(rows), run.config.model.d_model), dtype=np.float32)
-    for at in range(0, len(order), batch_size):
-        places = order[at : at + batch_size]
+    for start in range(0, len(order), batch_size):
+        places = order[start : start + batch_size]
         vectors[places] = _pooled(run.model, [rows[place] for place in places], pool, normalise)
     return vectors
 
 
 def neighbours(vectors: Vectors) -> list[Neighbour]:
-    """For each of several vectors the nearest other one, by cosine."""
+    """The nearest other vector of each vector, by cosine."""
     nearest = list[Neighbour]()
-    for at in range(0, len(vectors), _COMPARED_AT_ONCE):
-        cosines = _cosines(vectors[at : at + _COMPARED_AT_ONCE], vectors)
-        for text, row in enumerate(cosines, start=at):
+    for start in range(0, len(vectors), _COMPARED_AT_ONCE):
+        cosines = _cosines(vectors[start : start + _COMPARED_AT_ONCE], vectors)
+        for text, row in enumerate(cosines, start=start):
             row[text] = -np.inf
             closest = int(row.argmax())
             nearest.append(Neighbour(text=text, nearest=closest, cosine=float(row[closest])))
     return nearest
 
 
-def ranked(vectors: Vectors, like: Vectors) -> list[Neighbour]:
-    """The vectors by their nearness to the one row of `like`, nearest first; `nearest` is 0."""
-    cosines = _cosines(vectors, like)[:, 0]
+def ranked(vectors: Vectors, query: Vectors) -> list[Neighbour]:
+    """The vectors (texts, d_model) by their nearness to the query (1, d_model), nearest first."""
+    cosines = _cosines(vectors, query)[:, 0]
     order = np.argsort(-cosines, kind="stable")
-    return [Neighbour(text=int(at), nearest=0, cosine=float(cosines[at])) for at in order]
+    return [Neighbour(text=int(place), nearest=0, cosine=float(cosines[place])) for place in order]
 
 
 def _cosines(queries: Vectors, candidates: Vectors) -> npt.NDArray[np.float64]:
@@ -129,19 +133,19 @@ def _refuse_pool(model: Transformer, pool: str) -> None:
 
 
 def _ids(run: Run, texts: Sequence[str]) -> list[list[int]]:
-    """Each text as the model reads it, framed as its tokenizer frames it."""
+    """The token ids of each text, with the begin and end tokens of its tokenizer."""
     model, tokenizer = run.model, run.tokenizer
     of_decoder = kind_of(model) == "decoder"
     encode = tokenizer.encode_prompt if of_decoder else Framing(tokenizer).ids_of
     rows: list[list[int]] = []
     for place, text in enumerate(texts, start=1):
-        called = "text" if len(texts) == 1 else f"text {place}"
+        label = "text" if len(texts) == 1 else f"text {place}"
         if not text.strip():
-            raise TextError(f"the {called} is empty: there is nothing to embed; leave it out")
-        rows.append(encode(text, called=called))
+            raise TextError(f"the {label} is empty: there is nothing to embed; leave it out")
+        rows.append(encode(text, called=label))
         if len(rows[-1]) > model.context_length:
             raise TextError(
-                f"the {called} has {len(rows[-1]):,} tokens with what frames it, but the model "
+                f"the {label} has {len(rows[-1]):,} tokens with what frames it, but the model "
                 f"reads at most {model.context_length:,}: shorten it, or embed it in parts"
             )
     return rows

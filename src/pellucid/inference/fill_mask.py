@@ -1,10 +1,7 @@
-"""Masked words of a text, filled by an encoder that sees what is around them.
+"""Masked tokens of a text, filled by an encoder.
 
-Comes in: a run and a text with masks. Goes out: the likeliest tokens at each mask. It does not know
-how they are shown.
-
-Every mask is filled by itself: P(token at the mask | the text as it stands, other masks masked).
-What is likeliest at two masks need not be likeliest together.
+Each mask is filled alone: P(token at the mask | the text with its other masks). The likeliest
+tokens of two masks need not be the likeliest pair.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from pellucid.tokenizers import Framing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mask:
-    """One masked place: its position among the text's tokens, and what may stand there."""
+    """A mask: its position among the text's tokens, and the likeliest tokens for it."""
 
     position: int
     likeliest: tuple[Likely, ...]
@@ -32,7 +29,7 @@ class Mask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filling:
-    """A text with masks, and how they are filled; `filled` has the likeliest at each of them."""
+    """A text with masks; `filled` has the likeliest token in place of each."""
 
     text: str
     filled: str
@@ -41,10 +38,13 @@ class Filling:
 
 @torch.inference_mode()
 def fill(run: Run, text: str, *, top: int = 5, force: bool = False) -> Filling:
-    """The `top` likeliest tokens at each mask of `text`, each mask by itself.
+    """The likeliest tokens at each mask of a text.
 
-    The mask is written as the tokenizer names it: [MASK] or <mask>. With `force` the text is read
-    even if more memory is expected to be needed than is free.
+    Args:
+        run: a run of an encoder.
+        text: the text; write masks as the tokenizer names them: [MASK] or <mask>.
+        top: how many tokens to return for each mask.
+        force: read the text even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: `top` is less than 1.
@@ -77,10 +77,10 @@ def fill(run: Run, text: str, *, top: int = 5, force: bool = False) -> Filling:
                 position=place,
                 likeliest=tuple(
                     Likely(int(token), run.tokenizer.token(int(token)), float(share))
-                    for token, share in zip(each_token, each_share, strict=True)
+                    for token, share in zip(row_tokens, row_shares, strict=True)
                 ),
             )
-            for place, each_token, each_share in zip(places, tokens, values, strict=True)
+            for place, row_tokens, row_shares in zip(places, tokens, values, strict=True)
         ),
     )
 

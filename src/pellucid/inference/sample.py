@@ -1,7 +1,4 @@
-"""A run that writes: for its user, and for the fixed sentence while it trains.
-
-Comes in: a run and prompts. Goes out: texts. It does not know displays.
-"""
+"""Texts that a run writes: for its user, and for the fixed sentence while it trains."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from pellucid.training import Sampled
 
 _SHOWN_TOKENS = 3
 _CONTINUATION_TOKENS = 24
-#: Keeps a small model's likeliest words from going round in circles (Keskar et al. 2019).
+#: Keeps a small model from repeating its likeliest words (Keskar et al. 2019).
 _AGAINST_CIRCLES = 1.3
 
 
@@ -32,14 +29,18 @@ def generate(
     when_outgrown: Callable[[], None] | None = None,
     force: bool = False,
 ) -> list[Continuation]:
-    """How prompts go on, written by a run's model; an encoder-decoder translates them.
+    """Continue prompts with a run's model; an encoder-decoder writes a text from each of them.
 
-    `when_outgrown` is called once, when a text first outgrew the model's context. With `force` it
-    writes even if more memory is expected to be needed than is free.
+    Args:
+        run: the run.
+        prompts: one prompt, or several.
+        sampling: how to choose tokens.
+        when_outgrown: called once, when a text first outgrows the model's context.
+        force: write even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: a number in `sampling` is out of range.
-        RunError: the memory will not suffice.
+        RunError: the memory is too small.
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -60,11 +61,16 @@ def beam_search(
 ) -> list[list[Found]]:
     """The best texts that a beam search finds for each prompt, best first.
 
-    `when_outgrown` and `force` as in `generate`.
+    Args:
+        run: the run.
+        prompts: one prompt, or several.
+        beams: how to search.
+        when_outgrown: called once, when a text first outgrows the model's context.
+        force: write even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: a number in `beams` is out of range.
-        RunError: the memory will not suffice.
+        RunError: the memory is too small.
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
@@ -73,13 +79,13 @@ def beam_search(
     return search_texts(run.model, run.tokenizer, texts, chosen_beams, when_outgrown=when_outgrown)
 
 
-def speak(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
-    """The likeliest next tokens after `sentence`, and how it goes on: greedily, not in circles."""
+def sample_sentence(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:
+    """The likeliest next tokens after `sentence`, and a greedy continuation without circles."""
     ids = tokenizer.encode_prompt(sentence)
-    return speak_after(model, tokenizer, ids, sentence, step, penalty=_AGAINST_CIRCLES)
+    return sample_after(model, tokenizer, ids, sentence, step, penalty=_AGAINST_CIRCLES)
 
 
-def speak_after(
+def sample_after(
     model: Transformer,
     tokenizer: Tokenizer,
     ids: Sequence[int],
@@ -87,13 +93,20 @@ def speak_after(
     step: int,
     *,
     encoded: Encoded | None = None,
-    spell: Callable[[Sequence[int]], str] | None = None,
+    decode: Callable[[Sequence[int]], str] | None = None,
     penalty: float = 1.0,
 ) -> Sampled:
-    """The likeliest next tokens after `ids`, and how they go on; shown as after `sentence`.
+    """The likeliest next tokens after `ids`, and their greedy continuation.
 
-    `spell` makes text of what was written, where that is not the tokenizer's own. `penalty` is on
-    repetitions, as `Sampling` has it.
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        ids: token ids of any length; the model reads as many of the last as its context holds.
+        sentence: the text to show in place of `ids`.
+        step: how many updates are done.
+        encoded: the source that an encoder-decoder writes from.
+        decode: makes text of the continuation; by default the tokenizer's own text.
+        penalty: the penalty on repetitions, as in `Sampling`.
     """
     window = torch.tensor([list(ids)[-model.context_length :]], device=model.device)
     with torch.no_grad():
@@ -110,5 +123,5 @@ def speak_after(
             (tokenizer.token(int(token)), float(share))
             for token, share in zip(tokens.cpu(), shares.cpu(), strict=True)
         ),
-        continuation=continuation.text if spell is None else spell(continuation.ids),
+        continuation=continuation.text if decode is None else decode(continuation.ids),
     )

@@ -1,10 +1,8 @@
-"""How probable a model finds a text: every token given those before it.
+"""The probability of a text under a model: of each token, given the tokens before it.
 
-Comes in: a run and a text. Goes out: frozen numbers, all of them the model's own. It does not know
-how they are shown.
-
-A text longer than the context is read in windows: those through which the model sees while it
-writes (`pellucid.generation.window_start`), so that a text scored is the text as it was written.
+A text longer than the context is read in windows. They are the windows in which the model sees its
+own text while it writes (`pellucid.generation.window_start`), so you score a text as it was
+written.
 """
 
 from __future__ import annotations
@@ -41,10 +39,13 @@ class Likely:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """What a model expects after the first `seen` tokens, begin-of-text included.
+    """The tokens that a model expects next.
 
-    `seen_from` is where its view of them starts: above 0 once they outgrew its context. `log_p` is
-    that of the token that came, in nats; None after the last.
+    Attributes:
+        seen: how many tokens the model has seen, begin-of-text included.
+        seen_from: the first of them in its view; above 0 once they outgrow its context.
+        log_p: log P of the token that follows in the text, in nats; None after the last.
+        likeliest: the likeliest tokens.
     """
 
     seen: int
@@ -71,9 +72,9 @@ class ScoredToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Log P of a text that begins at begin-of-text and may go on: its end is not predicted.
+    """Log P of a text after begin-of-text; the end of the text is not predicted.
 
-    `changed` where the tokens decode to another text.
+    `changed` says that the tokens decode to another text.
     """
 
     text: str
@@ -101,7 +102,7 @@ class Score:
 
     @property
     def windows(self) -> int:
-        """How many views of the text it took."""
+        """How many windows it took to read the text."""
         return len({token.seen_from for token in self.tokens})
 
     def products(self) -> Iterator[tuple[str, float, int | None]]:
@@ -121,9 +122,14 @@ class Score:
 def predictions(
     model: Transformer, tokenizer: Tokenizer, ids: Sequence[int], *, top: int, first: int = 1
 ) -> Iterator[Prediction]:
-    """What `model` expects after the first `first` of `ids`, after one more, ..., after all.
+    """The predictions of a model after the first tokens, after one more, ..., after all.
 
-    Each prediction names the `top` likeliest tokens.
+    Args:
+        model: a decoder.
+        tokenizer: its tokenizer.
+        ids: the token ids of a text.
+        top: how many of the likeliest tokens each prediction names.
+        first: after how many tokens the first prediction is made.
 
     Raises:
         PellucidError: the model is no decoder.
@@ -137,23 +143,25 @@ def predictions(
         group_lengths = list(group)
         window = torch.tensor([ids[start : group_lengths[-1]]], device=device)
         hidden = model.hidden_states(window)[0, group_lengths[0] - 1 - start :]
-        for at in range(0, len(group_lengths), _PLACES_AT_ONCE):
-            logits = model.logits(hidden[at : at + _PLACES_AT_ONCE])
+        for begin in range(0, len(group_lengths), _PLACES_AT_ONCE):
+            logits = model.logits(hidden[begin : begin + _PLACES_AT_ONCE])
             logits = finite(logits, "the logits of the text")
             log_p = torch.log_softmax(logits.cpu().double(), dim=-1)  # MPS has no float64
-            for length, row in zip(group_lengths[at : at + _PLACES_AT_ONCE], log_p, strict=True):
-                came = float(row[ids[length]]) if length < len(ids) else None
-                yield _prediction(tokenizer, row, length, start, came, top)
+            for length, row in zip(
+                group_lengths[begin : begin + _PLACES_AT_ONCE], log_p, strict=True
+            ):
+                next_log_p = float(row[ids[length]]) if length < len(ids) else None
+                yield _prediction(tokenizer, row, length, start, next_log_p, top)
 
 
 def _prediction(
-    tokenizer: Tokenizer, log_p: Tensor, length: int, start: int, came: float | None, top: int
+    tokenizer: Tokenizer, log_p: Tensor, length: int, start: int, next_log_p: float | None, top: int
 ) -> Prediction:
     values, tokens = log_p.topk(min(top, log_p.shape[-1]))
     return Prediction(
         seen=length,
         seen_from=start,
-        log_p=came,
+        log_p=next_log_p,
         likeliest=tuple(
             Likely(int(token), tokenizer.token(int(token)), math.exp(value))
             for token, value in zip(tokens, values, strict=True)
@@ -164,7 +172,10 @@ def _prediction(
 def score(run: Run, text: str, *, force: bool = False) -> Score:
     """Log P of every token of `text` given those before it, the first given begin-of-text.
 
-    With `force` it is read even if more memory is expected to be needed than is free.
+    Args:
+        run: a run of a decoder.
+        text: the text.
+        force: read it even if pellucid expects to need more memory than is free.
 
     Raises:
         TextError: the text is empty, or holds half a character.
@@ -195,9 +206,13 @@ def score(run: Run, text: str, *, force: bool = False) -> Score:
 
 
 def next_token(run: Run, text: str, *, top: int = 10, force: bool = False) -> Prediction:
-    """The distribution of the token after `text`, which may be empty: the `top` likeliest.
+    """The likeliest next tokens after a text.
 
-    `force` as in `score`.
+    Args:
+        run: a run of a decoder.
+        text: the text; it may be empty.
+        top: how many tokens to return.
+        force: read the text even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: `top` is less than 1.

@@ -13,10 +13,10 @@ from pellucid.maths.activations import (
     geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, relu, relu_grad, relu_squared,
     relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad,
 )
-from pellucid.maths.attention import (
+from pellucid.maths.attention.attention import (
     attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
 )
-from pellucid.maths.attention_vitals import (
+from pellucid.maths.attention.attention_vitals import (
     attention_entropy, attention_entropy_grad, attention_logsumexp, largest_score_bounds,
 )
 from pellucid.maths.batch_norm import (
@@ -59,7 +59,7 @@ from pellucid.maths.likelihood import (
     bits_per_byte, language_model_loss, language_model_loss_grad, perplexity,
     sequence_log_likelihood, sequence_log_likelihood_grad,
 )
-from pellucid.maths.linear_attention import (
+from pellucid.maths.attention.linear_attention import (
     elu_features, elu_features_grad, linear_attention, linear_attention_grad,
     linear_attention_in_chunks, linear_attention_step,
 )
@@ -83,20 +83,20 @@ from pellucid.maths.policy_gradient import (
     clipped_policy_loss, clipped_policy_loss_grad, grpo_advantages, policy_gradient_loss,
     policy_gradient_loss_grad, rloo_advantages,
 )
-from pellucid.maths.positions import sinusoid
+from pellucid.maths.positions.sinusoids import sinusoid
 from pellucid.maths.dpo import (
     dpo_loss, dpo_loss_grad, dpo_margin, hinge_preference_loss, hinge_preference_loss_grad,
     regularised_reward, regularised_reward_grad, regularised_reward_optimum,
 )
-from pellucid.maths.relative_positions import (
+from pellucid.maths.positions.relative_positions import (
     alibi_bias, alibi_slopes, clipped_distance_index, distance_buckets, relative_distances,
 )
 from pellucid.maths.residuals import chained_jacobian, residual_jacobian
-from pellucid.maths.rotary import (
+from pellucid.maths.positions.rotary import (
     angles_at, rotary_angles, rotary_frequencies, rotate, rotate_grad, to_half_split,
     to_interleaved,
 )
-from pellucid.maths.rotary_scaling import (
+from pellucid.maths.positions.rotary_scaling import (
     dynamic_ntk_frequencies, interpolated_frequencies, llama3_frequencies, ntk_frequencies,
     yarn_attention_factor, yarn_frequencies,
 )
@@ -107,7 +107,7 @@ from pellucid.maths.saturation import (
 )
 from pellucid.maths.scans import linear_scan, linear_scan_grad
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
-from pellucid.maths.self_attention import (
+from pellucid.maths.attention.self_attention import (
     multi_head_attention, multi_head_attention_grad, simple_attention, simple_attention_grad,
 )
 from pellucid.maths.softmax import (

@@ -1,8 +1,4 @@
-"""Activations: the bends between two matrices, without which they would be one.
-
-Comes in: features, each by itself; for gated ones a gate and what it lets through. Goes out: the
-same shape. It does not know which matrices stand before and after.
-"""
+"""Activations: the bends between two matrices, without which they would be one."""
 
 from __future__ import annotations
 
@@ -112,7 +108,7 @@ def gelu(x: Array) -> Array:
     Example:
         gelu(array([-2.0, -0.75, 0.0, 1.0]))
     """
-    return x * _below(x)
+    return x * _normal_cdf(x)
 
 
 @equation(gelu, grad="...")
@@ -125,10 +121,10 @@ def gelu_grad(x: Array, grad: Array) -> Array:
         x, grad: (...). Returns (...).
     """
     density = namespace(x).exp(-(x**2) / 2) / _ROOT_TWO_PI
-    return grad * (_below(x) + x * density)
+    return grad * (_normal_cdf(x) + x * density)
 
 
-def _below(x: Array) -> Array:
+def _normal_cdf(x: Array) -> Array:
     return (1 + erf(x / math.sqrt(2))) / 2
 
 

@@ -1,7 +1,4 @@
-"""The one door to the array libraries: which namespace an array belongs to.
-
-Comes in: arrays. Goes out: the array API namespace that serves them. It does not know any formula.
-"""
+"""The one door to the array libraries: which namespace an array belongs to."""
 
 from __future__ import annotations
 
@@ -25,3 +22,26 @@ def namespace(*arrays: Array) -> Any:
 def device_of(x: Array) -> Any:
     """The device that x is on; None where a compiler traces it and does not say."""
     return getattr(x, "device", None)
+
+
+def log_of(p: Array) -> Array:
+    """log p, and -inf where p is 0."""
+    xp = namespace(p)
+    nonzero = p != 0
+    logarithm = xp.log(xp.where(nonzero, p, xp.ones_like(p)))
+    return xp.where(nonzero, logarithm, xp.full_like(p, -xp.inf))
+
+
+def times(weight: Array, x: Array) -> Array:
+    """weight x, and 0 where the weight is 0, though x be infinite there."""
+    xp = namespace(weight, x)
+    return weight * xp.where(weight != 0, x, xp.zeros_like(x))
+
+
+def ratio(numerator: Array, denominator: Array) -> Array:
+    """The quotient; 0 where the numerator is 0, and an infinity where only the denominator is."""
+    xp = namespace(numerator, denominator)
+    nonzero = denominator != 0
+    divided = numerator / xp.where(nonzero, denominator, xp.ones_like(denominator))
+    infinite = times(numerator, xp.full_like(denominator, xp.inf))
+    return xp.where(nonzero, divided, infinite)

@@ -1,8 +1,4 @@
-"""Batch norm: features standardised over all tokens of a batch, or by what was seen in training.
-
-Comes in: (..., features), and running statistics. Goes out: the same shape, or new statistics. It
-does not know which tokens are padding, nor whether the model is training.
-"""
+"""Batch norm: features standardised over all tokens of a batch, or by what was seen in training."""
 
 from __future__ import annotations
 

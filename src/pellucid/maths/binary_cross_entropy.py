@@ -1,16 +1,14 @@
 """Cross-entropy of a yes or no, from a probability or from log odds.
 
-Comes in: a prediction of yes, and what came: 1, 0, or a share between. Goes out: nats per answer.
-It does not know what was asked. It is softmax's cross-entropy with two classes, one score being 0.
+It is softmax's cross-entropy with two classes, one score being 0.
 """
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array
+from pellucid.maths.arrays import Array, log_of, ratio, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import extended, shares
 from pellucid.maths.logistic import sigmoid, softplus
-from pellucid.maths.safe_log import log_of, ratio, times
 
 
 @equation(p=shares("..."), y=shares("..."))

@@ -1,7 +1,6 @@
 """How well classes are named: counts of what was taken for what, and whether confidence is earned.
 
-Comes in: what came, what was said, how surely. Goes out: counts and shares. It does not know how
-the answers were found. Nothing here is learnt by its gradient: a count does not change by a little.
+Nothing here is learnt by its gradient: a count does not change by a little.
 """
 
 from __future__ import annotations
@@ -12,15 +11,15 @@ from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COUNT, not_negative, shares
 
 
-@equation(y=shares("texts>=0 classes"), said=shares("texts>=0 classes"))
-def confusion_matrix(y: Array, said: Array) -> Array:
-    """How often each class was taken for each.
+@equation(y=shares("texts>=0 classes"), predicted=shares("texts>=0 classes"))
+def confusion_matrix(y: Array, predicted: Array) -> Array:
+    """How often the model predicted each class for texts of each class.
 
-    C_ij = sum_n y_ni said_nj: of class i, and called j
+    C_ij = sum_n y_ni predicted_nj: texts of class i, predicted as j
 
     Args:
-        y: (texts, classes), one-hot: what came. said: like y, what was said.
-        Returns (classes, classes): a row for each true class, a column for each class said.
+        y: (texts, classes), one-hot: the true classes. predicted: like y.
+        Returns (classes, classes): a row for each true class, a column for each predicted class.
     Units:
         Texts.
     Fails:
@@ -33,7 +32,7 @@ def confusion_matrix(y: Array, said: Array) -> Array:
     Example:
         confusion_matrix(array([[1.0, 0.0], [0.0, 1.0]]), array([[1.0, 0.0], [1.0, 0.0]]))
     """
-    return namespace(y, said).matrix_transpose(y) @ said
+    return namespace(y, predicted).matrix_transpose(y) @ predicted
 
 
 @equation(confusion=not_negative("... classes classes"))
@@ -99,8 +98,8 @@ def recall_score(confusion: Array) -> Array:
     Example:
         recall_score(array([[8.0, 2.0], [1.0, 9.0]]))
     """
-    correct, came, _ = _counts(confusion)
-    return _share(correct, came)
+    correct, actual, _ = _counts(confusion)
+    return _share(correct, actual)
 
 
 @equation(accuracy)
@@ -125,8 +124,8 @@ def f1_score(confusion: Array) -> Array:
     Example:
         f1_score(array([[8.0, 2.0], [1.0, 9.0]]))
     """
-    correct, came, predicted = _counts(confusion)
-    return _share(2 * correct, came + predicted)
+    correct, actual, predicted = _counts(confusion)
+    return _share(2 * correct, actual + predicted)
 
 
 def _some_answers(confidence: Array) -> None:
@@ -161,11 +160,11 @@ def calibration_bins(confidence: Array, right: Array, *, n_bins: int) -> tuple[A
     bins = xp.arange(n_bins, device=device_of(confidence))
     ends = xp.astype(bins[1:], confidence.dtype) / n_bins
     # as many ends are below it as there are bins before its own
-    above = xp.astype(confidence[:, None] > ends[None, :], bins.dtype)
-    inside = xp.astype(xp.sum(above, axis=-1)[:, None] == bins[None, :], confidence.dtype)
-    n = xp.sum(inside, axis=0)
-    sure = _share(xp.sum(inside * confidence[:, None], axis=0), n)
-    hit = _share(xp.sum(inside * right[:, None], axis=0), n)
+    above_edge = xp.astype(confidence[:, None] > ends[None, :], bins.dtype)
+    in_bin = xp.astype(xp.sum(above_edge, axis=-1)[:, None] == bins[None, :], confidence.dtype)
+    n = xp.sum(in_bin, axis=0)
+    sure = _share(xp.sum(in_bin * confidence[:, None], axis=0), n)
+    hit = _share(xp.sum(in_bin * right[:, None], axis=0), n)
     return n / confidence.shape[0], sure, hit
 
 
@@ -199,10 +198,10 @@ def _counts(confusion: Array) -> tuple[Array, Array, Array]:
     return correct, xp.sum(confusion, axis=-1), xp.sum(confusion, axis=-2)
 
 
-def _share(part: Array, whole: Array) -> Array:
-    """part / whole; 0 where there are none, which is said in each entry."""
-    xp = namespace(part, whole)
-    nonzero = whole != 0
+def _share(part: Array, total: Array) -> Array:
+    """part / total, and 0 where total is 0."""
+    xp = namespace(part, total)
+    nonzero = total != 0
     return xp.where(
-        nonzero, part / xp.where(nonzero, whole, xp.ones_like(whole)), xp.zeros_like(whole)
+        nonzero, part / xp.where(nonzero, total, xp.ones_like(total)), xp.zeros_like(total)
     )

@@ -1,16 +1,10 @@
-"""Cross-entropy: the price of a prediction, and its clean gradient p - y.
-
-Comes in: logits or probabilities, and the class that occurred. Goes out: nats per example. It does
-not know where logits come from; the fused kernel `pellucid.objectives.linear_cross_entropy` is
-tested against it.
-"""
+"""Cross-entropy: the price of a prediction, and its clean gradient p - y."""
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, device_of, namespace
+from pellucid.maths.arrays import Array, device_of, log_of, namespace, ratio, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import FRACTION, NOT_NEGATIVE, distribution, index, scores
-from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, logsumexp, softmax
 
 
@@ -24,7 +18,7 @@ def _smoothed(logits: Array, targets: Array, label_smoothing: float) -> Array:
 
 @equation(
     logits=scores("... classes"),
-    targets=index("...", of="classes"),
+    targets=index("...", size="classes"),
     label_smoothing=FRACTION,
     z_loss=NOT_NEGATIVE,
 )
@@ -121,7 +115,7 @@ def soft_cross_entropy_grad(logits: Array, y: Array) -> Array:
     return softmax(logits) - y
 
 
-@equation(p=distribution("... classes"), targets=index("...", of="classes"))
+@equation(p=distribution("... classes"), targets=index("...", size="classes"))
 def cross_entropy_from_probabilities(p: Array, targets: Array) -> Array:
     """How surprised by what came, where the prediction is already a distribution.
 
@@ -158,7 +152,7 @@ def cross_entropy_from_probabilities_grad(p: Array, targets: Array) -> Array:
     return -ratio(_smoothed(p, targets, 0.0), p)
 
 
-@equation(logits=scores("... classes"), targets=index("...", of="classes"), gamma=NOT_NEGATIVE)
+@equation(logits=scores("... classes"), targets=index("...", size="classes"), gamma=NOT_NEGATIVE)
 def focal_loss(logits: Array, targets: Array, *, gamma: float) -> Array:
     """Cross-entropy that turns away from what is known already.
 

@@ -1,17 +1,12 @@
-"""KL as a loss on logits, in both directions, and what it is estimated by from draws.
-
-Comes in: logits of a model q and of a target p; or the logarithm of their ratio at what was drawn.
-Goes out: nats, and gradients. It does not know what the target is: a teacher, a reference, data.
-"""
+"""KL as a loss on logits, in both directions, and what it is estimated by from draws."""
 
 from __future__ import annotations
 
 import math
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, namespace, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import POSITIVE, masked, scores
-from pellucid.maths.safe_log import times
 from pellucid.maths.softmax import log_softmax, softmax
 
 

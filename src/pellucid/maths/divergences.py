@@ -1,7 +1,6 @@
 """Entropy and divergences: how much there is to know, and how far one distribution is from another.
 
-Comes in: distributions along the last axis, or their logits. Goes out: nats per distribution, and
-gradients. It does not know what the classes are. A probability of 0 costs 0 log 0 = 0.
+A probability of 0 costs 0 log 0 = 0.
 
 Gradients by probabilities treat every entry as free. Only their differences within a row mean
 something, for probabilities that sum to one move along the simplex.
@@ -9,10 +8,9 @@ something, for probabilities that sum to one move along the simplex.
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, log_of, namespace, ratio, times
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import distribution, not_negative, scores
-from pellucid.maths.safe_log import log_of, ratio, times
 from pellucid.maths.softmax import log_softmax, softmax
 
 
@@ -246,8 +244,8 @@ def jensen_shannon_grad(p: Array, q: Array) -> tuple[Array, Array]:
 def _log_ratio(p: Array, q: Array) -> Array:
     """log(p / q), exact also where p is nearly q; -inf where p is 0."""
     xp = namespace(p, q)
-    near = (p > q / 2) & (p < q * 2) & (q > 0)
-    change = xp.where(near, p - q, xp.zeros_like(p)) / xp.where(near, q, xp.ones_like(q))
-    far_p, far_q = xp.where(near, xp.ones_like(p), p), xp.where(near, xp.ones_like(q), q)
+    similar = (p > q / 2) & (p < q * 2) & (q > 0)
+    change = xp.where(similar, p - q, xp.zeros_like(p)) / xp.where(similar, q, xp.ones_like(q))
+    far_p, far_q = xp.where(similar, xp.ones_like(p), p), xp.where(similar, xp.ones_like(q), q)
     log_q = xp.where(far_p == 0, xp.zeros_like(q), log_of(far_q))
-    return xp.where(near, xp.log1p(change), log_of(far_p) - log_q)
+    return xp.where(similar, xp.log1p(change), log_of(far_p) - log_q)

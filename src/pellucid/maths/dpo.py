@@ -1,17 +1,12 @@
-"""Preference and policy: which of two answers is better, and how far a model may go for a reward.
-
-Comes in: log P of whole answers under a policy and a reference, or distributions and rewards. Goes
-out: losses and gradients. It does not know who preferred, or what drew the answers.
-"""
+"""Losses on preference pairs: which of two answers is better, against a reference."""
 
 from __future__ import annotations
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, log_of, namespace
 from pellucid.maths.divergences import kl_divergence, kl_divergence_grad
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import FRACTION, POSITIVE, distribution, extended
 from pellucid.maths.logistic import sigmoid, softplus
-from pellucid.maths.safe_log import log_of
 from pellucid.maths.softmax import softmax
 
 

@@ -1,7 +1,4 @@
-"""The error function: how much of a Gaussian lies within x, for libraries that have none.
-
-Comes in: numbers. Goes out: numbers. It does not know GELU.
-"""
+"""The error function: how much of a Gaussian lies within x, for libraries that have none."""
 
 from __future__ import annotations
 
@@ -45,13 +42,15 @@ def erf(x: Array) -> Array:
         return xp.erf(x)
     zero, ones = xp.zeros_like(x), xp.ones_like(x)
     size = xp.where(x < 0, -x, x)
-    near = size < _MEETING
-    far = 1 - _beyond(xp.where(near, ones * _MEETING, xp.where(size < _END, size, ones * _END)))
+    is_small = size < _MEETING
+    outer = 1 - _fraction(
+        xp.where(is_small, ones * _MEETING, xp.where(size < _END, size, ones * _END))
+    )
     sign = xp.where(x < 0, -ones, ones)
-    return xp.where(near, _within(xp.where(near, x, zero)), sign * far)
+    return xp.where(is_small, _series(xp.where(is_small, x, zero)), sign * outer)
 
 
-def _within(x: Array) -> Array:
+def _series(x: Array) -> Array:
     """The series, from its last term to its first."""
     total = namespace(x).ones_like(x)
     for n in range(_SERIES_TERMS, 0, -1):
@@ -59,12 +58,12 @@ def _within(x: Array) -> Array:
     return 2 / math.sqrt(math.pi) * namespace(x).exp(-(x**2)) * x * total
 
 
-def _beyond(x: Array) -> Array:
+def _fraction(x: Array) -> Array:
     """1 - erf by exp(-x^2) / sqrt(pi) / (x + (1/2) / (x + (2/2) / (x + (3/2) / ...)))."""
-    below = x
+    denominator = x
     for n in range(_FRACTION_TERMS, 0, -1):
-        below = x + (n / 2) / below
-    return namespace(x).exp(-(x**2)) / (math.sqrt(math.pi) * below)
+        denominator = x + (n / 2) / denominator
+    return namespace(x).exp(-(x**2)) / (math.sqrt(math.pi) * denominator)
 
 
 @equation(erf, grad="...")

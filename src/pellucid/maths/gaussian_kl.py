@@ -1,8 +1,4 @@
-"""KL between Gaussians: of one number, of independent numbers, of numbers that move together.
-
-Comes in: means and spreads of N_0 and N_1. Goes out: KL(N_0 || N_1) in nats, and its gradients. It
-does not know what is distributed so; a VAE's prior is N_1 with mean 0 and variance 1.
-"""
+"""KL between Gaussians: of one number, of independent numbers, of numbers that move together."""
 
 from __future__ import annotations
 
@@ -34,8 +30,8 @@ def gaussian_kl(mean: Array, std: Array, other_mean: Array, other_std: Array) ->
         gaussian_kl(array(1.0), array(2.0), array(0.0), array(1.0))
         gaussian_kl(array(0.0), array(1.0), array(1.0), array(2.0))
     """
-    relative, apart = std / other_std, (mean - other_mean) / other_std
-    return (relative**2 + apart**2 - 1) / 2 - namespace(mean).log(relative)
+    relative, distance = std / other_std, (mean - other_mean) / other_std
+    return (relative**2 + distance**2 - 1) / 2 - namespace(mean).log(relative)
 
 
 @equation(gaussian_kl)
@@ -50,9 +46,9 @@ def gaussian_kl_grad(
     Args:
         As `gaussian_kl`. Returns dm_0, ds_0, dm_1, ds_1.
     """
-    relative, apart = std / other_std, (mean - other_mean) / other_std
-    by_mean = apart / other_std
-    by_other_std = (1 - relative**2 - apart**2) / other_std
+    relative, distance = std / other_std, (mean - other_mean) / other_std
+    by_mean = distance / other_std
+    by_other_std = (1 - relative**2 - distance**2) / other_std
     return by_mean, relative / other_std - 1 / std, -by_mean, by_other_std
 
 
@@ -86,9 +82,9 @@ def gaussian_kl_diagonal(
     Example:
         gaussian_kl_diagonal(array([1.0, 0.0]), array([0.0, 1.0]), zeros(2), zeros(2))
     """
-    log_ratio, apart, precision = _diagonal(mean, log_variance, other_mean, other_log_variance)
+    log_ratio, distance, precision = _diagonal(mean, log_variance, other_mean, other_log_variance)
     xp = namespace(mean)
-    return xp.sum(xp.expm1(log_ratio) - log_ratio + apart**2 * precision, axis=-1) / 2
+    return xp.sum(xp.expm1(log_ratio) - log_ratio + distance**2 * precision, axis=-1) / 2
 
 
 @equation(gaussian_kl_diagonal)
@@ -105,10 +101,10 @@ def gaussian_kl_diagonal_grad(
     Args:
         As `gaussian_kl_diagonal`. Returns dm_0, dl_0, dm_1, dl_1.
     """
-    log_ratio, apart, precision = _diagonal(mean, log_variance, other_mean, other_log_variance)
-    by_mean = apart * precision
+    log_ratio, distance, precision = _diagonal(mean, log_variance, other_mean, other_log_variance)
+    by_mean = distance * precision
     by_log_variance = namespace(mean).expm1(log_ratio) / 2
-    return by_mean, by_log_variance, -by_mean, -by_log_variance - apart * by_mean / 2
+    return by_mean, by_log_variance, -by_mean, -by_log_variance - distance * by_mean / 2
 
 
 def _diagonal(
@@ -153,12 +149,12 @@ def gaussian_kl_full(
     Example:
         gaussian_kl_full(zeros(2), array([[1.0, 0.5], [0.5, 1.0]]), zeros(2), eye(2))
     """
-    inverse, apart = _full(mean, covariance, other_mean, other_covariance)
+    inverse, distance = _full(mean, covariance, other_mean, other_covariance)
     xp = namespace(mean)
     log_det = xp.linalg.slogdet(covariance)[1]
     other_log_det = xp.linalg.slogdet(other_covariance)[1]
     trace = xp.sum(inverse * xp.matrix_transpose(covariance), axis=(-2, -1))
-    stretched = xp.sum(apart * (inverse @ apart[..., None])[..., 0], axis=-1)
+    stretched = xp.sum(distance * (inverse @ distance[..., None])[..., 0], axis=-1)
     return (trace + stretched - mean.shape[-1] + other_log_det - log_det) / 2
 
 
@@ -174,11 +170,11 @@ def gaussian_kl_full_grad(
     Args:
         As `gaussian_kl_full`; covariances are symmetric. Returns dm_0, dS_0, dm_1, dS_1.
     """
-    inverse, apart = _full(mean, covariance, other_mean, other_covariance)
+    inverse, distance = _full(mean, covariance, other_mean, other_covariance)
     xp = namespace(mean)
-    by_mean = (inverse @ apart[..., None])[..., 0]
+    by_mean = (inverse @ distance[..., None])[..., 0]
     by_covariance = (inverse - xp.linalg.inv(covariance)) / 2
-    spread = covariance + apart[..., :, None] * apart[..., None, :]
+    spread = covariance + distance[..., :, None] * distance[..., None, :]
     by_other = (inverse - inverse @ spread @ inverse) / 2
     return by_mean, by_covariance, -by_mean, by_other
 

@@ -1,6 +1,5 @@
 """How wide weights start, by the shape of a matrix or the depth of a model.
 
-Comes in: numbers of inputs, outputs and layers. Goes out: standard deviations, or factors of them.
 It draws nothing.
 """
 

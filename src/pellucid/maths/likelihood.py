@@ -1,8 +1,4 @@
-"""What a language model is trained for: the probability of a whole text, and what it is told as.
-
-Comes in: logits at each place and the tokens that came, or nats. Goes out: nats, perplexity, bits
-per byte. It does not know models or tokenizers.
-"""
+"""What a language model is trained for: the probability of a whole text, and what it is told as."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COST, COUNT, FROM_ZERO, index, scores
 
 
-@equation(logits=scores("... time>=0 classes"), targets=index("... time>=0", of="classes"))
+@equation(logits=scores("... time>=0 classes"), targets=index("... time>=0", size="classes"))
 def sequence_log_likelihood(logits: Array, targets: Array) -> Array:
     """log P of a text: the sum over its places of log P of the token that came there.
 
@@ -55,7 +51,7 @@ def _one_place(targets: Array) -> None:
     checks.at_least(1, **{"the number of targets": math.prod(targets.shape)})
 
 
-@equation(_one_place, logits=scores("... time classes"), targets=index("... time", of="classes"))
+@equation(_one_place, logits=scores("... time classes"), targets=index("... time", size="classes"))
 def language_model_loss(logits: Array, targets: Array) -> Array:
     """The mean cost of a token: what is minimised, and what perplexity is the exponential of.
 

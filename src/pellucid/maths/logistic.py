@@ -1,7 +1,4 @@
-"""The sigmoid and its logarithm: softmax of two classes, where one of the scores is 0.
-
-Comes in: scores. Goes out: shares of the second class, or costs. It does not know what is decided.
-"""
+"""The sigmoid and its logarithm: softmax of two classes, where one of the scores is 0."""
 
 from __future__ import annotations
 

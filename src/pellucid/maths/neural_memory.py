@@ -1,9 +1,5 @@
 """A memory that learns while it reads: a matrix trained on every token, by gradient descent.
 
-Comes in: a memory and its momentum, keys, values, and three gates for every token. Goes out: the
-memory and its momentum after them. It does not know how keys, values and gates are made of tokens;
-what a query q reads is M q.
-
 The loss is |M k - v|^2 without a factor 1/2, as in eq. 12 of the paper, so its gradient has a
 factor 2. The paper's eq. 17 writes the gradient without it: its learning rates are twice ours.
 """

@@ -1,7 +1,6 @@
 """Norms: features brought to mean 0 and mean square 1, then to a learned scale and place.
 
-Comes in: (..., time, features). Goes out: the same shape. It does not know where in a block it
-stands. The members of the family differ only in which numbers share a mean.
+The members of the family differ only in which numbers share a mean.
 
 In all of them, with unit the standardised x and s = 1 / sqrt(var + eps):
 dL/dx = s (g' - mean(g') - unit mean(g' unit)),  g' = gain dL/dy
@@ -30,8 +29,8 @@ def standardised_grad(unit: Array, scale: Array, grad: Array, axes: Axes) -> Arr
     """The gradient that reaches x: without its mean, and without its part along x itself."""
     xp = namespace(unit, grad)
     mean = xp.mean(grad, axis=axes, keepdims=True)
-    along = xp.mean(grad * unit, axis=axes, keepdims=True)
-    return scale * (grad - mean - unit * along)
+    unit_part = xp.mean(grad * unit, axis=axes, keepdims=True)
+    return scale * (grad - mean - unit * unit_part)
 
 
 def over_tokens(x: Array) -> Array:
@@ -114,8 +113,8 @@ def rms_norm_grad(x: Array, gain: Array, grad: Array, *, eps: float) -> tuple[Ar
     xp = namespace(x, gain, grad)
     scale = 1 / xp.sqrt(xp.mean(x**2, axis=-1, keepdims=True) + eps)
     unit, gained = x * scale, grad * gain
-    along = xp.mean(gained * unit, axis=-1, keepdims=True)
-    return scale * (gained - unit * along), over_tokens(grad * unit)
+    unit_part = xp.mean(gained * unit, axis=-1, keepdims=True)
+    return scale * (gained - unit * unit_part), over_tokens(grad * unit)
 
 
 def _grouped(x: Array, n_groups: int) -> Array:

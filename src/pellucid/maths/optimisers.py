@@ -1,16 +1,12 @@
-"""Optimisers as functions: one step, state in, state out.
-
-Comes in: weights, gradients, moments. Goes out: new ones. It does not know models or groups;
-`pellucid.optim` is tested against it.
-"""
+"""Optimisers as functions: one step, state in, state out."""
 
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import (
-    BELOW_ONE,
     COUNT,
+    DECAY_RATE,
     FRACTION,
     FROM_ZERO,
     NOT_NEGATIVE,
@@ -69,8 +65,8 @@ def momentum_step(
     v=not_negative("..."),
     step=COUNT,
     learning_rate=NOT_NEGATIVE,
-    beta1=BELOW_ONE,
-    beta2=BELOW_ONE,
+    beta1=DECAY_RATE,
+    beta2=DECAY_RATE,
     eps=NOT_NEGATIVE,
     weight_decay=NOT_NEGATIVE,
 )

@@ -1,8 +1,4 @@
-"""The two ends of a language model: rows looked up for ids, and a matrix that scores every token.
-
-Comes in: ids, hidden states, matrices. Goes out: embedded tokens, losses, and the gradients that
-reach the matrices. It does not know what lies between; tied means that both ends are one matrix.
-"""
+"""Both ends of a language model: the rows of an embedding, and the matrix that scores tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import COUNT, index
 
 
-@equation(weight="vocab_size d_model", ids=index("...", of="vocab_size"))
+@equation(weight="vocab_size d_model", ids=index("...", size="vocab_size"))
 def embedding(weight: Array, ids: Array) -> Array:
     """The row of each id: a one-hot row times a matrix, without the product.
 
@@ -38,7 +34,7 @@ def embedding(weight: Array, ids: Array) -> Array:
     return xp.reshape(flat, (*ids.shape, weight.shape[-1]))
 
 
-@equation(ids=index("...", of="vocab_size"), grad="... d_model", vocab_size=COUNT)
+@equation(ids=index("...", size="vocab_size"), grad="... d_model", vocab_size=COUNT)
 def embedding_grad(ids: Array, grad: Array, *, vocab_size: int) -> Array:
     """The gradient that reaches the matrix when `grad` reaches the embedded tokens: a scatter-add.
 
@@ -62,7 +58,7 @@ def _one_row(targets: Array) -> None:
     x="... d_model",
     weight="classes d_model",
     bias="classes",
-    targets=index("...", of="classes"),
+    targets=index("...", size="classes"),
 )
 def linear_head_loss(x: Array, weight: Array, bias: Array, targets: Array) -> Array:
     """The mean cross-entropy of scores that are a linear function of hidden states.
@@ -116,8 +112,8 @@ def linear_head_grads(
 @equation(
     _one_row,
     weight="vocab_size d_model",
-    ids=index("...", of="vocab_size"),
-    targets=index("...", of="vocab_size"),
+    ids=index("...", size="vocab_size"),
+    targets=index("...", size="vocab_size"),
 )
 def tied_loss(weight: Array, ids: Array, targets: Array) -> Array:
     """The loss of the smallest tied model: a row is looked up, and scored against every row.

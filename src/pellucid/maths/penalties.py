@@ -1,8 +1,7 @@
 """Penalties on weights: what large weights cost, how that pulls, and the step that takes it.
 
-Comes in: weights. Goes out: a cost, a (sub)gradient, or weights after a proximal step. It does not
-know which loss they are added to. Proximal steps give exact zeros where a gradient never does:
-prox(w) is the u that minimises |u - w|^2 / 2 + step penalty(u).
+Proximal steps give exact zeros where a gradient never does: prox(w) is the u that minimises |u -
+w|^2 / 2 + step penalty(u).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Policy gradients: answers that went better than expected become likelier.
 
-Comes in: log P of answers that were drawn, and by how much each was better than expected. Goes out:
-losses, to be made small, and their gradients. Also what "better than expected" can mean in a group
-of answers to the same prompt. It does not know what rewarded them.
+Also what "better than expected" can mean in a group of answers to the same prompt.
 """
 
 from __future__ import annotations
@@ -93,8 +91,8 @@ def clipped_policy_loss_grad(
     """
     ratio = _ratio(log_p, old_log_p)
     xp = namespace(log_p)
-    done = ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
-    return xp.where(done, xp.zeros_like(ratio), -ratio * advantage)
+    is_clipped = ((advantage > 0) & (ratio > 1 + clip)) | ((advantage < 0) & (ratio < 1 - clip))
+    return xp.where(is_clipped, xp.zeros_like(ratio), -ratio * advantage)
 
 
 @equation(rewards="... samples>=2")

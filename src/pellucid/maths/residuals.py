@@ -1,7 +1,4 @@
-"""Residual streams: why a gradient finds its way through many layers.
-
-Comes in: Jacobians of layers. Goes out: Jacobians. It does not know what a layer computes.
-"""
+"""Residual streams: why a gradient finds its way through many layers."""
 
 from __future__ import annotations
 

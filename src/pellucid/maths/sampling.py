@@ -1,6 +1,6 @@
 """What is done to logits before sampling: filters, which leave tokens out, and a penalty.
 
-Comes in: logits. Goes out: logits, with -inf where a token may not be drawn. It draws nothing.
+It draws nothing.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def keep_top_p(logits: Array, p: float) -> Array:
     mass_before = xp.cumulative_sum(shares, axis=-1) - shares
     # back to where each token stood: the rank of a token is the argsort of the order
     rank = xp.argsort(order, axis=-1)
-    reached = xp.take_along_axis(mass_before, rank, axis=-1)
-    return xp.where((reached < p) | (rank == 0), logits, xp.full_like(logits, -xp.inf))
+    mass_at_token = xp.take_along_axis(mass_before, rank, axis=-1)
+    return xp.where((mass_at_token < p) | (rank == 0), logits, xp.full_like(logits, -xp.inf))
 
 
 @equation(logits=masked("... classes"), p=SHARE)
@@ -90,16 +90,16 @@ def keep_min_p(logits: Array, p: float) -> Array:
     return xp.where(logits >= threshold, logits, xp.full_like(logits, -xp.inf))
 
 
-@equation(logits=masked("... classes"), seen=truths("... classes"), penalty=POSITIVE)
-def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
-    """Tokens that were seen before become less likely: their logits are divided by `penalty`.
+@equation(logits=masked("... classes"), present=truths("... classes"), penalty=POSITIVE)
+def repetition_penalty(logits: Array, present: Array, penalty: float) -> Array:
+    """Tokens that the text holds already become less likely: their logits are divided by `penalty`.
 
-    x_i / penalty where x_i > 0, and x_i penalty where not, for i in seen. The paper divides always,
-    which would make a token with a negative logit more likely.
+    x_i / penalty where x_i > 0, and x_i penalty where not, for i in present. The paper divides
+    always, which would make a token with a negative logit more likely.
 
     Args:
         logits: (..., classes). Returns the same shape.
-        seen: (..., classes), truth values.
+        present: (..., classes), truth values.
         penalty: above 0; 1 changes nothing, below 1 rewards repetition.
     Raises:
         MathsError: a number is out of its range, or a dtype does not fit.
@@ -108,6 +108,6 @@ def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
     Example:
         repetition_penalty(array([2.0, -1.0, 1.0]), array([True, True, False]), 1.3)
     """
-    xp = namespace(logits, seen)
+    xp = namespace(logits, present)
     lowered = xp.where(logits > 0, logits / penalty, logits * penalty)
-    return xp.where(seen, lowered, logits)
+    return xp.where(present, lowered, logits)

@@ -1,7 +1,4 @@
-"""How far a softmax has gone: from even shares, which learn, to one share of 1, which does not.
-
-Comes in: shares. Goes out: one number per row. It does not know which scores made the shares.
-"""
+"""How far a softmax has gone: from even shares, which learn, to one share of 1, which does not."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Linear recurrences: a memory that fades by a factor and is added to, at every step of a text.
-
-Comes in: factors and what is added. Goes out: the memory after every step. It does not know what is
-remembered.
-"""
+"""Linear recurrences: a memory that fades by a factor and is added to, at every step of a text."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door.equation import equation
 
 
-def _later(x: Array, shift: int, first: float) -> Array:
+def _shift_later(x: Array, shift: int, first: float) -> Array:
     """x moved back in time by `shift` steps, with `first` where nothing came before."""
     xp = namespace(x)
     return xp.concat((xp.full_like(x[..., :shift, :], first), x[..., :-shift, :]), axis=-2)
@@ -37,8 +33,8 @@ def linear_scan(decay: Array, x: Array, start: Array) -> Array:
     """
     factor, h, shift = decay, x, 1
     while shift < x.shape[-2]:
-        h = h + factor * _later(h, shift, 0.0)
-        factor = factor * _later(factor, shift, 1.0)
+        h = h + factor * _shift_later(h, shift, 0.0)
+        factor = factor * _shift_later(factor, shift, 1.0)
         shift = 2 * shift
     return h + factor * start[..., None, :]
 
@@ -58,8 +54,8 @@ def linear_scan_grad(
     """
     xp = namespace(decay, x, start, grad)
     h = linear_scan(decay, x, start)
-    ahead = _later(xp.flip(decay, axis=-2), 1, 0.0)
-    dx = xp.flip(linear_scan(ahead, xp.flip(grad, axis=-2), xp.zeros_like(start)), axis=-2)
+    next_decay = _shift_later(xp.flip(decay, axis=-2), 1, 0.0)
+    dx = xp.flip(linear_scan(next_decay, xp.flip(grad, axis=-2), xp.zeros_like(start)), axis=-2)
     previous = xp.concat((start[..., None, :], h[..., :-1, :]), axis=-2)
     d_decay = dx * previous
     if decay.shape[-1] == 1:

@@ -1,8 +1,4 @@
-"""Learning-rate schedules: the share of the peak learning rate at a step.
-
-Comes in: the step (from 0), the number of warm-up steps, the number of all steps. Goes out: a
-factor in [0, 1]. It does not know any optimiser.
-"""
+"""Learning-rate schedules: the share of the peak learning rate at a step."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Softmax: scores become shares that are positive and sum to one.
-
-Comes in: scores (logits) along the last axis. Goes out: probabilities, their logarithms, or the
-logarithm of their normaliser Z. It does not know what the scores are of.
-"""
+"""Softmax: scores become shares that are positive and sum to one."""
 
 from __future__ import annotations
 
@@ -180,8 +176,8 @@ def softmax_jacobian(x: Array, *, temperature: float = 1.0) -> Array:
     """
     xp = namespace(x)
     p = softmax(x, temperature=temperature)
-    same = xp.eye(p.shape[-1], dtype=p.dtype, device=device_of(p))
-    return p[..., :, None] * (same - p[..., None, :]) / temperature
+    identity = xp.eye(p.shape[-1], dtype=p.dtype, device=device_of(p))
+    return p[..., :, None] * (identity - p[..., None, :]) / temperature
 
 
 @equation(softmax, direction="... classes")

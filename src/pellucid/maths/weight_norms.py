@@ -1,8 +1,4 @@
-"""Norms of weights instead of features: a matrix brought to a length, or to a largest stretch.
-
-Comes in: matrices of weights, and the vectors that go with them. Goes out: matrices. It does not
-know what the weights are applied to.
-"""
+"""Norms of weights instead of features: a matrix brought to a length, or to a largest stretch."""
 
 from __future__ import annotations
 
@@ -59,8 +55,8 @@ def weight_norm_grad(v: Array, gain: Array, grad: Array) -> tuple[Array, Array]:
     xp = namespace(v, gain, grad)
     length = _length(v)
     direction = v / length
-    along = xp.sum(grad * direction, axis=-1, keepdims=True)
-    return gain[..., None] / length * (grad - along * direction), along[..., 0]
+    along_direction = xp.sum(grad * direction, axis=-1, keepdims=True)
+    return gain[..., None] / length * (grad - along_direction * direction), along_direction[..., 0]
 
 
 def _some_steps(steps: int) -> None:
@@ -146,5 +142,5 @@ def spectral_norm_grad(w: Array, u: Array, v: Array, grad: Array) -> Array:
     """
     xp = namespace(w, u, v, grad)
     sigma = _stretch(w, u, v)
-    along = xp.sum(grad * w, axis=(-2, -1), keepdims=True) / sigma
-    return (grad - along * u[..., :, None] * v[..., None, :]) / sigma
+    along_direction = xp.sum(grad * w, axis=(-2, -1), keepdims=True) / sigma
+    return (grad - along_direction * u[..., :, None] * v[..., None, :]) / sigma

@@ -4,8 +4,7 @@ Parts take plain keyword numbers and can be built by hand; `assemble` is the one
 No part knows losses, text, presets, or who is watching.
 """
 
-from pellucid.model.assemble import assemble
-from pellucid.model.assemble_trained import assemble_trained
+from pellucid.model.assemble import assemble, assemble_trained
 from pellucid.model.attention import (
     CrossAttention,
     Encoded,
@@ -16,21 +15,20 @@ from pellucid.model.attention import (
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
-from pellucid.model.feed_forward import MLP, GatedMLP
+from pellucid.model.feed_forward import MLP, GatedMLP, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
 from pellucid.model.output_head import (
     ClassificationHead,
-    HeadTransform,
     LanguageHead,
     NoHead,
     OutputHead,
 )
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.precision import Narrow, Weights
 from pellucid.model.quantization import narrow
-from pellucid.model.quantized_matrix import Narrow, Weights
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Sandwich,

@@ -1,8 +1,4 @@
-"""The one door from a config to a model.
-
-Comes in: a `config.Transformer`. Goes out: a `Transformer` module with its weights drawn. All
-branching on kinds is here; no other file of this room reads a config.
-"""
+"""The one door from a config to a model."""
 
 from __future__ import annotations
 
@@ -24,13 +20,13 @@ from pellucid.model.attention import (
     Scores,
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
-from pellucid.model.embedding import table
-from pellucid.model.initialisation import initialise
+from pellucid.model.initialisation import empty_embedding, initialise
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.residuals import Sandwich
+from pellucid.model.trainable import add_lora, train_last_layers
 from pellucid.model.transformer import Transformer
 from pellucid.typed import own_randomness
 
@@ -62,13 +58,13 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
 def _build(model: config.Transformer) -> Transformer:
     d_model, segments = model.d_model, model.embedding.segments
     return Transformer(
-        token_embedding=table(model.rows, d_model),
+        token_embedding=empty_embedding(model.rows, d_model),
         context_length=model.context_length,
         encoder=None if model.encoder is None else _stack(model, model.encoder, causal=False),
         decoder=None if model.decoder is None else _stack(model, model.decoder, causal=True),
         head=_head(model),
         embedding_scale=math.sqrt(d_model) if model.embedding.scaled else 1.0,
-        segment_embedding=None if segments is None else table(segments, d_model),
+        segment_embedding=None if segments is None else empty_embedding(segments, d_model),
         pooler=nn.Linear(d_model, d_model) if model.pooler else None,
     )
 
@@ -233,3 +229,30 @@ def _reparametrise(transformer: Transformer, model: config.Transformer) -> None:
                 spectral_norm(built, power_iterations=power_iterations)
             case _:
                 assert_never(stack.reparametrisation)
+
+
+def assemble_trained(model: Transformer, trained: config.Trained | None, *, seed: int) -> None:
+    """Leave trainable what `trained` says, in place; all of it where that is None.
+
+    What is new starts from `seed`; on the meta device it is not drawn. A published model is filled
+    before, a checkpoint of an adapted one after.
+
+    Raises:
+        ConfigError: it does not fit this model.
+    """
+    match trained:
+        case None:
+            return
+        case config.LastLayers(count=count):
+            train_last_layers(model, count)
+        case config.LoRA():
+            add_lora(
+                model,
+                rank=trained.rank,
+                alpha=trained.alpha,
+                dropout=trained.dropout,
+                targets=trained.targets,
+                seed=seed,
+            )
+        case _:
+            assert_never(trained)

@@ -1,8 +1,4 @@
-"""The smaller doors from a config to the parts of a block: norms, positions, feed-forward, rules.
-
-Comes in: one kind of `config`, and the widths it has to fit. Goes out: a module or a rule. With
-`assemble`, which calls it, the only file of this room that reads a config.
-"""
+"""From a config to the parts of a block: norms, positions, feed-forward, residual rules."""
 
 from __future__ import annotations
 
@@ -14,8 +10,8 @@ from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.maths.initialisation import he_std, xavier_std
-from pellucid.maths.rotary import rotary_frequencies
-from pellucid.maths.rotary_scaling import (
+from pellucid.maths.positions.rotary import rotary_frequencies
+from pellucid.maths.positions.rotary_scaling import (
     interpolated_frequencies,
     llama3_frequencies,
     ntk_frequencies,
@@ -25,6 +21,7 @@ from pellucid.model.feed_forward import (
     MLP,
     Activate,
     GatedMLP,
+    HeadTransform,
     gelu,
     gelu_tanh,
     relu,
@@ -33,7 +30,6 @@ from pellucid.model.feed_forward import (
 )
 from pellucid.model.initialisation import Std
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from pellucid.model.output_head import HeadTransform
 from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (

@@ -1,8 +1,4 @@
-"""Attention: each token gathers from the tokens it may see.
-
-Comes in: hidden states, the stack's positions, a view, one layer's cache. Goes out: the same shape.
-It does not know which scheme of positions it calls, nor whether anything is cached or watched.
-"""
+"""Attention: each token gathers from the tokens it may see."""
 
 from __future__ import annotations
 

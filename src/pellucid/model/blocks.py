@@ -1,8 +1,4 @@
-"""A block of attention and feed-forward, and a stack of them.
-
-Comes in: embedded tokens, and a view of which may see which. Goes out: hidden states. A block is
-given its parts and its residual rule; it does not know which ones they are.
-"""
+"""A block of attention and feed-forward, and a stack of them."""
 
 from __future__ import annotations
 

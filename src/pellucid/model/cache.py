@@ -1,8 +1,4 @@
-"""What a layer keeps between calls, so that a new token costs one row and not the whole square.
-
-Comes in: keys and values of new tokens, or a running state. Goes out: those of all tokens so far.
-`NoCache` returns its input: layers call it always and never ask.
-"""
+"""What a layer keeps between calls, so that a new token costs one row and not the whole square."""
 
 from __future__ import annotations
 

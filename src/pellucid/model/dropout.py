@@ -1,8 +1,4 @@
-"""Dropout, which takes a CPU half the time that torch's takes it, or less.
-
-Comes in: numbers. Goes out: as many, some of them zero. It does not know what they mean. Its draws
-are of torch's generator, as torch's own are.
-"""
+"""Dropout, which takes a CPU half the time that torch's takes it, or less."""
 
 from __future__ import annotations
 

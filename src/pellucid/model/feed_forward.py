@@ -1,7 +1,4 @@
-"""Feed-forward layers: each token by itself, widened, bent, and narrowed again.
-
-Comes in: (batch, time, d_model). Goes out: the same shape. They know no other token.
-"""
+"""Layers of one token alone: feed-forward layers, and the transform before a language head."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pellucid.model.facts import ActivationName, FeedForwardFacts
+from pellucid.model.facts import ActivationName, FeedForwardFacts, HeadTransformFacts
 from pellucid.model.fused_activations import in_one_pass
 from pellucid.model.precision import for_products
 
@@ -104,3 +101,25 @@ class GatedMLP(nn.Module):
         return FeedForwardFacts(
             d_ff=self.up.out_features, activation=activation_name(self.activation), gate="gate"
         )
+
+
+class HeadTransform(nn.Module):
+    """norm(activation(dense(x))).
+
+    Source:
+        Devlin et al. 2018, "BERT", its released code (the masked-LM head).
+    """
+
+    def __init__(self, *, d_model: int, activation: Activate, norm: nn.Module) -> None:
+        super().__init__()
+        self.dense = nn.Linear(d_model, d_model)
+        self.activation = activation
+        self.norm = norm
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """What the head's matrix reads."""
+        return self.norm(self.activation(self.dense(x)))
+
+    def facts(self) -> HeadTransformFacts:
+        """Its activation, and the names of its parts."""
+        return HeadTransformFacts(activation=activation_name(self.activation))

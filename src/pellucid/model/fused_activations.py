@@ -1,9 +1,4 @@
-"""Activations in one pass forwards and one backwards, in C, where torch's take longer.
-
-Comes in: a tensor on a CPU. Goes out: the activation of each number, or None where C is not to be
-had. It does not know which layer asks, nor whether anything is learnt from it: a model's numbers
-are the same to the last bit whether it learns or is only asked, as a reference is.
-"""
+"""Activations in one pass forwards and one backwards, in C, where torch's take longer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Linear attention: the softmax replaced by a product of features, so that the past fits in a sum.
-
-Comes in: normalised tokens, a view of where they stand, a cache. Goes out: what each token
-gathered, projected back. It does not know the block it stands in.
-"""
+"""Linear attention: products of features in place of the softmax, so that the past is a sum."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
-from pellucid.maths.linear_attention import elu_features
+from pellucid.maths.attention.linear_attention import elu_features
 from pellucid.maths.scans import linear_scan
 from pellucid.model.attention import join_heads, split_heads
 from pellucid.model.cache import NoCache
@@ -43,7 +39,7 @@ class LinearAttention(nn.Module):
         Katharopoulos et al. 2020, "Transformers are RNNs", eq. 7-12 and section 3.4;
         Su et al. 2021, "RoFormer", eq. 19 (rotary positions in linear attention).
     See also:
-        `pellucid.maths.linear_attention`, against which it is tested.
+        `pellucid.maths.attention.linear_attention`, against which it is tested.
     """
 
     def __init__(

@@ -1,8 +1,4 @@
-"""A linear layer with a thin update beside it: what is learnt is small, and can be taken off.
-
-Comes in: a linear layer and plain numbers. Goes out: a linear layer of the same names, with two
-matrices more. It does not know which layers of a model are adapted.
-"""
+"""A linear layer with a thin update beside it: what is learnt is small, and can be taken off."""
 
 from __future__ import annotations
 

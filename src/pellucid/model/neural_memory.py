@@ -1,9 +1,4 @@
-"""A window of attention beside a memory that learns while it reads.
-
-Comes in: normalised tokens, a view of where they stand, a cache. Goes out: what each token found in
-the window and in the memory, mixed by a gate and projected back. It does not know the block it
-stands in.
-"""
+"""A window of attention beside a memory that learns while it reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A text written into a memory chunk by chunk, and read on the way.
-
-Comes in: a memory and its momentum, queries, keys, values and gates of each token, a view. Goes
-out: what each query read, and the memory after the text. It holds no parameters.
-"""
+"""A text written into a memory chunk by chunk, and read on the way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Norms with parameters: every token's features brought to a common scale.
-
-Comes in: (..., features). Goes out: the same shape. They do not know where in a block they stand.
-"""
+"""Norms with parameters: every token's features brought to a common scale."""
 
 from __future__ import annotations
 

@@ -18,36 +18,12 @@ from pellucid.errors import PellucidError
 from pellucid.model.dropout import dropout
 from pellucid.model.facts import (
     ClassificationHeadFacts,
-    HeadTransformFacts,
     LanguageHeadFacts,
     NoHeadFacts,
     transform_facts,
 )
-from pellucid.model.feed_forward import Activate, activation_name
 
 Pooling = Literal["first", "mean", "last"]
-
-
-class HeadTransform(nn.Module):
-    """norm(activation(dense(x))).
-
-    Source:
-        Devlin et al. 2018, "BERT", its released code (the masked-LM head).
-    """
-
-    def __init__(self, *, d_model: int, activation: Activate, norm: nn.Module) -> None:
-        super().__init__()
-        self.dense = nn.Linear(d_model, d_model)
-        self.activation = activation
-        self.norm = norm
-
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """What the head's matrix reads."""
-        return self.norm(self.activation(self.dense(x)))
-
-    def facts(self) -> HeadTransformFacts:
-        """Its activation, and the names of its parts."""
-        return HeadTransformFacts(activation=activation_name(self.activation))
 
 
 class HeadTensors(nn.Module):

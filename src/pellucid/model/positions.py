@@ -1,9 +1,4 @@
-"""Positions act where a scheme wants: on embeddings, on queries and keys, on scores, on values.
-
-Comes in: embeddings, queries, keys or weights, and a view of where they stand. Goes out: the same,
-told where they stand. The base class returns its input in all places; each scheme overrides one, so
-attention calls them always and never asks which scheme it is.
-"""
+"""Positions act where a scheme wants: on embeddings, on queries and keys, on scores, on values."""
 
 from __future__ import annotations
 
@@ -11,10 +6,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pellucid.maths.positions import sinusoid
-from pellucid.maths.rotary import Pairing
-from pellucid.model.embedding import table
+from pellucid.maths.positions.rotary import Pairing
+from pellucid.maths.positions.sinusoids import sinusoid
 from pellucid.model.facts import AddedPositionFacts, NoPositionFacts
+from pellucid.model.initialisation import empty_embedding
 from pellucid.model.views import View
 
 
@@ -70,7 +65,7 @@ class Learned(Positions):
 
     def __init__(self, *, context_length: int, d_model: int) -> None:
         super().__init__()
-        self.embedding = table(context_length, d_model)
+        self.embedding = empty_embedding(context_length, d_model)
 
     def embed(
         self, x: Float[Tensor, "batch time d_model"], view: View

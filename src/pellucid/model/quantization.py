@@ -1,8 +1,4 @@
-"""Weights in fewer bits: the matrices of a model rounded to what bfloat16 or eight bits can say.
-
-Comes in: a model. Goes out: the same model, its matrices rounded, and beside them the same numbers
-in their few bits, for whoever reads them from memory faster so. It does not know who that is.
-"""
+"""Weights in fewer bits: the matrices of a model rounded to what bfloat16 or eight bits can say."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from pellucid.errors import ConfigError, PellucidError
-from pellucid.model.quantized_matrix import Narrow, Weights, narrowed
+from pellucid.model.precision import Narrow, Weights, narrowed
 from pellucid.model.transformer import Transformer
 from pellucid.native import huge_buffer
 from pellucid.typed import named_modules

@@ -1,8 +1,4 @@
-"""Relative positions: what a score is told about how far a key is from its query.
-
-Comes in: queries by head, a view of where they stand. Goes out: what is added to scores, or to
-values. They do not know the keys.
-"""
+"""Relative positions: what a score is told about how far a key is from its query."""
 
 from __future__ import annotations
 
@@ -10,9 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from pellucid.maths.relative_positions import alibi_slopes, distance_buckets
-from pellucid.model.embedding import table
+from pellucid.maths.positions.relative_positions import alibi_slopes, distance_buckets
 from pellucid.model.facts import DistanceBiasFacts, DistanceVectorFacts
+from pellucid.model.initialisation import empty_embedding
 from pellucid.model.positions import Positions
 from pellucid.model.views import View, distances
 
@@ -69,7 +65,7 @@ class BucketedBias(Positions):
         causal: bool,
     ) -> None:
         super().__init__()
-        self.table = table(n_buckets, n_heads)
+        self.table = empty_embedding(n_buckets, n_heads)
         self.furthest = context_length - 1
         with torch.device("cpu"):  # a constant: real even in a model built on the meta device
             buckets = distance_buckets(
@@ -107,8 +103,8 @@ class ShawRelative(Positions):
         super().__init__()
         self.max_distance = max_distance
         rows = 2 * max_distance + 1
-        self.keys = table(rows, d_head)
-        self.values = None if d_value is None else table(rows, d_value)
+        self.keys = empty_embedding(rows, d_head)
+        self.values = None if d_value is None else empty_embedding(rows, d_value)
         self.adds_values = d_value is not None
 
     def bias(

@@ -1,8 +1,4 @@
-"""Linear layers whose matrix is computed from other parameters.
-
-Comes in: a stack of blocks. Goes out: the same stack, every linear layer of its blocks rewritten,
-by torch's own parametrisations. It does not know what the layers are for.
-"""
+"""Linear layers whose matrix is computed from other parameters."""
 
 from __future__ import annotations
 

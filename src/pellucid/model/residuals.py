@@ -1,7 +1,4 @@
-"""Where the norm stands and what is carried past a layer: rules, a line each.
-
-Comes in: a state, a norm, a layer. Goes out: the next state. They hold no parameters.
-"""
+"""Where the norm stands and what is carried past a layer: rules, a line each."""
 
 from __future__ import annotations
 

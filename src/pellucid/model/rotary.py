@@ -1,8 +1,4 @@
-"""Rotary positions: queries and keys turned by angles that grow with the position.
-
-Comes in: queries or keys by head, a view of where they stand. Goes out: the same, turned. It does
-not know how its frequencies were stretched.
-"""
+"""Rotary positions: queries and keys turned by angles that grow with the position."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid.maths.rotary import Pairing
+from pellucid.maths.positions.rotary import Pairing
 from pellucid.model.facts import RotaryFacts
 from pellucid.model.positions import Positions, at_places
 from pellucid.model.views import View

@@ -1,8 +1,4 @@
-"""Scores, softmax, weighted sum: the heart of attention, fused where the kernel can.
-
-Comes in: queries, keys and values by head, a view, what is added to scores. Goes out: what each
-query gathered. It holds no parameters and does not know where the queries came from.
-"""
+"""Scores, softmax, weighted sum: the heart of attention, fused where the kernel can."""
 
 from __future__ import annotations
 
@@ -48,7 +44,7 @@ def gather(
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
     See also:
-        `pellucid.maths.attention`, against which it is tested.
+        `pellucid.maths.attention.attention`, against which it is tested.
     """
     bias = positions.bias(q, view, scoring.scale)
     plain = scoring.soft_cap is None and scoring.sinks is None and not positions.adds_values

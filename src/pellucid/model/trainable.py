@@ -1,8 +1,4 @@
-"""Which weights of a model move: all but a few frozen, or thin updates beside them.
-
-Comes in: a built model and plain numbers. Goes out: the same model, some of its parameters frozen,
-some of its linear layers with a `LoRALinear` in their place. It does not know what is trained for.
-"""
+"""Which weights of a model move: all but a few frozen, or thin updates beside them."""
 
 from __future__ import annotations
 

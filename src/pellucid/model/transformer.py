@@ -1,8 +1,4 @@
-"""The transformer: token ids in, hidden states and logits out.
-
-Comes in: (batch, time) token ids. Goes out: final hidden states, or logits. It does not know
-losses, text, or who is watching.
-"""
+"""The transformer: token ids in, hidden states and logits out."""
 
 from __future__ import annotations
 
@@ -19,11 +15,11 @@ from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.facts import TransformerFacts
 from pellucid.model.output_head import HeadTensors, NoHead, OutputHead, padding_behind
-from pellucid.model.quantized_matrix import Narrow
+from pellucid.model.precision import Narrow
 from pellucid.model.views import look
 
 
-class Seen(TypedDict, total=False):
+class BatchContext(TypedDict, total=False):
     """What there is to say of a batch of ids beyond the ids; what is left out is not so."""
 
     #: what the encoder made of the other text, for a decoder that looks at one
@@ -164,7 +160,7 @@ class Transformer(HeadTensors):
     ) -> Float[Tensor, "batch time d_model"]:
         """The last states of the stack; with caches, `ids` continue what the caches hold.
 
-        The others are as in `Seen`.
+        The others are as in `BatchContext`.
 
         Raises:
             PellucidError: more tokens than the context holds; `encoded` is missing or not expected.
@@ -192,7 +188,7 @@ class Transformer(HeadTensors):
         self,
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
-        **seen: Unpack[Seen],
+        **seen: Unpack[BatchContext],
     ) -> Float[Tensor, "batch time d_model"]:
         """What the head reads: `states`, transformed and scaled as the head would have them.
 
@@ -217,7 +213,7 @@ class Transformer(HeadTensors):
         self,
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
-        **seen: Unpack[Seen],
+        **seen: Unpack[BatchContext],
     ) -> Float[Tensor, "*batch outputs"]:
         """What the head makes of the last states.
 
@@ -227,7 +223,7 @@ class Transformer(HeadTensors):
         Args:
             ids: (batch, time) token ids, which continue what the caches hold.
             caches: one for each block of the decoder; None for a text without a past.
-            seen: as in `Seen`.
+            seen: as in `BatchContext`.
 
         Raises:
             PellucidError: the model has no head, or the inputs do not fit it.
@@ -261,7 +257,9 @@ class Transformer(HeadTensors):
             segments = None if segments is None else segments.gather(1, order)
         return self.output_head(self.states(ids, padding=padding, segments=segments), padding)
 
-    def _class_logits(self, ids: Tensor, caches: Sequence[NoCache] | None, inputs: Seen) -> Tensor:
+    def _class_logits(
+        self, ids: Tensor, caches: Sequence[NoCache] | None, inputs: BatchContext
+    ) -> Tensor:
         passed = {name for name, value in inputs.items() if value is not None}
         if caches is not None or not passed <= {"padding", "segments"}:
             unexpected = sorted(passed - {"padding", "segments"}) or ["caches"]

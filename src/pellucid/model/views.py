@@ -1,9 +1,5 @@
 """Where the tokens in hand stand, and which tokens each of them may look at.
 
-Comes in: how many tokens came before, what is padding, which document each token belongs to, how
-long a prefix all may see. Goes out: a `View`, made once for a stack and read by every layer. It
-does not know attention, nor any scheme of positions.
-
 Masks compose: a key is seen where all of them allow it. Where the fused kernel has another way
 (causality alone, one query after a cache, padding that is a row and not a square), no square of
 time x time is formed.

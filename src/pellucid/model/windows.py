@@ -1,8 +1,4 @@
-"""Attention over a window, at a cost that grows with time x window and not with time squared.
-
-Comes in: queries, keys and values by head. Goes out: the keys a window leaves, or blocks of queries
-beside the two blocks of keys they can reach. It does not know how scores are taken.
-"""
+"""Attention over a window, at a cost that grows with time x window and not with time squared."""
 
 from __future__ import annotations
 

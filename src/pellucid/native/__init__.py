@@ -1,7 +1,7 @@
 """Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
 
-from pellucid.native.activations import ActivationName, Numbers, Way, activation
-from pellucid.native.compile import allowed, library, turned_off
+from pellucid.native.activations import ActivationName, Direction, Numbers, activation
+from pellucid.native.compile import allowed, is_disabled, library
 from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors, kind_of
 from pellucid.native.decode import (
     INT8_BLOCK,
@@ -16,6 +16,7 @@ from pellucid.native.decode import (
 )
 from pellucid.native.huge_pages import huge_buffer
 from pellucid.native.parallel import Threads
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
     "INT8_BLOCK",
@@ -23,6 +24,7 @@ __all__ = [
     "ActivationName",
     "Attention",
     "Call",
+    "Direction",
     "Errors",
     "Instruction",
     "Kind",
@@ -33,13 +35,14 @@ __all__ = [
     "Rows",
     "Settings",
     "Threads",
-    "Way",
     "activation",
     "allowed",
     "decode",
     "errors",
     "huge_buffer",
+    "is_disabled",
     "kind_of",
     "library",
-    "turned_off",
 ]
+
+__getattr__ = _names_of(__name__)

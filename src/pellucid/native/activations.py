@@ -1,7 +1,6 @@
 """What the C of `activations.c` takes, and a call of it by several threads.
 
-Comes in: addresses of numbers. Goes out: the same memory, filled. It does not know torch. Numbers
-are independent: the number of threads changes none.
+Numbers are independent: the number of threads changes none.
 """
 
 from __future__ import annotations
@@ -21,17 +20,19 @@ _SOURCE = Path(__file__).with_name("activations.c")
 _LEAST = 2**14
 
 ActivationName = Literal["relu_squared", "gelu_tanh"]
-Way = Literal["forward", "backward"]
+Direction = Literal["forward", "backward"]
 
 
 class Numbers(ctypes.Structure):
     """Addresses: of x, of dL/dy on the way back, and of where y or dL/dx goes."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [("x", c_void_p), ("by_y", c_void_p), ("made", c_void_p)]
 
 
 def activation(
-    name: ActivationName, way: Way, kind: Kind
+    name: ActivationName, direction: Direction, kind: Kind
 ) -> Callable[[Numbers, int, Threads], None] | None:
     """x -> y forwards; x, dL/dy -> dL/dx backwards: (addresses, how many, threads); None without C.
 
@@ -41,7 +42,7 @@ def activation(
     loaded = library(_SOURCE)
     if loaded is None:
         return None
-    function = prepared(getattr(loaded, f"pellucid_{name}_{kind}_{way}"))
+    function = prepared(getattr(loaded, f"pellucid_{name}_{kind}_{direction}"))
 
     def run(numbers: Numbers, count: int, threads: Threads) -> None:
         in_parts(function, numbers, count, threads, least=_LEAST)

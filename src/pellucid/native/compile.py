@@ -1,9 +1,5 @@
 """C compiled once on the machine it runs on, kept, and loaded.
 
-Comes in: a C file. Goes out: the loaded library, or None where there is no compiler, where it
-fails, or where `PELLUCID_NATIVE` is "off": what calls it has another way. It does not know what the
-code does.
-
 Libraries are kept in the folder that `PELLUCID_NATIVE` names, or beside what else is kept.
 
 The name of a library is a hash of all that went into it (source, flags, compiler, processor) and a
@@ -32,7 +28,7 @@ from functools import cache
 from pathlib import Path
 
 from pellucid import children
-from pellucid.cache_dir import cache_folder, only_mine, private_folder
+from pellucid.cache_dir import cache_folder, is_private, private_folder
 from pellucid.disk import move
 
 _log = logging.getLogger(__name__)
@@ -61,14 +57,14 @@ def allowed(yes: bool) -> Generator[None]:
         _allowed.reset(token)
 
 
-def turned_off() -> bool:
+def is_disabled() -> bool:
     """Whether the model itself is to do what faster code would: `PELLUCID_NATIVE=off`."""
     return os.environ.get("PELLUCID_NATIVE") == "off"
 
 
 def library(source: Path) -> ctypes.CDLL | None:
     """`source`, compiled and loaded, once in a process."""
-    if turned_off() or not _allowed.get():
+    if is_disabled() or not _allowed.get():
         return None
     places = (os.environ.get("PELLUCID_NATIVE"), os.environ.get("PELLUCID_CACHE"))
     return _library(source, os.environ.get("CC"), places)
@@ -83,16 +79,16 @@ def _library(source: Path, compiler: str | None, _: object) -> ctypes.CDLL | Non
             return None
         return ctypes.CDLL(str(_compiled(source, command)))
     except (OSError, children.ChildError) as error:
-        why = str(error).strip().splitlines()[-1]
-        _log.warning("%s is done without, slower: %s", source.name, why)
+        reason = str(error).strip().splitlines()[-1]
+        _log.warning("%s is done without, slower: %s", source.name, reason)
         return None
 
 
-def _compiler(chosen: str | None) -> list[str] | None:
+def _compiler(requested: str | None) -> list[str] | None:
     """The words of the command: `$CC`, or the first of the usual names that is there."""
     if sys.platform not in ("linux", "darwin"):
         return None
-    for command in (shlex.split(chosen),) if chosen else ([name] for name in _COMPILERS):
+    for command in (shlex.split(requested),) if requested else ([name] for name in _COMPILERS):
         path = children.program(command[0]) if command else None
         if path is not None:
             return [path, *command[1:]]
@@ -112,13 +108,15 @@ def _compiled(source: Path, command: list[str]) -> Path:
 
 def _library_in(place: Path, source: Path, command: list[str], scratch: Path) -> Path:
     version = _output_of([*command, "--version"], scratch)
-    made_of = "\0".join((*command, *_FLAGS, version, _processor(scratch), platform.libc_ver()[1]))
+    ingredients = "\0".join(
+        (*command, *_FLAGS, version, _processor(scratch), platform.libc_ver()[1])
+    )
     sources = sorted(source.parent.glob("*.[ch]"))  # what it includes, too
     content = b"".join(file.read_bytes() for file in sources)
-    key = hashlib.sha256(content + made_of.encode()).hexdigest()[:20]
+    key = hashlib.sha256(content + ingredients.encode()).hexdigest()[:20]
     stem = f"{source.stem}-{key}"
     for cached in place.glob(f"{stem}-*.so"):
-        if not only_mine(cached):
+        if not is_private(cached):
             continue
         if cached.stem.rpartition("-")[2] == _digest(cached):
             return cached
@@ -148,8 +146,8 @@ def _place() -> Path:
     Raises:
         OSError: no folder here is safe.
     """
-    chosen = os.environ.get("PELLUCID_NATIVE")
-    folder = Path(chosen) if chosen else cache_folder("native")
+    requested = os.environ.get("PELLUCID_NATIVE")
+    folder = Path(requested) if requested else cache_folder("native")
     if folder is not None:
         with suppress(OSError):
             private = private_folder(folder)

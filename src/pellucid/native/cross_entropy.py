@@ -1,8 +1,6 @@
 """What the C of `cross_entropy.c` takes, and a call of it by several threads.
 
-Comes in: addresses of rows of logits, of their targets, of where the results go. Goes out: the
-same memory, filled. It does not know torch. Rows are independent: the number of threads changes no
-number.
+Rows are independent: the number of threads changes no number.
 """
 
 from __future__ import annotations
@@ -22,6 +20,8 @@ _SOURCE = Path(__file__).with_name("cross_entropy.c")
 class Settings(ctypes.Structure):
     """What all rows share; `learning` 0 asks for the losses alone and leaves the logits."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [
         ("vocab", c_int64),
         ("ignored", c_int64),
@@ -35,6 +35,8 @@ class Settings(ctypes.Structure):
 class Rows(ctypes.Structure):
     """Addresses: of the first row's logits, target and results; `bias` is None where none is."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [
         ("logits", c_void_p),
         ("bias", c_void_p),

@@ -1,10 +1,10 @@
 /* One new token for each row of a batch: all layers of a decoder in one call.
 
-   Comes in: a tape of instructions, made once for a model; the ids of the rows; their keys and
+   Comes in: a program of instructions, made once for a model; the ids of the rows; their keys and
    values so far. Goes out: the logits of the next token, and the new keys and values in their
    place. It knows no model: what an instruction means is all there is.
 
-   Activations are float32 and stand in a row's scratch at offsets that the tape names. Weights are
+   Activations are float32 and stand in a row's scratch at offsets that the program names. Weights are
    float32, bfloat16, or int8 with a scale for each block of a row; they are widened in registers.
    Each row of a matrix is read once for all rows of the batch. A number does not depend on how
    many threads there are: what is added to what is the same. The loops are plain: `lanes` and
@@ -58,7 +58,7 @@ struct instruction {
 };
 
 struct call {
-    const struct instruction *tape;
+    const struct instruction *program;
     int32_t length, rows, position, width;   /* width of a row's scratch, its end the logits */
     const int64_t *ids;
     float *const *keys, *const *values;      /* of each layer: (rows, heads, context, d) */
@@ -403,7 +403,7 @@ static void *work(void *given) {
     float *own = call->own + (int64_t)worker->number * call->n_own;
     for (int turn = 0; atomic_load(&call->phase) < 0; turn++) rest(turn);
     for (int32_t i = 0; i < call->length; i++) {
-        const struct instruction *one = call->tape + i;
+        const struct instruction *one = call->program + i;
         static const int32_t bytes[] = {4, 2, 1};
         int32_t n = call->rows, least = 1, most = 1, first, last;
         if (one->operation == PRODUCT) {

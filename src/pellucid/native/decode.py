@@ -1,8 +1,4 @@
-"""What the C of `decode.c` takes, as types: instructions, what they say of attention, a call.
-
-Comes in: addresses and numbers. Goes out: a call of C, which gives the interpreter free while it
-runs. It does not know torch, nor whose the addresses are.
-"""
+"""What the C of `decode.c` takes, as types: instructions, what they say of attention, a call."""
 
 from __future__ import annotations
 
@@ -62,6 +58,8 @@ class Activation(IntEnum):
 class Attention(ctypes.Structure):
     """The numbers of one layer's attention."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [
         *((name, c_int32) for name in ("layer", "n_heads", "n_kv_heads", "d_head", "d_value")),
         *((name, c_int32) for name in ("query", "key", "value", "window", "context")),
@@ -72,8 +70,10 @@ class Attention(ctypes.Structure):
 
 
 class Instruction(ctypes.Structure):
-    """One step of a tape."""
+    """One step of a decode program."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [
         *((name, c_int32) for name in ("operation", "kind", "precision", "input", "output")),
         *((name, c_int32) for name in ("times", "plus", "n_in", "n_out", "stride", "wait")),
@@ -86,8 +86,10 @@ class Instruction(ctypes.Structure):
 class Call(ctypes.Structure):
     """One token for each row."""
 
+    #: a name that is no field is an error, and not an attribute that C never sees
+    __slots__ = ()
     _fields_ = [
-        ("tape", ctypes.POINTER(Instruction)),
+        ("program", ctypes.POINTER(Instruction)),
         *((name, c_int32) for name in ("length", "rows", "position", "width")),
         *((name, c_void_p) for name in ("ids", "keys", "values")),
         *((name, c_void_p) for name in ("scratch", "logits", "own")),

@@ -1,7 +1,5 @@
 """Memory that is read from end to end again and again: in pages of two megabytes, where there are.
 
-Comes in: how much. Goes out: a buffer. It does not know what is put there.
-
 With pages of four kilobytes the processor spends its time looking up where they are: a matrix times
 a vector takes a fifth to a third longer.
 """

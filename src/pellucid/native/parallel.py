@@ -1,8 +1,5 @@
 """Work cut into parts for several threads.
 
-Comes in: a function in C of the first and last of a row of things. Goes out: the function called
-for all of them. It does not know what it does.
-
 The threads are best those that the rest of the computation keeps: OpenMP's wait for more work
 awake, at the cost of whoever else wants their cores. Where there are none, a pool of Python's does
 it; code in C lets other threads of Python run meanwhile.
@@ -51,7 +48,7 @@ def prepared(function: Any) -> Any:
 
 
 def in_parts(
-    function: Any, given: ctypes.Structure, count: int, threads: Threads, *, least: int = 1
+    function: Any, argument: ctypes.Structure, count: int, threads: Threads, *, least: int = 1
 ) -> None:
     """Call `function(given, first, last)` so that all of `count` things are done.
 
@@ -60,19 +57,21 @@ def in_parts(
         least: things that one thread does by itself: to share fewer takes longer.
     """
     share = max(least, -(-count // threads.number))
-    at = ctypes.addressof(given)
+    argument_address = ctypes.addressof(argument)
     if share >= count:
-        function(at, 0, count)
+        function(argument_address, 0, count)
         return
     loaded = None if threads.team is None else library(_SOURCE)
     if loaded is not None:
         # all of the threads, whether or not there is a part for each: a smaller team ends the rest
         run = ctypes.cast(function, c_void_p)
-        _by_team(loaded)(threads.team, threads.number, run, at, count, share)
+        _by_team(loaded)(threads.team, threads.number, run, argument_address, count, share)
         return
     parts = [(first, min(first + share, count)) for first in range(0, count, share)]
     # the pool's threads sleep between calls; this one does the first part itself
-    waiting = [_pool(threads.number).submit(function, at, *part) for part in parts[1:]]
-    function(at, *parts[0])
+    waiting = [
+        _pool(threads.number).submit(function, argument_address, *part) for part in parts[1:]
+    ]
+    function(argument_address, *parts[0])
     for future in waiting:
         future.result()

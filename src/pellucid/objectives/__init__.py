@@ -1,4 +1,4 @@
-"""What is minimised: a model's outputs and a batch in, a scalar loss and its named parts out.
+"""Objectives: from a model's outputs and a batch to a scalar loss and its named parts.
 
 An objective knows the equation, not the optimiser and not the architecture.
 """
@@ -17,7 +17,7 @@ from pellucid.objectives.mlm import MLM
 from pellucid.objectives.next_token import NextToken
 from pellucid.objectives.objective import Objective
 from pellucid.objectives.policy_gradient import PolicyGradient
-from pellucid.objectives.reference import Reference, asked, at_rest, frozen
+from pellucid.objectives.reference import Reference, evaluating, frozen_reference, open_reference
 from pellucid.objectives.seq2seq import Seq2Seq
 from pellucid.objectives.token_loss import TokenLoss, token_entropy
 from pellucid.old_names import names_of as _names_of
@@ -37,14 +37,14 @@ __all__ = [
     "Seq2Seq",
     "TokenLoss",
     "answer_log_p",
-    "asked",
     "assemble",
     "assemble_advantages",
-    "at_rest",
-    "frozen",
+    "evaluating",
+    "frozen_reference",
     "head_cross_entropy",
     "in_chunks",
     "linear_cross_entropy",
+    "open_reference",
     "row_log_p",
     "token_divergence",
     "token_entropy",

@@ -1,7 +1,6 @@
 """The one door from a config to an objective.
 
-Comes in: a `config.Objective`, and the other models that it needs. Goes out: an `Objective`. No
-other file of this room reads a config.
+No other file of this room reads a config.
 """
 
 from __future__ import annotations
@@ -39,8 +38,11 @@ def assemble(
 ) -> Objective:
     """The objective that `objective` describes.
 
-    Distillation needs a `teacher`, DPO a `reference`. A policy gradient reports the
-    exact KL where it has a `reference`.
+    Args:
+        objective: its kind and numbers.
+        teacher: the model that distillation learns from.
+        reference: the model that DPO compares with; a policy gradient with one reports the exact
+            KL.
 
     Raises:
         ConfigError: the model that the objective needs was not given.
@@ -85,8 +87,7 @@ def assemble(
 def _distillation(objective: config.Distillation, teacher: LanguageModel | None) -> Distillation:
     if teacher is None:
         raise ConfigError(
-            "objective Distillation learns from another model, and none was given: name its run "
-            "in objective.teacher"
+            "objective Distillation needs a teacher: name its run in objective.teacher"
         )
     return Distillation(
         teacher,

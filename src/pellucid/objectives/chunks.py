@@ -1,8 +1,5 @@
 """Anything that is computed from logits, in chunks of rows, so that all logits never exist at once.
 
-Comes in: hidden states with the head that reads them, and a function of some rows of logits. Goes
-out: its values, one per row, with gradients. It does not know what the function computes.
-
 In the backward pass the logits of a chunk are computed once more, where they are needed and for no
 longer; so a value may be anything, and its gradient need not be known when it is computed. Where
 the loss is plain cross-entropy, `linear_cross_entropy` spares the second computation.
@@ -28,7 +25,7 @@ from pellucid.typed import computed_again
 class LazyLogits:
     """Logits that are not there yet: hidden states, one row per token, and the head.
 
-    They are those of `soft_cap` tanh((hidden weight^T + bias) / `soft_cap`) / `temperature`.
+    They are `soft_cap` tanh((hidden weight^T + bias) / `soft_cap`) / `temperature`.
     """
 
     hidden: Float[Tensor, "tokens d_model"]
@@ -38,14 +35,20 @@ class LazyLogits:
     temperature: float = 1.0
 
     @classmethod
-    def of(
+    def from_model(
         cls,
         model: LanguageModel,
         hidden: Float[Tensor, "batch time d_model"],
         *,
         temperature: float = 1.0,
     ) -> LazyLogits:
-        """What the model's own head would make of its hidden states."""
+        """The logits of a model's own head.
+
+        Args:
+            model: has the head.
+            hidden: its last hidden states.
+            temperature: divides the logits.
+        """
         return cls(
             hidden.flatten(0, 1), model.head_weight, model.head_bias, model.soft_cap, temperature
         )
@@ -128,5 +131,5 @@ def row_log_p(
     temperature: float = 1.0,
 ) -> Float[Tensor, "batch time"]:
     """`token_log_p` by a model's own head, in the shape of the batch."""
-    lazy = LazyLogits.of(model, hidden, temperature=temperature)
+    lazy = LazyLogits.from_model(model, hidden, temperature=temperature)
     return token_log_p(lazy, targets.flatten()).view_as(targets)

@@ -1,8 +1,4 @@
-"""Name the class of a text, or say yes or no to each class.
-
-Comes in: a model with a head of classes, texts, labels. Goes out: nats per text. It does not know
-what the classes mean.
-"""
+"""Name the class of a text, or say yes or no to each class."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Predict what a teacher predicts.
 
-Comes in: a model and a batch of text; the teacher is there from the beginning. Goes out: nats per
-token. It does not know where the teacher came from. Both sets of logits exist chunk by chunk alone.
+Both sets of logits exist chunk by chunk alone.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pellucid.batches import LanguageModel, Loss, TokenBatch
 from pellucid.errors import PellucidError
 from pellucid.maths.distillation import forward_kl, jensen_shannon_of_logits, reverse_kl
 from pellucid.objectives.chunks import LazyLogits, in_chunks, supervised
-from pellucid.objectives.reference import at_rest
+from pellucid.objectives.reference import evaluating
 from pellucid.objectives.token_loss import TokenLoss
 
 Divergence = Literal["forward", "reverse", "jensen_shannon"]
@@ -30,10 +29,13 @@ def token_divergence(
     *,
     divergence: Divergence,
 ) -> Float[Tensor, " tokens"]:
-    """How far a model's prediction is from that of another, at each supervised token.
+    """The divergence of two models' predictions at each supervised token.
 
-    "forward" is KL(other || model), "reverse" KL(model || other). Temperatures are those of the
-    logits.
+    Args:
+        lazy: logits of the trained model, with their temperature.
+        target: logits of the other model, with their temperature; they get no gradient.
+        targets: (tokens,) the next tokens; ignored ones give 0.
+        divergence: "forward" is KL(other || model), "reverse" KL(model || other).
     """
 
     def compute(logits: Tensor, target_logits: Tensor, targets: Tensor) -> tuple[Tensor]:
@@ -97,13 +99,13 @@ class Distillation:
         return Loss(total=total, parts={**hard.parts, "divergence": soft.detach()})
 
     def _divergences(self, model: LanguageModel, hidden: Tensor, batch: TokenBatch) -> Tensor:
-        with at_rest(self.teacher):
+        with evaluating(self.teacher):
             teacher_states = self.teacher.hidden_states(
                 batch.ids, documents=batch.documents, padding=batch.padding
             )
         return token_divergence(
-            LazyLogits.of(model, hidden, temperature=self.temperature),
-            LazyLogits.of(self.teacher, teacher_states, temperature=self.temperature),
+            LazyLogits.from_model(model, hidden, temperature=self.temperature),
+            LazyLogits.from_model(self.teacher, teacher_states, temperature=self.temperature),
             batch.targets.flatten(),
             divergence=self.divergence,
         )

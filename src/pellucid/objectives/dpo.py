@@ -1,8 +1,5 @@
 """Make the better of two answers likelier, without a model of rewards (DPO).
 
-Comes in: a model and pairs of answers; the reference is there from the beginning. Goes out: nats
-per pair. It does not know who preferred.
-
 The two answers go through the model one after the other: rows of chosen and rejected differ in
 length, and neither is filled up to the other's. What the backward pass keeps is the same.
 """
@@ -19,7 +16,7 @@ from pellucid.batches import LanguageModel, Loss, PreferenceBatch, TokenBatch
 from pellucid.maths.dpo import dpo_loss, dpo_margin, hinge_preference_loss
 from pellucid.maths.logistic import softplus
 from pellucid.objectives.chunks import row_log_p
-from pellucid.objectives.reference import Reference, asked
+from pellucid.objectives.reference import Reference, open_reference
 
 
 class DPO:
@@ -57,7 +54,7 @@ class DPO:
         """The batch's share of the mean over pairs."""
         answers = (batch.chosen, batch.rejected)
         chosen, rejected = (answer_log_p(model, answer) for answer in answers)
-        with asked(self.reference, model) as reference:
+        with open_reference(self.reference, model) as reference:
             kept_chosen, kept_rejected = (answer_log_p(reference, answer) for answer in answers)
         log_ps = (chosen, rejected, kept_chosen, kept_rejected)
         n = batch.n_supervised
@@ -75,7 +72,7 @@ class DPO:
                 assert_never(self.loss)
 
     def _parts(self, *log_ps: Tensor) -> dict[str, Tensor]:
-        """Per pair, what is reported."""
+        """Per pair, the reported parts."""
         chosen, rejected = log_ps[0] - log_ps[2], log_ps[1] - log_ps[3]
         margin = dpo_margin(*log_ps, beta=self.beta)
         return {

@@ -1,8 +1,5 @@
 """Linear head and cross-entropy in one, in chunks, so that the whole logits matrix never exists.
 
-Comes in: hidden states, the head's matrix, targets. Goes out: the loss in float32, and per token
-its loss and log Z. It does not know the model, nor what the tokens mean.
-
 A vocabulary of 50,000 and 2,048 tokens make 400 MB of logits, as much again for their gradient.
 Here a chunk of rows is scored, turned into p - y, and folded into both gradients at once while it
 is at hand; the backward pass only scales what is already there. Three matrix products, as ever.

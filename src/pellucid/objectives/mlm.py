@@ -1,8 +1,4 @@
-"""Give back what was hidden in a text that is seen both ways.
-
-Comes in: an encoder and a batch in which some ids are masked already, and are its targets. Goes
-out: nats per hidden token. It does not know how they were chosen.
-"""
+"""Predict masked tokens from the text on both sides."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Predict each token from those before it.
-
-Comes in: a model and a batch whose targets are its ids, one place on. Goes out: nats per token. It
-does not know how the batch was cut from the text, nor why some targets are left out: fine-tuning
-on answers, whose prompts are seen and not predicted, is this equation too.
-"""
+"""Predict each token from those before it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the training loop asks of every objective.
-
-Comes in: a model and a batch. Goes out: a loss. It does not know any particular objective.
-"""
+"""What the training loop asks of every objective."""
 
 from __future__ import annotations
 

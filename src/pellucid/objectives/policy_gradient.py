@@ -1,9 +1,4 @@
-"""Make answers that went better than expected likelier, on a leash to a reference.
-
-Comes in: a model and answers that it has drawn, each with its advantage. Goes out: a loss whose
-gradient is, on average, that of the expected reward. It does not know what rewarded the answers,
-nor how the advantages were estimated.
-"""
+"""Make answers that went better than expected likelier, on a leash to a reference."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from pellucid.maths.distillation import kl_k1, kl_k2, kl_k3
 from pellucid.maths.policy_gradient import policy_gradient_loss
 from pellucid.objectives.chunks import LazyLogits, token_log_p
 from pellucid.objectives.distillation import token_divergence
-from pellucid.objectives.reference import Reference, asked
+from pellucid.objectives.reference import Reference, open_reference
 from pellucid.objectives.token_loss import token_entropy
 
 
@@ -89,7 +84,9 @@ class PolicyGradient:
         return Loss(total=total, parts={name: part.detach() for name, part in parts.items()})
 
     def _lazy(self, model: LanguageModel, batch: RolloutBatch) -> LazyLogits:
-        return LazyLogits.of(model, model.hidden_states(batch.ids), temperature=self.temperature)
+        return LazyLogits.from_model(
+            model, model.hidden_states(batch.ids), temperature=self.temperature
+        )
 
     def _leash(self, log_ratio: Tensor) -> Tensor:
         """What distance from the reference costs each answer, before `beta`."""
@@ -107,7 +104,7 @@ class PolicyGradient:
     def _exact_kl(
         self, reference: Reference, model: LanguageModel, lazy: LazyLogits, batch: RolloutBatch
     ) -> Tensor:
-        with asked(reference, model) as reference_model:
+        with open_reference(reference, model) as reference_model:
             reference_logits = self._lazy(reference_model, batch)
         return token_divergence(
             lazy, reference_logits, batch.targets.flatten(), divergence="reverse"

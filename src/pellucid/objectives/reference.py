@@ -1,8 +1,4 @@
-"""Another model that is asked and not trained: a teacher, or the reference that a policy starts at.
-
-Comes in: a model. Goes out: the same, put to rest while it is asked: no dropout, no gradients. It
-does not know what is asked.
-"""
+"""A model that predicts and is not trained: a teacher, or the reference of a policy."""
 
 from __future__ import annotations
 
@@ -15,12 +11,12 @@ from torch import nn
 
 from pellucid.typed import named_modules
 
-#: From the model that is trained to the one that it is compared with, for as long as that is asked.
+#: From the trained model to the model it is compared with, which lives as long as the context.
 #: A frozen copy is one way; the model itself without its adapters is another.
 Reference = Callable[[Any], AbstractContextManager[Any]]
 
 
-def frozen(copy: Any) -> Reference:
+def frozen_reference(copy: Any) -> Reference:
     """The reference that is a model of its own, whatever is trained."""
 
     @contextmanager
@@ -32,14 +28,14 @@ def frozen(copy: Any) -> Reference:
 
 
 @contextmanager
-def asked(reference: Reference, model: Any) -> Generator[Any]:
+def open_reference(reference: Reference, model: Any) -> Generator[Any]:
     """The model that `reference` makes of the trained one, at rest."""
-    with reference(model) as reference_model, at_rest(reference_model):
+    with reference(model) as reference_model, evaluating(reference_model):
         yield reference_model
 
 
 @contextmanager
-def at_rest(model: Any) -> Generator[None]:
+def evaluating(model: Any) -> Generator[None]:
     """Within it the model is as for use, and remembers nothing; after it, as it was."""
     modules = list(named_modules(model).values()) if isinstance(model, nn.Module) else []
     modes = [module.training for module in modules]

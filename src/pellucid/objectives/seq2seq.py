@@ -1,8 +1,4 @@
-"""Write a text while looking at another.
-
-Comes in: an encoder-decoder and pairs of texts. Goes out: nats per written token. It does not know
-what the one text is to the other: a translation, an answer, or the spans that were cut out of it.
-"""
+"""Predict a target text from a source text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What all objectives that predict tokens add up: cross-entropy, smoothing, z-loss, entropy bonus.
-
-Comes in: hidden states, the head that reads them, targets. Goes out: a loss with its parts. It does
-not know what the hidden states have seen.
-"""
+"""The loss of every objective that predicts tokens: cross-entropy, smoothing, z-loss, entropy."""
 
 from __future__ import annotations
 
@@ -38,7 +34,7 @@ class TokenLoss:
         n_supervised: int,
     ) -> Loss:
         """The share of these targets in a mean over `n_supervised`."""
-        lazy, flat = LazyLogits.of(model, hidden), targets.flatten()
+        lazy, flat = LazyLogits.from_model(model, hidden), targets.flatten()
         result = linear_cross_entropy(
             lazy.hidden,
             lazy.weight,

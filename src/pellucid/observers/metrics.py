@@ -6,8 +6,6 @@
     held_out/loss_nats  held_out/bits_per_byte            and every other measure by its name
 
 Where the loss is a mean over pairs, pairs are counted: train/pairs_per_second, train/pairs.
-
-Comes in: events. Goes out: steps with named numbers. It does not know the tools.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""What an observer needs before it can start: a place to write to, and its package.
-
-Comes in: an event, an import that failed. Goes out: a folder, a refusal. It does not know the
-tools.
-"""
+"""What an observer needs before it can start: a place to write to, and its package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From a name on the command line to an observer; and what is said where its package is missing.
-
-Comes in: a name. Goes out: an observer. It does not know the run.
-"""
+"""From a name on the command line to an observer; and what is said where its package is missing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A run in TensorBoard: `tensorboard --logdir runs`.
-
-Comes in: events. Goes out: event files in RUN/tensorboard. It does not know training, and imports
-TensorBoard only when an observer is made.
-"""
+"""A run in TensorBoard: `tensorboard --logdir runs`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """A run in Weights & Biases, online or offline (WANDB_MODE=offline), as its own settings say.
 
-Comes in: events. Goes out: the numbers, the samples and the config of the run, to the project
-"pellucid" or the one in WANDB_PROJECT. No code, no git state, no console output is handed over.
-It does not know training, and imports wandb only when an observer is made.
+No code, no git state, no console output is handed over.
 """
 
 from __future__ import annotations

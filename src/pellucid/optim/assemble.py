@@ -1,7 +1,6 @@
 """The one door from a config to an optimiser and a schedule.
 
-Comes in: a `config.Optimiser` or `config.Schedule`, and named parameters. Goes out: an `Optimiser`,
-or a function of the step. No other file of this room reads a config.
+No other file of this room reads a config.
 """
 
 from __future__ import annotations
@@ -25,23 +24,23 @@ from pellucid.typed import multiplies_bfloat16
 
 def assemble_optimiser(
     optimiser: config.Optimiser,
-    named: Iterable[tuple[str, nn.Parameter]],
+    parameters: Iterable[tuple[str, nn.Parameter]],
     penalties: Iterable[config.ElasticNet] = (),
     orthogonal: Literal["float32", "bfloat16"] | None = None,
 ) -> Optimiser:
-    """The optimiser that a config describes, over the trainable ones of `named` parameters.
+    """The optimiser that a config describes, over the trainable ones of `parameters`.
 
     Args:
         optimiser: its kind and its numbers.
-        named: parameters by name.
+        parameters: by name.
         penalties: added after each step.
-        orthogonal: in which type Muon orthogonalises; by default in bfloat16 if the device
-            multiplies it by instructions of its own, else in float32.
+        orthogonal: the type in which Muon orthogonalises; by default bfloat16 if the device
+            has instructions for it, else float32.
 
     Raises:
         ConfigError: one of the `penalties` is on a parameter that is not there or not trained.
     """
-    names = dict(named)
+    names = dict(parameters)
     parts: list[torch.optim.Optimizer]
     groups = group(names.items())
     match optimiser:

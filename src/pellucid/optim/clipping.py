@@ -1,7 +1,6 @@
 """Clipping by the global norm, and the gate that skips an update that is not finite.
 
-Comes in: gradients and a loss. Goes out: two numbers on the device, which the fused optimisers
-apply in their own pass over the gradients. Nothing here asks the device for a value.
+Nothing here asks the device for a value.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What an optimiser does to gradients before it uses them.
+    """What an optimiser does with gradients first.
 
-    They are divided by `divisor`; where `blocked` is 1 the whole update is skipped.
+    It divides them by `divisor`; if `blocked` is 1 it skips the update.
     """
 
     norm: Float[Tensor, ""]
@@ -35,8 +34,14 @@ def gate(
 ) -> Gate:
     """The gate of one update.
 
-    `blocked` is what the last gate said: once a value was not finite every later update is skipped
-    too, so that the weights stay those that met it, however late the host looks.
+    After a value that is not finite, the gate skips every later update too. So the weights that met
+    it remain, however late the host reads them.
+
+    Args:
+        gradients: of all trained parameters.
+        loss: the loss of the update.
+        clip_norm: bound on the norm of all gradients; None does not clip.
+        blocked: the `blocked` of the last gate.
 
     Source:
         Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks",

@@ -1,8 +1,4 @@
-"""Which parameters are shrunk by weight decay, and which are hidden matrices: by name and shape.
-
-Comes in: names and parameters. Goes out: groups with a reason each, for the optimiser and for the
-person who reads what will be run. It does not know modules.
-"""
+"""Which parameters are shrunk by weight decay, and which are hidden matrices: by name and shape."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ _HEADS = ("head.", "classifier.")
 class Group:
     """Parameters that are updated alike, by name."""
 
-    what: str
+    label: str
     decays: bool
     parameters: dict[str, nn.Parameter]
 
@@ -45,7 +41,7 @@ class Groups:
         return self.hidden, self.embeddings, self.vectors
 
 
-def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
+def group(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
     """Split trainable parameters into hidden matrices, embeddings with the head, and vectors.
 
     Matrices shrink under weight decay; gains and biases do not: their scale is their meaning.
@@ -56,7 +52,7 @@ def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
     hidden: dict[str, nn.Parameter] = {}
     embeddings: dict[str, nn.Parameter] = {}
     vectors: dict[str, nn.Parameter] = {}
-    for name, parameter in named:
+    for name, parameter in parameters:
         if not parameter.requires_grad:
             continue
         if parameter.ndim < 2 or name.endswith(_LENGTHS):
@@ -65,8 +61,8 @@ def group(named: Iterable[tuple[str, nn.Parameter]]) -> Groups:
             embeddings[name] = parameter
         else:
             # The two matrices of an adapter are hidden ones too: each multiplies hidden states, so
-            # what Muon says of a matrix holds of each. Decay draws their product, and not the
-            # weights beside them, towards zero: back to the base.
+            # Muon fits each of them. Decay draws their product towards
+            # zero, and so the weights back to the base.
             hidden[name] = parameter
     return Groups(
         hidden=Group("hidden matrices", True, hidden),

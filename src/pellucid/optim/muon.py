@@ -1,7 +1,6 @@
 """Muon: momentum whose singular values are pushed towards one, for hidden matrices.
 
-Comes in: matrices with gradients. Goes out: updated matrices. It does not know which layer a matrix
-belongs to. Matrices of one shape are orthogonalised together, in one batch of products.
+Matrices of one shape are orthogonalised together, in one batch of products.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Muon(Optimizer):
     """m <- mu m + g;  w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) NS(g + mu m).
 
     NS is `pellucid.maths.newton_schulz`; g + mu m is Nesterov's look-ahead. The root makes the
-    update of a tall matrix as large, seen from its outputs, as that of a square one.
+    update of a tall matrix change its outputs as much as a square one.
 
     Source:
         Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks".
@@ -56,29 +55,29 @@ class Muon(Optimizer):
             for parameter in options["params"]:
                 if parameter.grad is not None:
                     by_shape[parameter.shape].append(parameter)
-            for alike in by_shape.values():
-                self._step_alike(alike, options)
+            for matrices in by_shape.values():
+                self._step_together(matrices, options)
 
-    def _step_alike(self, matrices: list[nn.Parameter], options: dict[str, Any]) -> None:
+    def _step_together(self, matrices: list[nn.Parameter], options: dict[str, Any]) -> None:
         mu, lr = options["momentum"], options["lr"]
         buffers = [self._buffer(matrix) for matrix in matrices]
         grads = torch.stack([m.grad for m in matrices if m.grad is not None])
         if self.grad_scale is not None:
             grads = grads / self.grad_scale
         momentum = torch.stack(buffers) * mu + grads
-        ahead = grads + mu * momentum
-        update = orthogonalise(ahead, steps=self.newton_schulz_steps, dtype=self.dtype)
+        look_ahead = grads + mu * momentum
+        update = orthogonalise(look_ahead, steps=self.newton_schulz_steps, dtype=self.dtype)
         rows, columns = matrices[0].shape
         rate = lr * max(1.0, rows / columns) ** 0.5
         weights = torch.stack(tuple(matrices))
-        moved = weights * (1 - lr * options["weight_decay"]) - rate * update
+        new_weights = weights * (1 - lr * options["weight_decay"]) - rate * update
         if self.found_inf is not None:
             # where and not times: nan times zero is nan
             skip = self.found_inf > 0
-            moved = torch.where(skip, weights, moved)
+            new_weights = torch.where(skip, weights, new_weights)
             momentum = torch.where(skip, torch.stack(buffers), momentum)
         for matrix, buffer, new, new_momentum in zip(
-            matrices, buffers, moved, momentum, strict=True
+            matrices, buffers, new_weights, momentum, strict=True
         ):
             matrix.copy_(new)
             buffer.copy_(new_momentum)
@@ -90,8 +89,14 @@ class Muon(Optimizer):
         return state["momentum"]
 
 
-def orthogonalise(ahead: Tensor, *, steps: int, dtype: torch.dtype) -> Tensor:
-    """NS of a batch of matrices, in their own type; those in float32 are computed in `dtype`."""
-    narrow = ahead.to(dtype) if ahead.dtype == torch.float32 else ahead
-    update: Tensor = newton_schulz(narrow, steps=steps)
-    return update.to(ahead.dtype)
+def orthogonalise(matrices: Tensor, *, steps: int, dtype: torch.dtype) -> Tensor:
+    """NS of a batch of matrices, in their own type.
+
+    Args:
+        matrices: (batch, rows, columns).
+        steps: iterations of Newton-Schulz.
+        dtype: in which float32 matrices are computed.
+    """
+    rounded = matrices.to(dtype) if matrices.dtype == torch.float32 else matrices
+    update: Tensor = newton_schulz(rounded, steps=steps)
+    return update.to(matrices.dtype)

@@ -1,8 +1,4 @@
-"""What the training loop calls an optimiser: one or several of torch's behind one step.
-
-Comes in: named parameters with gradients, a gate, a learning-rate factor. Goes out: an updated
-model, and the optimiser's state as named tensors. It does not know what is being trained.
-"""
+"""What the training loop calls an optimiser: one or several of torch's behind one step."""
 
 from __future__ import annotations
 

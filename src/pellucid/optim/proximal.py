@@ -1,8 +1,4 @@
-"""Penalties on weights, as a step of their own after the optimiser's: small weights become 0.
-
-Comes in: parameters with the strengths of their penalties, learning rates, a gate. Goes out: moved
-weights, and what they cost. It does not know the loss, nor which optimiser was there before it.
-"""
+"""Penalties on weights, as a step of their own after the optimiser's: small weights become 0."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _MAX_NAMES = 20
 
 @dataclass(slots=True)
 class Penalty:
-    """What one parameter pays: l1 sum |w| + l2 sum w^2."""
+    """The penalty of one parameter: l1 sum |w| + l2 sum w^2."""
 
     parameter: nn.Parameter
     l1: float = 0.0
@@ -44,24 +40,24 @@ class Penalty:
 
         Source:
             Parikh and Boyd 2014, "Proximal Algorithms", sections 4.2 and 6.5.3; Loshchilov and
-            Hutter 2019, "Decoupled Weight Decay Regularization" (the step beside the gradient).
+            Hutter 2019, "Decoupled Weight Decay Regularization" (a step apart from the gradient).
         """
-        moved = elastic_net_prox(self.parameter, l1=self.l1, l2=self.l2, step=rate)
+        new_weights = elastic_net_prox(self.parameter, l1=self.l1, l2=self.l2, step=rate)
         # where and not times: nan times zero is nan
-        self.parameter.copy_(torch.where(blocked > 0, self.parameter, moved))
+        self.parameter.copy_(torch.where(blocked > 0, self.parameter, new_weights))
 
 
 def penalties_of(
-    strengths: Iterable[tuple[float, float, Sequence[str]]], named: Mapping[str, nn.Parameter]
+    strengths: Iterable[tuple[float, float, Sequence[str]]], parameters: Mapping[str, nn.Parameter]
 ) -> list[Penalty]:
     """The penalty of each trainable parameter, from (l1, l2, patterns of names).
 
-    What several patterns ask of one parameter is added up.
+    Penalties of several patterns on one parameter add up.
 
     Raises:
         ConfigError: a pattern matches no parameter that is trained.
     """
-    trained = {name: parameter for name, parameter in named.items() if parameter.requires_grad}
+    trained = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
     penalties: dict[str, Penalty] = {}
     for l1, l2, patterns in strengths:
         # a parameter that two patterns of one penalty match pays it once

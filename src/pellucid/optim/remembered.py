@@ -1,8 +1,4 @@
-"""What each optimiser remembers of a parameter, and whether a saved state is that.
-
-Comes in: a saved state, an optimiser, a parameter. Goes out: nothing, or a refusal by name. It does
-not know where the state was saved.
-"""
+"""What each optimiser remembers of a parameter, and whether a saved state is that."""
 
 from __future__ import annotations
 

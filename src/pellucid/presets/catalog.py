@@ -1,7 +1,6 @@
 """The table of presets: name, what it is, value.
 
-Comes in: a name. Goes out: its `Run`, or a refusal that lists the names. Adding a preset touches
-its own file and this table.
+Adding a preset touches its own file and this table.
 """
 
 from __future__ import annotations

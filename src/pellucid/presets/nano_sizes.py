@@ -1,7 +1,6 @@
 """`small`, `medium`: the recipe of `nano` in larger models, for more text and more time.
 
-Comes in: `nano`. Goes out: values. What was measured of each size, and what was not, is in
-docs/recipes/quality.md.
+What was measured of each size, and what was not, is in docs/recipes/quality.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """What `--objective NAME` stands for: the objective with its usual numbers, and where to start.
 
-Comes in: a short name. Goes out: values to lay over a preset. It does not know data or models.
-
 Learning rates for answers, preferences and rewards were measured on `nano` (docs/recipes/
 whole-life.md); what a larger model bears was not measured, and is usually less.
 
@@ -52,7 +50,7 @@ class ObjectivePreset:
     was would differ from it by chance before it has learnt anything.
     """
 
-    what: str
+    summary: str
     preset: str
     objective: Objective
     head: Head | None = None
@@ -80,58 +78,58 @@ def _tuning(learning_rate: float, *, epochs: float, batch_size: int) -> dict[str
 
 OBJECTIVES: Mapping[str, ObjectivePreset] = {
     "next-token": ObjectivePreset(
-        what="predict each token from those before it",
+        summary="predict each token from those before it",
         preset="nano",
         objective=NextToken(label_smoothing=0.0, z_loss=0.0),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
     "mlm": ObjectivePreset(
-        what="fill masked tokens of a text that is seen both ways",
+        summary="fill masked tokens of a text that is seen both ways",
         preset="nano-encoder",
         objective=MLM(chosen=0.15, masked=0.8, replaced=0.1),
         special=("mask",),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
     "span-corruption": ObjectivePreset(
-        what="write the spans that were cut out of a text",
+        summary="write the spans that were cut out of a text",
         preset="nano-pair",
         objective=SpanCorruption(corrupted=0.15, mean_span=3.0),
         special=("sentinels",),
         tuning=_tuning(3e-4, epochs=1, batch_size=8),
     ),
     "seq2seq": ObjectivePreset(
-        what="write a text while looking at another: translate, summarise",
+        summary="write a text while looking at another: translate, summarise",
         preset="nano-pair",
         objective=Seq2Seq(label_smoothing=0.1),
         tuning=_tuning(3e-4, epochs=3, batch_size=32),
     ),
     "classify": ObjectivePreset(
-        what="name the class of a text",
+        summary="name the class of a text",
         preset="nano-encoder",
         objective=Classification(label_smoothing=0.0),
         head=ClassificationHead(classes=None, pooling="mean", dropout=0.1, bias=True),
         tuning=_tuning(3e-4, epochs=3, batch_size=32),
     ),
     "sft": ObjectivePreset(
-        what="answer prompts: predict the tokens of answers, from instructions or chats",
+        summary="answer prompts: predict the tokens of answers, from instructions or chats",
         preset="nano",
         objective=SFT(label_smoothing=0.0),
         tuning=_tuning(2e-3, epochs=3, batch_size=8),
     ),
     "distill": ObjectivePreset(
-        what="predict what a teacher predicts",
+        summary="predict what a teacher predicts",
         preset="nano",
         objective=Distillation(teacher="", divergence="forward", temperature=2.0, hard_weight=0.5),
     ),
     "dpo": ObjectivePreset(
-        what="make the chosen of two answers likelier than the rejected one",
+        summary="make the chosen of two answers likelier than the rejected one",
         preset="nano",
         objective=DPO(beta=0.1, loss="sigmoid", label_smoothing=0.0),
         dropout=False,
         tuning=_tuning(3e-4, epochs=1, batch_size=16),
     ),
     "policy-gradient": ObjectivePreset(
-        what="draw answers, and make those with the better reward likelier",
+        summary="draw answers, and make those with the better reward likelier",
         preset="nano",
         objective=PolicyGradient(
             estimator="rloo",

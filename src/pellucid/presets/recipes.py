@@ -1,7 +1,6 @@
 """The optimiser and schedule on which large language models have settled, as values to start from.
 
-Nothing comes in. Goes out: choices. They are no whole run; a preset of a published model says what
-that model did.
+They are no whole run; a preset of a published model says what that model did.
 
 Source:
     Brown et al. 2020, "Language Models are Few-Shot Learners", appendix B (betas .9 and .95, eps

@@ -15,8 +15,8 @@ from pellucid.reader.opening import (
     read_bytes,
     read_text,
     refuse_open_device,
+    short,
 )
-from pellucid.reader.short import short
 from pellucid.reader.tables import csv_rows
 from pellucid.reader.tensors import open_tensors, parse_tensors, read_tensors
 from pellucid.reader.tokenizer import MOST_TOKENS, is_panic, parse_tokenizer, read_tokenizer

@@ -1,8 +1,4 @@
-"""The values in a JSON file, one after another, without the whole of it in memory.
-
-Comes in: a text, block by block. Goes out: the values of the one list that it holds, or the values
-that stand in it one after another, as in JSON Lines. It does not know what they mean.
-"""
+"""The values in a JSON file, one after another, without the whole of it in memory."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from pellucid.reader.values import TOO_DEEP, decoder
 
 _BLANK = " \t\r\n"
 #: An error so near to the end of what was read may be for want of what follows.
-_NEAR = 16
+_EXCERPT = 16
 
 
 def json_values(
@@ -86,7 +82,7 @@ class _Text:
                 # perhaps it only goes on in what was not read yet; twice as much each time, so
                 # that the work stays in proportion
                 n_buffered = len(self._text) - self._place
-                cut = error.pos > len(self._text) - _NEAR or error.msg.startswith("Unterminated")
+                cut = error.pos > len(self._text) - _EXCERPT or error.msg.startswith("Unterminated")
                 if cut and n_buffered > self._longest:
                     raise self.refused(f"more than {self._longest:,} characters") from None
                 if not cut or not self._read_more(n_buffered):
@@ -97,9 +93,9 @@ class _Text:
                 self._number += 1
                 return value
 
-    def refused(self, why: str) -> PellucidError:
+    def refused(self, reason: str) -> PellucidError:
         return self._refusal(
-            f"{self._name}, row {self._number + 1}: is not valid JSON ({why}): mend it"
+            f"{self._name}, row {self._number + 1}: is not valid JSON ({reason}): mend it"
         )
 
     def _read_more(self, n_wanted: int) -> bool:

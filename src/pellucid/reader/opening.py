@@ -1,7 +1,5 @@
 """Files and pipes opened for reading; everything else refused.
 
-Comes in: a path. Goes out: its bytes. It does not know what they mean.
-
 A pipe (`<(zcat book.txt.gz)`, a FIFO) is read as a file is, but nobody waits for it forever: not
 for a program to open it, and not for its next byte. A device (`/dev/zero`, a disk) has no end, and
 opening it can change it: it is refused unopened.
@@ -11,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+import reprlib
 import select
 import stat
 from pathlib import Path
@@ -195,3 +194,25 @@ class _Pipe(io.RawIOBase):
                 f"{WRITER_SECONDS:g} seconds; start the program that writes to it first"
             )
         return part
+
+
+class _Short(reprlib.Repr):
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 3, 60, 60
+        self.maxlist = self.maxtuple = self.maxdict = 4
+
+    def repr_int(self, x: int, level: int) -> str:
+        """A number too long to be shown has a size: Python refuses to write its digits."""
+        if x.bit_length() > 200:
+            return f"a whole number of about {round(x.bit_length() * 0.30103):,} digits"
+        return repr(x)
+
+
+_SHORT = _Short()
+
+
+def short(value: object) -> str:
+    """As `repr`, cut to what a message has room for."""
+    text = _SHORT.repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."

@@ -1,8 +1,4 @@
-"""CSV from outside becomes rows of texts, or is refused.
-
-Comes in: lines. Goes out: the values of each row and the number of its last line. It does not know
-what columns mean.
-"""
+"""CSV from outside becomes rows of texts, or is refused."""
 
 from __future__ import annotations
 

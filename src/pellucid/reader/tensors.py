@@ -1,7 +1,6 @@
 """Safetensors from outside: opened when they are whole, or refused.
 
-Comes in: a file. Goes out: a handle that knows names, shapes and types, and reads a tensor when it
-is asked for. It does not know what they mean. Nothing is ever unpickled.
+Nothing is ever unpickled.
 
 The library maps the file and compares its header with its length; what it is handed is a file, not
 a pipe, on which it would wait forever. It loads torch when a file is opened, not before.

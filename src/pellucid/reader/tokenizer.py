@@ -1,8 +1,5 @@
 """The Rust library `tokenizers` is given a file only when it has passed our checks.
 
-Comes in: a `tokenizer.json`, as a text. Goes out: the library's tokenizer. It does not know which
-tokens begin and end a text.
-
 The library reserves memory for the largest id that a file names, and ends the whole process where
 there is none. It panics, which no `except Exception` catches, on a frame that names a token it does
 not define. Both are seen here first. What else it panics on, a first text shows.
@@ -16,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pellucid.errors import PellucidError
-from pellucid.reader.opening import LARGE, Refusal, read_text
-from pellucid.reader.short import short
-from pellucid.reader.values import Table, parse_json_table
+from pellucid.reader.opening import LARGE, Refusal, read_text, short
+from pellucid.reader.values import TOO_DEEP, Table, parse_json_table
 
 if TYPE_CHECKING:
     import tokenizers
@@ -52,15 +48,19 @@ def parse_tokenizer(
     import tokenizers
 
     table = parse_json_table(text, name, refusal=refusal)
-    problem = _problem(table)
+    try:
+        problem = _problem(table)
+    except RecursionError:
+        problem = TOO_DEEP
     if problem is not None:
         raise refusal(f"{name} is not a tokenizer: {problem}")
     with _no_panic(name, refusal):
         try:
             inner = tokenizers.Tokenizer.from_str(text)
+            inner.no_padding()  # gigabytes, where a file fills each text up to millions
+            inner.decode(inner.encode(_TRIAL).ids)
         except Exception as error:  # the library raises nothing narrower
             raise refusal(f"{name} is not a tokenizer: {_first_line(error)}") from None
-        inner.decode(inner.encode(_TRIAL).ids)
     return inner
 
 
@@ -156,12 +156,12 @@ def _bad_lengths(table: Table) -> str | None:
     return None
 
 
-def _numbers(settings: object, at: str = "") -> Iterable[tuple[str, float]]:
+def _numbers(settings: object, path: str = "") -> Iterable[tuple[str, float]]:
     if isinstance(settings, dict):
         for key, value in cast("Table", settings).items():
-            yield from _numbers(value, f"{at}.{key}" if at else key)
+            yield from _numbers(value, f"{path}.{key}" if path else key)
     elif isinstance(settings, (int, float)) and not isinstance(settings, bool):
-        yield at, settings
+        yield path, settings
 
 
 def _bad_frame(processor: object) -> str | None:
@@ -169,7 +169,8 @@ def _bad_frame(processor: object) -> str | None:
     if not isinstance(processor, dict):
         return None
     table = cast("dict[str, Any]", processor)
-    for inner in cast("list[object]", table.get("processors") or []):
+    processors = table.get("processors")
+    for inner in cast("list[object]", processors if isinstance(processors, list) else []):
         if problem := _bad_frame(inner):
             return problem
     if table.get("type") != "TemplateProcessing":

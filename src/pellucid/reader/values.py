@@ -1,8 +1,5 @@
 """JSON and TOML from outside become values, or are refused.
 
-Comes in: a file, or a text and what to call it. Goes out: what it says. It does not know what that
-means; `pellucid.config.decode` reads it further.
-
 The limits are the parsers' own: how deep lists may lie in each other is Python's recursion limit,
 how long a number may be its limit of digits, and a hook of the parser sees each number once.
 """
@@ -19,8 +16,7 @@ from typing import Any, cast
 
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
-from pellucid.reader.opening import SMALL, Refusal, read_text
-from pellucid.reader.short import short
+from pellucid.reader.opening import SMALL, Refusal, read_text, short
 
 Table = dict[str, Any]
 
@@ -160,13 +156,13 @@ def as_table(value: object, name: str, refusal: Refusal = PellucidError) -> Tabl
 TOO_DEEP = "lists or tables lie too deep in each other: expected some dozens at most"
 
 
-def _whole(digits: str) -> int:
+def _parse_int(digits: str) -> int:
     if len(digits) > _DIGITS:
         raise ValueError(f"has a number of {len(digits):,} digits: expected {_DIGITS} at most")
     return int(digits)
 
 
-def _finite(digits: str) -> float:
+def _parse_float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"has the number {short(digits)[1:-1]}: too large for a float")
@@ -182,8 +178,10 @@ def decoder(*, lenient: bool) -> json.JSONDecoder:
     return _ANY_NUMBER if lenient else _FINITE
 
 
-_FINITE = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_no_constant)
-_ANY_NUMBER = json.JSONDecoder(parse_int=_whole)
+_FINITE = json.JSONDecoder(
+    parse_int=_parse_int, parse_float=_parse_float, parse_constant=_no_constant
+)
+_ANY_NUMBER = json.JSONDecoder(parse_int=_parse_int)
 
 
 def _place(text: str, error: json.JSONDecodeError) -> str:

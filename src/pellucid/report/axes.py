@@ -1,7 +1,4 @@
-"""Where the ticks of an axis stand, and how a value becomes a place.
-
-Comes in: values. Goes out: ticks and places. It does not know what is drawn.
-"""
+"""Where the ticks of an axis stand, and how a value becomes a place."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""One chart as inline SVG: curves on two axes, with a title and a description in words.
-
-Comes in: series and lines across. Goes out: SVG as text; colours are classes, so that the page's
-style decides them. It does not know the run.
-"""
+"""One chart as inline SVG: curves on two axes, with a title and a description in words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which charts a run gets: its loss, every measure, every part of the loss, and how it was trained.
-
-Comes in: a story. Goes out: charts. It does not know how they are drawn.
-"""
+"""The charts of a run: its loss, every metric, every part of the loss, and its training."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The page: a story and its papers as one HTML file that asks nobody for anything.
 
-Comes in: a `Story`, the config's text, tables of facts. Goes out: HTML. No script, nothing fetched;
-a policy in the page forbids both. It does not know where the run lies.
+No script, nothing fetched; a policy in the page forbids both.
 """
 
 from __future__ import annotations

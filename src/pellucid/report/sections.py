@@ -1,7 +1,4 @@
-"""The parts of the page: a chart with its numbers behind it, samples, events, tables of facts.
-
-Comes in: parts of a story. Goes out: HTML, escaped. It does not know the whole page.
-"""
+"""The parts of the page: a chart with its numbers behind it, samples, events, tables of facts."""
 
 from __future__ import annotations
 

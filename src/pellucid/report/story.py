@@ -1,7 +1,4 @@
-"""What a run's events say, sorted into curves, samples and happenings.
-
-Comes in: events in order. Goes out: a `Story`. It does not know how it is drawn.
-"""
+"""What a run's events say, sorted into curves, samples and happenings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The page's style: light and dark as the reader's system asks, from a phone to a wide screen.
 
-Nothing comes in. Goes out: CSS. It names nothing outside the page.
+It names nothing outside the page.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The vital signs of a whole run as one HTML file: five sections, a chart for each sign.
-
-Comes in: `Vitals` events, and what is to be said of each sign. Goes out: HTML, made of the parts of
-the report. It does not know how a sign is measured or judged.
-"""
+"""The vital signs of a whole run as one HTML file: five sections, a chart for each sign."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""A run's folder to a report beside it.
-
-Comes in: the folder of a run, whether it trains or is over. Goes out: a file. It does not know how
-the page is made up.
-"""
+"""A run's folder to a report beside it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where rooms are joined: a run is built, trained, resumed, loaded, evaluated, sampled.
+"""Runs from their beginning to their end: planned, built, trained, resumed, verified, converted.
 
-Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches or displays, beyond
-the observers it is handed.
+Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches or displays, except
+for the observers that it gets.
 """
 
 from pellucid.evaluation.text import Evaluation, evaluate
@@ -17,6 +17,7 @@ from pellucid.inference.embedding import POOLS, Neighbour, Pool, embed, neighbou
 from pellucid.inference.fill_mask import Filling, Mask, fill
 from pellucid.inference.sample import beam_search, generate
 from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
+from pellucid.old_names import names_of as _names_of
 from pellucid.runs.adapters import export_adapter
 from pellucid.runs.convert import export_run, import_model
 from pellucid.runs.evaluate_examples import (
@@ -27,7 +28,7 @@ from pellucid.runs.evaluate_examples import (
     task_on,
 )
 from pellucid.runs.import_run import Exported, Imported
-from pellucid.runs.kills import Kill, KillProof, verify_kills
+from pellucid.runs.kills import KillProof, KillRecord, verify_kills
 from pellucid.runs.rebuild import branch
 from pellucid.runs.resume import resume
 from pellucid.runs.survey_corpus import CorpusReport, count_corpus
@@ -47,8 +48,8 @@ __all__ = [
     "Exported",
     "Filling",
     "Imported",
-    "Kill",
     "KillProof",
+    "KillRecord",
     "Kind",
     "Likely",
     "Mask",
@@ -94,3 +95,5 @@ __all__ = [
     "verify_kills",
     "verify_resume",
 ]
+
+__getattr__ = _names_of(__name__)

@@ -1,8 +1,4 @@
-"""Adapters alone: out of a run, and in again as a run of their base with them.
-
-Comes in: a run that was trained with LoRA, or a directory that `peft` wrote and a base. Goes out: a
-directory that `peft` reads, or a run. It does not know families, nor what the adapters are good at.
-"""
+"""Adapters alone: exported from a run, and imported as a run of their base."""
 
 from __future__ import annotations
 
@@ -24,37 +20,40 @@ from pellucid.model import assemble, assemble_trained, merged
 from pellucid.runs.import_run import Exported, Imported, write_run
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published, refuse_taken
 from pellucid.saved_runs.load import fill, load, read_config
-from pellucid.saved_runs.published import around
+from pellucid.saved_runs.published import wrap_model
 from pellucid.saved_runs.requirements import kind_of
 
 
 def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None) -> Exported:
-    """Write a run's adapters alone, at its latest checkpoint or at the one named, for `peft`.
+    """Write the adapters of a run alone, for `peft`.
 
-    `base` is where `peft` will look for the base if nobody says: its exported folder, or a name.
+    Args:
+        run: a run, or one of its checkpoints.
+        out: the folder to write.
+        base: where `peft` looks for the base by default: its exported folder, or a name.
 
     Raises:
-        RunError: there is no run, it has no adapters, or `out` is taken.
-        CheckpointError: no family can say the base; says which parts.
+        RunError: there is no run, it has no adapters, or `out` exists.
+        CheckpointError: no published family has a base like this; names the parts.
     """
-    folder, named = existing_folder(Path(run))
+    folder, chosen_checkpoint = existing_folder(Path(run))
     out = Path(out)
     refuse_taken(out)
-    config_of_run = read_config(folder)
-    lora = config_of_run.trained
+    run_config = read_config(folder)
+    lora = run_config.trained
     if not isinstance(lora, config.LoRA):
         raise RunError(
             f"{run} has no adapters to write alone: it was not trained with --lora RANK; leave "
             "--adapter out to write the whole model"
         )
-    checkpoint = named or folder.shelf.latest()
+    checkpoint = chosen_checkpoint or folder.shelf.latest()
     tensors = load_model_tensors(checkpoint)
     refuse_non_finite(tensors, checkpoint)
     family = ""
 
     def write(place: Path) -> None:
         nonlocal family
-        family = write_adapter(place, config_of_run.model, lora, tensors, base=base)
+        family = write_adapter(place, run_config.model, lora, tensors, base=base)
 
     write_folder(out, ADAPTER_FILES, write)
     return Exported(folder=out, family=f"LoRA of rank {lora.rank} for a {family}")
@@ -63,39 +62,43 @@ def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None)
 def import_adapter(source: Path, out: Path, *, base: str | Path | None) -> Imported:
     """Make the run `out` of a base and the adapters in `source`.
 
-    The base is a run or a published model; adapters that it has itself are merged. Without `base`
-    it is the folder that the adapters' own files name.
+    The base is a run or a published model; its own adapters are merged.
+
+    Args:
+        source: the folder of the adapters.
+        out: the run's folder.
+        base: the base; by default the folder that the files of the adapters name.
 
     Raises:
-        CheckpointError: something in it is not handled, or is of another base; says what.
-        RunError: there is no base, or `out` is taken.
+        CheckpointError: pellucid does not support a part of it, or it fits another base.
+        RunError: there is no base, or `out` exists.
     """
-    below = Path(base) if base is not None else _named_base(source)
-    begun = load(below)
-    adapter = read_adapter(source, begun.config.model)
-    tensors = merged(begun.model) | adapter.tensors
+    base_path = Path(base) if base is not None else _find_base(source)
+    base_run = load(base_path)
+    adapter = read_adapter(source, base_run.config.model)
+    tensors = merged(base_run.model) | adapter.tensors
     with torch.device("meta"):
-        model = assemble(begun.config.model, seed=0)
+        model = assemble(base_run.config.model, seed=0)
         assemble_trained(model, adapter.lora, seed=0)
     fill(model, tensors, torch.device("cpu"))
-    plain = around(begun.config.model, RunFolder(out).tokenizer)
-    run = replace(plain, objective=begun.config.objective, trained=adapter.lora)
-    template = None if is_published(below) else existing_folder(below)[0].template
-    write_run(out, run, tensors, begun.tokenizer, "adapter", template=template)
+    plain = wrap_model(base_run.config.model, RunFolder(out).tokenizer)
+    run = replace(plain, objective=base_run.config.objective, trained=adapter.lora)
+    template = None if is_published(base_path) else existing_folder(base_path)[0].template
+    write_run(out, run, tensors, base_run.tokenizer, "adapter", template=template)
     return Imported(
         folder=out,
-        family=f"LoRA of rank {adapter.lora.rank} on {below}",
+        family=f"LoRA of rank {adapter.lora.rank} on {base_path}",
         kind=kind_of(run.model),
         parameters=sum(tensor.numel() for tensor in adapter.tensors.values()),
     )
 
 
-def _named_base(source: Path) -> Path:
-    named = base_of_adapter(source)
-    if named is not None and Path(named).is_dir():
-        return Path(named)
-    reason = "name none" if named is None else f"name {named}, which is no folder here"
+def _find_base(source: Path) -> Path:
+    base = base_of_adapter(source)
+    if base is not None and Path(base).is_dir():
+        return Path(base)
+    reason = "name none" if base is None else f"name {base}, which is no folder here"
     raise RunError(
-        f"{source} holds adapters and no model, and its files {reason}: say what they were trained "
-        "on with --base, a run or an exported model"
+        f"{source} holds adapters and no model, and its files {reason}: pass the run or exported "
+        "model that they were trained on with --base"
     )

@@ -1,7 +1,6 @@
 """Published models in and out: `pellucid import` and `pellucid export`.
 
-Comes in: a path. Goes out: a run's folder, or a directory that `transformers` reads. What is
-refused leaves nothing behind. It does not know families.
+A refusal leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ from pellucid.saved_runs.folder import RunFolder, existing_folder, refuse_taken
 from pellucid.saved_runs.load import load, read_config
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.saved_runs.published import (
-    around,
-    as_run,
-    filled,
+    build_published,
     published_tokenizer,
     refuse_too_many,
+    to_run_config,
+    wrap_model,
 )
 from pellucid.saved_runs.requirements import kind_of
 from pellucid.tokenizers import (
@@ -48,7 +47,7 @@ from pellucid.tokenizers import (
 )
 
 _LLAMA2C = "llama2.c"
-#: All that an export writes.
+#: All files of an export.
 _EXPORTED = (*PUBLISHED_FILES, "tokenizer.json", SETTINGS)
 
 
@@ -62,14 +61,17 @@ def import_model(
 ) -> Imported:
     """Make the run `out` of a Hugging Face directory, a llama2.c file, or adapters and their base.
 
-    `tokenizer` is a file or folder, where the source has none. `base` is the run or published model
-    that adapters were trained on. With `force` it is made even if the weights are not expected to
-    fit into memory.
+    Args:
+        source: the published model.
+        out: the run's folder.
+        tokenizer: a file or a folder with the tokenizer, if the source has none.
+        base: the run or published model that adapters were trained on.
+        force: import it even if pellucid expects the weights not to fit into memory.
 
     Raises:
-        CheckpointError: something in it is not handled, missing or damaged; says what.
+        CheckpointError: a part of it is missing, damaged, or not supported; names the part.
         TextError: there is no tokenizer, or it does not fit.
-        RunError: `source` is neither, or `out` is taken.
+        RunError: `source` is none of these, or `out` exists.
     """
     source, out = Path(source), Path(out)
     refuse_taken(out)
@@ -83,19 +85,19 @@ def import_model(
             return import_adapter(source, out, base=base)
     if base is not None:
         raise RunError(
-            f"--base {base}: {source} is no folder of adapters (adapter_config.json), and stands "
-            "on no base: leave --base out"
+            f"--base {base}: {source} has no adapters (adapter_config.json), and so no base: "
+            "leave --base out"
         )
     if is_huggingface(source):
         published = open_published(source, fits=partial(check_opening, force=force))
         words = published_tokenizer(published, source if tokenizer_path is None else tokenizer_path)
-        tensors = dict(filled(published, torch.device("cpu")).named_parameters())
+        tensors = dict(build_published(published, torch.device("cpu")).named_parameters())
         family, left_out = published.family, published.left_out
-        run = as_run(published, RunFolder(out).tokenizer)
+        run = to_run_config(published, RunFolder(out).tokenizer)
     elif source.is_file():
         model, tensors = read_llama2c(source, fits=partial(check_opening, force=force))
         words, family, left_out = _llama2c_words(source, tokenizer_path, model), _LLAMA2C, {}
-        run = around(model, RunFolder(out).tokenizer)
+        run = wrap_model(model, RunFolder(out).tokenizer)
     else:
         raise RunError(
             f"{source} is no published model: expected a folder with config.json and safetensors, "
@@ -131,28 +133,28 @@ def _llama2c_words(
 
 
 def export_run(run: str | Path, out: str | Path) -> Exported:
-    """Write a run's model, at its latest checkpoint or at the one named, for `transformers`.
+    """Write the model of a run, or of one of its checkpoints, for `transformers`.
 
-    Adapters are merged: what is written is a plain model.
+    Adapters are merged: the export is a plain model.
 
     Raises:
-        RunError: there is no run, or `out` is taken.
-        CheckpointError: no family can say the model; says which parts.
+        RunError: there is no run, or `out` exists.
+        CheckpointError: no published family has a model like this; names the parts.
     """
-    folder, named = existing_folder(Path(run))
+    folder, chosen_checkpoint = existing_folder(Path(run))
     out = Path(out)
     refuse_taken(out)
-    config_of_run = read_config(folder)
-    model = config_of_run.model
+    run_config = read_config(folder)
+    model = run_config.model
     words = Tokenizer.load(folder.tokenizer)
-    tensors = merged(load(named or folder.path).model)
+    tensors = merged(load(chosen_checkpoint or folder.path).model)
     family = ""
 
     def write(place: Path) -> None:
         nonlocal family
         special_ids = _ends(model, words)
         family = write_published(
-            place, model, tensors, special_ids, problem_type=_problem_type(config_of_run)
+            place, model, tensors, special_ids, problem_type=_problem_type(run_config)
         )
         begins = model.encoder is None or model.decoder is None
         ends = model.encoder is not None or (_classifies(model) and bool(words.closing))
@@ -166,12 +168,12 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
 
 
 def _ends(model: config.Transformer, words: Tokenizer) -> dict[str, int | None]:
-    """What `config.json` calls the tokens that begin and end a text."""
+    """The special tokens under the names of `config.json`."""
     if model.decoder is None:
         return {"pad_token_id": words.id_of("[PAD]")}
     if model.encoder is None:
-        # without a token for padding, a classifier there reads one text at a time: where the end
-        # fills up rows, it takes the token before the end for the last
+        # a classifier of `transformers` without a padding token reads one text at a time; with the
+        # end token as padding it would take the token before the end for the last
         pad = words.id_of(words.roles().get("pad_token", "")) if _classifies(model) else None
         return {"bos_token_id": words.begin_id, "eos_token_id": words.end_id, "pad_token_id": pad}
     start = {"decoder_start_token_id": words.begin_id, "pad_token_id": words.begin_id}
@@ -183,7 +185,7 @@ def _classifies(model: config.Transformer) -> bool:
 
 
 def _problem_type(run: config.Run) -> str | None:
-    """What `config.json` says of the classes of a text: one of them, or any number."""
+    """The kind of classification in `config.json`: one class for each text, or any number."""
     if not _classifies(run.model):
         return None
     objective = run.objective

@@ -1,8 +1,4 @@
-"""How well a run does on examples: its own that were held out, or rows of the same kind.
-
-Comes in: a run, and paths or none. Goes out: the loss and measures, classes, texts it writes and
-what they are worth. It does not know which objective it is: a task does.
-"""
+"""Evaluating a run on examples: its own held-out ones, or rows of the same kind."""
 
 from __future__ import annotations
 
@@ -15,45 +11,48 @@ from pathlib import Path
 import torch
 
 from pellucid import config
-from pellucid.data import Examples, StoredExamples, assemble_columns, assemble_template
-from pellucid.data.prepared import Data
+from pellucid.data import Examples, StoredExamples, assemble_template
+from pellucid.data.shards import Data
 from pellucid.errors import ConfigError, RunError
 from pellucid.evaluation.metrics import Classified, need_sacrebleu, text_measures
 from pellucid.generation import Beams, finite
 from pellucid.runs.prepare import open_data
-from pellucid.runs.prepare_examples import encode_examples, read_rows, stored
+from pellucid.runs.prepare_examples import encode_examples
 from pellucid.runs.resolve_config import with_columns
 from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.inference_memory import check_examples, check_windows
 from pellucid.saved_runs.load import Run
-from pellucid.saved_runs.progress import silent
-from pellucid.tasks import Reward, Task, TaskInputs, Written, assemble_task
+from pellucid.tasks import GeneratedText, Reward, Task, TaskInputs, assemble_task
 from pellucid.tasks.rewards import find_reward
 from pellucid.training import HeldOut
 
-#: More held-out text than there is: the most that a config may say.
+#: More held-out text than any run has.
 _NO_LIMIT = 10**15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsEvaluation:
-    """What came out over `examples` of them.
+    """The evaluation of a run on examples.
 
-    `said` tells which columns were read, and what was dropped and cut. `classified` is there where
-    the run names classes. `written` and `compared`, BLEU, chrF and exact match, are there where
-    they were asked for.
+    Attributes:
+        held_out: the loss and the measures of the objective.
+        examples: how many examples.
+        notes: the columns, and how many rows were dropped and cut.
+        classified: the measures of a classifier.
+        generated: the generated texts, if you asked for them.
+        compared: BLEU, chrF and exact match of the generated texts.
     """
 
     held_out: HeldOut
     examples: int
-    said: tuple[str, ...]
+    notes: tuple[str, ...]
     classified: Classified | None = None
-    written: tuple[Written, ...] = ()
+    generated: tuple[GeneratedText, ...] = ()
     compared: Mapping[str, float] | None = None
 
 
 def learns_from_rows(run: Run) -> bool:
-    """Whether a run's data are rows, and no text end to end."""
+    """Whether the data of a run are rows, not documents."""
     return isinstance(run.config.text.corpus, config.Rows)
 
 
@@ -67,19 +66,21 @@ def evaluate_rows(
     beams: Beams | None = None,
     force: bool = False,
 ) -> RowsEvaluation:
-    """How a run does on rows of the kind it learnt from; without paths, on its held-out examples.
+    """Evaluate a run on rows of the kind that it learnt from.
 
     Args:
-        columns: which column of a row holds what; those of the run by default.
-        reward: what answers are worth, where that is what the run learnt from.
-        limit: so many examples at most, taken from all over.
-        beams: also let it write, by this search, and compare that with what was to be written.
-        force: read them even if more memory is expected to be needed than is free.
+        run: the run.
+        paths: files with rows; by default the run's own held-out examples.
+        columns: which column of a row holds what; by default as in the run.
+        reward: what judges answers, if the run learnt from a reward.
+        limit: the most examples, taken from all over.
+        beams: also generate texts by this search, and compare them with the expected ones.
+        force: read them even if pellucid expects to need more memory than is free.
 
     Raises:
-        TextError: the rows cannot be read, or none is left.
-        ConfigError: a choice that this run has no use for.
-        RunError: the run's own examples are not there; or sacrebleu is not.
+        TextError: the rows cannot be read, or no row is left.
+        ConfigError: a choice that does not fit this run.
+        RunError: the run's own examples are missing, or sacrebleu is not installed.
         NonFiniteError: the loss is not finite.
     """
     if limit is not None and limit < 1:
@@ -98,53 +99,58 @@ def task_on(run: Run, paths: Sequence[str]) -> Generator[Task]:
     """The task of a run, on rows of other files: its batches are made as in training.
 
     Raises:
-        TextError: the rows cannot be read, or none is left.
+        TextError: the rows cannot be read, or no row is left.
     """
     with _examples(run, paths, ()) as (data, _):
         yield _task(run, data, None)
 
 
 def evaluate_held_out(run: Run, *, reward: str | None = None, force: bool = False) -> HeldOut:
-    """How a run of any objective does on all that it kept out of training.
+    """Evaluate a run of any objective on all of its held-out data.
 
-    With `force` it is read even if more memory is expected to be needed than is free.
+    Args:
+        run: the run.
+        reward: what judges answers, if the run learnt from a reward.
+        force: read them even if pellucid expects to need more memory than is free.
 
     Raises:
-        RunError: its data are not there.
+        RunError: the data are missing.
     """
     if learns_from_rows(run):
         return evaluate_rows(run, reward=reward, force=force).held_out
     check_windows(run, force=force)
-    whole = replace(run.config, training=replace(run.config.training, evaluate_tokens=_NO_LIMIT))
+    all_tokens = replace(
+        run.config, training=replace(run.config.training, evaluate_tokens=_NO_LIMIT)
+    )
     rewards = find_reward(run.config.objective, reward)
-    return _task(replace(run, config=whole), _open_own_data(run), rewards).evaluate("float32")
+    return _task(replace(run, config=all_tokens), _open_own_data(run), rewards).evaluate("float32")
 
 
 def _evaluated(
     run: Run, task: Task, side: Examples, reading_notes: tuple[str, ...], beams: Beams | None
 ) -> RowsEvaluation:
-    assert task.judge is not None  # every objective that learns from rows has one
-    if beams is not None and task.write is None:
+    assert task.evaluate_examples is not None  # every objective that learns from rows has one
+    if beams is not None and task.generate is None:
         raise ConfigError(
-            f"objective {type(run.config.objective).__name__} has no texts to compare with what is "
-            "written: leave --write out"
+            f"objective {type(run.config.objective).__name__} has no expected texts to compare "
+            "with: leave --write out"
         )
     if beams is not None:
         need_sacrebleu()
-    written = [] if beams is None or task.write is None else task.write(side, beams)
+    generated = [] if beams is None or task.generate is None else task.generate(side, beams)
     compared = None
     if beams is not None:
         compared = text_measures(
-            [output.text for output in written], [output.references for output in written]
+            [output.text for output in generated], [output.references for output in generated]
         )
-    held_out = task.judge(side, "float32")
+    held_out = task.evaluate_examples(side, "float32")
     finite(torch.tensor(held_out.loss_nats), "the losses of the examples")
     return RowsEvaluation(
         held_out=held_out,
         examples=len(side),
-        said=reading_notes,
-        classified=None if task.classify is None else task.classify(side, "float32"),
-        written=tuple(written),
+        notes=reading_notes,
+        classified=None if task.measure_classes is None else task.measure_classes(side, "float32"),
+        generated=tuple(generated),
         compared=compared,
     )
 
@@ -177,7 +183,7 @@ def _open_own_data(run: Run) -> Data:
 def _examples(
     run: Run, paths: Sequence[str], columns: tuple[str, ...]
 ) -> Generator[tuple[Data, tuple[str, ...]]]:
-    """The examples, and what there is to say of them."""
+    """The examples, and notes about them."""
     if not paths:
         if columns:
             raise ConfigError(
@@ -194,12 +200,8 @@ def _examples(
 
 
 def _encoded(run: Run, corpus: config.Rows, folder: Path) -> tuple[Data, tuple[str, ...]]:
-    rows = read_rows(corpus, silent)
     if isinstance(corpus, config.Conversations | config.Preferences | config.Prompts):
         corpus = replace(corpus, template=None)  # the one that the run keeps
     template = assemble_template(corpus, run.folder)
-    examples, facts = encode_examples(
-        run.config, assemble_columns(corpus, rows[0]), rows, run.tokenizer, template, silent
-    )
-    data = stored(folder, {"train": examples, "held_out": examples}, facts)
-    return data, (*facts.census["said"], *facts.census["lines"])
+    data = encode_examples(run.config, corpus, run.tokenizer, template, folder)
+    return data, (*data.facts.census["said"], *data.facts.census["lines"])

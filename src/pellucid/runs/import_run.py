@@ -1,8 +1,4 @@
-"""A run that was not trained here: what is said of it, and how it is written.
-
-Comes in: a config, weights, a tokenizer. Goes out: a run's folder; what is refused leaves nothing
-behind. It does not know where they come from.
-"""
+"""A run that was not trained here: its description, and writing its folder."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ from pellucid.tokenizers import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """A run made of a published model; `left_out` are tensors that have no place here, and why."""
+    """A run made of a published model; `left_out` has tensors without a place, and the reasons."""
 
     folder: Path
     family: str
@@ -50,10 +46,18 @@ def write_run(
     *,
     template: Path | None = None,
 ) -> None:
-    """Write the run `out`, at step 0, with a template of chats if there is one.
+    """Write the folder of a run, at step 0.
+
+    Args:
+        out: the folder.
+        run: the config.
+        tensors: the weights.
+        words: the tokenizer.
+        family: where the weights come from, for messages.
+        template: a chat template to copy, if the file exists.
 
     Raises:
-        RunError: `out` is taken.
+        RunError: `out` exists.
         NonFiniteError: a tensor holds NaN or an infinity.
     """
     refuse_non_finite(tensors, f"the {family} model")

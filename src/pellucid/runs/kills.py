@@ -1,9 +1,7 @@
-"""Proof, on the user's own machine, that a run which is killed loses nothing.
+"""A proof, on your own machine, that a run which is killed loses nothing.
 
-Comes in: a run's folder. Goes out: for each kill of a copy what it left on disk, and whether that
-and the end are bit for bit those of a copy that was never stopped. The run itself is only read.
-
-Copies save a checkpoint after every update, so that kills meet writing as well as computing.
+Copies of the run save a checkpoint after every update, so that kills meet writing as well as
+computing. The run itself is only read.
 """
 
 from __future__ import annotations
@@ -31,8 +29,8 @@ from pellucid.training import CheckpointSaved, Event, StepFinished
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
-    """After which update a copy was killed, the checkpoint it left, and whether that is equal."""
+class KillRecord:
+    """The update after which a copy was killed, its last checkpoint, and whether that is equal."""
 
     step: int
     saved: int
@@ -41,12 +39,12 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class KillProof:
-    """Every kill, and whether the end was that of a run that was never stopped."""
+    """All kills, and whether the end equals the end of a run that was never stopped."""
 
     from_step: int
     to_step: int
     seed: int
-    kills: tuple[Kill, ...]
+    kills: tuple[KillRecord, ...]
     losses_equal: bool
     weights_equal: bool
 
@@ -67,12 +65,19 @@ def verify_kills(
 ) -> KillProof:
     """Kill a copy of a run `kills` times at random moments, and compare it with another copy.
 
-    Moments are drawn with `seed`; a copy that is done before its kill is begun anew. With `force`
-    it begins even if more memory is expected to be needed than is free.
+    A copy that finishes before its kill starts anew.
+
+    Args:
+        path: a run.
+        kills: how often to kill.
+        steps: how many updates to train on.
+        seed: the seed of the moments.
+        reward: what judges answers, if the run learns from a reward.
+        force: start even if pellucid expects to need more memory than is free.
 
     Raises:
         ConfigError: `kills` is less than 1.
-        RunError: there is no run, it does not fit into memory, or a copy stopped by itself.
+        RunError: there is no run, it does not fit into memory, or a copy stopped without a kill.
         CheckpointError: the checkpoint is damaged.
     """
     if kills < 1:
@@ -87,11 +92,11 @@ def verify_kills(
         often = replace(run, training=replace(run.training, checkpoint_every=1))
         branch_at(folder, start, often, RunFolder(origin))
         shutil.copytree(origin, straight)
-        whole = _go_on(straight, end, reward)
+        whole = _run_child(straight, end, reward)
         proof = _Proof(origin, straight, origin, whole, start, end, reward)
         records = proof.kill(kills, random.Random(seed))
         copy = proof.copy
-        last = _go_on(copy, end, reward)
+        last = _run_child(copy, end, reward)
         return KillProof(
             from_step=start,
             to_step=end,
@@ -103,7 +108,7 @@ def verify_kills(
 
 
 class _Moment(NamedTuple):
-    """So many seconds after an update, or after the start where `step` is None."""
+    """A number of seconds after an update, or after the start if `step` is None."""
 
     step: int | None
     seconds: float
@@ -111,7 +116,7 @@ class _Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _ChildReport:
-    """What a child told: its last update, its checkpoints' digests, when it did its updates."""
+    """The report of a child process: its last update, digests of its checkpoints, update times."""
 
     step: int
     digests: Mapping[int, str]
@@ -119,10 +124,12 @@ class _ChildReport:
     killed: bool
 
 
-def _go_on(path: Path, end: int, reward: str | None, kill: _Moment | None = None) -> _ChildReport:
-    """Let a process go on with a copy, and kill it at a moment, unless it is done before."""
-    call = f"tell_until({str(path)!r}, {end}, {reward!r})"
-    code = f"from pellucid.runs.kills import tell_until; {call}"
+def _run_child(
+    path: Path, end: int, reward: str | None, kill: _Moment | None = None
+) -> _ChildReport:
+    """Continue a copy in a child process, and kill it at a moment unless it finishes before."""
+    call = f"report_until({str(path)!r}, {end}, {reward!r})"
+    code = f"from pellucid.runs.kills import report_until; {call}"
     times, digests, step = list[float](), dict[int, str](), 0
     with children.start(children.python(code), errors=True) as process:
         out, err = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
@@ -144,7 +151,7 @@ def _go_on(path: Path, end: int, reward: str | None, kill: _Moment | None = None
 
 @dataclass(slots=True)
 class _Proof:
-    """A copy that is killed again and again beside one that was not."""
+    """A copy that is killed again and again, and another that is not."""
 
     origin: Path
     straight: Path
@@ -154,9 +161,9 @@ class _Proof:
     end: int
     reward: str | None
 
-    def kill(self, kills: int, moments: random.Random) -> list[Kill]:
-        """Kill the copy so often, each time a bit further on; begun anew where it is done."""
-        records: list[Kill] = []
+    def kill(self, kills: int, moments: random.Random) -> list[KillRecord]:
+        """Kill the copy `kills` times, each time a bit later; a copy that finishes starts anew."""
+        records: list[KillRecord] = []
         reach, at = 1.0, self.end
         while len(records) < kills:
             if at >= self.end:
@@ -165,24 +172,24 @@ class _Proof:
                 at = self.start
             ahead = reach * 2 * (self.end - at) / (kills - len(records) + 1)
             step = at + round(moments.uniform(0, min(self.end - 1 - at, ahead)))
-            report = _go_on(self.copy, self.end, self.reward, self._moment(step, at, moments))
+            report = _run_child(self.copy, self.end, self.reward, self._moment(step, at, moments))
             if not report.killed:  # it was faster
                 at, reach = self.end, reach / 2
                 continue
             saved, equal = self.compare()
-            records.append(Kill(max(report.step, at), saved, equal))
+            records.append(KillRecord(max(report.step, at), saved, equal))
             at = saved
         return records
 
     def _moment(self, step: int, at: int, moments: random.Random) -> _Moment:
-        """Within the update after `step`; where that is the first, while the copy is opened."""
+        """A moment within the update after `step`, or while the copy opens if it is the first."""
         times = self.whole.times
         if step == at:
             return _Moment(None, moments.uniform(0, times[1] - times[0]))
         return _Moment(step, moments.uniform(0, (times[-1] - times[1]) / (len(times) - 2)))
 
     def compare(self) -> tuple[int, bool]:
-        """What the copy has on disk, and whether the other one had the same there."""
+        """The last checkpoint of the copy, and whether the other copy had the same."""
         shelf = RunFolder(self.copy).shelf
         if not shelf.steps():
             return 0, self.start == 0
@@ -192,21 +199,23 @@ class _Proof:
             return self.start, False
         step = int(path.name.removeprefix("step-"))
         expected_digest = self.whole.digests.get(step, _digest_at(self.origin, step))
-        mine, theirs = (losses_of(place, self.start, step) for place in (self.copy, self.straight))
-        return step, _digest_of(path) == expected_digest and mine == theirs
+        losses, expected_losses = (
+            losses_of(place, self.start, step) for place in (self.copy, self.straight)
+        )
+        return step, _digest_of(path) == expected_digest and losses == expected_losses
 
 
-def tell_until(path: str, end: int, reward: str | None) -> None:
-    """Go on with a copy until `end`, and print a line for each update and each checkpoint."""
+def report_until(path: str, end: int, reward: str | None) -> None:
+    """Continue a copy until `end`, and print a line for each update and each checkpoint."""
 
-    def tell(event: Event) -> None:
+    def report(event: Event) -> None:
         if isinstance(event, StepFinished):
             print("step", event.step, flush=True)
         elif isinstance(event, CheckpointSaved):
             print("saved", event.step, _digest_of(Path(event.path)), flush=True)
 
     print("ready", flush=True)
-    resume_until(path, end, reward, (tell,))
+    resume_until(path, end, reward, (report,))
 
 
 def _digest_at(folder: Path, step: int) -> str | None:

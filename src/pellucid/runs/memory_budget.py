@@ -1,8 +1,4 @@
-"""Whether a training fits into the memory that is free: asked before it is begun.
-
-Comes in: a config, and data once they are read. Goes out: nothing, a warning, or a refusal. It does
-not know how anything is built.
-"""
+"""Whether a training fits into free memory: checked before it starts."""
 
 from __future__ import annotations
 
@@ -25,28 +21,33 @@ from pellucid.counting import (
 from pellucid.counting.peak import PROCESS_BYTES
 from pellucid.counting.temporaries import token_bytes
 from pellucid.data import StoredExamples
-from pellucid.data.prepared import Data
+from pellucid.data.shards import Data
 from pellucid.free_memory import resident_memory
 from pellucid.saved_runs.initial_weights import config_of
+from pellucid.saved_runs.machine import find_device, find_precision
 from pellucid.saved_runs.memory_check import check_memory
-from pellucid.saved_runs.plan import find_device, find_precision
 
 _DOES = "this training needs"
 _ANSWERS = ("chosen", "rejected")
 
 
 def check_beginning(run: config.Run, *, watched: bool) -> int:
-    """Before anything is read: refuse what cannot fit, whatever the data are.
+    """Refuse a run that cannot fit into memory with any data, before anything is read.
 
-    Returns the bytes of the process as it is now, which `check_training` counts on from: what is
-    freed of reading the data is used again.
+    Args:
+        run: the config.
+        watched: whether watchers look into the run.
+
+    Returns:
+        The bytes that the process has now. `check_training` adds to them: the process uses the
+        memory again that reading the data frees.
 
     Raises:
         ConfigError: this machine does not have the device.
         RunError: as `check_memory`.
     """
     device = find_device(run.training.device)
-    # first alone: where there are billions of layers, the other terms take long to count
+    # the weights first: with billions of layers, the other terms take long to count
     check_memory(weights_memory(run.model), _DOES, device=device)
     process = resident_memory() or PROCESS_BYTES
     estimate = least_memory(run, _conditions(run, device, process, None, watched))
@@ -55,7 +56,13 @@ def check_beginning(run: config.Run, *, watched: bool) -> int:
 
 
 def check_training(run: config.Run, data: Data, *, process: int, watched: bool) -> MemoryEstimate:
-    """What a training on these data will need, before anything is built.
+    """Estimate the memory of a training on these data, before anything is built.
+
+    Args:
+        run: the config.
+        data: the prepared data.
+        process: the bytes that `check_beginning` returned.
+        watched: whether watchers look into the run.
 
     Raises:
         RunError: as `check_memory`.
@@ -73,7 +80,7 @@ def _conditions(
     longest: tuple[int, int] | None,
     watched: bool,
 ) -> Conditions:
-    """What this machine and the data add to a config."""
+    """The conditions that this machine and the data add to a config."""
     precision = find_precision(run.training.precision, device)
     reference = _reference_model(run)
     copied = not isinstance(run.trained, config.LoRA) or isinstance(
@@ -83,8 +90,8 @@ def _conditions(
         precision=precision,
         kernel=None if device.type == "cpu" else "fused",
         longest=longest,
-        asked=parameter_count(reference) if reference is not None and copied else 0,
-        asked_token=0 if reference is None else token_bytes(reference, precision),
+        frozen_parameters=parameter_count(reference) if reference is not None and copied else 0,
+        frozen_token_bytes=0 if reference is None else token_bytes(reference, precision),
         process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
         watched=watched,
@@ -92,7 +99,7 @@ def _conditions(
 
 
 def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
-    """The longest rows that encoder and decoder read; None where rows are whole contexts."""
+    """The longest rows that encoder and decoder read; None if rows are whole contexts."""
     objective = run.objective
     packed = isinstance(objective, config.SFT) and objective.packed
     if packed or not isinstance(data, StoredExamples):
@@ -106,14 +113,14 @@ def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
             rows = [int((lengths["prompt"] + lengths[name]).max()) for name in _ANSWERS]
             mean = sum(rows) // len(rows)
             return mean, mean
-        case config.PolicyGradient(max_new_tokens=written):
-            return longest + written, longest + written
+        case config.PolicyGradient(max_new_tokens=new_tokens):
+            return longest + new_tokens, longest + new_tokens
         case _:
             return longest, longest
 
 
 def _reference_model(run: config.Run) -> config.Transformer | None:
-    """The model that is asked and not trained: a teacher, or what the run began as."""
+    """The model that is not trained: a teacher, or the model that the run started as."""
     match run.objective:
         case config.Distillation(teacher=teacher):
             if not teacher or not Path(teacher).exists():  # its task refuses, and says why

@@ -1,8 +1,4 @@
-"""A job run under observers: recorded, and shown where that is wanted.
-
-Comes in: a job and a place to start from. Goes out: a finished loop. It does not know how the
-job was built.
-"""
+"""Running a job under observers: its events are recorded, and shown on a display."""
 
 from __future__ import annotations
 
@@ -18,41 +14,48 @@ from pellucid.training import Event, Interrupts, Job, Observer, Progress, Watche
 from pellucid.training import train as run_loop
 
 
-def follow(
+def observe_job(
     job: Job,
     progress: Progress,
     folder: RunFolder,
-    first: Sequence[Event],
+    first_events: Sequence[Event],
     observers: Sequence[Observer],
     interrupts: Interrupts,
     watchers: Sequence[Watcher] = (),
 ) -> None:
-    """Run the loop from `progress` on, with every event recorded and handed to the observers.
+    """Run the loop from `progress` on; record every event and pass it to the observers.
 
-    What watchers see they tell the same.
+    Args:
+        job: everything that the run is made of.
+        progress: how far the run is.
+        folder: the run's folder; events are recorded there.
+        first_events: events to record and pass on before the loop starts.
+        observers: functions that are called with every event.
+        interrupts: signals that save or stop the run.
+        watchers: functions that look into the job; what they see are events too.
     """
     with (
         recorder(folder.metrics) as record,
         ExitStack() as watching,
     ):
 
-        def tell(event: Event) -> None:
+        def emit(event: Event) -> None:
             for observer in (record, *observers):
                 observer(event)
 
         all_observers = [record, *observers]
-        all_observers += [watching.enter_context(watcher(job, tell)) for watcher in watchers]
+        all_observers += [watching.enter_context(watcher(job, emit)) for watcher in watchers]
         for observer in all_observers:
             if isinstance(observer, Panel):
                 observer.heed(lambda: interrupts.asked)
-            for event in first:
+            for event in first_events:
                 observer(event)
         run_loop(job, progress, all_observers, interrupts)
 
 
 @contextmanager
-def shown_to(show: bool, observers: Sequence[Observer]) -> Generator[list[Observer]]:
-    """The observers, with a display on standard output in front where one is wanted."""
+def add_display(show: bool, observers: Sequence[Observer]) -> Generator[list[Observer]]:
+    """The observers; with `show`, a display on standard output comes first. It is closed here."""
     if not show:
         yield list(observers)
         return
@@ -64,17 +67,17 @@ def shown_to(show: bool, observers: Sequence[Observer]) -> Generator[list[Observ
 
 
 @contextmanager
-def memory_refused(run: config.Run) -> Generator[None]:
-    """Turn torch's words for too little memory into advice.
+def explain_memory_errors(run: config.Run) -> Generator[None]:
+    """Turn torch's error for too little memory into advice.
 
     Raises:
-        RunError: the model and one part of a batch do not fit.
+        RunError: the model and one part of a batch do not fit into memory.
     """
     try:
         yield
     except RuntimeError as error:
-        words = str(error).lower()
-        if "out of memory" not in words and "can't allocate memory" not in words:
+        message = str(error).lower()
+        if "out of memory" not in message and "can't allocate memory" not in message:
             raise
         settings = run.training
         raise RunError(

@@ -1,14 +1,10 @@
-"""The data of a run, whatever they are: documents end to end, or rows.
-
-Comes in: a config. Goes out: a tokenizer, and what fills a run's folder. It does not know
-objectives.
-"""
+"""The data of a run: documents end to end, or rows."""
 
 from __future__ import annotations
 
 from pellucid import config
 from pellucid.data import check_tokenizer, open_examples, open_prepared
-from pellucid.data.prepared import Data, Ready
+from pellucid.data.shards import Data, Ready
 from pellucid.runs.prepare_examples import ready_rows
 from pellucid.runs.prepare_text import ready_text
 from pellucid.saved_runs.folder import RunFolder

@@ -1,15 +1,16 @@
-"""The rows of a new run: read, encoded as its objective has them, and parted.
+"""The rows of a new run: read, encoded as its objective needs them, and divided.
 
-Comes in: a run's config. Goes out: its tokenizer, and a function that fills a run's folder. It does
-not know models.
-
-Rows are in memory while they are prepared: examples to tune by are few, beside a text to read.
+Rows are read anew for each pass over them, so they need not fit into memory. A process that is
+killed while it encodes is continued by the next one with the same `--out`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,45 +18,54 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid import config
+from pellucid.config import encode
 from pellucid.data import (
-    Census,
     Columns,
-    Example,
     Facts,
     Form,
     Labelled,
     Piped,
     Row,
+    RowCounts,
     StoredExamples,
     Template,
     assemble_columns,
     assemble_form,
     assemble_rows,
     assemble_template,
-    held_out_of,
-    write,
+    choose_by_digest,
+    fingerprint,
+    group_digest,
+    prepare_examples,
 )
-from pellucid.data.prepared import Ready
+from pellucid.data.checksums import HashCache
+from pellucid.data.shards import Ready
 from pellucid.data.skipped_rows import encode_rows
 from pellucid.errors import ConfigError, TextError
+from pellucid.json_text import json_text
 from pellucid.runs.prepare_text import tokenizer_of
 from pellucid.saved_runs.folder import RunFolder, home_of
 from pellucid.saved_runs.progress import Say
 from pellucid.tokenizers import Tokenizer, train_bytes
 
 T = TypeVar("T")
-Held = npt.NDArray[np.bool_]
+Indices = npt.NDArray[np.int64]
 
-#: A window that nothing fills, where rows are only parted.
+#: A window that nothing fills, for dividing rows before there is a tokenizer.
 _NO_END = 2**40
 #: Seconds from one line to the next.
 _INTERVAL_SECONDS = 5.0
 
 
 def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
-    """The tokenizer of a run's rows, and what puts the encoded examples into its folder.
+    """The tokenizer of a run's rows, and a function that puts the encoded examples into its folder.
 
     A tokenizer that is trained sees the training side alone.
+
+    Args:
+        run: the config.
+        say: takes a line for each thing that begins.
+        now: takes a line every few seconds.
 
     Raises:
         TextError: the rows cannot be read, or are too few.
@@ -63,35 +73,52 @@ def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
     """
     say("reading the rows")
     corpus = rows_of(run)
-    rows = read_rows(corpus, now)
-    columns = assemble_columns(corpus, rows[0])
+    piped = Piped()
+    rows = _Rows(corpus, piped)
+    columns = assemble_columns(corpus, rows.first())
     # a template may lie beside the tokenizer
     home = None if run.start is None else home_of(Path(run.start))
     template = assemble_template(corpus, home)
     tokenizer = _tokenizer(run, columns, rows, template, say)
-    say("encoding the rows")
-    examples, facts = encode_examples(run, columns, rows, tokenizer, template, now)
-    held_out = _parted(examples, run)
+    form = _checked_form(run, columns, _counted(rows, now, "reading the rows"), tokenizer, template)
+    classes = form.classes.names if isinstance(form, Labelled) else None
 
     def fill(folder: Path) -> StoredExamples:
+        say("encoding the rows")
         if template is not None:
             RunFolder(folder.parent).template.write_text(template.source, encoding="utf-8")
-        sides = {"train": _side(examples, ~held_out), "held_out": _side(examples, held_out)}
-        return stored(folder, sides, facts)
+        return prepare_examples(
+            folder,
+            form,
+            _counted(rows, now, "encoding the rows"),
+            key=_key(run, tokenizer, template, form),
+            seed=run.seed,
+            divide=partial(_divided, share=run.text.held_out),
+            facts=lambda counts: _facts(form, tokenizer, counts),
+        )
 
-    return Ready(tokenizer, fill, facts.classes)
+    return Ready(tokenizer, fill, classes)
 
 
-def read_rows(corpus: config.Rows, now: Say) -> list[Row]:
-    """All rows that a config names.
+class _Rows:
+    """All rows that a config names, read anew each time."""
 
-    Raises:
-        TextError: they cannot be read, or there are none.
-    """
-    rows = list(_counted(assemble_rows(corpus, Piped()), now, "reading the rows"))
-    if not rows:
-        raise TextError(f"{', '.join(corpus.paths)}: there are no rows; pass files that have some")
-    return rows
+    def __init__(self, corpus: config.Rows, piped: Piped) -> None:
+        self._corpus, self._piped = corpus, piped
+
+    def __iter__(self) -> Iterator[Row]:
+        return assemble_rows(self._corpus, self._piped)
+
+    def first(self) -> Row:
+        """The first row.
+
+        Raises:
+            TextError: it cannot be read, or there is none.
+        """
+        for row in self:
+            return row
+        paths = ", ".join(self._corpus.paths)
+        raise TextError(f"{paths}: there are no rows; pass files that have some")
 
 
 def rows_of(run: config.Run) -> config.Rows:
@@ -102,51 +129,65 @@ def rows_of(run: config.Run) -> config.Rows:
 
 def encode_examples(
     run: config.Run,
-    columns: Columns,
-    rows: Sequence[Row],
+    corpus: config.Rows,
     tokenizer: Tokenizer,
     template: Template | None,
-    now: Say,
-) -> tuple[list[Example], Facts]:
-    """Rows as examples, and what became of them.
+    folder: Path,
+) -> StoredExamples:
+    """All rows of a corpus, encoded as a run has them: the same examples on both sides.
+
+    Args:
+        run: says which window an example has to fit into, and which classes there are.
+        corpus: the rows.
+        tokenizer: of the run.
+        template: for chats.
+        folder: where the examples go.
 
     Raises:
-        TextError: a row that somebody has to mend, or no example is left.
+        TextError: a row that you have to correct, or no example is left.
         ConfigError: the labels are of another kind than the objective's.
     """
-    form = _form(run, columns, rows, tokenizer, template, run.model.context_length)
+    rows = _Rows(corpus, Piped())
+    columns = assemble_columns(corpus, rows.first())
+    form = _checked_form(run, columns, rows, tokenizer, template)
+    return prepare_examples(
+        folder,
+        form,
+        rows,
+        key=None,
+        seed=run.seed,
+        divide=lambda digests: (np.arange(len(digests)), np.arange(len(digests))),
+        facts=lambda counts: _facts(form, tokenizer, counts),
+    )
+
+
+def _facts(form: Form, tokenizer: Tokenizer, counts: RowCounts) -> Facts:
     classes = form.classes.names if isinstance(form, Labelled) else None
-    if isinstance(form, Labelled):
-        _check_labels(run.objective, form)
-    census = Census()
-    examples = list(encode_rows(form, _counted(rows, now, "encoding the rows"), census))
-    census_table = {**census.table(), "said": form.said, "lines": census.lines(classes)}
-    return examples, Facts(tokenizer_sha256=tokenizer.sha256, classes=classes, census=census_table)
+    table = {**counts.table(), "said": form.choices, "lines": counts.lines(classes)}
+    return Facts(tokenizer_sha256=tokenizer.sha256, classes=classes, census=table)
 
 
-def stored(folder: Path, sides: dict[str, list[Example]], facts: Facts) -> StoredExamples:
-    """The sides written to a folder; with whole rows where somebody asks for them later."""
-    keeps = any(example.kept is not None for side in sides.values() for example in side)
-    return write(folder, sides, facts, text_of=_text_to_keep if keeps else None)
+def _divided(digests: npt.NDArray[np.uint8], share: float) -> tuple[Indices, Indices]:
+    held_out = choose_by_digest(digests, share)
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def _text_to_keep(example: Example) -> str:
-    assert example.kept is not None
-    return example.kept
-
-
-def _side(examples: Sequence[Example], chosen: Held) -> list[Example]:
-    return [example for example, is_chosen in zip(examples, chosen, strict=True) if is_chosen]
-
-
-def _parted(examples: Sequence[Example], run: config.Run) -> Held:
-    return held_out_of([example.group for example in examples], run.text.held_out, run.seed)
+def _key(
+    run: config.Run, tokenizer: Tokenizer, template: Template | None, form: Form
+) -> str | None:
+    """A hash of all that the examples depend on; None if only reading can tell."""
+    content = fingerprint(run.text, HashCache(None))
+    if content is None:
+        return None
+    parts = [content, tokenizer.sha256, template, form.choices, run.seed]
+    choices = encode(run.model), encode(run.objective)
+    return hashlib.sha256(json_text([parts, choices]).encode()).hexdigest()
 
 
 def _tokenizer(
     run: config.Run,
     columns: Columns,
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     template: Template | None,
     say: Say,
 ) -> Tokenizer:
@@ -154,18 +195,42 @@ def _tokenizer(
     if isinstance(run.text.tokenizer, config.FromFile | config.Bytes):
         return tokenizer_of(run.text, ())
     say("training the tokenizer")
-    # which side a row is on does not depend on its tokens, so that bytes will do to find it
+    # which side a row is on does not depend on its tokens, so bytes will do to find it
     form = _form(run, columns, rows, train_bytes(), template, _NO_END)
-    examples = list(encode_rows(form, rows, Census()))
-    held_out = {e.row for e in _side(examples, _parted(examples, run))}
-    texts = (text for row in rows if row.number not in held_out for text in columns.texts(row))
+    digests = bytearray()
+    places: array[int] = array("q")
+    counts = RowCounts()
+    for example in encode_rows(form, rows, counts):
+        digests += group_digest(example.group, run.seed)
+        places.append(counts.rows - 1)
+    sides = np.frombuffer(digests, dtype=np.uint8).reshape(-1, 32)
+    held_out = {places[int(index)] for index in _divided(sides, run.text.held_out)[1].tolist()}
+    texts = (
+        text
+        for place, row in enumerate(rows)
+        if place not in held_out
+        for text in columns.texts(row)
+    )
     return tokenizer_of(run.text, texts)
+
+
+def _checked_form(
+    run: config.Run,
+    columns: Columns,
+    rows: Iterable[Row],
+    tokenizer: Tokenizer,
+    template: Template | None,
+) -> Form:
+    form = _form(run, columns, rows, tokenizer, template, run.model.context_length)
+    if isinstance(form, Labelled):
+        _check_labels(run.objective, form)
+    return form
 
 
 def _form(
     run: config.Run,
     columns: Columns,
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     tokenizer: Tokenizer,
     template: Template | None,
     context_length: int,

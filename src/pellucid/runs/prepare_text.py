@@ -1,11 +1,8 @@
-"""The text of a new run: taken as it was prepared before, or read, split and encoded.
+"""The text of a new run: taken from the cache, or read, divided and encoded.
 
-Comes in: a config's text. Goes out: its tokenizer, and a function that fills a run's folder. It
-does not know models.
-
-Nothing of it needs the texts in memory: the corpus is read from its start for each thing that is
-done with it. What is encoded goes to a workshop in the cache first, where the next process finds it
-if this one is stopped; where there is no cache, to the run's folder.
+The texts need not fit into memory: pellucid reads the corpus anew for each pass over it. Encoded
+text goes to a workshop in the cache first, where the next process finds it if this one is stopped.
+Without a cache it goes to the run's folder.
 """
 
 from __future__ import annotations
@@ -17,11 +14,11 @@ from pathlib import Path
 from pellucid import config
 from pellucid.cache_dir import cache_folder, private_folder
 from pellucid.data import (
-    Parts,
+    DividedCorpus,
+    HashCache,
     PreparedText,
-    Remembered,
+    ReadCounts,
     Survey,
-    Tally,
     assemble_corpus,
     assemble_tokenizer,
     cache,
@@ -32,9 +29,9 @@ from pellucid.data import (
     survey,
     training_texts,
 )
-from pellucid.disk import Held
+from pellucid.disk import FolderInUse
 from pellucid.errors import TextError
-from pellucid.saved_runs.progress import Pace, Say, silent
+from pellucid.saved_runs.progress import ProgressReporter, Say, silent
 from pellucid.tokenizers import Tokenizer, with_mask, with_sentinels
 
 Fill = Callable[[Path], PreparedText]
@@ -54,7 +51,7 @@ def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenize
     """
     say("reading the text")
     place = _place(say)
-    remembered = None if place is None else Remembered(place.parent / "file-hashes.json")
+    remembered = None if place is None else HashCache(place.parent / "file-hashes.json")
     key = None if remembered is None else fingerprint(text, remembered)
     if place is None or remembered is None or key is None:
         return _prepared(text, say, now)
@@ -78,8 +75,8 @@ def _prepared(
     entry: Path | None = None,
     unchanged: Callable[[], bool] = lambda: False,
 ) -> tuple[Tokenizer, Fill]:
-    tally = Tally()
-    _, parts = surveyed(text, tally, say_progress)
+    tally = ReadCounts()
+    _, parts = survey_and_divide(text, tally, say_progress)
     workshop = None if entry is None else _workshop(entry, say)
     say("training the tokenizer")
     tokenizer = _tokenizer(text, parts, workshop, say_progress)
@@ -87,7 +84,11 @@ def _prepared(
     def encode(folder: Path) -> PreparedText:
         total = parts.train.n_bytes + parts.held_out.n_bytes
         return prepare(
-            folder, parts, tokenizer, tally, Pace(say_progress, "encoding the text", total)
+            folder,
+            parts,
+            tokenizer,
+            tally,
+            ProgressReporter(say_progress, "encoding the text", total),
         )
 
     def fill(folder: Path) -> PreparedText:
@@ -110,33 +111,35 @@ def _prepared(
 
 
 def _tokenizer(
-    text: config.Text, parts: Parts, workshop: cache.Workshop | None, say_progress: Say
+    text: config.Text, parts: DividedCorpus, workshop: cache.Workshop | None, say_progress: Say
 ) -> Tokenizer:
     cached = None if workshop is None else workshop.tokenizer(parts.sha256)
     if cached is not None:
         return cached
-    tokenizer = made_tokenizer(text, parts, say_progress)
+    tokenizer = train_tokenizer(text, parts, say_progress)
     if workshop is not None:
         with suppress(OSError):  # a full disk is said when the text is encoded
             workshop.keep_tokenizer(tokenizer, parts.sha256)
     return tokenizer
 
 
-def surveyed(text: config.Text, tally: Tally, now: Say) -> tuple[Survey, Parts]:
+def survey_and_divide(
+    text: config.Text, tally: ReadCounts, now: Say
+) -> tuple[Survey, DividedCorpus]:
     """What a corpus holds, and its two sides; `tally` counts what was read and left out.
 
     Raises:
         TextError: the corpus cannot be read, or is too small.
     """
     read = assemble_corpus(documents_of(text))
-    pieces = Pace(now, "reading the text").along(read(tally))
+    pieces = ProgressReporter(now, "reading the text").along(read(tally))
     corpus_survey = survey(pieces, tally, drop_duplicates=text.drop_duplicates)
-    return corpus_survey, part(lambda: read(Tally()), corpus_survey, text.held_out)
+    return corpus_survey, part(lambda: read(ReadCounts()), corpus_survey, text.held_out)
 
 
-def made_tokenizer(text: config.Text, parts: Parts, now: Say) -> Tokenizer:
+def train_tokenizer(text: config.Text, parts: DividedCorpus, now: Say) -> Tokenizer:
     """The tokenizer that `text` describes; one that is trained sees the training side alone."""
-    watch = Pace(now, "training the tokenizer", parts.train.n_bytes)
+    watch = ProgressReporter(now, "training the tokenizer", parts.train.n_bytes)
     return tokenizer_of(text, training_texts(parts.train.pieces(), watch))
 
 
@@ -169,7 +172,7 @@ def _place(say: Say) -> Path | None:
 def _workshop(entry: Path, say: Say) -> cache.Workshop | None:
     try:
         return cache.Workshop(entry)
-    except Held:
+    except FolderInUse:
         say("not sharing this work: another process prepares the same text")
     except OSError as error:
         _say_not_kept(say, error)

@@ -1,8 +1,4 @@
-"""A job from what a run's folder holds: as the run has it, or under another config.
-
-Comes in: a prepared folder, a config, a plan; a checkpoint. Goes out: a `Job` and a place to start
-from. It does not run it. The folder is read; what the job writes goes where it is told.
-"""
+"""A job from the files of a run's folder, under its own config or another one."""
 
 from __future__ import annotations
 
@@ -16,23 +12,22 @@ from typing import Any
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import STATE, Checkpoint, reached, verify, write_text
+from pellucid.checkpoints import STATE, Checkpoint, read_progress, verify, write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.runs.build import build_job, build_model
+from pellucid.runs.plan import compile_model
 from pellucid.runs.prepare import open_data
 from pellucid.runs.resume_point import find_place, open_changes
 from pellucid.saved_runs.folder import RunFolder, existing_folder, preparing
 from pellucid.saved_runs.load import fill, read_config, read_plan
+from pellucid.saved_runs.machine import find_precision
 from pellucid.saved_runs.open_checkpoint import bring_back_generators
-from pellucid.saved_runs.plan import find_precision
 from pellucid.saved_runs.records import cut_after, recorder
 from pellucid.tasks import Reward, TaskInputs, assemble_task
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Drifted, Job, Progress, seed_step
-from pellucid.training.attention_kernels import attend_by
-from pellucid.training.compile_blocks import compile_blocks
 
 
 def rebuild(
@@ -43,17 +38,22 @@ def rebuild(
     reward: Reward | None = None,
     into: RunFolder | None = None,
 ) -> Job:
-    """The job of a run whose data lie prepared in `folder`; it writes `into`, or there.
+    """The job of a run whose folder is prepared.
+
+    Args:
+        folder: the folder with the prepared data.
+        run: the config.
+        plan: the plan.
+        reward: judges answers, if the run learns from a reward.
+        into: the folder to write to; by default `folder`.
 
     Raises:
-        PellucidError: the data or the start are missing or damaged.
+        PellucidError: the data or the weights of the start are missing or damaged.
     """
     tokenizer = Tokenizer.load(folder.tokenizer)
     data = open_data(folder, run)
-    model = build_model(run, folder, torch.device(plan.device))
-    attend_by(model, plan.attention)
-    if plan.compile:
-        compile_blocks(model)
+    model = build_model(run, plan, folder)
+    compile_model(model, plan)
     task_inputs = TaskInputs(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
     )
@@ -61,24 +61,26 @@ def rebuild(
 
 
 def restore(job: Job, checkpoint: Checkpoint) -> Progress:
-    """Put a checkpoint's state into a job; where it goes on from.
+    """Put the state of a checkpoint into a job, and return how far the run is.
 
     Raises:
-        CheckpointError: it does not fit the job, or cannot be.
+        CheckpointError: it does not fit the job, or is damaged.
     """
-    numbers: dict[str, Any] = asdict(reached(checkpoint.state, Path(STATE)))
+    numbers: dict[str, Any] = asdict(read_progress(checkpoint.state, Path(STATE)))
     numbers = {key: math.inf if number is None else number for key, number in numbers.items()}
     progress = Progress(**numbers)
     fill(job.model, checkpoint.model, job.model.device)
     if not is_of_another_optimiser(checkpoint, job):
         job.optimiser.load_state_tensors(checkpoint.optimiser)
-    seed_step(job.seed, progress.step)  # what a checkpoint does not have is as at any other step
+    seed_step(
+        job.seed, progress.step
+    )  # generators that are not in the checkpoint are seeded as at every step
     bring_back_generators(checkpoint, Path(STATE))
     return progress
 
 
 def is_of_another_optimiser(checkpoint: Checkpoint, job: Job) -> bool:
-    """Whether another kind of optimiser saved it: what that remembers means nothing to this one."""
+    """Whether another kind of optimiser saved the checkpoint, whose memory this one cannot use."""
     kind = _optimiser_of(checkpoint.state)
     return kind is not None and kind != _optimiser_of(job.facts)
 
@@ -92,7 +94,12 @@ def _optimiser_of(state: Mapping[str, Any]) -> str | None:
 
 
 def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:
-    """Copy a run as it was after `step` updates, all that it needs to go on, to an empty place.
+    """Copy a run as it was after `step` updates, ready to resume.
+
+    Args:
+        source: the run.
+        target: an empty folder.
+        step: the step of one of its checkpoints, or 0 for the start.
 
     Raises:
         CheckpointError: the checkpoint of that step is damaged.
@@ -100,7 +107,7 @@ def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:
     target.path.mkdir(parents=True, exist_ok=True)
     for file in (source.config, source.plan, source.tokenizer):
         shutil.copy(file, target.path)
-    # and the windows that vital signs are judged by
+    # also the thresholds of the vital signs
     for file in (source.template, source.teacher, source.path / "vitals.json"):
         if file.is_file():
             shutil.copy(file, target.path)
@@ -117,31 +124,43 @@ def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:
 
 
 def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
-    """A new run in `out` that goes on from a checkpoint under another config; resume it there.
+    """Make a new run that continues from a checkpoint under another config; then resume it.
 
-    The other run is only read. Weights, the optimiser's memory and the place in data and schedule
-    are those of the checkpoint; a run itself, and not a checkpoint, stands for its latest one.
+    It has the checkpoint's weights, the optimiser's memory, and the place in data and schedule. The
+    other run is only read.
+
+    Args:
+        checkpoint: a checkpoint, or a run for its latest one.
+        run: the new config.
+        out: the folder of the new run.
 
     Raises:
-        RunError: there is no run, or something is at `out` already.
-        ConfigError: its text is another.
+        RunError: there is no run, or `out` exists.
+        ConfigError: the new config has other data.
     """
-    source, named = existing_folder(Path(checkpoint))
+    source, chosen = existing_folder(Path(checkpoint))
     source_run = read_config(source)
     if run.text != source_run.text:
         raise ConfigError(
-            "text: a run that goes on under another config keeps its text and its tokenizer, which "
-            "are prepared: leave the table as it is, or start a new run"
+            "text: a run that continues under another config keeps its text and its tokenizer: "
+            "leave the table as it is, or start a new run"
         )
-    named = named or (source.shelf.latest() if source.shelf.steps() else None)
-    step = 0 if named is None else int(named.name.removeprefix("step-"))
+    chosen = chosen or (source.shelf.latest() if source.shelf.steps() else None)
+    step = 0 if chosen is None else int(chosen.name.removeprefix("step-"))
     with preparing(Path(out)) as (target, work):
         branch_at(source, step, run, work)
     return target.path
 
 
 def branch_at(source: RunFolder, step: int, run: config.Run, target: RunFolder) -> None:
-    """Copy a run as it was after `step` updates to an empty place, where it has another config."""
+    """Copy a run as it was after `step` updates, with another config.
+
+    Args:
+        source: the run.
+        step: the step of one of its checkpoints, or 0 for the start.
+        run: the new config.
+        target: an empty folder.
+    """
     source_run, plan = read_config(source), read_plan(source)
     copy_run(source, target, step)
     write_text(target.config, run_to_toml(run))
@@ -151,6 +170,6 @@ def branch_at(source: RunFolder, step: int, run: config.Run, target: RunFolder) 
         write_text(target.plan, json_text(encode(plan), indent=1))
     place = find_place(target, None)
     changes = open_changes(place, run, plan, plan)
-    if changes:  # asked for, and so allowed
+    if changes:  # the new config asks for them
         with recorder(target.metrics) as record:
             record(Drifted(step=step, changes=tuple(changes)))

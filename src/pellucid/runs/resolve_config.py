@@ -1,15 +1,11 @@
-"""From what a user says to a whole config: preset, start, goal, file, settings, flags, in order.
-
-Comes in: names, paths and assignments. Goes out: a `config.Run`, or a refusal. It does not know how
-a run is made of it.
-"""
+"""From a user's choices to a whole config: preset, start, objective, file, settings, in order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypedDict, TypeVar, Unpack, cast
 
 from pellucid import config
 from pellucid.config import base_of, encode, overlay, run_from_table
@@ -24,85 +20,82 @@ T = TypeVar("T")
 #: What `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
-    """How long to train; at most one of these is given."""
-
-    steps: int | None = None
-    tokens: int | None = None
-    minutes: float | None = None
-    epochs: float | None = None
-
-    def budget(self) -> config.Budget | None:
-        """The one that is given.
-
-        Raises:
-            ConfigError: more than one, or one that is not above zero.
-        """
-        kinds: dict[str, Callable[..., config.Budget]] = {
-            "steps": config.Steps,
-            "tokens": config.Tokens,
-            "minutes": config.Minutes,
-            "epochs": config.Epochs,
-        }
-        counts = {name: getattr(self, name) for name in kinds if getattr(self, name) is not None}
-        if len(counts) > 1:
-            raise ConfigError("--steps, --tokens, --minutes and --epochs: give one of them")
-        for name, count in counts.items():
-            try:
-                return kinds[name](count=count)
-            except ConfigError as error:
-                raise ConfigError(f"{name}: {error}") from None
-        return None
+_BUDGETS: dict[str, Callable[..., config.Budget]] = {
+    "steps": config.Steps,
+    "tokens": config.Tokens,
+    "minutes": config.Minutes,
+    "epochs": config.Epochs,
+}
 
 
-def choose(
-    paths: Iterable[str | Path] = (),
-    *,
-    goal: str | None = None,
-    start: str | Path | None = None,
-    teacher: str | Path | None = None,
-    lora: int | None = None,
-    field: str | None = None,
-    columns: Iterable[str] = (),
-    preset: str | None = None,
-    config_file: str | Path | None = None,
-    length: Length | None = None,
-    seed: int | None = None,
-    device: str | None = None,
-    settings: Iterable[str] = (),
-) -> config.Run:
-    """The config that the arguments of `train` describe.
+class RunChoices(TypedDict, total=False):
+    """What you can choose of a run's config; everything else is the preset's. None chooses nothing.
+
+    See `resolve_config` for each of them.
+    """
+
+    objective: str | None
+    start: str | Path | None
+    teacher: str | Path | None
+    lora: int | None
+    field: str | None
+    columns: Iterable[str]
+    preset: str | None
+    config_file: str | Path | None
+    steps: int | None
+    tokens: int | None
+    minutes: float | None
+    epochs: float | None
+    seed: int | None
+    device: str | None
+    settings: Iterable[str]
+
+
+def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoices]) -> config.Run:
+    """The config that your choices describe.
+
+    Args:
+        paths: files, folders, patterns or "-".
+        **choices: any of these.
+
+            `objective`: the objective's short name ("sft", "mlm", ...); by default the preset's.
+            `start`: a run or a published model to start from: its weights and its tokenizer.
+            `teacher`: a run or a published model to distil from.
+            `lora`: the rank of adapters to train; the weights themselves stay as they are.
+            `field`: the field of a table that holds the text.
+            `columns`: which column of a table holds what, such as "source=english".
+            `preset`: the preset for everything that you do not choose; by default the objective's.
+            `config_file`: a TOML file with settings that override the preset; its `base` names
+            another preset.
+            `steps`, `tokens`, `minutes`, `epochs`: how long to train; at most one of them.
+            `seed`: the seed of weights, order and dropout.
+            `device`: the device to train on, such as "cpu" or "cuda:1".
+            `settings`: assignments such as "training.batch_size=16". They override preset and
+            file; the other choices override them.
 
     Raises:
         ConfigError: an unknown preset, objective, key or kind, or more than one length.
+        TypeError: a choice that is none of these.
     """
-    file_table = {} if config_file is None else read_toml(Path(config_file))
-    aim = None if goal is None else find_objective(goal)
-    base = preset or ("nano" if aim is None else aim.preset)
-    if "format" in file_table and start is not None:
-        raise ConfigError(
-            f"--from {start}: {config_file} is the whole config of a run, and says itself what it "
-            "begins with: take its format out to lay it over another start, or leave --from out"
+    if unknown := choices.keys() - RunChoices.__annotations__.keys():
+        raise TypeError(
+            f"{min(unknown)!r} is no choice of a run; the choices are: "
+            f"{', '.join(RunChoices.__annotations__)}"
         )
-    if "format" in file_table:
-        # a run's own, and whole: what is learnt may be another thing, no more
-        table: dict[str, Any] = _aimed(file_table, aim)
-    else:
-        above = dict(file_table)
-        table = encode(find(base_of(above) or base))
-        if start is not None:  # a model is taken whole: nothing of the preset's stands below it
-            table["model"] = {}
-        for layer in (_of_start(start, aim), _of_goal(aim, tuned=start is not None), above):
-            table = overlay(table, layer)
+    start, seed, device = choices.get("start"), choices.get("seed"), choices.get("device")
+    name, teacher, lora = choices.get("objective"), choices.get("teacher"), choices.get("lora")
+    goal = None if name is None else find_objective(name)
+    table = _config_table(goal, start, choices.get("preset"), choices.get("config_file"))
     if teacher is not None:
-        table = overlay(table, _of_teacher(Path(teacher)))
-    run = run_from_table(table, find, settings)
-    run = _with_data(run, tuple(str(path) for path in paths), field, tuple(columns))
-    budget = (length or Length()).budget() or run.training.budget
-    device = run.training.device if device is None else device
-    training = replace(run.training, budget=budget, device=device)
+        table = overlay(table, _teacher_table(Path(teacher)))
+    run = run_from_table(table, find, choices.get("settings", ()))
+    columns = tuple(choices.get("columns", ()))
+    run = _with_data(run, tuple(str(path) for path in paths), choices.get("field"), columns)
+    training = replace(
+        run.training,
+        budget=_find_budget(choices) or run.training.budget,
+        device=run.training.device if device is None else device,
+    )
     run = replace(run, seed=run.seed if seed is None else seed, training=training)
     if lora is None:
         return run
@@ -110,83 +103,123 @@ def choose(
     return replace(run, trained=adapters)
 
 
-def _aimed(table: dict[str, Any], aim: ObjectivePreset | None) -> dict[str, Any]:
-    """A whole config with the objective that was asked for, where it has another."""
-    if aim is None or table.get("objective", {}).get("kind") == encode(aim.objective)["kind"]:
+def _find_budget(choices: RunChoices) -> config.Budget | None:
+    lengths = cast("Mapping[str, Any]", choices)
+    counts = {name: lengths[name] for name in _BUDGETS if lengths.get(name) is not None}
+    if len(counts) > 1:
+        raise ConfigError("--steps, --tokens, --minutes and --epochs: give one of them")
+    for name, count in counts.items():
+        try:
+            return _BUDGETS[name](count=count)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from None
+    return None
+
+
+def _config_table(
+    goal: ObjectivePreset | None,
+    start: str | Path | None,
+    preset: str | None,
+    config_file: str | Path | None,
+) -> dict[str, Any]:
+    """The tables of preset, start, objective and file, each laid over those before it."""
+    file_table = {} if config_file is None else read_toml(Path(config_file))
+    if "format" in file_table:  # the whole config of a run: only its objective may change
+        if start is not None:
+            raise ConfigError(
+                f"--from {start}: {config_file} is the whole config of a run, and names its own "
+                "start: take its format out to lay it over another start, or leave --from out"
+            )
+        return _with_objective(file_table, goal)
+    base = preset or ("nano" if goal is None else goal.preset)
+    above = dict(file_table)
+    table = encode(find(base_of(above) or base))
+    if start is not None:  # the model of the start replaces all of the preset's
+        table["model"] = {}
+    for layer in (_start_table(start, goal), _goal_table(goal, tuned=start is not None), above):
+        table = overlay(table, layer)
+    return table
+
+
+def _with_objective(table: dict[str, Any], goal: ObjectivePreset | None) -> dict[str, Any]:
+    """A whole config with the objective of `goal`, unless that is its own."""
+    if goal is None or table.get("objective", {}).get("kind") == encode(goal.objective)["kind"]:
         return table
-    return overlay(table, _of_goal(aim, tuned=False))
+    return overlay(table, _goal_table(goal, tuned=False))
 
 
-def _of_start(start: str | Path | None, aim: ObjectivePreset | None) -> dict[str, Any]:
-    """The model and the tokenizer of what the run goes on from."""
+def _start_table(start: str | Path | None, goal: ObjectivePreset | None) -> dict[str, Any]:
+    """The model and the tokenizer of the run or published model to start from."""
     if start is None:
         return {}
-    begun = config_of(Path(start))
-    model = replace(begun.model, head=_head(begun.model, aim))
-    if aim is not None and not aim.dropout:
+    start_model = config_of(Path(start)).model
+    model = replace(start_model, head=_choose_head(start_model, goal))
+    if goal is not None and not goal.dropout:
         model = _without_dropout(model)
     return {
         "start": str(start),
         "model": encode(model),
-        "text": {"tokenizer": _tokenizer_of(Path(start)), "special": []},
+        "text": {"tokenizer": _tokenizer_table(Path(start)), "special": []},
     }
 
 
 def _without_dropout(model: config.Transformer) -> config.Transformer:
     """The model with every dropout of its stacks at 0."""
 
-    def stack(layers: config.Stack | None) -> config.Stack | None:
-        return None if layers is None else _dry(replace(layers, attention=_dry(layers.attention)))
+    def change(stack: config.Stack | None) -> config.Stack | None:
+        if stack is None:
+            return None
+        return _zero_dropout(replace(stack, attention=_zero_dropout(stack.attention)))
 
-    return replace(model, encoder=stack(model.encoder), decoder=stack(model.decoder))
+    return replace(model, encoder=change(model.encoder), decoder=change(model.decoder))
 
 
-def _dry(part: T) -> T:
+def _zero_dropout(part: T) -> T:
     if isinstance(part, config.Alternating):
-        return cast("T", replace(part, layers=tuple(_dry(layer) for layer in part.layers)))
-    has = any(field.name == "dropout" for field in fields(cast("Any", part)))
-    return cast("T", replace(cast("Any", part), dropout=0.0)) if has else part
+        return cast("T", replace(part, layers=tuple(_zero_dropout(layer) for layer in part.layers)))
+    has_dropout = any(field.name == "dropout" for field in fields(cast("Any", part)))
+    return cast("T", replace(cast("Any", part), dropout=0.0)) if has_dropout else part
 
 
-def _of_teacher(teacher: Path) -> dict[str, Any]:
-    """A student has its teacher's tokenizer, and a row for each token that the teacher knows."""
+def _teacher_table(teacher: Path) -> dict[str, Any]:
+    """A student's settings: its teacher's tokenizer, and a row for each token of the teacher."""
     return {
         "objective": {"kind": "Distillation", "teacher": str(teacher)},
         "model": {"vocab_size": config_of(teacher).model.rows},
-        "text": {"tokenizer": _tokenizer_of(teacher), "special": []},
+        "text": {"tokenizer": _tokenizer_table(teacher), "special": []},
     }
 
 
-def _tokenizer_of(path: Path) -> dict[str, Any]:
-    """The tokenizer of a run, of the run that a checkpoint is of, or of a published model."""
+def _tokenizer_table(path: Path) -> dict[str, Any]:
+    """The tokenizer of a run, of a checkpoint's run, or of a published model."""
     return encode(config.FromFile(path=str(home_of(path))))
 
 
-def _head(model: config.Transformer, aim: ObjectivePreset | None) -> config.Head:
-    """The head that the goal needs: the model's own where it is of that kind, else a new one."""
-    goal_head = config.PLAIN_HEAD if aim is None or aim.head is None else aim.head
-    if aim is None or isinstance(model.head, type(goal_head)):
+def _choose_head(model: config.Transformer, goal: ObjectivePreset | None) -> config.Head:
+    """The head that the goal needs: the model's own if it is of that kind, else a new one."""
+    needed_head = config.PLAIN_HEAD if goal is None or goal.head is None else goal.head
+    if goal is None or isinstance(model.head, type(needed_head)):
         return model.head
-    if isinstance(goal_head, config.ClassificationHead) and model.pooler:
-        return replace(goal_head, pooling="first")
-    return goal_head
+    if isinstance(needed_head, config.ClassificationHead) and model.pooler:
+        return replace(needed_head, pooling="first")
+    return needed_head
 
 
-def _of_goal(aim: ObjectivePreset | None, *, tuned: bool) -> dict[str, Any]:
-    if aim is None:
+def _goal_table(goal: ObjectivePreset | None, *, tuned: bool) -> dict[str, Any]:
+    if goal is None:
         return {}
-    table: dict[str, Any] = {"objective": encode(aim.objective)}
-    if aim.head is not None and not tuned:
-        table["model"] = {"head": encode(aim.head)}
-    if aim.special and not tuned:
-        table["text"] = {"special": list(aim.special)}
-    return table | (dict(aim.tuning) if tuned else {})
+    table: dict[str, Any] = {"objective": encode(goal.objective)}
+    if goal.head is not None and not tuned:
+        table["model"] = {"head": encode(goal.head)}
+    if goal.special and not tuned:
+        table["text"] = {"special": list(goal.special)}
+    return table | (dict(goal.tuning) if tuned else {})
 
 
 def _with_data(
     run: config.Run, paths: tuple[str, ...], field: str | None, columns: tuple[str, ...]
 ) -> config.Run:
-    """The run with the files that were named, read as its objective has them."""
+    """The run with other files for its corpus, of the kind that its objective reads."""
     corpus: config.Corpus = run.text.corpus
     (kind, *_) = config.data_for(run.objective)
     if not issubclass(kind, config.Rows):
@@ -202,7 +235,7 @@ def _with_data(
     else:
         if field is not None:
             raise ConfigError(
-                f"--field {field}: rows have several fields; say --columns NAME={field}"
+                f"--field {field}: rows have several fields; pass --columns NAME={field}"
             )
         if paths:
             corpus = kind(paths=paths)
@@ -212,13 +245,13 @@ def _with_data(
 
 
 def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
-    """The rows with columns chosen as "NAME=COLUMN".
+    """The corpus with its columns named by assignments such as "source=english".
 
     Raises:
-        ConfigError: no such part of a row.
+        ConfigError: the corpus has no such column.
     """
     names = [field.name for field in fields(corpus) if field.name != "paths"]
-    chosen: dict[str, Any] = {}
+    column_names: dict[str, Any] = {}
     for column in columns:
         name, equals, value = column.partition("=")
         if not equals or name not in names:
@@ -226,8 +259,8 @@ def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
                 f"--columns {column}: expected one of {', '.join(names)} and what holds it, such "
                 f"as {names[0]}=COLUMN"
             )
-        chosen[name] = value
-    return replace(corpus, **chosen)
+        column_names[name] = value
+    return replace(corpus, **column_names)
 
 
 def _with_field(corpus: config.Corpus, field: str) -> config.Files:

@@ -1,8 +1,4 @@
-"""Going on from a checkpoint, bit for bit.
-
-Comes in: a run's folder, or one of its checkpoints. Goes out: the finished `Run`. It does not know
-how a run is started.
-"""
+"""Resuming a run from a checkpoint, bit for bit."""
 
 from __future__ import annotations
 
@@ -19,15 +15,15 @@ from pellucid.errors import ConfigError, RunError
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.runs.memory_budget import check_beginning
-from pellucid.runs.observe import follow, memory_refused, shown_to
+from pellucid.runs.observe import add_display, explain_memory_errors, observe_job
 from pellucid.runs.rebuild import is_of_another_optimiser, rebuild, restore
 from pellucid.runs.resume_point import Place, find_place, open_changes
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import Run, load, read_config, read_plan
-from pellucid.saved_runs.plan import machine_changes
+from pellucid.saved_runs.machine import machine_changes
 from pellucid.saved_runs.records import cut_after
 from pellucid.saved_runs.seal import BY_STEPS, LENGTH, Change
-from pellucid.tasks.rewards import REWARD, find_reward, reward_changes, same_reward
+from pellucid.tasks.rewards import REWARD, check_same_reward, find_reward, reward_changes
 from pellucid.training import (
     Drifted,
     Event,
@@ -40,7 +36,7 @@ from pellucid.training import (
     generators_kept,
 )
 
-_FORGOTTEN = "the optimiser is another one: it begins without a memory of earlier updates"
+_NEW_OPTIMISER = "the optimiser has changed: it starts without a memory of earlier updates"
 
 
 @generators_kept()
@@ -56,33 +52,39 @@ def resume(
     interrupts: Interrupts | None = None,
     force: bool = False,
 ) -> Run:
-    """Go on with a run from its newest whole checkpoint, or from the one that `path` names.
+    """Resume a run from a checkpoint.
 
-    On a CPU the rest of the run is bit for bit what it would have been. A run with a `reward` has
-    to be told it again: no file may name code to be run.
+    On a CPU the run ends bit for bit as without the stop.
 
     Args:
-        steps: how many updates the whole run is to have, to train longer than was planned.
-        allow_drift: go on although config, plan, machine or reward are not as they were; an event
-            records each key with both values.
-        force: go on even if more memory is expected to be needed than is free.
+        path: a run, for its newest whole checkpoint, or one of its checkpoints.
+        steps: the updates of the whole run, to train longer than planned.
+        reward: what judges answers. A run with a reward needs it again, because no file may name
+            code to run.
+        observers: functions that are called with every event.
+        watchers: functions that also look into the model.
+        show: show progress on standard output.
+        allow_drift: resume even if config, plan, machine or reward have changed; an event records
+            each key with both values.
+        interrupts: lets an observer stop the run.
+        force: resume even if pellucid expects to need more memory than is free.
 
     Raises:
-        RunError: no run, in use, or not as it was: names every key with both values.
+        RunError: there is no run, it is in use, or it has changed: names each key and both values.
         CheckpointError: the checkpoint that `path` names is damaged, or all are.
         ConfigError: more updates than `steps` are done.
     """
-    folder, named = existing_folder(Path(path))
+    folder, checkpoint = existing_folder(Path(path))
     with (
         forcing(force),
         interrupts or Interrupts() as active_interrupts,
         folder.locked(),
-        shown_to(show, observers) as all_observers,
+        add_display(show, observers) as all_observers,
     ):
         run = read_config(folder)
         run.check_objective()
         plan = read_plan(folder)
-        place = find_place(folder, named)
+        place = find_place(folder, checkpoint)
         longer = _with_length(run, plan, steps, place)
         drift = [
             *open_changes(place, run, plan, longer),
@@ -91,7 +93,7 @@ def resume(
         ]
         if not allow_drift:
             _refuse([c for c in drift if steps is None or c.key not in BY_STEPS], place)
-            same_reward(run.objective, folder, reward)
+            check_same_reward(run.objective, folder, reward)
         check_beginning(run, watched=bool(watchers))
         torch.set_num_threads(longer.threads)
         job = rebuild(folder, run, longer, reward=find_reward(run.objective, reward))
@@ -101,7 +103,7 @@ def resume(
             text = f"what begins small grows as it was planned, for {longer.grows_over:,} updates"
             first.append(Noticed(step=place.step, text=text))
         if place.saved is not None and is_of_another_optimiser(place.saved, job):
-            first.append(Noticed(step=place.step, text=_FORGOTTEN))
+            first.append(Noticed(step=place.step, text=_NEW_OPTIMISER))
         if place.end is not None and place.step >= longer.total_steps and not drift:
             for observer in all_observers:  # it is all recorded already
                 for event in (*first, place.end):
@@ -109,15 +111,15 @@ def resume(
             return load(folder.path)
         if longer != plan:
             write_text(folder.plan, json_text(encode(longer), indent=1))
-        with memory_refused(run):
-            follow(job, progress, folder, first, all_observers, active_interrupts, watchers)
-    return load(folder.path, force=True)  # the estimate of the training had it
+        with explain_memory_errors(run):
+            observe_job(job, progress, folder, first, all_observers, active_interrupts, watchers)
+    return load(folder.path, force=True)  # the training's estimate covers it
 
 
 def _with_length(
     run: config.Run, plan: config.Plan, steps: int | None, place: Place
 ) -> config.Plan:
-    """The plan with another length; a batch that grows does so as it was planned.
+    """The plan with another length; a growing batch grows as planned.
 
     Raises:
         ConfigError: more updates than that are done.
@@ -129,9 +131,9 @@ def _with_length(
             f"--steps {steps}: the run has done {place.step:,} updates of {plan.total_steps:,}; "
             "--steps is the length of the whole run: give more than are done"
         )
-    over = place.grows_over or plan.grows_over
-    grows = run.training.growth is not None and steps != over
-    return replace(plan, total_steps=steps, growth_steps=over if grows else None)
+    growth_steps = place.grows_over or plan.grows_over
+    grows = run.training.growth is not None and steps != growth_steps
+    return replace(plan, total_steps=steps, growth_steps=growth_steps if grows else None)
 
 
 def _refuse(drift: Sequence[Change], place: Place) -> None:
@@ -155,7 +157,7 @@ def _refuse(drift: Sequence[Change], place: Place) -> None:
 def _first_events(
     folder: RunFolder, place: Place, plan: config.Plan, drift: Sequence[Change]
 ) -> list[Event]:
-    """What is said before the first update; the record is cut back to the place."""
+    """The events before the first update; the record is cut back to the place."""
     notices = (*place.notices, *cut_after(folder.metrics, place.step))
     if place.path is not None:
         folder.shelf.rewind(place.path)

@@ -1,8 +1,4 @@
-"""The place at which a run goes on: its newest whole checkpoint, the one named, or its start.
-
-Comes in: a run's folder. Goes out: the place, what the run has recorded, what is to be said of it.
-Nothing is changed.
-"""
+"""The place where a run resumes: its newest whole checkpoint, a chosen one, or its start."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, Reached, Shelf
+from pellucid.checkpoints import Checkpoint, SavedProgress, Shelf
 from pellucid.errors import CheckpointError
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.open_checkpoint import open_checkpoint
@@ -28,33 +24,33 @@ _UNSEALED = (
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A checkpoint, or the start where `path` is None; all events of the run so far."""
+    """A checkpoint, or the start if `path` is None, with all events of the run so far."""
 
     path: Path | None
     saved: Checkpoint | None
-    reached: Reached | None
+    progress: SavedProgress | None
     events: Sequence[Event]
     notices: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return "the start" if self.path is None else self.path.name
 
     @property
     def step(self) -> int:
         """How many updates are done."""
-        return 0 if self.reached is None else self.reached.step
+        return 0 if self.progress is None else self.progress.step
 
     @property
     def sealed(self) -> Mapping[str, Any] | None:
-        """The config and the plan that led here; None where nobody kept them."""
+        """The config and the plan that led here; None if the run did not keep them."""
         state = sealed_at_start(self.events) if self.saved is None else self.saved.state
         return state if state is not None and is_sealed(state) else None
 
     @property
     def grows_over(self) -> int | None:
-        """Over how many updates a batch grew on the way here; None where nobody kept that."""
+        """Over how many updates the batch grew until here; None if the run did not keep that."""
         match self.sealed:
             case {"plan": {"growth_steps": int(n)}} | {"plan": {"total_steps": int(n)}}:
                 return n
@@ -63,12 +59,12 @@ class Place:
 
     @property
     def end(self) -> Finished | None:
-        """The run's end, where it is recorded at this place."""
+        """The end of the run, if it is recorded at this place."""
         ends = (e for e in self.events if isinstance(e, Finished) and e.step == self.step)
         return next(ends, None)
 
     def unrecorded(self, shelf: Shelf) -> list[Event]:
-        """That the checkpoint was saved, where a kill came before that was recorded."""
+        """The event of the checkpoint, if a kill came before it was recorded."""
         saved = (e.step for e in self.events if isinstance(e, CheckpointSaved))
         if self.path is None or self.step in saved:
             return []
@@ -76,24 +72,24 @@ class Place:
         return [CheckpointSaved(step=self.step, path=str(self.path), best=best)]
 
 
-def find_place(folder: RunFolder, named: Path | None) -> Place:
-    """The checkpoint that is named, or the newest whole one; the start where there is none.
+def find_place(folder: RunFolder, chosen: Path | None) -> Place:
+    """The chosen checkpoint, or the newest whole one, or the start if there is no checkpoint.
 
     Raises:
-        CheckpointError: the one that is named is damaged, or all are.
+        CheckpointError: the chosen one is damaged, or all are.
     """
     events = read_events(folder.metrics)
     left_out: list[tuple[Path, str]] = []
-    path, opened = named, None
-    if named is not None:
+    path, opened = chosen, None
+    if chosen is not None:
         try:
-            opened = open_checkpoint(named)
+            opened = open_checkpoint(chosen)
         except CheckpointError as error:
             raise CheckpointError(
                 f"{error}; resume {folder.path}, the run itself, to go on from its newest whole "
                 "checkpoint"
             ) from None
-    elif folder.shelf.steps():
+    elif folder.shelf.had_one():
         path, opened, left_out = folder.shelf.newest_whole(open_checkpoint)
     saved, progress = opened or (None, None)
     place = Place(path, saved, progress, events)
@@ -110,9 +106,13 @@ def find_place(folder: RunFolder, named: Path | None) -> Place:
 def open_changes(
     place: Place, run: config.Run, plan: config.Plan, longer: config.Plan
 ) -> list[Change]:
-    """What has changed since the place was reached, and was not allowed there before.
+    """The changes since the place that the user has not allowed there yet.
 
-    `longer` is the plan with the length that is asked for now.
+    Args:
+        place: where the run resumes.
+        run: the config of today.
+        plan: the plan of today.
+        longer: the plan with the length that the user asks for.
     """
     allowed = {
         change

@@ -1,7 +1,6 @@
-"""The sentence whose continuation is shown while a run learns: a beginning from its held-out text.
+"""The sentence that is shown while a run learns: the beginning of a held-out text.
 
-Comes in: a config, prepared text. Goes out: the config with a sentence. A config that names one
-keeps it. It is the same each time: nothing is drawn.
+A config that names a sentence keeps it. The choice is the same each time: nothing is random.
 """
 
 from __future__ import annotations
@@ -14,16 +13,22 @@ from pellucid import config
 from pellucid.data import PreparedText, Shard, StoredExamples
 from pellucid.tokenizers import Tokenizer
 
-#: Documents that are looked at, tokens of each, and the words and characters of a beginning.
+#: Documents to look at, tokens of each, and the words and characters of a beginning.
 _DOCUMENTS, _TOKENS, _WORDS, _CHARACTERS = 64, 96, 4, 40
-#: A beginning of fewer words is taken only where no line has more.
+#: A beginning with fewer words is taken only if no line has more.
 _ENOUGH = 3
 
 
 def with_sentence(
     run: config.Run, data: PreparedText | StoredExamples, tokenizer: Tokenizer
 ) -> config.Run:
-    """The config with a beginning from the held-out text, where it names no sentence."""
+    """The config with a beginning from the held-out text, unless it names a sentence.
+
+    Args:
+        run: the config.
+        data: the prepared data.
+        tokenizer: decodes the text.
+    """
     if run.training.sentence or not isinstance(data, PreparedText):
         return run
     sentence = beginning(data.held_out, tokenizer)
@@ -31,7 +36,7 @@ def with_sentence(
 
 
 def beginning(text: Shard, tokenizer: Tokenizer) -> str:
-    """The first words of the first line that has enough of them; else the longest there is."""
+    """The first words of the first line that has enough of them; else the longest beginning."""
     beginnings = [
         words
         for start in islice(text.starts, _DOCUMENTS)
@@ -51,6 +56,6 @@ def _beginnings(text: Shard, start: int, tokenizer: Tokenizer) -> Iterator[str]:
     lines = tokenizer.decode(inside).partition("\ufffd")[0].strip().split("\n")
     for place, line in enumerate(lines):
         words = line[: _CHARACTERS + 1].split(" ")
-        # the last word may be cut: of several it is left out, unless the line ends there
+        # the last word may be cut: it is left out, unless it is the only one or the line ends there
         ends = len(line) <= _CHARACTERS and (is_whole or place < len(lines) - 1)
         yield " ".join((words if ends else words[:-1] or words)[:_WORDS])[:_CHARACTERS].strip()

@@ -1,8 +1,4 @@
-"""What is said before the first step.
-
-Comes in: everything a run is made of. Goes out: names and lines, in order. It does not know where
-they are shown.
-"""
+"""The summary of a run that a user reads before the first step: names and lines, in order."""
 
 from __future__ import annotations
 
@@ -21,7 +17,7 @@ from pellucid.training import Job, mean_rows
 Fact = tuple[str, str]
 
 
-def facts_of(
+def summarise(
     run: config.Run,
     plan: config.Plan,
     folder: RunFolder,
@@ -33,7 +29,15 @@ def facts_of(
 ) -> Iterator[Fact]:
     """The facts of a run that is about to start: data, model, batch, machine, cost, folder.
 
-    `seconds` is what the run is expected to take; `problem` is why nothing is compiled.
+    Args:
+        run: the config.
+        plan: the plan.
+        folder: the run's folder.
+        task: the objective with its data.
+        seconds: how long the run is expected to take.
+        problem: the reason why the model is not compiled.
+        job: has the model with its parameters.
+        memory: the estimate of the memory.
     """
     yield from task.facts
     count = short(parameter_count(run.model))
@@ -43,7 +47,7 @@ def facts_of(
     yield (
         "updated",
         "; ".join(
-            f"{part.what} {short(part.count)}" + ("" if part.decays else ", no decay")
+            f"{part.label} {short(part.count)}" + ("" if part.decays else ", no decay")
             for part in group(job.model.named_parameters()).every
             if part.parameters
         ),
@@ -51,21 +55,21 @@ def facts_of(
     yield from _frozen(run, job)
     yield "batch", _batch(run, plan, task)
     compiled = "compiled" if plan.compile else "not compiled"
-    why = "" if problem is None else f" ({problem})"
-    where = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
-    yield "on", f"{where}, {plan.precision}, {compiled}{why}"
+    reason = "" if problem is None else f" ({problem})"
+    machine = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
+    yield "on", f"{machine}, {plan.precision}, {compiled}{reason}"
     if plan.device == "cpu":
         yield "kernels", _kernels(plan)
     yield "expect", f"about {duration(seconds)}, {size(memory.n_bytes)} of memory"
     yield "seed", str(run.seed)
     yield "folder", str(folder.path)
     reward = dict(task.facts).get("reward")
-    again = "" if reward is None else f" --reward {reward}"
-    yield "to resume", f"pellucid train --resume {folder.path}{again}"
+    reward_flag = "" if reward is None else f" --reward {reward}"
+    yield "to resume", f"pellucid train --resume {folder.path}{reward_flag}"
 
 
 def _kernels(plan: config.Plan) -> str:
-    """What was chosen to make an update short."""
+    """The choices that make an update short."""
     attention = {"fused": "torch's fused attention", "products": "attention as matrix products"}
     choices = [
         attention[plan.attention],
@@ -77,12 +81,12 @@ def _kernels(plan: config.Plan) -> str:
 
 
 def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
-    """What does not move, where not all of the weights do."""
+    """The frozen weights, if not all are trained."""
     if run.trained is None:
         return
     parameters = list(job.model.parameters())
-    still = sum(parameter.numel() for parameter in parameters if not parameter.requires_grad)
-    share = still / sum(parameter.numel() for parameter in parameters)
+    n_frozen = sum(parameter.numel() for parameter in parameters if not parameter.requires_grad)
+    share = n_frozen / sum(parameter.numel() for parameter in parameters)
     match run.trained:
         case config.LastLayers(count=count):
             blocks = "block" if count == 1 else f"{count} blocks"
@@ -91,21 +95,21 @@ def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
             moves = f"adapters of rank {rank} move beside {', '.join(targets)}"
         case _:
             assert_never(run.trained)
-    yield "frozen", f"{short(still)} parameters ({share:.1%}): {moves}"
+    yield "frozen", f"{short(n_frozen)} parameters ({share:.1%}): {moves}"
 
 
 def _batch(run: config.Run, plan: config.Plan, task: Task) -> str:
     settings = run.training
     rows, row_tokens = settings.batch_size, task.tokens_per_row
     parts = f" in {settings.accumulation} parts" if settings.accumulation > 1 else ""
-    about = "" if row_tokens == int(row_tokens) else "about "
+    prefix = "" if row_tokens == int(row_tokens) else "about "
     epochs = plan.total_steps * mean_rows(settings) / task.rows_per_epoch
-    text = f"{rows} x {about}{row_tokens:.0f} = {rows * row_tokens:,.0f} tokens a step{parts}"
+    text = f"{rows} x {prefix}{row_tokens:.0f} = {rows * row_tokens:,.0f} tokens a step{parts}"
     match settings.growth:
-        case config.GrowingBatch(first=first, until=until):
-            text += f", growing from {first} rows over {until:.0%} of the steps"
-        case config.GrowingLength(first=first, until=until):
-            text += f", in pieces growing from {first} tokens over {until:.0%} of the steps"
+        case config.GrowingBatch(first=first, until=share):
+            text += f", growing from {first} rows over {share:.0%} of the steps"
+        case config.GrowingLength(first=first, until=share):
+            text += f", in pieces growing from {first} tokens over {share:.0%} of the steps"
         case None:
             pass
         case _:

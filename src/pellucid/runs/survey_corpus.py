@@ -1,7 +1,4 @@
-"""What a corpus holds, before anything is trained on it.
-
-Comes in: a config's text. Goes out: counts. Nothing is written. It does not know models.
-"""
+"""What a corpus holds, before anything is trained on it."""
 
 from __future__ import annotations
 
@@ -9,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 
 from pellucid import config
-from pellucid.data import Counts, Tally, encode_pieces, hashed
-from pellucid.runs.prepare_text import made_tokenizer, surveyed
-from pellucid.saved_runs.progress import Pace, Say, silent
+from pellucid.data import EncodedCounts, ReadCounts, encode_pieces, hash_pieces
+from pellucid.runs.prepare_text import survey_and_divide, train_tokenizer
+from pellucid.saved_runs.progress import ProgressReporter, Say, silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +24,7 @@ class CorpusReport:
     longest_bytes: int
     longest: str
     sha256: str
-    tally: Tally
+    tally: ReadCounts
 
     @property
     def bytes_per_token(self) -> float:
@@ -43,14 +40,14 @@ def count_corpus(text: config.Text, now: Say = silent) -> CorpusReport:
     Raises:
         TextError: the corpus cannot be read, or is too small.
     """
-    tally = Tally()
-    corpus_survey, parts = surveyed(text, tally, now)
-    tokenizer = made_tokenizer(text, parts, now)
-    watch = Pace(now, "encoding the text", corpus_survey.n_bytes)
+    tally = ReadCounts()
+    corpus_survey, parts = survey_and_divide(text, tally, now)
+    tokenizer = train_tokenizer(text, parts, now)
+    watch = ProgressReporter(now, "encoding the text", corpus_survey.n_bytes)
     digest = hashlib.sha256()
-    counts = Counts()
+    counts = EncodedCounts()
     for side in (parts.train, parts.held_out):
-        for piece in encode_pieces(hashed(side, digest), tokenizer, watch=watch):
+        for piece in encode_pieces(hash_pieces(side, digest), tokenizer, watch=watch):
             counts.add(piece, tokenizer.unknown_id)
     return CorpusReport(
         documents=corpus_survey.documents,

@@ -1,13 +1,12 @@
-"""Training from the first byte of data: the same thing from Python and from the command line.
-
-Comes in: a config. Goes out: a trained `Run`. It does not know how progress is shown.
-"""
+"""Training from the first byte of data: the same thing from Python and from the command line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 from pellucid import config
 from pellucid.checkpoints import write_text
@@ -16,20 +15,29 @@ from pellucid.counting import MemoryEstimate
 from pellucid.data import PreparedText
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
-from pellucid.runs.build import build_job, build_model, resolve, with_classes, with_vocabulary
+from pellucid.model import Transformer
+from pellucid.runs.build import build_job, build_model, with_classes, with_vocabulary
 from pellucid.runs.memory_budget import check_beginning, check_training
-from pellucid.runs.observe import follow, memory_refused, shown_to
+from pellucid.runs.observe import add_display, explain_memory_errors, observe_job
+from pellucid.runs.plan import (
+    StepSeconds,
+    compile_model,
+    expect_seconds,
+    measure_step,
+    plan_run,
+    try_compiler,
+    with_step_count,
+)
 from pellucid.runs.prepare import Data, Ready, ready_data
-from pellucid.runs.resolve_config import Length, choose
+from pellucid.runs.resolve_config import RunChoices, resolve_config
 from pellucid.runs.sample_prompt import with_sentence
-from pellucid.runs.summary import facts_of
+from pellucid.runs.summary import summarise
 from pellucid.saved_runs.folder import RunFolder, preparing, refuse_taken
-from pellucid.saved_runs.initial_weights import keep_start
+from pellucid.saved_runs.initial_weights import copy_start
 from pellucid.saved_runs.load import Run, load
-from pellucid.saved_runs.plan import expect_seconds, find_device
-from pellucid.saved_runs.progress import Say
+from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.seal import as_texts
-from pellucid.tasks import Reward, TaskInputs, assemble_task, check_teacher
+from pellucid.tasks import Reward, Task, TaskInputs, assemble_task, check_teacher
 from pellucid.tasks.rewards import find_reward
 from pellucid.training import (
     Event,
@@ -48,77 +56,42 @@ from pellucid.training import (
 def train(
     paths: Iterable[str | Path] = (),
     *,
-    objective: str | None = None,
-    start: str | Path | None = None,
-    teacher: str | Path | None = None,
-    reward: str | None = None,
-    lora: int | None = None,
-    field: str | None = None,
-    columns: Iterable[str] = (),
-    preset: str | None = None,
-    config_file: str | Path | None = None,
     out: str | Path | None = None,
-    steps: int | None = None,
-    tokens: int | None = None,
-    minutes: float | None = None,
-    epochs: float | None = None,
-    seed: int | None = None,
-    device: str | None = None,
-    settings: Iterable[str] = (),
+    reward: str | None = None,
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
     show: bool = True,
     interrupts: Interrupts | None = None,
     force: bool = False,
+    **choices: Unpack[RunChoices],
 ) -> Run:
-    """Train a model on data and give it back: `pellucid train`, from Python.
+    """Train a model and return it: `pellucid train`, from Python.
 
     Args:
-        paths: files, folders, patterns or "-"; none is the documentation in Python's standard
+        paths: files, folders, patterns or "-"; by default the documentation of Python's standard
             library.
-        objective: what is learnt, by its short name ("sft", "mlm", ...); the preset's by default.
-        start: a run or a published model to go on from: its weights, and its tokenizer.
-        teacher: a run or a published model to distil from.
-        reward: what answers are worth, as "module:function" or as a run of a classifier.
-        lora: train adapters of this rank, and leave the weights as they are.
-        field: what holds the text of a row in a table: JSON Lines, JSON, CSV, TSV, Parquet.
-        columns: which column of a row holds what, such as "source=english".
-        preset: what everything is taken from that is not said otherwise; the objective's by
-            default.
-        config_file: a TOML file that says what differs; its `base` wins over `preset`.
-        out: the run's folder; a fresh one under `runs/` by default.
-        steps, tokens, minutes, epochs: how long; at most one of them.
-        settings: assignments such as "training.batch_size=16", laid over preset and file; the other
-            arguments are laid over them.
-        observers: functions called with every event.
-        watchers: those who look into the model too, such as `pellucid.vitals.watcher()`.
-        show: whether progress is shown on standard output.
-        interrupts: what an observer may stop the run by, as Ctrl-C does: `interrupts.asked = True`.
-        force: train even if more memory is expected to be needed than is free.
+        out: the run's folder; by default a new one under `runs/`.
+        reward: what judges answers, as "module:function" or as "RUN:CLASS" of a classifier.
+        observers: functions that are called with every event.
+        watchers: functions that also look into the model, such as `pellucid.vitals.watcher()`.
+        show: show progress on standard output.
+        interrupts: lets an observer stop the run as Ctrl-C does: `interrupts.asked = True`.
+        force: train even if pellucid expects to need more memory than is free.
+        **choices: the config, as `pellucid.runs.resolve_config` documents it: `objective`, `start`,
+            `teacher`, `lora`, `field`, `columns`, `preset`, `config_file`, one of `steps`,
+            `tokens`, `minutes` and `epochs`, `seed`, `device`, `settings`.
 
     Raises:
-        PellucidError: bad input, named; `Interrupted` and `NonFiniteError` when the run stops early
+        PellucidError: bad input, named; `Interrupted` and `NonFiniteError` if the run stops early
             (its state is saved).
+        TypeError: a choice that does not exist.
     """
-    run = choose(
-        paths,
-        goal=objective,
-        start=start,
-        teacher=teacher,
-        lora=lora,
-        field=field,
-        columns=columns,
-        preset=preset,
-        config_file=config_file,
-        length=Length(steps=steps, tokens=tokens, minutes=minutes, epochs=epochs),
-        seed=seed,
-        device=device,
-        settings=settings,
-    )
-    name = (objective or preset or "nano") if config_file is None else Path(config_file).stem
+    run = resolve_config(paths, **choices)
+    file = choices.get("config_file")
+    name = choices.get("objective") or choices.get("preset") or "nano"
     return train_config(
         run,
-        name=name,
+        name=name if file is None else Path(file).stem,
         out=out,
         reward=reward,
         observers=observers,
@@ -142,108 +115,130 @@ def train_config(
     interrupts: Interrupts | None = None,
     force: bool = False,
 ) -> Run:
-    """Train what a whole config describes, in a fresh folder.
+    """Train by a whole config, in a new folder. A signal ends it as `Interrupts` says.
 
-    From its first line on a signal ends it as `Interrupts` says. With `force` it begins even if
-    more memory is expected to be needed than is free.
+    Args:
+        run: the config.
+        name: the beginning of the folder's name, unless you give `out`.
+        out, reward, observers, watchers, show, interrupts, force: as in `train`.
+
+    Raises:
+        PellucidError: as `train`.
     """
     with forcing(force), interrupts or Interrupts() as active_interrupts:
-        folder = _trained(run, name, out, reward, (observers, watchers, show), active_interrupts)
-    return load(folder.path, force=True)  # the estimate of the training had it
+        run.check_objective()
+        # refuse what can be refused before anything is read
+        watched = bool(watchers)
+        process_bytes = check_beginning(run, watched=watched)
+        rewards = find_reward(run.objective, reward)
+        check_teacher(run)
+        target = None if out is None else Path(out)
+        if target is not None:
+            refuse_taken(target)
+        with add_display(show, observers) as all_observers:
+            seed_step(run.seed, 0)
+            say = partial(_announce, all_observers)
+            ready = ready_data(run, say, partial(say, fleeting=True))
+            run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
+            with explain_memory_errors(run):
+                with preparing(target, name=name) as (folder, work):
+                    data = ready.fill(work.text)
+                    memory = check_training(run, data, process=process_bytes, watched=watched)
+                    parts = _prepare(run, work, ready, data, rewards, say)
+                with folder.locked():
+                    job = build_job(parts.run, parts.plan, folder, parts.model, parts.task)
+                    events = _first_events(parts, folder, job, memory)
+                    observe_job(
+                        job, Progress(), folder, events, all_observers, active_interrupts, watchers
+                    )
+    return load(folder.path, force=True)  # the training's estimate covers it
 
 
-def _trained(
-    run: config.Run,
-    name: str,
-    out: str | Path | None,
-    reward: str | None,
-    seen_by: tuple[Sequence[Observer], Sequence[Watcher], bool],
-    interrupts: Interrupts,
-) -> RunFolder:
-    observers, watchers, show = seen_by
-    # what can be refused at once is refused before anything is read
-    run.check_objective()
-    process = check_beginning(run, watched=bool(watchers))
-    rewards = find_reward(run.objective, reward)
-    check_teacher(run)
-    if out is not None:
-        refuse_taken(Path(out))
-    with shown_to(show, observers) as all_observers:
-        seed_step(run.seed, 0)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Parts:
+    """The parts of a prepared run; `compiler` is the reason why its model is not compiled."""
 
-        def say(phase: str) -> None:
-            for observer in all_observers:
-                observer(Preparing(what=phase))
-
-        def say_progress(phase: str) -> None:
-            for observer in all_observers:
-                observer(Preparing(what=phase, fleeting=True))
-
-        ready = ready_data(run, say, say_progress)
-        run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
-        fits = partial(check_training, process=process, watched=bool(watchers))
-        with memory_refused(run):
-            with preparing(None if out is None else Path(out), name=name) as (folder, work):
-                begin = _prepare(run, work, ready, rewards, say, fits)
-            with folder.locked():
-                job, first = begin(folder)
-                follow(job, Progress(), folder, first, all_observers, interrupts, watchers)
-    return folder
+    run: config.Run
+    plan: config.Plan
+    model: Transformer
+    task: Task
+    seconds: StepSeconds
+    compiler: str | None
+    held_out_tokens: int
 
 
 def _prepare(
     run: config.Run,
     work: RunFolder,
     ready: Ready,
+    data: Data,
     reward: Reward | None,
-    say: Say,
-    fits: Callable[[config.Run, Data], MemoryEstimate],
-) -> Callable[[RunFolder], tuple[Job, list[Event]]]:
-    """Fill the folder that becomes the run's; what gives, there, the job and its first events."""
-    data = ready.fill(work.text)
-    memory = fits(run, data)
+    say: Callable[[str], None],
+) -> _Parts:
+    """Fill the folder that becomes the run's, and build everything that the loop needs."""
     run = with_sentence(run, data, ready.tokenizer)
     ready.tokenizer.save(work.tokenizer)
     if run.start is not None:
         say(f"taking the weights of {run.start}")
-        keep_start(Path(run.start), work)
+        copy_start(Path(run.start), work)
     say("building the model, and timing a step")
-    model = build_model(run, work, find_device(run.training.device))
-    task_inputs = TaskInputs(
-        run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward
+    device = find_device(run.training.device)
+    compiler = try_compiler(run.training, device)
+    plan = plan_run(run, device, compiler=compiler)
+    model = build_model(run, plan, work)
+    task = assemble_task(
+        TaskInputs(
+            run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward
+        )
     )
-    task = assemble_task(task_inputs)
-    plan, seconds, problem = resolve(run, model, task)
+    compile_model(model, plan)
+    seconds = measure_step(run, plan, model, task)
+    plan = with_step_count(plan, run.training, task, seconds)
     write_text(work.plan, json_text(encode(plan), indent=1))
     # last: a folder with a config is a run that can be resumed
     write_text(work.config, run_to_toml(run))
-
-    def begin(folder: RunFolder) -> tuple[Job, list[Event]]:
-        job = build_job(run, plan, folder, model, task)
-        expected = expect_seconds(
-            run.training,
-            plan,
-            update=seconds.update,
-            reading=seconds.reading,
-            step_tokens=run.training.batch_size * task.tokens_per_row,
-            held_out=_held_out_tokens(data),
-        )
-        started = Started(
-            step=0,
-            total_steps=plan.total_steps,
-            name=folder.path.name,
-            guessing_nats=task.guessing_nats,
-            unit=task.unit,
-            facts=tuple(facts_of(run, plan, folder, task, expected, problem, job, memory)),
-            folder=str(folder.path),
-            sealed=as_texts(run, plan),
-        )
-        return job, [started] if task.example is None else [started, task.example]
-
-    return begin
+    return _Parts(
+        run=run,
+        plan=plan,
+        model=model,
+        task=task,
+        seconds=seconds,
+        compiler=compiler,
+        held_out_tokens=_count_held_out_tokens(data),
+    )
 
 
-def _held_out_tokens(data: Data) -> int:
+def _first_events(
+    parts: _Parts, folder: RunFolder, job: Job, memory: MemoryEstimate
+) -> list[Event]:
+    """The start of the run, and one example as it will be trained."""
+    run, plan, task = parts.run, parts.plan, parts.task
+    expected = expect_seconds(
+        run.training,
+        plan,
+        parts.seconds,
+        step_tokens=run.training.batch_size * task.tokens_per_row,
+        held_out_tokens=parts.held_out_tokens,
+    )
+    started = Started(
+        step=0,
+        total_steps=plan.total_steps,
+        name=folder.path.name,
+        guessing_nats=task.guessing_nats,
+        unit=task.unit,
+        facts=tuple(summarise(run, plan, folder, task, expected, parts.compiler, job, memory)),
+        folder=str(folder.path),
+        sealed=as_texts(run, plan),
+    )
+    return [started] if task.example is None else [started, task.example]
+
+
+def _announce(observers: Sequence[Observer], phase: str, *, fleeting: bool = False) -> None:
+    for observer in observers:
+        observer(Preparing(what=phase, fleeting=fleeting))
+
+
+def _count_held_out_tokens(data: Data) -> int:
     if isinstance(data, PreparedText):
         return len(data.held_out.tokens)
     return int(sum(column.lengths.sum() for column in data.held_out.columns.values()))

@@ -1,8 +1,4 @@
-"""Proof, on the user's own machine, that resuming changes nothing.
-
-Comes in: a run's folder. Goes out: whether a copy that was stopped and resumed in another process
-ends with the same losses and the same bits as one that never stopped. The run itself is only read.
-"""
+"""A proof, on your own machine, that resuming changes nothing. The run itself is only read."""
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from pellucid.training import Event, Interrupts, Logged, Observer, StepFinished
 
 @dataclass(frozen=True, slots=True)
 class ResumeProof:
-    """What was compared: from which step, over how many, and whether all was equal."""
+    """The comparison: its steps, and whether all losses and weights were equal."""
 
     from_step: int
     stopped_at: int
@@ -45,9 +41,14 @@ def verify_resume(
 ) -> ResumeProof:
     """Train on from a checkpoint twice, once straight and once with a stop half-way.
 
-    The start is the newest checkpoint with `steps` updates after it, or the run's very start. Each
-    part runs in a process of its own. A run with a `reward` has to be told it again. With `force`
-    it begins even if more memory is expected to be needed than is free.
+    It starts at the newest checkpoint that has updates after it, or at the start of the run. Each
+    part runs in its own process.
+
+    Args:
+        path: a run.
+        steps: how many updates to train on.
+        reward: what judges answers, if the run learns from a reward.
+        force: start even if pellucid expects to need more memory than is free.
 
     Raises:
         RunError: there is no run, it does not fit into memory, or a part failed.
@@ -75,7 +76,7 @@ def verify_resume(
 
 
 def first_and_last(folder: RunFolder, steps: int) -> tuple[int, int]:
-    """From the newest checkpoint with two updates after it, or the start; to so many steps on."""
+    """The newest checkpoint with two updates after it, or the start; and the step to end at."""
     total = read_plan(folder).total_steps
     starts = [step for step in folder.shelf.steps() if step + 2 <= total]
     start = starts[-1] if starts else 0
@@ -94,7 +95,14 @@ def _in_process(path: Path, end: int, reward: str | None) -> None:
 def resume_until(
     path: str, end: int, reward: str | None = None, observers: Sequence[Observer] = ()
 ) -> None:
-    """Go on with a run until `end` updates are done, and save there."""
+    """Continue a run until `end` updates are done, and save.
+
+    Args:
+        path: the run.
+        end: how many updates it will have.
+        reward: what judges answers.
+        observers: functions that are called with every event.
+    """
     interrupts = Interrupts()
 
     def stop(event: Event) -> None:
@@ -108,14 +116,20 @@ def resume_until(
             observers=[*observers, stop],
             show=False,
             interrupts=interrupts,
-            force=True,  # whoever asked for the proof was asked
+            force=True,  # checked when the proof started
         )
     except Interrupted:
         return
 
 
 def losses_of(path: Path, start: int, end: int | None = None) -> list[float]:
-    """The loss of each update after `start`, up to `end`."""
+    """The loss of each update after `start`, up to `end`.
+
+    Args:
+        path: the run.
+        start: how many updates to leave out.
+        end: the last update; by default the last of the run.
+    """
     logged = (e for e in read_events(RunFolder(path).metrics) if isinstance(e, Logged))
     losses = {
         step: loss

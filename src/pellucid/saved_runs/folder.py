@@ -178,7 +178,7 @@ def _claimed(target: Path) -> disk.Partial:
     refuse_taken(target)
     try:
         return _partial(target)
-    except disk.Held:
+    except disk.FolderInUse:
         raise RunError(
             f"{target} is in use by another process, which prepares a run in it: wait for it, stop "
             "it, or name another folder"
@@ -206,7 +206,7 @@ def _fresh(name: str, parent: Path) -> tuple[Path, disk.Partial]:
             continue
         try:
             return target, _partial(target)
-        except disk.Held:
+        except disk.FolderInUse:
             continue
         except OSError as error:
             raise RunError(_unmakeable(target, error)) from None
@@ -214,7 +214,7 @@ def _fresh(name: str, parent: Path) -> tuple[Path, disk.Partial]:
 
 
 def _partial(target: Path) -> disk.Partial:
-    return disk.Partial(target, _PREPARED, keep=(f"text{disk.PARTIAL}",), alone=True)
+    return disk.Partial(target, _PREPARED, keep=(f"text{disk.PARTIAL}",), exclusive=True)
 
 
 def refuse_taken(path: Path) -> None:

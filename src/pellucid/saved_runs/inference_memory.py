@@ -1,8 +1,4 @@
-"""Whether what a run is asked for fits into memory: texts to write, to read, to look into.
-
-Comes in: a run, and how much is asked of it at once. Goes out: nothing, a warning, or a refusal. It
-does not know how anything is done.
-"""
+"""Whether generating, reading or looking into texts fits into free memory."""
 
 from __future__ import annotations
 
@@ -10,7 +6,7 @@ from collections.abc import Sequence
 
 from pellucid import config
 from pellucid.counting import looking_memory, reading_memory, writing_memory
-from pellucid.counting.temporaries import EVALUATED_AT_ONCE, WRITTEN_AT_ONCE
+from pellucid.counting.temporaries import EVALUATED_AT_ONCE, GENERATED_ROWS
 from pellucid.data import Examples
 from pellucid.generation import Beams, Sampling
 from pellucid.saved_runs.load import Run
@@ -99,7 +95,7 @@ def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: 
         case _:
             pass
     if beams is not None:
-        _check_written(run, min(WRITTEN_AT_ONCE, len(examples)), longest, beams, force=force)
+        _check_written(run, min(GENERATED_ROWS, len(examples)), longest, beams, force=force)
 
 
 def check_looking(run: Run, length: int, *, force: bool) -> None:

@@ -1,9 +1,4 @@
-"""Where a run's first weights come from, when they are not drawn.
-
-Comes in: a run, one of its checkpoints, or a published model; a model with weights of its own. Goes
-out: a copy of those weights in another run's folder, and the model with the other's body. It does
-not know what will be trained.
-"""
+"""The first weights of a run that starts from other weights."""
 
 from __future__ import annotations
 
@@ -21,12 +16,12 @@ from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.load import load, read_config
 from pellucid.saved_runs.published import published_config
 
-#: What stands on the last states: another task has another.
+#: The parts above the last states: they depend on the task.
 _HEADS = ("head.", "head_transform.", "head_bias", "classifier.", "pooler.")
 
 
 def config_of(path: Path) -> config.Run:
-    """The config of what a run goes on from.
+    """The config of a run, a checkpoint or a published model to start from.
 
     Raises:
         RunError: there is neither a run nor a published model.
@@ -37,15 +32,17 @@ def config_of(path: Path) -> config.Run:
     return read_config(folder)
 
 
-def keep_start(path: Path, folder: RunFolder) -> None:
+def copy_start(path: Path, folder: RunFolder) -> None:
     """Copy the weights at `path` into the folder of the run that starts from them.
 
-    So the run stays whole when the other is gone. Adapters are merged: they were a way to train,
-    and what was trained is the sum.
+    The run then no longer needs the other one. Adapters are merged into the weights.
     """
-    begun = load(path)
+    start_run = load(path)
     start = Checkpoint(
-        model=merged(begun.model), optimiser={}, random={}, state={"from": str(begun.checkpoint)}
+        model=merged(start_run.model),
+        optimiser={},
+        random={},
+        state={"from": str(start_run.checkpoint)},
     )
     save(folder.start, start)
 

@@ -1,8 +1,4 @@
-"""A trained run, opened again.
-
-Comes in: a run's folder, or one of its checkpoints. Goes out: its model, tokenizer and config. It
-does not know how to go on training.
-"""
+"""A trained run, opened again: its model, tokenizer and config."""
 
 from __future__ import annotations
 
@@ -22,8 +18,8 @@ from pellucid.free_memory import forcing
 from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
+from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.memory_check import check_opening
-from pellucid.saved_runs.plan import find_device
 from pellucid.saved_runs.published import load_published
 from pellucid.tokenizers import Tokenizer
 
@@ -50,15 +46,18 @@ def load(
     allow_non_finite: bool = False,
     force: bool = False,
 ) -> Run:
-    """The run at `path`, at its latest checkpoint, or at the one that `path` names.
-
-    A folder with a published model (`config.json` and safetensors) is opened in place.
+    """Open a run, one of its checkpoints, or a published model.
 
     The model is in evaluation mode: `run.model(ids)` on (batch, time) token ids gives logits
-    (batch, time, vocab_size). `weights` says what its matrices are rounded to, see
-    `pellucid.model.narrow`: "bfloat16" or "int8" make it write faster. `allow_non_finite` opens a
-    model with broken weights too, to look at what is wrong with it. With `force` it is opened even
-    if its weights are not expected to fit into memory.
+    (batch, time, vocab_size).
+
+    Args:
+        path: a run, for its latest checkpoint; a checkpoint; or a folder with a published model
+            (`config.json` and safetensors), which is opened in place.
+        device: the device of the model.
+        weights: the type of the model's matrices; "bfloat16" and "int8" make it write faster.
+        allow_non_finite: open a model with broken weights too, to find the problem.
+        force: open it even if pellucid expects the weights not to fit into memory.
 
     Raises:
         ConfigError: `weights` is none of the three.

@@ -1,8 +1,4 @@
-"""Whether what is about to be done fits into the memory that is free: asked before it is begun.
-
-Comes in: an estimate, a device. Goes out: nothing, a warning, or a refusal with the figures and
-what to make smaller. It does not know what is done.
-"""
+"""Whether a piece of work fits into free memory: checked before it starts."""
 
 from __future__ import annotations
 
@@ -30,11 +26,12 @@ def check_memory(
     Raises:
         RunError: the figures, and what to make smaller.
     """
-    free, needed = free_on(torch.device(device)), estimate.still_needed
+    free, needed = free_on(torch.device(device)), estimate.bytes_to_allocate
     if free is None or needed * (1 + UNCERTAINTY) <= free.n_bytes:
         return
     figures = (
-        f"{does} about {size(needed)} of memory more, and {free.of} has {size(free.n_bytes)} free"
+        f"{does} about {size(needed)} of memory more, and {free.limited_by} has "
+        f"{size(free.n_bytes)} free"
     )
     largest = estimate.largest
     advice = f"most of it, {size(largest.n_bytes)}, is {largest.part}: lower {largest.lower}"

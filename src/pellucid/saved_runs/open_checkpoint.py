@@ -1,14 +1,13 @@
-"""A checkpoint, opened to go on from: whole is only one from which a run can.
+"""Opening a checkpoint to resume from it.
 
-Comes in: a checkpoint's folder. Goes out: its content, and how far the run was; or a refusal by
-file and key. Checksums say that a file is as it was written; here is looked at what it says.
+Checksums say that a file is as it was written; this file checks that its content makes sense.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pellucid.checkpoints import STATE, Checkpoint, Reached, reached
+from pellucid.checkpoints import STATE, Checkpoint, SavedProgress, read_progress
 from pellucid.checkpoints import load as load_checkpoint
 from pellucid.errors import CheckpointError, PellucidError
 from pellucid.reader import as_table
@@ -21,14 +20,14 @@ _NO_STATE = (
 )  # fmt: skip
 
 
-def open_checkpoint(path: Path) -> tuple[Checkpoint, Reached]:
+def open_checkpoint(path: Path) -> tuple[Checkpoint, SavedProgress]:
     """Read a checkpoint, verified, and all in it that does not depend on the model.
 
     Raises:
         CheckpointError: a file is damaged, or says what cannot be; names file and key.
     """
     saved, file = load_checkpoint(path), path / STATE
-    progress = reached(saved.state, file)
+    progress = read_progress(saved.state, file)
     if path.name != f"step-{progress.step}":
         raise CheckpointError(
             f"{file} is damaged: progress.step is {progress.step:,}, expected that of its "

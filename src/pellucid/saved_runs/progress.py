@@ -1,8 +1,4 @@
-"""How far a long piece of work has come, said every few seconds.
-
-Comes in: bytes and documents as they are done. Goes out: a line now and then. It does not know
-where it is shown.
-"""
+"""How far a long piece of work has come, said every few seconds."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ def silent(_: str) -> None:
     """Says nothing."""
 
 
-class Pace:
+class ProgressReporter:
     """Counts what is done of `what`, and says it; `total` is in bytes, where it is known."""
 
     def __init__(self, now: Say, what: str, total: int | None = None) -> None:

@@ -33,7 +33,7 @@ def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tok
     """
     published = open_published(folder, fits=partial(check_opening, device=device))
     tokenizer = published_tokenizer(published, folder)
-    return filled(published, device), tokenizer, as_run(published, folder)
+    return build_published(published, device), tokenizer, to_run_config(published, folder)
 
 
 def open_tokenizer(folder: Path) -> Tokenizer:
@@ -84,10 +84,10 @@ def published_config(folder: Path) -> config.Run:
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
     """
-    return as_run(open_published(folder), folder)
+    return to_run_config(open_published(folder), folder)
 
 
-def filled(published: Published, device: torch.device) -> Transformer:
+def build_published(published: Published, device: torch.device) -> Transformer:
     """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
     with torch.device("meta"):
         model = assemble(published.model, seed=0)
@@ -95,9 +95,9 @@ def filled(published: Published, device: torch.device) -> Transformer:
     return model.to(device).eval()
 
 
-def as_run(published: Published, tokenizer: Path) -> config.Run:
+def to_run_config(published: Published, tokenizer: Path) -> config.Run:
     """A run's config around a published model; one that tells classes apart says so."""
-    run = around(published.model, tokenizer)
+    run = wrap_model(published.model, tokenizer)
     if not isinstance(published.model.head, config.ClassificationHead):
         return run
     multi_label = published.attributes.get("problem_type") == MULTI_LABEL
@@ -105,7 +105,7 @@ def as_run(published: Published, tokenizer: Path) -> config.Run:
     return replace(run, objective=objective)
 
 
-def around(model: config.Transformer, tokenizer: Path) -> config.Run:
+def wrap_model(model: config.Transformer, tokenizer: Path) -> config.Run:
     """A run's config around a model that others trained."""
     recipe = find("nano")
     text = replace(recipe.text, tokenizer=config.FromFile(path=str(tokenizer)))

@@ -1,10 +1,8 @@
-"""What each kind of model can do, and a refusal in plain words of what it cannot.
+"""The abilities of each kind of model, and refusals for the others.
 
-    a decoder           goes on with a text, and gives each of its tokens a probability
-    an encoder          sees a text as a whole: fills masked words, embeds texts
-    an encoder-decoder  writes a text while it looks at another
-
-Comes in: a model. Goes out: nothing, or a refusal. It does not know how any of it is done.
+a decoder           continues a text, and gives each of its tokens a probability
+an encoder          sees all of a text: fills masked words, embeds texts
+an encoder-decoder  writes a text from another one
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
-"""What each objective is fed with, how it is judged, and what is said of it before it starts."""
+"""The task of each objective: its batches, its evaluation, its samples, lines about its data.
+
+Comes in: a config, a model and prepared data. Goes out: a `Task`. It does not know the loop.
+"""
 
 from pellucid.tasks.assemble import assemble_task
-from pellucid.tasks.task import Reward, Task, TaskInputs, Written
-from pellucid.tasks.teacher import check_teacher
+from pellucid.tasks.distillation import check_teacher
+from pellucid.tasks.task import GeneratedText, Reward, Task, TaskInputs
 
-__all__ = ["Reward", "Task", "TaskInputs", "Written", "assemble_task", "check_teacher"]
+__all__ = ["GeneratedText", "Reward", "Task", "TaskInputs", "assemble_task", "check_teacher"]

@@ -1,8 +1,4 @@
-"""The one door from a config to a task.
-
-Comes in: what is given. Goes out: a `Task`. No other file of this folder asks which objective it
-is.
-"""
+"""From a config to the task of its objective. No other file of this room asks which one it is."""
 
 from __future__ import annotations
 
@@ -10,42 +6,43 @@ from typing import assert_never
 
 from pellucid import config
 from pellucid.objectives import assemble as assemble_objective
-from pellucid.tasks.classification import classifying
-from pellucid.tasks.distillation import distilling
-from pellucid.tasks.dpo import preferring
-from pellucid.tasks.mlm import uncorrupting, unmasking
-from pellucid.tasks.next_token import reading_on
-from pellucid.tasks.policy_gradient import rewarded
-from pellucid.tasks.seq2seq import rewriting
-from pellucid.tasks.sft import answering
+from pellucid.tasks.classification import classification_task
+from pellucid.tasks.distillation import distillation_task
+from pellucid.tasks.dpo import dpo_task
+from pellucid.tasks.mlm import mlm_task
+from pellucid.tasks.next_token import next_token_task
+from pellucid.tasks.policy_gradient import policy_gradient_task
+from pellucid.tasks.seq2seq import seq2seq_task
+from pellucid.tasks.sft import sft_task
+from pellucid.tasks.span_corruption import span_corruption_task
 from pellucid.tasks.task import Task, TaskInputs
 
 
-def assemble_task(given: TaskInputs) -> Task:
-    """What the objective of `given.run` is fed with, and how it is judged.
+def assemble_task(inputs: TaskInputs) -> Task:
+    """The task of the objective of `inputs.run`.
 
     Raises:
-        PellucidError: the data do not suffice.
+        PellucidError: the data are too few.
     """
-    objective = given.run.objective
+    objective = inputs.run.objective
     match objective:
         case config.NextToken():
-            return reading_on(given, assemble_objective(objective))
+            return next_token_task(inputs, assemble_objective(objective))
         case config.MLM():
-            return unmasking(given)
+            return mlm_task(inputs)
         case config.SpanCorruption():
-            return uncorrupting(given)
+            return span_corruption_task(inputs)
         case config.Seq2Seq():
-            return rewriting(given)
+            return seq2seq_task(inputs)
         case config.Classification():
-            return classifying(given)
+            return classification_task(inputs)
         case config.SFT():
-            return answering(given)
+            return sft_task(inputs)
         case config.Distillation():
-            return distilling(given)
+            return distillation_task(inputs)
         case config.DPO():
-            return preferring(given)
+            return dpo_task(inputs)
         case config.PolicyGradient():
-            return rewarded(given)
+            return policy_gradient_task(inputs)
         case _:
             assert_never(objective)

@@ -1,7 +1,4 @@
-"""Naming the class of a text.
-
-Comes in: prepared texts with labels. Goes out: a task. It does not know what the classes mean.
-"""
+"""Predicting the class of a text."""
 
 from __future__ import annotations
 
@@ -15,13 +12,13 @@ import numpy.typing as npt
 import torch
 
 from pellucid import config
-from pellucid.data import Bucketed, ClassLabels, Examples, in_turn
+from pellucid.data import BucketedBatches, ClassLabels, Examples, in_turn
 from pellucid.evaluation.metrics import Classified, classification_measures
+from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.inference.classification import shares_of
 from pellucid.objectives import assemble
-from pellucid.tasks.data_summary import facts_of_examples
-from pellucid.tasks.example_view import example_of, spelled
-from pellucid.tasks.held_out_loss import judge_by, some_of
+from pellucid.tasks.data_summary import summarise_examples
+from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.task import Fact, Task, TaskInputs
 from pellucid.training import HeldOut, Precision, Sampled, autocast, to_device
 from pellucid.typed import to_list, to_numpy
@@ -29,97 +26,124 @@ from pellucid.typed import to_list, to_numpy
 Probabilities = npt.NDArray[Any]
 
 
-def classifying(given: TaskInputs) -> Task:
-    """Texts of about the same length; judged by nats per text, and by what comes out right."""
-    run, data = given.run, given.examples
+def classification_task(inputs: TaskInputs) -> Task:
+    """Batches of texts of about the same length; evaluated by nats per text and by accuracy."""
+    run, data = inputs.run, inputs.examples
     assert isinstance(run.objective, config.Classification)
     head = run.model.head
     assert isinstance(head, config.ClassificationHead)
     assert head.classes is not None
     collation = ClassLabels(
-        pad_id=given.tokenizer.end_id,
+        pad_id=inputs.tokenizer.end_id,
         longest=run.model.context_length,
         n_classes=len(head.classes),
         several=run.objective.multi_label,
     )
     objective = assemble(run.objective)
     rows = run.training.batch_size
-    order = Bucketed(data.train, collation, rows_at_once=rows, seed=run.seed)
+    order = BucketedBatches(data.train, collation, rows_at_once=rows, seed=run.seed)
 
-    def classify(side: Examples, precision: Precision) -> Classified:
-        probabilities, labels = predicted(given, side, collation, precision)
+    def measure_classes(examples: Examples, precision: Precision) -> Classified:
+        probabilities, labels = predict_classes(inputs, examples, collation, precision)
         return classification_measures(probabilities, labels, head.classes or ())
 
-    by_texts = judge_by(given, objective, collation, "texts")
+    evaluate_loss = example_evaluator(
+        objective, inputs.model, collation, batch_size=rows, unit="texts"
+    )
 
-    def judge(side: Examples, precision: Precision) -> HeldOut:
-        held_out = by_texts(side, precision)
-        return replace(
-            held_out, measures={**held_out.measures, **classify(side, precision).measures}
-        )
+    def evaluate(examples: Examples, precision: Precision) -> HeldOut:
+        held_out = evaluate_loss(examples, precision)
+        class_measures = measure_classes(examples, precision).measures
+        return replace(held_out, measures={**held_out.measures, **class_measures})
 
-    few = some_of(data.held_out, "ids", run.training.evaluate_tokens)
-    multi = run.objective.multi_label
+    held_out_examples = select_examples(data.held_out, "ids", run.training.evaluate_tokens)
+    multi_label = run.objective.multi_label
     return Task(
         objective=objective,
         batch=order.batch,
         rows_per_epoch=order.rows_per_epoch,
         tokens_per_row=order.tokens_per_row,
-        evaluate=lambda precision: judge(few, precision),
-        sample=lambda step: classified(given, few, head.classes or (), step, several=multi),
-        guessing_nats=math.log(2 if multi else len(head.classes)),
+        evaluate=lambda precision: evaluate(held_out_examples, precision),
+        sample=lambda step: sample_classes(
+            inputs, held_out_examples, head.classes or (), step, multi_label=multi_label
+        ),
+        guessing_nats=math.log(2 if multi_label else len(head.classes)),
         unit="texts",
-        facts=(*facts_of_examples(given), *_classes(data.train, head.classes)),
-        example=example_of(
+        facts=(*summarise_examples(inputs), *_list_class_counts(data.train, head.classes)),
+        example=view_example(
             order.batch(0, 1),
-            spelled(given.tokenizer),
+            readable_decoder(inputs.tokenizer),
             causal=run.model.encoder is None,
             classes=head.classes,
         ),
-        judge=judge,
-        classify=classify,
+        evaluate_examples=evaluate,
+        measure_classes=measure_classes,
     )
 
 
-def predicted(
-    given: TaskInputs, side: Examples, collation: ClassLabels, precision: Precision
+def predict_classes(
+    inputs: TaskInputs, examples: Examples, collation: ClassLabels, precision: Precision
 ) -> tuple[Probabilities, Probabilities]:
-    """P of each class of each text, and the labels, in the order of their lengths."""
-    model = given.model
+    """The probabilities of each text's classes, and the labels; the shortest text comes first.
+
+    Args:
+        inputs: the model and its config.
+        examples: the texts with their labels.
+        collation: makes a batch of texts.
+        precision: the type of matrix products.
+
+    Returns:
+        Probabilities (texts, classes), and labels (texts,) or, with several for each text,
+        (texts, classes).
+    """
+    model = inputs.model
     probabilities: list[torch.Tensor] = []
     labels: list[torch.Tensor] = []
-    for batch in in_turn(side, collation, given.run.training.batch_size):
+    for batch in in_turn(examples, collation, inputs.run.training.batch_size):
         device_batch = to_device(batch, model.device)
         with torch.no_grad(), autocast(model.device, precision):
             logits = model.class_logits(device_batch.ids, padding=device_batch.padding).float()
-        shares = shares_of(logits, several=collation.several)
+        shares = shares_of(logits, multi_label=collation.several)
         probabilities.append(shares.cpu())
         labels.append(batch.labels)
     return to_numpy(torch.cat(probabilities)), to_numpy(torch.cat(labels))
 
 
-def classified(
-    given: TaskInputs, examples: Examples, classes: tuple[str, ...], step: int, *, several: bool
+def sample_classes(
+    inputs: TaskInputs,
+    examples: Examples,
+    classes: tuple[str, ...],
+    step: int,
+    *,
+    multi_label: bool,
 ) -> Sampled:
-    """What the model says of the first of `examples`."""
-    model, ids = given.model, examples.columns["ids"][0].tolist()
+    """The model's classification of the first example.
+
+    Args:
+        inputs: the model and its tokenizer.
+        examples: the texts.
+        classes: the names of the classes.
+        step: how many updates are done.
+        multi_label: whether a text may have several classes, or none.
+    """
+    model, ids = inputs.model, examples.columns["ids"][0].tolist()
     with torch.no_grad():
         logits = model.class_logits(torch.tensor([ids], device=model.device))[0].float()
-    shares = to_list(shares_of(logits, several=several))
+    shares = to_list(shares_of(logits, multi_label=multi_label))
     ranked = sorted(zip(classes, shares, strict=True), key=lambda pair: -pair[1])
     return Sampled(
         step=step,
-        sentence=given.tokenizer.decode(ids),
+        sentence=inputs.tokenizer.decode(ids),
         next_tokens=tuple(ranked[:3]),
         continuation=", ".join(name for name, share in ranked if share > 0.5) or "none of them"
-        if several
+        if multi_label
         else ranked[0][0],
     )
 
 
-def _classes(train: Examples, classes: tuple[str, ...]) -> Iterator[Fact]:
+def _list_class_counts(train: Examples, classes: tuple[str, ...]) -> Iterator[Fact]:
     labels = train.columns["label"]
-    # where a text may have several, each row is a 0 or 1 for every class
+    # a text with several labels has a row with a 0 or 1 for each class
     multi_label = bool(labels.lengths.max() > 1)
     counts = (
         labels.flat.reshape(len(labels.lengths), -1).sum(axis=0)

@@ -1,8 +1,4 @@
-"""One example of a batch, as it will be trained.
-
-Comes in: a batch of any kind, and how its ids are read. Goes out: an `Example`. It does not know
-which objective it is for, nor how it is shown.
-"""
+"""One example of a batch, as it will be trained."""
 
 from __future__ import annotations
 
@@ -16,57 +12,59 @@ from pellucid.batches import IGNORED, LabelBatch, PairBatch, PreferenceBatch, To
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Example
 
-#: What has examples that can be shown.
-Shown = TokenBatch | PairBatch | LabelBatch | PreferenceBatch
+#: Batches that `view_example` can show.
+ViewableBatch = TokenBatch | PairBatch | LabelBatch | PreferenceBatch
 Decode = Callable[[Sequence[int]], str]
 
 _Row = tuple[str, str | None, str]
 _Part = tuple[str, list[_Row], int]
 
-#: Neighbours that are shown of a row with several documents.
+#: How many documents of a packed row are shown.
 _MAX_DOCUMENTS = 2
 
 
-def example_of(
-    batch: Shown,
+def view_example(
+    batch: ViewableBatch,
     decode: Decode,
     *,
     causal: bool = True,
     classes: Sequence[str] = (),
     row: int = 0,
 ) -> Example:
-    """One row of a batch: for each token its text, what is learnt there, and what it sees.
+    """One row of a batch: the text of each token, its target, and the tokens that it sees.
 
-    Of a row with several documents the first two are shown, with the boundary between them.
+    A row with several documents is shown as far as the second, with the boundary between them.
 
     Args:
-        decode: ids to text.
-        causal: whether a token sees those before it alone, where it is not a source that is read.
-        classes: their names, for a batch with labels; their numbers where there are none.
+        batch: the batch.
+        decode: makes text of token ids.
+        causal: whether a token sees only itself and the tokens before it; a source never is.
+        classes: the names of the classes, for a batch with labels; by default their numbers.
+        row: the number of the row.
     """
     parts, note = _parts(batch, decode, causal, classes, row)
-    begins: list[tuple[int, str]] = []
+    part_starts: list[tuple[int, str]] = []
     rows: list[_Row] = []
     for name, part, _ in parts:
         if name:
-            begins.append((len(rows), name))
+            part_starts.append((len(rows), name))
         rows += part
-    fillers = sum(left_out for _, _, left_out in parts)
-    if fillers:
-        places = "place of padding, which is" if fillers == 1 else "places of padding, which are"
-        note += f"{'; ' if note else ''}{fillers} {places} neither seen nor learnt"
+    n_padding = sum(count for _, _, count in parts)
+    if n_padding:
+        places = "place of padding, which is" if n_padding == 1 else "places of padding, which are"
+        note += f"{'; ' if note else ''}{n_padding} {places} neither seen nor learnt"
     return Example(
         title=f"row {row + 1} of the first update",
         rows=tuple(rows),
-        begins=tuple(begins),
+        begins=tuple(part_starts),
         note=note,
     )
 
 
-def spelled(tokenizer: Tokenizer) -> Decode:
-    """How ids are shown: special tokens by their name, which have no text.
+def readable_decoder(tokenizer: Tokenizer) -> Decode:
+    """A function from token ids to text that shows special tokens by their names.
 
-    What stands between them is read together: a character may be spread over several tokens.
+    It decodes the tokens between them together: a character may take several tokens.
     """
 
     def decode(ids: Sequence[int]) -> str:
@@ -80,7 +78,7 @@ def spelled(tokenizer: Tokenizer) -> Decode:
 
 
 def _parts(
-    batch: Shown, decode: Decode, causal: bool, classes: Sequence[str], row: int
+    batch: ViewableBatch, decode: Decode, causal: bool, classes: Sequence[str], row: int
 ) -> tuple[list[_Part], str]:
     match batch:
         case TokenBatch():
@@ -88,28 +86,28 @@ def _parts(
         case PairBatch():
             source = _part(decode, batch.source[row], batch.source_padding[row], causal=False)
             targets = batch.targets[row]
-            written = _part(
+            target = _part(
                 decode,
                 batch.ids[row],
                 targets != IGNORED,
                 targets,
                 first=len(source[0]),
-                besides=" and the source",
+                also_sees=" and the source",
             )
-            return [("the source", *source), ("what is written", *written)], ""
+            return [("the source", *source), ("what is written", *target)], ""
         case LabelBatch():
             part = _part(decode, batch.ids[row], batch.padding[row], causal=causal)
             return [("", *part)], f"of the whole is learnt: {_label(batch.labels[row], classes)}"
         case PreferenceBatch():
-            chosen = _whole(batch.chosen, decode, causal, row)
-            rejected = _whole(batch.rejected, decode, causal, row, first=len(chosen[0]))
+            chosen = _token_rows(batch.chosen, decode, causal, row)
+            rejected = _token_rows(batch.rejected, decode, causal, row, first=len(chosen[0]))
             return [("the chosen answer", *chosen), ("the rejected answer", *rejected)], ""
         case _:
             assert_never(batch)
 
 
 def _label(label: Tensor, classes: Sequence[str]) -> str:
-    """The class, or all that hold."""
+    """The name of the class, or of each class that the text has."""
     numbers = [int(label)] if label.ndim == 0 else _ints(label.nonzero()[:, 0])
     names = [repr(classes[number]) if classes else f"class {number}" for number in numbers]
     return ", ".join(names) or "no class"
@@ -118,26 +116,26 @@ def _label(label: Tensor, classes: Sequence[str]) -> str:
 def _documents(
     batch: TokenBatch, decode: Decode, causal: bool, row: int
 ) -> tuple[list[_Part], str]:
-    """A row whole, or the first two of the documents that lie in it."""
+    """All of a row, or the first two of its documents."""
     if batch.documents is None:
-        return [("", *_whole(batch, decode, causal, row))], ""
+        return [("", *_token_rows(batch, decode, causal, row))], ""
     numbers = _ints(batch.documents[row])
     starts = [i for i, number in enumerate(numbers) if i == 0 or number != numbers[i - 1]]
     parts: list[_Part] = []
-    further = first = fillers = 0
+    further = first = n_padding = 0
     for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
-        rows, left_out = _whole(batch, decode, causal, row, slice(start, end), first=first)
-        fillers += left_out
+        rows, count = _token_rows(batch, decode, causal, row, slice(start, end), first=first)
+        n_padding += count
         if rows and len(parts) < _MAX_DOCUMENTS:
             parts.append((f"example {len(parts) + 1} of this row", rows, 0))
             first += len(rows)
-        elif rows:  # what only fills up the row has a number of its own, and is none
+        elif rows:  # padding has a document number too, but no rows
             further += 1
     note = f"{further} more in this row" if further else ""
-    return [*parts, ("", [], fillers)], note
+    return [*parts, ("", [], n_padding)], note
 
 
-def _whole(
+def _token_rows(
     batch: TokenBatch,
     decode: Decode,
     causal: bool,
@@ -159,11 +157,11 @@ def _part(
     *,
     causal: bool = True,
     first: int = 0,
-    besides: str = "",
+    also_sees: str = "",
 ) -> tuple[list[_Row], int]:
-    """The real tokens among `ids`, and how many only fill up the row.
+    """The rows of all tokens but padding, and the number of places with padding.
 
-    What a token sees is told by the places of the table, in which the part begins at `first`.
+    Each row names the rows of the table that its token sees; the part begins at row `first`.
     """
     tokens = _ints(ids)
     target_ids = [IGNORED] * len(tokens) if targets is None else _ints(targets)
@@ -172,7 +170,7 @@ def _part(
     for n, i in enumerate(places):
         target = None if target_ids[i] == IGNORED else decode([target_ids[i]])
         last = first + (n if causal else len(places) - 1)
-        rows.append((decode([tokens[i]]), target, _format_visible(first, last, causal) + besides))
+        rows.append((decode([tokens[i]]), target, _format_visible(first, last, causal) + also_sees))
     return rows, len(tokens) - len(places)
 
 

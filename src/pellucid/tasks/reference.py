@@ -1,7 +1,4 @@
-"""The reference that a run is compared with: the model that it started from, asked and not trained.
-
-Comes in: what a task is given. Goes out: a model at rest. It does not know what it is asked.
-"""
+"""The reference of a run: the model that it started from, which is not trained."""
 
 from __future__ import annotations
 
@@ -12,35 +9,28 @@ import torch
 
 from pellucid.checkpoints import load_model_tensors
 from pellucid.model import Transformer, adapters, assemble, without_adapters
-from pellucid.objectives import Reference, frozen
+from pellucid.objectives import Reference, frozen_reference
 from pellucid.saved_runs.load import fill
 from pellucid.tasks.task import TaskInputs
-from pellucid.training.attention_kernels import attend_by, kernel_of
+from pellucid.training.kernels import attend_by, kernel_of
 
 
-def reference_of(given: TaskInputs) -> Reference:
-    """The model as it was at the start: itself without its adapters, or else a copy.
+def reference_model(inputs: TaskInputs) -> Reference:
+    """The model of the start: the trained model without its adapters if it has any, else a copy.
 
-    With adapters one model sits in memory, and without them two.
+    With adapters one model is in memory, and without them two.
     """
-    if adapters(given.model):
-        return _without
+    if adapters(inputs.model):
+        return _disable_adapters
     with torch.device("meta"):
-        copy = assemble(given.run.model, seed=0)
-    fill(copy, load_model_tensors(given.folder.start), given.model.device)
-    # rounded alike, so that at the start the two are one
-    attend_by(copy, kernel_of(given.model))
-    return frozen(copy.eval().requires_grad_(False))
-
-
-def copied(given: TaskInputs) -> int:
-    """How many parameters lie in memory a second time, for `reference_of`."""
-    if adapters(given.model):
-        return 0
-    return sum(parameter.numel() for parameter in given.model.parameters())
+        copy = assemble(inputs.run.model, seed=0)
+    fill(copy, load_model_tensors(inputs.folder.start), inputs.model.device)
+    # the same rounding, so that both models are equal at the start
+    attend_by(copy, kernel_of(inputs.model))
+    return frozen_reference(copy.eval().requires_grad_(False))
 
 
 @contextmanager
-def _without(model: Transformer) -> Generator[Transformer]:
+def _disable_adapters(model: Transformer) -> Generator[Transformer]:
     with without_adapters(model):
         yield model

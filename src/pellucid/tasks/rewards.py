@@ -1,9 +1,6 @@
-"""What an answer is worth: a function that the user names, or a classifier that was trained.
+"""The reward of an answer: a function that the user names, or a trained classifier.
 
-Comes in: "module:function", or a run and one of its classes. Goes out: a reward. It does not know
-how answers are drawn.
-
-Code is run because the user's own command names it, and never because a file does.
+pellucid runs code because the user's own command names it, and never because a file does.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from pellucid.saved_runs.seal import Change
 from pellucid.tasks import Reward
 from pellucid.training import Drifted, Event, Started
 
-#: What the fact of `Started` and a change are called.
+#: The name of the reward among the facts of `Started` and among changes.
 REWARD = "reward"
 _EXPECTED = (
     "expected MODULE:FUNCTION, a function of (row, answer) that gives a number, or RUN:CLASS, a "
@@ -38,10 +35,11 @@ _EXPECTED = (
 
 
 def find_reward(objective: config.Objective, name: str | None) -> Reward | None:
-    """The reward that `name` stands for; None where the objective asks for none.
+    """The reward of this name; None if the objective has no reward.
 
     Raises:
-        ConfigError: it is missing, not wanted, or not there.
+        ConfigError: the objective needs a reward and has no name, or the reverse; or nothing has
+            this name.
     """
     takes_reward = isinstance(objective, config.PolicyGradient)
     if not takes_reward:
@@ -59,13 +57,18 @@ def find_reward(objective: config.Objective, name: str | None) -> Reward | None:
     return _classifier(source, selector) if Path(source).exists() else _function(source, selector)
 
 
-def same_reward(objective: config.Objective, folder: RunFolder, name: str | None) -> None:
-    """Refuse to go on with a run for another reward than it was trained for.
+def check_same_reward(objective: config.Objective, folder: RunFolder, name: str | None) -> None:
+    """Refuse to resume a run with another reward than it was trained with.
 
-    What the run says of its reward is compared, and shown; it is never run.
+    The recorded name is compared and shown. pellucid never runs it.
+
+    Args:
+        objective: the objective of the run.
+        folder: the run's folder.
+        name: the reward that the user names.
 
     Raises:
-        ConfigError: none is named, or another.
+        ConfigError: the user names no reward, or another.
     """
     if not isinstance(objective, config.PolicyGradient):
         return
@@ -87,7 +90,13 @@ def same_reward(objective: config.Objective, folder: RunFolder, name: str | None
 def reward_changes(
     objective: config.Objective, events: Iterable[Event], name: str | None
 ) -> list[Change]:
-    """Another reward than the run was trained for up to here, where one is named."""
+    """The change of the reward, if the user names another than the run was trained with.
+
+    Args:
+        objective: the objective of the run.
+        events: all events of the run.
+        name: the reward that the user names.
+    """
     trained_reward = _find_trained_reward(events)
     if (
         not isinstance(objective, config.PolicyGradient)
@@ -99,7 +108,7 @@ def reward_changes(
 
 
 def _find_trained_reward(events: Iterable[Event]) -> str | None:
-    """The reward that a run was started with, or was allowed to go on with."""
+    """The reward at the start of a run, or after the last change that the user allowed."""
     reward: str | None = None
     for event in events:
         if isinstance(event, Started):
@@ -113,7 +122,7 @@ def _find_trained_reward(events: Iterable[Event]) -> str | None:
 
 def _function(module: str, function: str) -> Reward:
     try:
-        reward_function = getattr(_imported(module), function)
+        reward_function = getattr(_import_module(module), function)
     except ImportError as error:
         raise ConfigError(f"--reward {module}:{function}: {error}; {_EXPECTED}") from None
     except AttributeError:
@@ -123,14 +132,14 @@ def _function(module: str, function: str) -> Reward:
     if not callable(reward_function):
         raise ConfigError(f"--reward {module}:{function}: is no function; {_EXPECTED}")
     name = f"{module}:{function}"
-    return Reward(name, _checked(name, cast("Callable[..., Any]", reward_function)))
+    return Reward(name, _check_values(name, cast("Callable[..., Any]", reward_function)))
 
 
-def _imported(name: str) -> ModuleType:
-    """The module that you name: first from the folder you are in, then as Python finds it.
+def _import_module(name: str) -> ModuleType:
+    """The module of this name: from the working folder, or else as Python finds it.
 
-    Only that module comes before the real ones. What it imports is looked for in the folder last,
-    so that a json.py beside it is not run in place of the standard library's.
+    Only this module is looked for in the working folder first. For its own imports the folder comes
+    last, so that a json.py in it does not replace the standard library's.
     """
     folder = os.getcwd()
     if folder not in sys.path:
@@ -147,8 +156,10 @@ def _imported(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _checked(name: str, function: Callable[..., Any]) -> Callable[[dict[str, object], str], float]:
-    """The function; what it raises, and what it gives that is no number, is said with the row."""
+def _check_values(
+    name: str, function: Callable[..., Any]
+) -> Callable[[dict[str, object], str], float]:
+    """The function; if it raises or returns no number, the error names the row."""
 
     def reward(row: dict[str, object], answer: str) -> float:
         try:

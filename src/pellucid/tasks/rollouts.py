@@ -1,8 +1,4 @@
-"""Answers that a model draws, and how far it is with them from the model that it began as.
-
-Comes in: prompts, a model, its reference. Goes out: answers, log P of them under both models, and
-the exact KL. It does not know what an answer is worth.
-"""
+"""Answers that a model samples, and their KL from the model that it started as."""
 
 from __future__ import annotations
 
@@ -18,7 +14,14 @@ from pellucid.batches import IGNORED
 from pellucid.data import Examples, in_turn
 from pellucid.generation import Continuation, Sampling, generate_after, not_refused
 from pellucid.model import Transformer
-from pellucid.objectives import LazyLogits, Reference, asked, at_rest, token_divergence, token_log_p
+from pellucid.objectives import (
+    LazyLogits,
+    Reference,
+    evaluating,
+    open_reference,
+    token_divergence,
+    token_log_p,
+)
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Precision, autocast
 from pellucid.typed import to_list
@@ -27,11 +30,15 @@ Prompt = list[int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Compared:
-    """Answers as rows: their ids, the drawn tokens as targets, and what both models make of them.
+class ComparedRollouts:
+    """Answers under the model and under its reference.
 
-    `log_p` and `reference_log_p` are 0 where nothing was drawn. `kl` is KL(model || reference) of
-    each answer in nats: at each of its tokens over the whole vocabulary, added up.
+    Attributes:
+        ids: prompts with their answers, (answers, time).
+        targets: the sampled tokens, (answers, time); `IGNORED` elsewhere.
+        log_p: log P of the sampled tokens under the model, (answers, time); 0 elsewhere.
+        reference_log_p: the same under the reference.
+        kl: KL(model || reference) in nats, (answers,): over the vocabulary, summed over tokens.
     """
 
     ids: Tensor
@@ -41,8 +48,8 @@ class Compared:
     kl: Tensor
 
 
-class Drawer:
-    """Draws answers by numbers that depend on a seed and a position alone."""
+class RolloutSampler:
+    """Samples answers by a seed that depends on the run's seed and a position alone."""
 
     def __init__(
         self,
@@ -59,40 +66,52 @@ class Drawer:
         self.temperature = temperature
         self.seed = seed
 
-    def draw(self, prompts: list[Prompt], position: int, longest: int) -> list[Continuation]:
-        """An answer to each prompt, of at most `longest` tokens and no more than the context holds.
+    def sample(self, prompts: list[Prompt], position: int, longest: int) -> list[Continuation]:
+        """An answer to each prompt: a function of the weights, the seed and `position`.
 
-        A function of the weights, the seed and `position`.
+        Args:
+            prompts: the token ids of each prompt.
+            position: a place in the data.
+            longest: the most tokens of an answer; the context may hold fewer.
         """
         room = self.model.context_length - max(len(prompt) for prompt in prompts)
         state = np.random.SeedSequence([self.seed, position % 2**63]).generate_state(1)
         sampling = Sampling(
             max_new_tokens=min(longest, room), temperature=self.temperature, seed=int(state[0])
         )
-        with at_rest(self.model), not_refused():
+        with evaluating(self.model), not_refused():
             return generate_after(self.model, self.tokenizer, prompts, sampling)
 
     def compare(
         self, prompts: list[Prompt], answers: Sequence[Continuation], precision: Precision
-    ) -> Compared:
-        """The answers under the model as it stands and under the reference, both at rest."""
+    ) -> ComparedRollouts:
+        """Compare the model with the reference on answers, both in evaluation mode.
+
+        Args:
+            prompts: the token ids of each prompt.
+            answers: the answers, as `sample` returned them.
+            precision: the type of matrix products.
+        """
         ids, targets = self._rows(prompts, answers)
         device = self.model.device
         device_ids, flat = ids.to(device), targets.to(device).flatten()
 
         def lazy(model: Transformer) -> LazyLogits:
-            return LazyLogits.of(
+            return LazyLogits.from_model(
                 model, model.hidden_states(device_ids), temperature=self.temperature
             )
 
-        with at_rest(self.model), autocast(device, precision):
+        with evaluating(self.model), autocast(device, precision):
             policy_logits = lazy(self.model)
             log_p = token_log_p(policy_logits, flat)
-        with asked(self.reference, self.model) as reference_model, autocast(device, precision):
+        with (
+            open_reference(self.reference, self.model) as reference_model,
+            autocast(device, precision),
+        ):
             reference_logits = lazy(reference_model)
             reference_log_p = token_log_p(reference_logits, flat)
             kl = token_divergence(policy_logits, reference_logits, flat, divergence="reverse")
-        return Compared(
+        return ComparedRollouts(
             ids=ids,
             targets=targets,
             log_p=log_p.view_as(targets).cpu(),
@@ -104,20 +123,27 @@ class Drawer:
         self, prompts: list[Prompt], answers: Sequence[Continuation]
     ) -> tuple[Tensor, Tensor]:
         end = self.tokenizer.end_id
-        drawn = [[*a.ids, *([end] if a.stopped == "end" else [])] for a in answers]
-        width = max(len(p) + len(d) for p, d in zip(prompts, drawn, strict=True))
+        sampled = [[*a.ids, *([end] if a.stopped == "end" else [])] for a in answers]
+        width = max(len(p) + len(d) for p, d in zip(prompts, sampled, strict=True))
         ids = torch.full((len(prompts), width), end)
         targets = torch.full((len(prompts), width), IGNORED)
-        for row, (prompt, answer) in enumerate(zip(prompts, drawn, strict=True)):
+        for row, (prompt, answer) in enumerate(zip(prompts, sampled, strict=True)):
             ids[row, : len(prompt) + len(answer)] = torch.tensor(prompt + answer)
             targets[row, len(prompt) - 1 : len(prompt) + len(answer) - 1] = torch.tensor(answer)
         return ids, targets
 
-    def kl_of(self, examples: Examples, n_rows: int, longest: int, precision: Precision) -> float:
-        """The mean KL of an answer to each prompt of `examples`, in nats: an estimate in these."""
+    def mean_kl(self, examples: Examples, n_rows: int, longest: int, precision: Precision) -> float:
+        """The mean KL of one sampled answer to each prompt, in nats.
+
+        Args:
+            examples: the prompts.
+            n_rows: how many to answer at once.
+            longest: the most tokens of an answer.
+            precision: the type of matrix products.
+        """
         kls: list[float] = []
         for place, prompts in enumerate(in_turn(examples, _Prompts(), n_rows)):
-            answers = self.draw(prompts, -1 - place, longest)
+            answers = self.sample(prompts, -1 - place, longest)
             kls += to_list(self.compare(prompts, answers, precision).kl)
         return float(np.mean(kls))
 

@@ -1,7 +1,4 @@
-"""What an objective needs besides a model: batches, a way to be judged, something to show.
-
-Comes in: nothing. Goes out: types. It does not know any particular objective.
-"""
+"""What an objective needs besides a model: batches, an evaluation, a sample to show."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from pellucid import config
 from pellucid.batches import Batch
 from pellucid.data import Examples, PreparedText, StoredExamples
 from pellucid.evaluation.metrics import Classified
+from pellucid.evaluation.objective import EvaluateExamples
 from pellucid.generation import Beams
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
@@ -20,27 +18,25 @@ from pellucid.tokenizers import Tokenizer
 from pellucid.training import Example, HeldOut, Precision, Sampled
 
 Fact = tuple[str, str]
-#: How a model does on examples.
-VerdictTracker = Callable[[Examples, Precision], HeldOut]
-#: What a model takes examples for, class by class.
-Classify = Callable[[Examples, Precision], Classified]
+#: Classifies examples, and measures how often that is right.
+MeasureClasses = Callable[[Examples, Precision], Classified]
 
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """What an answer to the prompt of a row is worth, and what the user called it by."""
+    """A function that judges the answer to a row's prompt, under the name that the user gave."""
 
     name: str
     function: Callable[[dict[str, object], str], float]
 
     def __call__(self, row: dict[str, object], answer: str) -> float:
-        """The worth of one answer."""
+        """The reward of one answer."""
         return self.function(row, answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInputs:
-    """What a task is made of: the config, the model as it stands, and prepared data."""
+    """Everything that a task is made of: the config, the model, the prepared data."""
 
     run: config.Run
     folder: RunFolder
@@ -51,59 +47,57 @@ class TaskInputs:
 
     @property
     def text(self) -> PreparedText:
-        """The data, where they are documents."""
+        """The data of an objective that reads documents."""
         assert isinstance(self.data, PreparedText)
         return self.data
 
     @property
     def examples(self) -> StoredExamples:
-        """The data, where they are rows."""
+        """The data of an objective that reads rows."""
         assert isinstance(self.data, StoredExamples)
         return self.data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """A text, what a model wrote of it or after it, and what was to be written: one, or several."""
+class GeneratedText:
+    """A prompt or a source, the text that a model generated for it, and the expected texts."""
 
-    given: str
+    prompt: str
     text: str
     references: tuple[str, ...]
 
 
-#: What a model writes for examples, by a search, and what was to be written.
-Write = Callable[[Examples, Beams], list[Written]]
+#: Generates a text for each example, by a search.
+GenerateTexts = Callable[[Examples, Beams], list[GeneratedText]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """An objective with all that goes with it.
+    """An objective with its data.
 
-    `batch` gives so many rows from a place in the data on, and is a function of these two and, for
-    answers that the model draws itself, of its weights. `tokens_per_row` is a mean.
+    `batch` takes a place in the data and a number of rows. It depends on nothing else, except that
+    answers which the model generates depend on its weights too. `tokens_per_row` is a mean.
     """
 
     objective: Objective
     batch: Callable[[int, int], Batch]
     rows_per_epoch: int
     tokens_per_row: float
-    #: How the model does on held-out data, or a part of them, while it trains.
+    #: Evaluates the model while it trains, on held-out data or a part of them.
     evaluate: Callable[[Precision], HeldOut]
-    #: What the model makes of something fixed after so many steps.
+    #: Shows after a number of steps how the model continues a fixed text.
     sample: Callable[[int], Sampled | None]
-    #: The loss of guessing evenly, where guessing has one.
+    #: The loss of a model that guesses evenly; None if that has no meaning.
     guessing_nats: float | None
-    #: What the loss is a mean over.
+    #: The terms that the loss is a mean over.
     unit: str = "tokens"
-    #: What there is to say of the data, in order.
+    #: Lines about the data for the run's summary, in order.
     facts: tuple[Fact, ...] = field(default=())
-    #: The parameters of other models that lie in memory: asked, and not trained.
-    asked: int = 0
-    #: One example as it is trained on.
+    #: One example as it will be trained.
     example: Example | None = None
-    #: How the model does on any examples of this form, where the data are rows.
-    judge: VerdictTracker | None = None
-    #: What it takes examples for, where it names classes.
-    classify: Classify | None = None
-    #: What it writes for examples, where there is something to compare with.
-    write: Write | None = None
+    #: Evaluates the model on any examples, if the data are rows.
+    evaluate_examples: EvaluateExamples | None = None
+    #: Measures the classification of examples, if the objective has classes.
+    measure_classes: MeasureClasses | None = None
+    #: Generates texts for examples, if these have expected texts.
+    generate: GenerateTexts | None = None

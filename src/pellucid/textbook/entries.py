@@ -1,8 +1,4 @@
-"""Entries: what the docstring of an equation says, taken apart.
-
-Comes in: the docstrings of `pellucid.maths`. Goes out: entries, by name and by topic. It does not
-know how they are printed.
-"""
+"""Entries: what the docstring of an equation says, taken apart."""
 
 from __future__ import annotations
 
@@ -21,8 +17,18 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
     "cross-entropy": ("cross_entropy", "binary_cross_entropy", "likelihood", "output_head"),
     "divergences": ("divergences", "distillation", "gaussian_kl"),
     "norms": ("norms", "batch_norm", "weight_norms"),
-    "attention": ("attention", "self_attention", "attention_vitals", "linear_attention"),
-    "positions": ("positions", "rotary", "rotary_scaling", "relative_positions"),
+    "attention": (
+        "attention.attention",
+        "attention.self_attention",
+        "attention.attention_vitals",
+        "attention.linear_attention",
+    ),
+    "positions": (
+        "positions.sinusoids",
+        "positions.rotary",
+        "positions.rotary_scaling",
+        "positions.relative_positions",
+    ),
     "activations": ("activations", "error_function", "residuals"),
     "penalties": ("penalties",),
     "initialisation": ("initialisation",),
@@ -43,7 +49,7 @@ class Entry:
     name: str
     topic: str
     signature: str
-    says: str
+    summary: str
     formula: str
     notes: str
     shapes: str
@@ -75,10 +81,10 @@ def topics() -> dict[str, tuple[str, ...]]:
 
 def _in_order(module: str) -> list[str]:
     """The public equations of a module, as they stand in its file."""
-    inside = vars(import_module(f"pellucid.maths.{module}"))
+    members = vars(import_module(f"pellucid.maths.{module}"))
     return [
         name
-        for name, member in inside.items()
+        for name, member in members.items()
         if name in maths.__all__ and member.__module__ == f"pellucid.maths.{module}"
     ]
 
@@ -87,17 +93,17 @@ def entry(name: str) -> Entry:
     """The entry of the equation called `name`."""
     function: Any = getattr(maths, name)
     head, sections = _parts(inspect.getdoc(function) or "")
-    says, *body = head.split("\n\n")
+    summary, *body = head.split("\n\n")
     # short entries have their formula in the first line, before a colon
     formula_line = body.pop(0) if body and _FORMULA.search(body[0]) else ""
-    formula = formula_line or says.split(":")[0]
+    formula = formula_line or summary.split(":")[0]
     module = inspect.unwrap(function).__module__.removeprefix("pellucid.maths.")
     (topic,) = (topic for topic, modules in _CHAPTERS.items() if module in modules)
     return Entry(
         name=name,
         topic=topic,
         signature=f"{name}{_arguments(function)}",
-        says=" ".join(says.split()),
+        summary=" ".join(summary.split()),
         formula=formula,
         notes="\n\n".join(body),
         shapes=sections.get("Args", ""),
@@ -136,16 +142,16 @@ def _arguments(function: Any) -> str:
 
 def _gradient(name: str, section: str) -> str:
     """The section, below the formulas of the functions that it names."""
-    named = [
+    names = [
         function_name
         for function_name in re.findall(r"`(\w+_grads?)`", section) or [f"{name}_grad"]
         if function_name in maths.__all__
     ]
     formulas = [
         "\n".join(_parts(inspect.getdoc(getattr(maths, function_name)) or "")[0].split("\n\n")[1:2])
-        for function_name in named
+        for function_name in names
     ]
-    return "\n".join(text for text in (*formulas, section or ", ".join(named)) if text)
+    return "\n".join(text for text in (*formulas, section or ", ".join(names)) if text)
 
 
 def _expressions(text: str) -> tuple[str, ...]:

@@ -1,8 +1,4 @@
-"""Expressions of the textbook, computed: what a docstring says under `Example`, or a quiz's proof.
-
-Comes in: an expression in the names of `pellucid.maths` and a few of NumPy. Goes out: its value. It
-does not know what the expression is to show; expressions come from our own files, never from users.
-"""
+"""The textbook's expressions, computed: a docstring's `Example`, or the proof of a question."""
 
 from __future__ import annotations
 
@@ -52,7 +48,7 @@ class Computed:
     value: Any
 
     @property
-    def shown(self) -> str:
+    def shown_text(self) -> str:
         """The value in a few digits, an array's rows below each other."""
         return _format_value(self.value)
 

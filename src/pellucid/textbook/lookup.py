@@ -1,8 +1,4 @@
-"""What somebody means by a name: other names of the same thing, and names of no thing at all.
-
-Comes in: words. Goes out: an entry, the names of a topic, or what is wrong with the name. It does
-not know what the equations say.
-"""
+"""What somebody means by a name: other names of the same thing, and names of no thing at all."""
 
 from __future__ import annotations
 
@@ -20,8 +16,8 @@ class Misnomer:
     """A name that is used, of which there is no such thing; and what may be meant."""
 
     name: str
-    says: str
-    meant: tuple[str, ...]
+    explanation: str
+    suggestions: tuple[str, ...]
 
 
 _ALIASES: dict[str, str] = {
@@ -118,8 +114,12 @@ def look_up(words: str) -> Entry | tuple[str, ...] | Misnomer:
     by_topic = {_as_name(topic): names for topic, names in topics().items()}
     if name in by_topic:
         return by_topic[name]
-    near = _near(name, [*maths.__all__, *_ALIASES, *by_topic])
-    hint = f"did you mean {', '.join(near)}?" if near else "see all with: pellucid equations"
+    candidates = _similar_names(name, [*maths.__all__, *_ALIASES, *by_topic])
+    hint = (
+        f"did you mean {', '.join(candidates)}?"
+        if candidates
+        else "see all with: pellucid equations"
+    )
     raise PellucidError(f"there is no equation called {words!r}; {hint}")
 
 
@@ -131,7 +131,7 @@ def _as_name(words: str) -> str:
     return name.replace("crossentropy", "cross_entropy").replace("optimizer", "optimiser")
 
 
-def _near(name: str, names: list[str]) -> list[str]:
-    inside = [candidate for candidate in names if name and name in candidate]
+def _similar_names(name: str, names: list[str]) -> list[str]:
+    containing = [candidate for candidate in names if name and name in candidate]
     close = difflib.get_close_matches(name, names, n=5, cutoff=0.6)
-    return list(dict.fromkeys([*close, *inside]))[:5]
+    return list(dict.fromkeys([*close, *containing]))[:5]

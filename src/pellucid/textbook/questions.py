@@ -1,7 +1,6 @@
 """Questions that everybody who trains a transformer is asked one day, and their answers, proved.
 
-Comes in: nothing. Goes out: questions, each with an answer and with expressions that show it. No
-result is written down here: an expression is computed when it is asked for, by `pellucid.maths`.
+No result is written down here: an expression is computed when it is asked for, by `pellucid.maths`.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from pellucid.textbook.examples import Computed, compute
 class Question:
     """A question, its answer, what to look at, and a statement that is true if the answer is."""
 
-    asks: str
+    text: str
     answer: str
-    look: tuple[str, ...]
-    holds: str
+    expressions: tuple[str, ...]
+    statement: str
 
     def proof(self) -> tuple[Computed, ...]:
         """Everything that there is to look at, and the statement, computed now."""
-        return tuple(map(compute, (*self.look, self.holds)))
+        return tuple(map(compute, (*self.expressions, self.statement)))
 
 
 #: Adam's first step.

@@ -1,8 +1,4 @@
-"""The symbols that stand for bytes in a byte-level vocabulary (Radford et al. 2019, encoder.py).
-
-Comes in: nothing. Goes out: a character for each byte, and the byte behind each character. What
-prints stands for itself; the others are characters from 256 on.
-"""
+"""The symbols that stand for bytes in a byte-level vocabulary (Radford et al. 2019, encoder.py)."""
 
 from __future__ import annotations
 

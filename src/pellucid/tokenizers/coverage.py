@@ -1,7 +1,4 @@
-"""What of a text no model sees: characters that a tokenizer does not know, or drops.
-
-Comes in: a tokenizer and a text. Goes out: stretches of the text. It knows no model.
-"""
+"""What of a text no model sees: characters that a tokenizer does not know, or drops."""
 
 from __future__ import annotations
 

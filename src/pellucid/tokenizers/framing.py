@@ -1,8 +1,5 @@
 """How a whole text is framed for an encoder, and where a word of it is masked.
 
-Comes in: a tokenizer, texts. Goes out: ids with what stands around a text: BERT's [CLS] and [SEP],
-T5's </s>. It does not know models.
-
 What frames a text is what the tokenizer's file says (its post-processor). Where it says nothing, a
 text is framed as a document is: its begin before it, its end behind it, once where they are one.
 """

@@ -1,6 +1,6 @@
 """Tokenizers that others have trained, read from the files they are published in.
 
-Comes in: a path. Goes out: a tokenizer. It does not know runs: they store a copy of their own.
+A run stores a copy of its own.
 
     tokenizer.json                 any tokenizer of the library `tokenizers`
     vocab.bpe and encoder.json     GPT-2's byte-level BPE (also merges.txt and vocab.json)
@@ -19,7 +19,7 @@ from tokenizers import decoders, models, pre_tokenizers
 from pellucid.errors import TextError
 from pellucid.reader import LARGE, parse_tokenizer, read_json, read_text
 from pellucid.tokenizers.sentencepiece import sentencepiece_from
-from pellucid.tokenizers.special_tokens import said_ends
+from pellucid.tokenizers.special_tokens import read_ends
 from pellucid.tokenizers.tokenizer import Tokenizer
 from pellucid.tokenizers.word_level import as_bert
 
@@ -169,6 +169,6 @@ def _named(
     file: Path, inner: tokenizers.Tokenizer, begin_id: int | None, end_id: int | None
 ) -> Tokenizer:
     try:
-        return Tokenizer(inner, said_ends(inner, file.parent, begin_id, end_id))
+        return Tokenizer(inner, read_ends(inner, file.parent, begin_id, end_id))
     except TextError as error:
         raise TextError(f"{file}: {error}") from None

@@ -1,8 +1,4 @@
-"""How byte-level BPE comes to its tokens: every merge of a word, replayed.
-
-Comes in: a tokenizer and a text. Goes out: the steps, from single bytes to tokens. It does not know
-how they are shown.
-"""
+"""How byte-level BPE comes to its tokens: every merge of a word, replayed."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
     tokenizer.model    SentencePiece's own file
     tokenizer.bin      llama2.c's: the longest piece, then score, length and bytes of each
 
-Comes in: a file. Goes out: a tokenizer. It does not know models or runs.
-
 Such a BPE has no list of merges: of all neighbours whose union is a piece, the one with the highest
 score is merged first. Each split of a piece into two is therefore a merge of its score's rank.
 """

@@ -1,9 +1,6 @@
 """Which tokens begin and end a text: by what published files say, or by their names.
 
-    tokenizer_config.json    {"bos_token": "<s>", "eos_token": {"content": "</s>"}, ...}
-
-Comes in: a tokenizer of the library, and its folder. Goes out: names of tokens. It does not know
-texts.
+`tokenizer_config.json` has {"bos_token": "<s>", "eos_token": {"content": "</s>"}, ...}
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ def named_ends(folder: Path) -> tuple[str | None, str | None]:
     return begin, end
 
 
-def said_ends(
+def read_ends(
     inner: tokenizers.Tokenizer,
     folder: Path,
     begin_id: int | None = None,

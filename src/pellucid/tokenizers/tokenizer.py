@@ -1,7 +1,4 @@
-"""Text cut into tokens and put together again, through the library `tokenizers`.
-
-Comes in: text. Goes out: token ids, and back. It does not know batches or models.
-"""
+"""Text cut into tokens and put together again, through the library `tokenizers`."""
 
 from __future__ import annotations
 
@@ -28,8 +25,8 @@ from pellucid.tokenizers.special_tokens import (
     UNKNOWN,
     known_ends,
     put_around,
+    read_ends,
     roles_of,
-    said_ends,
     settings_for,
 )
 from pellucid.tokenizers.training_thread import feed
@@ -246,7 +243,7 @@ class Tokenizer:
         """
         inner = read_tokenizer(path, refusal=TextError)
         try:
-            return cls(inner, said_ends(inner, path.parent, begin_id, end_id))
+            return cls(inner, read_ends(inner, path.parent, begin_id, end_id))
         except TextError as error:
             raise TextError(f"{path}: {error}") from None
 

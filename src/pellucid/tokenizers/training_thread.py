@@ -1,8 +1,5 @@
 """Texts for a library that hears no signal, handed to it in a thread of its own.
 
-Comes in: texts, and a call that takes them all. Goes out: nothing. It does not know what is done
-with them.
-
 Python runs the handler of a signal in the main thread, between two of its instructions. The library
 that trains tokenizers computes for minutes without one, and Ctrl-C would wait as long. So the main
 thread reads the texts and waits, and ends at once; the other thread ends with the process.

@@ -1,8 +1,4 @@
-"""What the tokens of a vocabulary are: special or ordinary, the begin of a word or its middle.
-
-Comes in: a tokenizer. Goes out: tables by id; a tokenizer with special tokens added to its end. It
-does not know texts.
-"""
+"""What the tokens of a vocabulary are: special or ordinary, the begin of a word or its middle."""
 
 from __future__ import annotations
 

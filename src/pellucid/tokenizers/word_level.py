@@ -1,6 +1,5 @@
 """Tokenizers that cut text at its words: whole words, and WordPiece.
 
-Comes in: texts and a size. Goes out: a tokenizer. It does not know which texts are training text.
 Neither can spell every text: what is not in the vocabulary is the unknown token, and is counted.
 """
 

@@ -23,7 +23,7 @@ from pellucid.training.events import (
 from pellucid.training.growth import mean_rows
 from pellucid.training.guard import Guard, error_line, guarded, silently
 from pellucid.training.interrupts import Interrupts
-from pellucid.training.job import HeldOut, Job, Progress
+from pellucid.training.job import HeldOut, Job, Progress, Watcher
 from pellucid.training.loop import train
 from pellucid.training.randomness import (
     generator_states,
@@ -32,7 +32,7 @@ from pellucid.training.randomness import (
     seed_step,
 )
 from pellucid.training.step import Precision, accumulate, autocast, split_batch, to_device, update
-from pellucid.training.watchers import Watcher
+from pellucid.training.stepper import Stepper, TrainedState
 
 __all__ = [
     "CheckpointSaved",
@@ -56,7 +56,9 @@ __all__ = [
     "Sampled",
     "Started",
     "StepFinished",
+    "Stepper",
     "StoppedNonFinite",
+    "TrainedState",
     "Vitals",
     "Watcher",
     "accumulate",

@@ -1,7 +1,6 @@
-"""The form that events have in `metrics.jsonl`.
+"""Events as the records of `metrics.jsonl`.
 
-Comes in: events, or records. Goes out: records, or events again. Every field of a record has the
-type that its event declares, or the record is refused.
+Each field of a record must have the type that its event declares.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ _WIDEST = 2**63
 
 
 def to_record(event: Event) -> dict[str, Any]:
-    """The event as JSON can hold it; a float that is not finite is {"float": "nan"}."""
+    """The event as JSON; a float that is not finite becomes {"float": "nan"}."""
     fields = {field.name: getattr(event, field.name) for field in dataclasses.fields(event)}
-    return {"event": type(event).__name__} | {key: _plain(value) for key, value in fields.items()}
+    return {"event": type(event).__name__} | {key: _encode(value) for key, value in fields.items()}
 
 
 def from_record(record: dict[str, Any]) -> Event:
-    """The event that `to_record` made a record of.
+    """The event of a record that `to_record` made.
 
     Raises:
         ValueError: the record is of no known event, or a field is missing or of another type.
     """
-    fields = dict(_as_now(record))
+    fields = dict(_upgrade(record))
     name = fields.pop("event", None)
     kind = _KINDS.get(name) if isinstance(name, str) else None
     if kind is None:
@@ -42,7 +41,7 @@ def from_record(record: dict[str, Any]) -> Event:
     for key in fields.keys() - types_of.keys():
         raise ValueError(f"not an event of this version of pellucid: {name} has no {short(key)}")
     try:
-        event = kind(**{key: _back(value, types_of[key], key) for key, value in fields.items()})
+        event = kind(**{key: _decode(value, types_of[key], key) for key, value in fields.items()})
     except TypeError as error:  # a field is missing
         raise ValueError(f"not an event of this version of pellucid: {error}") from None
     if event.step < 0 or getattr(event, "losses", True) == ():
@@ -55,8 +54,8 @@ def _types(kind: type[Any]) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
-def _as_now(record: dict[str, Any]) -> dict[str, Any]:
-    """A record as it is written today: once, log Z and bits per byte were fields of their own."""
+def _upgrade(record: dict[str, Any]) -> dict[str, Any]:
+    """A record in the form of today: log Z and bits per byte were once fields of their own."""
     match record:
         case {"event": "Logged", "log_z": values, **others}:
             return others | {"event": "Logged", "parts": [["log_z", values]]}
@@ -72,41 +71,41 @@ def _as_now(record: dict[str, Any]) -> dict[str, Any]:
             return record
 
 
-def _plain(value: object) -> object:
+def _encode(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if isinstance(value, tuple):
-        return [_plain(item) for item in cast("tuple[object, ...]", value)]
+        return [_encode(item) for item in cast("tuple[object, ...]", value)]
     return value
 
 
-def _back(value: object, kind: Any, at: str) -> object:
-    """A value of JSON as the type that a field declares."""
+def _decode(value: object, kind: Any, key: str) -> object:
+    """Convert a value of JSON to the type that a field declares."""
     if get_origin(kind) in (Union, types.UnionType):  # only ever with None
         if value is None:
             return None
         kind = next(member for member in get_args(kind) if member is not types.NoneType)
     if get_origin(kind) is tuple:
-        return _back_tuple(value, get_args(kind), at)
+        return _decode_tuple(value, get_args(kind), key)
     if kind is float:
-        return _back_float(value, at)
+        return _decode_float(value, key)
     if type(value) is not kind or (kind is int and not -_WIDEST <= cast("int", value) < _WIDEST):
-        raise ValueError(f"{at}: expected {kind.__name__}, was {short(value)}")
+        raise ValueError(f"{key}: expected {kind.__name__}, was {short(value)}")
     return value
 
 
-def _back_tuple(value: object, members: tuple[Any, ...], at: str) -> object:
+def _decode_tuple(value: object, members: tuple[Any, ...], key: str) -> object:
     if not isinstance(value, list):
-        raise ValueError(f"{at}: expected a list, was {short(value)}")
+        raise ValueError(f"{key}: expected a list, was {short(value)}")
     items = cast("list[object]", value)
     if members[-1] is Ellipsis:
         members = (members[0],) * len(items)
     if len(members) != len(items):
-        raise ValueError(f"{at}: expected {len(members)} values, was {short(items)}")
-    return tuple(_back(item, kind, at) for item, kind in zip(items, members, strict=True))
+        raise ValueError(f"{key}: expected {len(members)} values, was {short(items)}")
+    return tuple(_decode(item, kind, key) for item, kind in zip(items, members, strict=True))
 
 
-def _back_float(value: object, at: str) -> float:
+def _decode_float(value: object, key: str) -> float:
     match value:
         case float():
             return value
@@ -119,4 +118,4 @@ def _back_float(value: object, at: str) -> float:
         case {"float": "-inf"}:
             return -math.inf
         case _:
-            raise ValueError(f"{at}: expected a number, was {short(value)}")
+            raise ValueError(f"{key}: expected a number, was {short(value)}")

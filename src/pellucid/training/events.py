@@ -1,7 +1,4 @@
-"""What happens in a run, as frozen values.
-
-Comes in: facts. Goes out: events. They do not know who listens, nor how they are recorded.
-"""
+"""Everything that happens in a run, as frozen values."""
 
 from __future__ import annotations
 
@@ -11,9 +8,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparing:
-    """What is being done before a run can start; not recorded: there is no run yet.
+    """A step of the preparation of a run; it is not recorded, because the run does not exist yet.
 
-    A `fleeting` one is of interest until the next: how far a long piece of work has come.
+    A `fleeting` event tells the progress of a long step, and the next one replaces it.
     """
 
     what: str
@@ -23,11 +20,10 @@ class Preparing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """One example as it will be trained: for each token its text, what is learnt there, what it
-    sees.
+    """One example as it will be trained: the text of each token, its target, and what it sees.
 
-    `begins` names the parts of it and the row at which each begins: where one packed example ends
-    and the next one starts, or a source and what is written from it.
+    `begins` has the first row of each part, with the name of the part: of each packed example, or
+    of the source and the target.
     """
 
     step: int = 0
@@ -57,7 +53,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The run goes on from a checkpoint, after `step` steps."""
+    """The run continues from a checkpoint, after `step` steps."""
 
     step: int
     total_steps: int
@@ -67,7 +63,7 @@ class Resumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drifted:
-    """After `step` steps the run goes on otherwise than before, as the user allowed.
+    """After `step` steps the run continues with changes that the user allowed.
 
     Each change is the key of a config or a plan, its value before, and its value from here on.
     """
@@ -78,7 +74,7 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """What a resume mended, left out or could not check, in one sentence."""
+    """One sentence about a resume: something that it repaired, left out or could not check."""
 
     step: int
     text: str
@@ -95,8 +91,8 @@ class StepFinished:
 class Logged:
     """The updates since the last `Logged`, up to `step`: one entry per update in the lists.
 
-    `parts` are what the objective names besides the loss, each by its name. The loss is a mean over
-    terms of the kind `unit` (tokens, texts, pairs, prompts); `tokens` counts those terms.
+    `parts` are the other numbers of the objective, by name. The loss is a mean over terms of the
+    kind `unit` (tokens, texts, pairs, prompts); `tokens` counts these terms.
 
     Units: nats per term; terms per second; seconds; bytes.
     """
@@ -120,16 +116,16 @@ class Logged:
         return sum(self.losses) / len(self.losses)
 
     def part(self, name: str) -> tuple[float, ...]:
-        """One part of each update's loss; empty where the objective has no such part."""
+        """One part of each update's loss; empty if the objective has no such part."""
         return dict(self.parts).get(name, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """How the model does on held-out data after `step` updates.
+    """The evaluation of the model on held-out data after `step` updates.
 
-    `loss_nats` is what the best checkpoint is chosen by, over `over` terms of the kind `unit`
-    (tokens, texts, pairs, prompts). `measures` are what else was measured, by name.
+    `loss_nats` decides which checkpoint is the best. It is a mean over `over` terms of the kind
+    `unit` (tokens, texts, pairs, prompts). `measures` are all other measures, by name.
     """
 
     step: int
@@ -140,13 +136,13 @@ class Evaluated:
     best: bool
 
     def measure(self, name: str) -> float | None:
-        """What else was measured, by name; None where it was not."""
+        """Another measure, by name; None if it was not taken."""
         return dict(self.measures).get(name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """How the fixed sentence goes on: the likeliest next tokens, and a greedy continuation."""
+    """The fixed sentence: its likeliest next tokens, and a greedy continuation."""
 
     step: int
     sentence: str
@@ -173,9 +169,9 @@ class Finished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interrupted:
-    """A signal stopped the run; the state after `step` updates is on disk, where there were any.
+    """A signal stopped the run; the state after `step` updates is on disk, unless `step` is 0.
 
-    `signal` is its name, such as SIGTERM; empty where the program itself stopped the run.
+    `signal` is its name, such as SIGTERM; it is empty if the program itself stopped the run.
     """
 
     step: int
@@ -194,15 +190,15 @@ class StoppedNonFinite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vitals:
-    """What those who watch the update after which there were `step` say of it.
+    """The vital signs of the update that made `step`.
 
-    Each sign is the latest of its kind: its id, its equation (1 to 5), its value, a word for it
-    (calm, watch or sick), the update at which it was measured, and its place in the model, empty
-    where it has none.
-    `rows` are the five equations' names and words; the word is empty where nothing was measured.
-    `speakers` names for each row the sign that speaks for it, and what its word follows from where
-    it is not calm. `cost` is what watching has taken so far: seconds, those of the training beside
-    them, and looks.
+    Attributes:
+        step: how many updates are done.
+        signs: the latest sign of each kind: its id, its equation (1 to 5), its value, a word (calm,
+            watch or sick), the update of the measurement, and its place in the model or "".
+        rows: the names of the five equations, each with a word; "" if nothing was measured.
+        speakers: for each row the sign that decides its word, and the reason unless it is calm.
+        cost: the cost of watching so far: its seconds, the seconds of training, the readings.
     """
 
     step: int

@@ -1,8 +1,4 @@
-"""What begins small: how many rows, or how long pieces of them, an update learns from.
-
-Comes in: the loop's settings, how many updates there are. Goes out: sizes as functions of the
-step. It does not know what the rows hold.
-"""
+"""Sizes that grow: how many rows an update learns from, or how long the pieces of them are."""
 
 from __future__ import annotations
 
@@ -40,11 +36,17 @@ class Stages:
         )
 
 
-def stages(growth: config.Growth | None, whole: int, total: int) -> Stages:
-    """From `growth.first` to `whole`, in `total` updates; `whole` all along where nothing grows."""
+def stages(growth: config.Growth | None, full_size: int, total: int) -> Stages:
+    """The stages from the first size to the full size; only one if nothing grows.
+
+    Args:
+        growth: the first size, and the share of the updates in which it grows.
+        full_size: the last size.
+        total: how many updates the run has.
+    """
     if growth is None:
-        return Stages((0,), (whole,))
-    sizes = _sizes(growth, whole)
+        return Stages((0,), (full_size,))
+    sizes = _sizes(growth, full_size)
     doublings = len(sizes) - 1
     # rounded down: a run sees at least as many rows as `mean_rows` says
     begins = (int(growth.until * total * n / doublings) for n in range(len(sizes)))
@@ -52,14 +54,14 @@ def stages(growth: config.Growth | None, whole: int, total: int) -> Stages:
 
 
 def mean_rows(settings: config.Training) -> float:
-    """Rows an update, over a whole run."""
-    growth, whole = settings.growth, settings.batch_size
+    """The mean number of rows of an update, over a whole run."""
+    growth, full_size = settings.growth, settings.batch_size
     if not isinstance(growth, config.GrowingBatch):
-        return whole
-    growing = _sizes(growth, whole)[:-1]
-    return growth.until * sum(growing) / len(growing) + (1 - growth.until) * whole
+        return full_size
+    growing = _sizes(growth, full_size)[:-1]
+    return growth.until * sum(growing) / len(growing) + (1 - growth.until) * full_size
 
 
-def _sizes(growth: config.Growth, whole: int) -> tuple[int, ...]:
-    """`growth.first`, doubled until it is `whole`."""
-    return tuple(growth.first << n for n in range((whole // growth.first).bit_length()))
+def _sizes(growth: config.Growth, full_size: int) -> tuple[int, ...]:
+    """The first size, doubled until it is the full size."""
+    return tuple(growth.first << n for n in range((full_size // growth.first).bit_length()))

@@ -1,10 +1,8 @@
-"""The one door between a training and everything that looks at it.
+"""The guard between a training and everything that watches it.
 
-Comes in: the name of a part, and a call. Goes out: what the call gives. A call that raises is
-reported once, its part is switched off, and the training goes on. It does not know what is watched.
-
-What ends a program goes through: `KeyboardInterrupt`, `SystemExit`, and whatever a signal handler
-raises while a part happens to be at work.
+If a call raises an exception, the guard reports it once, switches its part off, and the training
+continues. Exceptions that end a program pass: `KeyboardInterrupt`, `SystemExit`, and whatever a
+signal handler raises while a part happens to work.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ Result = TypeVar("Result")
 class Guard:
     """Calls the parts of one watch, and switches off those that raise.
 
-    `report` is told the part and the error; by default it writes to the log. Errors of the kinds
-    in `through` are raised all the same.
+    `report` gets the part and the error; by default it writes to the log. Errors of the kinds in
+    `through` are raised all the same.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class Guard:
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result | None:
-        """What the call gives; None if it raises, and from then on without a call."""
+        """The result of the call; None if it raises, and after that without a call."""
         if part in self.off:
             return None
         try:
@@ -79,7 +77,7 @@ class Guard:
 
 
 class Guarded(Protocol):
-    """Whoever has a guard."""
+    """An object that has a guard."""
 
     @property
     def guard(self) -> Guard:
@@ -96,7 +94,7 @@ def guarded(
     [Callable[Concatenate[Owner, Arguments], Result]],
     Callable[Concatenate[Owner, Arguments], Result | None],
 ]:
-    """A method that goes through the guard of its object, under the name of a part."""
+    """Decorate a method to run under the guard of its object, as a part of this name."""
 
     def decorate(
         method: Callable[Concatenate[Owner, Arguments], Result],
@@ -112,42 +110,42 @@ def guarded(
 
 @contextmanager
 def silently() -> Generator[None]:
-    """Within it no warning is shown, and none is an error: who looks does not warn who trains.
+    """Show no warnings, and raise none: a watcher does not warn the user of a training.
 
-    `warnings.catch_warnings` would show again what was shown once, and two threads that use it at
-    the same time can leave one's filters to the other.
+    `warnings.catch_warnings` would repeat warnings that were shown once, and two threads that use
+    it at the same time can mix up their filters.
     """
-    mine: Any = ("ignore", None, Warning, None, 0)
+    ignore_all: Any = ("ignore", None, Warning, None, 0)
     filters: Any = warnings.filters
-    filters.insert(0, mine)
+    filters.insert(0, ignore_all)
     try:
         yield
     finally:
         for entries in (filters, cast("Any", warnings.filters)):
-            entries[:] = [entry for entry in entries if entry is not mine]
+            entries[:] = [entry for entry in entries if entry is not ignore_all]
 
 
 def error_line(error: BaseException) -> str:
-    """An error in one line: its kind, the first line of its words, and where it was raised."""
+    """An error in one line: its kind, the first line of its message, and its place."""
     words = next(iter(str(error).splitlines()), "")[:200]
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{frames[-1].filename}:{frames[-1].lineno}"] if frames else []
-    ours = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
-    if ours and ours[-1] is not frames[-1]:
-        places.append(f"called from {ours[-1].filename}:{ours[-1].lineno}")
-    at = f" ({', '.join(places)})" if places else ""
-    return f"{type(error).__name__}{f': {words}' if words else ''}{at}"
+    our_frames = [frame for frame in frames if frame.filename.startswith(_PACKAGE)]
+    if our_frames and our_frames[-1] is not frames[-1]:
+        places.append(f"called from {our_frames[-1].filename}:{our_frames[-1].lineno}")
+    suffix = f" ({', '.join(places)})" if places else ""
+    return f"{type(error).__name__}{f': {words}' if words else ''}{suffix}"
 
 
 def log_error(part: str, error: Exception) -> None:
-    """Say in the log what is switched off, and write the traceback to a file."""
-    whole = "".join(traceback.format_exception(error))
+    """Log which part is switched off, and write the traceback to a file."""
+    traceback_text = "".join(traceback.format_exception(error))
     try:
-        keep = f"The traceback is in {_write(part, whole)}"
+        keep = f"The traceback is in {_write(part, traceback_text)}"
     except OSError:
-        keep = f"The traceback:\n{whole}"
+        keep = f"The traceback:\n{traceback_text}"
     _log.warning(
-        "pellucid no longer watches %s: %s. Your training goes on unchanged. If the error is not "
+        "pellucid no longer watches %s: %s. Your training continues unchanged. If the error is not "
         "in your own code, please report it with the traceback. %s",
         part,
         error_line(error),
@@ -155,11 +153,11 @@ def log_error(part: str, error: Exception) -> None:
     )
 
 
-def _write(part: str, whole: str) -> str:
+def _write(part: str, traceback_text: str) -> str:
     handle, name = tempfile.mkstemp(prefix="pellucid-watch-", suffix=".txt")
     with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as stream:
         versions = f"pellucid {__version__}, torch {torch.__version__}"
-        stream.write(f"{part}\n{versions}, Python {platform.python_version()}\n\n{whole}")
+        stream.write(f"{part}\n{versions}, Python {platform.python_version()}\n\n{traceback_text}")
     return name
 
 

@@ -4,8 +4,7 @@
                                        later: finish the step and save; a second one stops at once
     SIGUSR1                            save after this step, and go on
 
-Comes in: signals. Goes out: flags, and exceptions where nothing is to be finished. It does not know
-what is being run.
+Signals set flags; before the first step, and the second time, they raise exceptions.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ _AT_ONCE = "at once: nothing was saved since the last checkpoint"
 
 
 def interruption(step: int, number: int | None) -> Interrupted:
-    """What ends a run after so many steps, by a signal or because your own code asked for it."""
-    by = "" if number is None else f" by {signals.name_of(number)}"
-    when = f"after step {step}; the state is saved" if step else BEFORE_A_STEP
-    return Interrupted(f"stopped{by} {when}", number or signal.SIGINT)
+    """The exception that ends a run after `step` steps, by a signal or by your own code."""
+    cause = "" if number is None else f" by {signals.name_of(number)}"
+    moment = f"after step {step}; the state is saved" if step else BEFORE_A_STEP
+    return Interrupted(f"stopped{cause} {moment}", number or signal.SIGINT)
 
 
 class Interrupts:
-    """While entered, signals set `asked` and `save_asked`, or stop what cannot be saved yet.
+    """While entered, signals set `asked` and `save_asked`, or stop work that cannot be saved yet.
 
-    A signal that was ignored at the start stays ignored, and so does a SIGUSR1 handler of your own
-    stay in place. Outside the main thread nothing is installed.
+    A signal that was ignored before stays ignored, and your own SIGUSR1 handler stays in place.
+    Outside the main thread no handler is installed.
     """
 
     def __init__(self) -> None:
@@ -45,9 +44,9 @@ class Interrupts:
         self.asked = False
         #: whether to save after this step
         self.save_asked = False
-        #: the signal that asked; None where your own code did
+        #: the signal that set `asked`; None if your own code did
         self.signal: int | None = None
-        self._looping = self._begun = False
+        self._looping = self._has_looped = False
         self._handlers: list[ExitStack] = []
 
     def __enter__(self) -> Interrupts:
@@ -67,13 +66,13 @@ class Interrupts:
         self._handlers.pop().close()
         if isinstance(error, KeyboardInterrupt | Signalled):
             number = signal_of(error)
-            when = _AT_ONCE if self._begun else BEFORE_A_STEP
-            raise Interrupted(f"stopped by {signals.name_of(number)} {when}", number) from None
+            moment = _AT_ONCE if self._has_looped else BEFORE_A_STEP
+            raise Interrupted(f"stopped by {signals.name_of(number)} {moment}", number) from None
 
     @contextmanager
     def finishing_steps(self) -> Generator[None]:
         """Within it, the first signal only asks; the loop ends when its step is saved."""
-        self._looping = self._begun = True
+        self._looping = self._has_looped = True
         try:
             yield
         finally:
@@ -84,14 +83,14 @@ class Interrupts:
             raise KeyboardInterrupt if number == signal.SIGINT else Signalled(number)
         self.signal = number
         self.asked = True
-        _say(_FINISHING)
+        _print(_FINISHING)
 
     def _save(self, number: int, frame: FrameType | None) -> None:
         self.save_asked = True
-        _say(_SAVING)
+        _print(_SAVING)
 
 
-def _say(line: bytes) -> None:
+def _print(line: bytes) -> None:
     # not print: a signal may arrive in the middle of one; and the terminal may be gone
     with suppress(OSError):
         os.write(2, line)

@@ -1,12 +1,10 @@
-"""What a run is made of, and how far it is: what the loop is handed.
-
-Comes in: nothing. Goes out: types. It does not know how any part was built.
-"""
+"""Everything that the loop needs of a run, and how far the run is."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,7 @@ Schedule = Callable[[int], float]
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run is: all that changes besides tensors."""
+    """How far a run is: everything that changes, except tensors."""
 
     step: int = 0
     tokens: int = 0
@@ -34,13 +32,13 @@ class Progress:
     best_saved_loss: float = math.inf
 
     def as_saved(self) -> dict[str, float | None]:
-        """By name, as a checkpoint's state has it: a loss that was not measured yet is null."""
+        """The numbers by name, for a checkpoint; a loss that was not measured yet is null."""
         return {name: None if n == math.inf else n for name, n in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """A loss over held-out data, and what else was measured: see `events.Evaluated`."""
+    """A loss over held-out data, and other measures: see `events.Evaluated`."""
 
     loss_nats: float
     over: int
@@ -50,7 +48,7 @@ class HeldOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Everything a run is made of, built; what other rooms do for it comes as functions."""
+    """Everything that a run is made of; the work of other rooms comes as functions."""
 
     model: Transformer
     objective: Objective
@@ -59,32 +57,32 @@ class Job:
     settings: config.Training
     plan: config.Plan
     seed: int
-    #: So many rows from a place in the data on; `batch_of` says which an update learns from.
+    #: Makes a batch from a place in the data and a number of rows; `batch_of` knows both.
     batch: Callable[[int, int], Batch]
-    #: How the model does on held-out data.
+    #: Evaluates the model on held-out data.
     evaluate: Callable[[], HeldOut]
-    #: What the model makes of the fixed sentence after so many steps, where it makes anything.
+    #: Continues the fixed sentence after so many steps, if the model can.
     sample: Callable[[int], events.Sampled | None]
-    #: Puts a checkpoint on the shelf: step, content, whether it is the best.
+    #: Saves a checkpoint: its step, its content, and whether it is the best.
     save: Callable[[int, Checkpoint, bool], Path]
-    #: What every checkpoint says besides: the config and the plan, as JSON.
+    #: Goes into every checkpoint: the config and the plan, as JSON.
     facts: Mapping[str, Any]
-    #: Where the state goes when a value is not finite.
+    #: The folder for the state when a value is not finite.
     aside: Path
-    #: What the loss is a mean over: tokens, texts, pairs or prompts.
+    #: The terms that the loss is a mean over: tokens, texts, pairs or prompts.
     unit: str = "tokens"
-    #: How long saving a checkpoint will take, asked before any was saved.
+    #: Estimates the seconds of saving a checkpoint, before the first one.
     save_seconds: Callable[[Checkpoint], float] = lambda checkpoint: 0.0
 
     def rows_before(self, step: int) -> int:
-        """How many rows the first `step` updates learn from: the place where the next begins."""
+        """How many rows the first `step` updates learn from."""
         return self._rows.before(step)
 
     def batch_of(self, step: int) -> Batch:
-        """What the update that follows `step` updates learns from.
+        """The batch of the update that follows `step` updates.
 
         Raises:
-            PellucidError: a batch may be drawn and judged, which can be refused.
+            PellucidError: a reward failed.
         """
         batch = self.batch(self.rows_before(step), self._rows.at(step))
         growth, length = self.settings.growth, self.model.context_length
@@ -98,3 +96,8 @@ class Job:
         growth = self.settings.growth
         grows = growth if isinstance(growth, config.GrowingBatch) else None
         return stages(grows, self.settings.batch_size, self.plan.grows_over)
+
+
+#: Looks into a job while it runs, and tells all observers what it sees through the second argument.
+#: The observer that it returns gets the run's events until the run ends.
+Watcher = Callable[[Job, events.Observer], AbstractContextManager[events.Observer]]

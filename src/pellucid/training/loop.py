@@ -1,7 +1,6 @@
 """The training loop: updates, and at their intervals reports, evaluations, samples, checkpoints.
 
-Comes in: built parts, a place to start from, observers. Goes out: a trained model, checkpoints,
-events. It does not know who listens, nor how any part was built.
+A `Stepper` makes the updates: the loop knows neither devices nor precision.
 """
 
 from __future__ import annotations
@@ -14,35 +13,54 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
-from torch import Tensor
 
 from pellucid import native
-from pellucid.checkpoints import Checkpoint, first_non_finite, save_tensors, write_folder
+from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
 from pellucid.disk import free_name
 from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.json_text import json_text
 from pellucid.signals import name_of
 from pellucid.training import events
-from pellucid.training.forecast import Forecast, Work, still_to_come
+from pellucid.training.forecast import Forecast, Work, count_remaining
 from pellucid.training.interrupts import Interrupts, interruption
 from pellucid.training.job import Job, Progress
-from pellucid.training.meter import Meter, memory_in_use
-from pellucid.training.non_finite import find_culprit, refusal
+from pellucid.training.meter import Meter
+from pellucid.training.non_finite import refusal
 from pellucid.training.randomness import generator_states, seed_step
-from pellucid.training.step import accumulate, update
+from pellucid.training.stepper import Stepper
 
 
 def train(
-    job: Job, progress: Progress, observers: Sequence[events.Observer], interrupts: Interrupts
+    job: Job,
+    progress: Progress,
+    observers: Sequence[events.Observer],
+    interrupts: Interrupts,
+    *,
+    stepper: Stepper | None = None,
 ) -> None:
     """Run from `progress` to the plan's last step.
+
+    Args:
+        job: everything that the run is made of.
+        progress: how far the run is; the loop counts on in it.
+        observers: functions that are called with every event.
+        interrupts: signals that save or stop the run.
+        stepper: makes the updates; by default one on the device of the job's plan.
 
     Raises:
         Interrupted: a signal came; the step was finished and saved, if there was one.
         NonFiniteError: a value was not finite; the update was skipped and the state set aside.
     """
+    stepper = stepper or Stepper(
+        job.model,
+        job.objective,
+        job.optimiser,
+        settings=job.settings,
+        plan=job.plan,
+        seed=job.seed,
+    )
     with native.allowed(job.plan.native), interrupts.finishing_steps():
-        _Loop(job, progress, observers, interrupts).run()
+        _Loop(job, progress, stepper, observers, interrupts).run()
 
 
 class _Loop:
@@ -50,18 +68,18 @@ class _Loop:
         self,
         job: Job,
         progress: Progress,
+        stepper: Stepper,
         observers: Sequence[events.Observer],
         interrupts: Interrupts,
     ) -> None:
         self.job = job
         self.progress = progress
+        self.stepper = stepper
         self.observers = observers
         self.interrupts = interrupts
-        self.device = torch.device(job.plan.device)
-        self.meter = Meter(job.settings.log_every, self.device)
+        self.meter = Meter(job.settings.log_every, wait=stepper.wait)
         self.forecast = Forecast()
         self.timed_rows = job.rows_before(progress.step)
-        self.blocked = torch.zeros((), device=self.device)
         self.saved_step = progress.step
         self.last_evaluated = (-1, math.inf)
 
@@ -69,7 +87,7 @@ class _Loop:
         started = time.perf_counter()
         progress, settings, total = self.progress, self.job.settings, self.job.plan.total_steps
         if progress.step == 0:
-            seed_step(self.job.seed, 0)  # however much was drawn while the run was prepared
+            seed_step(self.job.seed, 0)  # preparing the run may have drawn from the generators
             self.evaluate()
         while progress.step < total:
             if self.interrupts.asked:
@@ -89,7 +107,7 @@ class _Loop:
         self.emit(events.Finished(step=progress.step, seconds=time.perf_counter() - started))
 
     def stop(self) -> NoReturn:
-        """Save what is not saved yet, and end as the signal wants it."""
+        """Save the state unless it is saved already, and end as the signal asks."""
         step, number = self.progress.step, self.interrupts.signal
         if step > 0:
             self.save()
@@ -102,47 +120,33 @@ class _Loop:
 
     def update(self) -> None:
         job, step = self.job, self.progress.step
-        job.model.train()
-        seed_step(job.seed, step)  # code of the user's may draw where a batch is judged
+        seed_step(job.seed, step)  # a reward is the user's own code, and may draw
         try:
             batch = job.batch_of(step)
-        except PellucidError:  # a batch may be drawn and judged, which can be refused
+        except PellucidError:  # a reward may fail
             self.save()
             raise
-        seed_step(job.seed, step)
-        numbers = update(
-            job.model,
-            job.objective,
-            job.optimiser,
-            batch,
-            factor=job.schedule(step),
-            clip_norm=job.settings.clip_norm,
-            blocked=self.blocked,
-            accumulation=job.settings.accumulation,
-            device=self.device,
-            precision=job.plan.precision,
-        )
-        self.blocked = numbers.blocked
+        numbers = self.stepper.update(batch, step=step, factor=job.schedule(step))
         self.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
         self.progress.tokens += batch.n_supervised
-        if not self.forecast.knows("rows"):
-            self.time_rows()  # the first update by itself: it is cold
+        if not self.forecast.has_pace("rows"):
+            self.time_rows()  # the first update alone: it is slower than the others
             self.meter.pause()
             self.forecast.expect("checkpoints", job.save_seconds(self.checkpoint()))
             self.meter.go_on()
-        elif self.device.type == "cpu" and self.forecast.has_few("rows"):  # nothing waits there
+        elif not self.stepper.runs_ahead and self.forecast.has_few("rows"):
             self.time_rows()
 
     def time_rows(self) -> None:
-        """Tell the forecast what the rows took that were learnt from since it was last told."""
+        """Tell the forecast how long the rows took since its last entry."""
         rows_done, seconds = self.job.rows_before(self.progress.step), self.meter.lap()
         if rows := rows_done - self.timed_rows:
             self.forecast.add("rows", seconds, rows)
         self.timed_rows = rows_done
 
     def report(self) -> None:
-        """Read the device's numbers since the last report; stop if one was not finite."""
+        """Read the measurements since the last report; stop if one was not finite."""
         if not self.meter.filled:
             return
         job, progress = self.job, self.progress
@@ -163,11 +167,11 @@ class _Loop:
                     ),
                     grad_norms=tuple(row["grad_norm"] for row in good),
                     clip_norm=job.settings.clip_norm,
-                    learning_rate=job.optimiser.learning_rate,
+                    learning_rate=self.stepper.learning_rate,
                     tokens=progress.tokens,
                     tokens_per_second=speed,
                     seconds_left=self.seconds_left(),
-                    memory_bytes=memory_in_use(self.device),
+                    memory_bytes=self.stepper.memory_in_use(),
                     unit=job.unit,
                 )
             )
@@ -179,7 +183,7 @@ class _Loop:
         with self.aside_from_training("evaluations"):
             try:
                 evaluation = self.job.evaluate()
-            except PellucidError:  # answers may be written and judged, which can be refused
+            except PellucidError:  # a reward may fail
                 self.save()
                 raise
             best = evaluation.loss_nats < self.progress.best_loss
@@ -201,19 +205,19 @@ class _Loop:
             self.last_evaluated = (self.progress.step, evaluation.loss_nats)
 
     def sample(self) -> events.Sampled | None:
-        """None where logits are not finite: the next update says why, and stops."""
+        """None if logits are not finite: the next update stops, and says why."""
         try:
             return self.job.sample(self.progress.step)
         except NonFiniteError:
             return None
 
     def save(self) -> None:
-        """Put the state on the shelf, unless it is there already or is not worth keeping."""
+        """Save a checkpoint, unless this state has one already or holds a value not finite."""
         self.report()
         progress = self.progress
         if self.saved_step == progress.step:
             return
-        if first_non_finite(dict(self.job.model.named_parameters())) is not None:
+        if not self.stepper.has_finite_weights():
             self.stop_non_finite(progress.step)
         with self.aside_from_training("checkpoints"):
             step, loss = self.last_evaluated
@@ -225,10 +229,11 @@ class _Loop:
             self.emit(events.CheckpointSaved(step=progress.step, path=str(path), best=best))
 
     def checkpoint(self) -> Checkpoint:
+        trained = self.stepper.state()
         tensors, generators = generator_states()
         return Checkpoint(
-            model=self.job.model.state_dict(),
-            optimiser=self.job.optimiser.state_tensors(),
+            model=trained.model,
+            optimiser=trained.optimiser,
             random=tensors,
             state={
                 "progress": self.progress.as_saved(),
@@ -241,16 +246,16 @@ class _Loop:
     def stop_non_finite(self, step: int) -> None:
         """Name the culprit of the update that follows `step` updates, set the state aside, stop."""
         job = self.job
-        culprit = find_culprit(job.model, lambda: self.repeat(step))
+        culprit = self.stepper.find_culprit(lambda: job.batch_of(step), step=step)
         aside = job.aside / f"step-{step}"
         files = ("model.safetensors", "optimiser.safetensors", "batch.safetensors", "report.json")
         ours = aside.is_dir() and {entry.name for entry in aside.iterdir()} == set(files)
         aside = aside if ours else free_name(aside)
-        batch = job.batch_of(step)
+        batch, trained = job.batch_of(step), self.stepper.state()
 
         def write(folder: Path) -> None:
-            save_tensors(folder / "model.safetensors", job.model.state_dict())
-            save_tensors(folder / "optimiser.safetensors", job.optimiser.state_tensors())
+            save_tensors(folder / "model.safetensors", trained.model)
+            save_tensors(folder / "optimiser.safetensors", trained.optimiser)
             save_tensors(folder / "batch.safetensors", batch.named_tensors())
             report = {"step": step, "what": culprit.what, "where": culprit.where}
             (folder / "report.json").write_text(json_text(report, indent=1), encoding="utf-8")
@@ -263,34 +268,17 @@ class _Loop:
         )
         raise NonFiniteError(refusal(step, culprit, aside))
 
-    def repeat(self, step: int) -> Tensor:
-        """Forward and backward of an update once more; its gradients stay on the parameters."""
-        self.job.optimiser.zero_grad()
-        self.job.model.train()
-        seed_step(self.job.seed, step)
-        batch = self.job.batch_of(step)
-        seed_step(self.job.seed, step)
-        sums = accumulate(
-            self.job.model,
-            self.job.objective,
-            batch,
-            accumulation=self.job.settings.accumulation,
-            device=self.device,
-            precision=self.job.plan.precision,
-        )
-        return sums["total"]
-
     def seconds_left(self) -> float:
-        """What is left of rows, evaluations and checkpoints, at the pace of those so far."""
+        """The seconds that the remaining rows, evaluations and checkpoints will take."""
         job, step, total = self.job, self.progress.step, self.job.plan.total_steps
         rows = job.rows_before(total) - job.rows_before(step)
-        evaluations = still_to_come(step, total, job.settings.evaluate_every)
-        checkpoints = still_to_come(step, total, job.settings.checkpoint_every)
+        evaluations = count_remaining(step, total, job.settings.evaluate_every)
+        checkpoints = count_remaining(step, total, job.settings.checkpoint_every)
         return self.forecast.left(rows=rows, evaluations=evaluations, checkpoints=checkpoints)
 
     @contextmanager
     def aside_from_training(self, work: Work) -> Generator[None]:
-        """The clock stands still, and the model is as for use."""
+        """Stop the clock, and have the model in evaluation mode."""
         self.meter.pause()
         self.job.model.eval()
         started = time.perf_counter()

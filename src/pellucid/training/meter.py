@@ -1,13 +1,9 @@
-"""The numbers of the updates since the last report, kept on the device until they are read.
-
-Comes in: device scalars. Goes out: floats, all of them in one copy. It does not know what they
-mean.
-"""
+"""The numbers of the updates since the last report, kept on the device until one copy reads all."""
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -16,11 +12,16 @@ from pellucid.training.step import StepNumbers
 
 
 class Meter:
-    """A device buffer of `rows` updates, and a clock that can be stopped."""
+    """A buffer of `rows` updates, and a clock that can be stopped.
 
-    def __init__(self, rows: int, device: torch.device) -> None:
+    Args:
+        rows: the most updates between two readings.
+        wait: waits until the device has computed all updates.
+    """
+
+    def __init__(self, rows: int, *, wait: Callable[[], None]) -> None:
         self._rows = rows
-        self._device = device
+        self._wait = wait
         self._names: tuple[str, ...] = ()
         self._buffer = torch.empty(0)
         self._filled = 0
@@ -34,15 +35,14 @@ class Meter:
         row = {"blocked": numbers.blocked, "grad_norm": numbers.grad_norm, **numbers.parts}
         if not self._names:
             self._names = tuple(row)
-            self._buffer = torch.zeros(self._rows, len(row), device=self._device)
+            self._buffer = torch.zeros(self._rows, len(row), device=numbers.blocked.device)
         self._buffer[self._filled] = torch.stack([row[name].float() for name in self._names])
         self._filled += 1
         self._tokens += n_tokens
 
     def lap(self) -> float:
         """The seconds since the last lap or reading, once the device is done with its updates."""
-        if self._device.type == "cuda":
-            torch.cuda.synchronize(self._device)
+        self._wait()
         seconds = self._seconds + time.perf_counter() - self._since
         lap, self._lapped = seconds - self._lapped, seconds
         return lap
@@ -76,15 +76,3 @@ class Meter:
 
 def _to_list(rows: Tensor) -> list[list[float]]:
     return [[float(value) for value in row] for row in rows.cpu()]
-
-
-def memory_in_use(device: torch.device) -> int | None:
-    """The most memory the run has held, in bytes; None where the system does not say."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

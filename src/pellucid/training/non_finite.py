@@ -1,8 +1,4 @@
-"""Where a value first stopped being finite: the update is repeated under watch.
-
-Comes in: the model as it was before the update, and the update's batch. Goes out: what was not
-finite, and in which module. It does not know how the run goes on.
-"""
+"""Finding the first value that was not finite, by repeating an update."""
 
 from __future__ import annotations
 
@@ -19,16 +15,17 @@ from pellucid.typed import eagerly, named_modules
 
 @dataclass(frozen=True, slots=True)
 class Culprit:
-    """The first thing that was not finite: a weight, a module's output, the loss, a gradient."""
+    """The first place that was not finite: a weight, a module's output, the loss, a gradient."""
 
     what: str
     where: str
 
 
 def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
-    """Repeat an update (`repeat` runs forward and backward, returns the loss) and see what breaks.
+    """Repeat an update, and find the first value that is not finite, in the order of computing.
 
-    In the order of computing: weights, outputs of modules, the loss, gradients of parameters.
+    The order is: weights, outputs of modules, the loss, gradients of parameters. `repeat` runs
+    forward and backward, and returns the loss.
     """
     for name, parameter in model.named_parameters():
         if not _finite(parameter):
@@ -40,7 +37,7 @@ def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
         if name
     ]
     try:
-        # the hooks of modules inside a compiled block are heard only when it runs uncompiled
+        # hooks of modules inside a compiled block are called only if it runs uncompiled
         with eagerly():
             loss = repeat()
     finally:
@@ -69,11 +66,17 @@ def _finite(tensor: Tensor) -> bool:
     return bool(torch.isfinite(tensor).all())
 
 
-def refusal(step: int, culprit: Culprit, aside: Path) -> str:
-    """What is said when a run stops on a value that is not finite."""
+def refusal(step: int, culprit: Culprit, folder: Path) -> str:
+    """The message of a run that stops on a value that is not finite.
+
+    Args:
+        step: how many updates are done.
+        culprit: the first value that was not finite.
+        folder: where the state was saved.
+    """
     return (
         f"update {step + 1} met a value that is not finite: {culprit.what} of {culprit.where}. The "
         f"update was skipped and the run stopped; weights, optimiser and batch were set aside in "
-        f"{aside}, and earlier checkpoints are whole. A lower learning rate, more warm-up, or "
+        f"{folder}, and earlier checkpoints are whole. A lower learning rate, more warm-up, or "
         "--set training.precision=float32 are what usually helps"
     )

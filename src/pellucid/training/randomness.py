@@ -1,12 +1,9 @@
-"""Every random generator a step may use: set at its start, saved and brought back.
+"""The random generators that a step may use: seeded at its start, saved and restored.
 
-Comes in: a seed and a step, or saved states. Goes out: generators in a known state. It does not
-know what is drawn.
-
-Each update draws from generators that are seeded by (seed, step) alone: torch's, and Python's and
-NumPy's too, for rewards and other code of the user's. So an update can be repeated by itself, and
-an observer that draws numbers between two updates changes nothing. The generators are saved all the
-same, for what is drawn between updates.
+(seed, step) alone seeds the generators of each update: torch's, and also Python's and NumPy's, for
+rewards and other code of the user. So you can repeat an update alone, and an observer that draws
+numbers between two updates changes nothing. Checkpoints have the states for code that draws between
+updates.
 """
 
 from __future__ import annotations
@@ -23,8 +20,9 @@ from torch import Tensor
 
 
 def seed_step(seed: int, step: int) -> None:
-    """Seed all generators for the update that follows `step` updates: of every device of torch's,
-    Python's and NumPy's global ones.
+    """Seed all generators for the update that follows `step` updates.
+
+    These are torch's on every device, and the global ones of Python and NumPy.
     """
     digest = hashlib.sha256(f"{seed}:{step}".encode()).digest()
     cast("Any", torch).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
@@ -34,10 +32,7 @@ def seed_step(seed: int, step: int) -> None:
 
 @contextmanager
 def generators_kept() -> Generator[None]:
-    """Whatever is drawn within, the caller's generators are afterwards as they were.
-
-    Also a decorator.
-    """
+    """Restore the caller's generators at the end. Also a decorator."""
     tensors, states = generator_states()
     try:
         yield
@@ -48,7 +43,7 @@ def generators_kept() -> Generator[None]:
 def generator_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The states of torch's generators as tensors, of Python's and NumPy's as JSON.
 
-    Those of a device that nothing has used yet are left out: asking would wake it.
+    A device that nothing has used yet is left out: to ask it would start it.
     """
     tensors = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_initialized():
@@ -63,7 +58,7 @@ def generator_states() -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def restore_generators(tensors: Mapping[str, Tensor], states: Mapping[str, Any]) -> None:
-    """Bring back what `generator_states` gave; a generator whose state is not there stays."""
+    """Restore the states of `generator_states`; a generator without a state stays as it is."""
     if "cpu" in tensors:
         torch.set_rng_state(tensors["cpu"])
     for name, state in tensors.items():

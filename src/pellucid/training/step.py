@@ -1,8 +1,4 @@
-"""One update: forward, loss, backward, clip, gate, step.
-
-Comes in: built parts and a batch. Goes out: numbers that are still on the device. It does not know
-how many steps there are, nor what is reported.
-"""
+"""One update: forward, loss, backward, clip, gate, step. Its numbers stay on the device."""
 
 from __future__ import annotations
 
@@ -25,9 +21,10 @@ B = TypeVar("B", bound=Batch)
 
 @dataclass(frozen=True, slots=True)
 class StepNumbers:
-    """What one update measured; `blocked` is 1 once any value was not finite.
+    """The numbers of one update: scalars on the device.
 
-    `parts` are those that the objective names, `loss_nats` among them.
+    `blocked` is 1 once any value was not finite. `parts` are named by the objective; one of them is
+    `loss_nats`.
     """
 
     parts: Mapping[str, Float[Tensor, ""]]
@@ -43,19 +40,19 @@ def split_batch(batch: B, parts: int) -> Iterator[B]:
 
 
 def to_device(batch: B, device: torch.device) -> B:
-    """The batch on `device`; pinned first where that lets the copy overlap with computing."""
+    """The batch on `device`; for CUDA it is pinned, so that the copy overlaps with computing."""
     if device.type == "cpu":
         return batch
 
-    def moved(tensor: Tensor) -> Tensor:
+    def move(tensor: Tensor) -> Tensor:
         pinned = device.type == "cuda" and tensor.device.type == "cpu"
         return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=True)
 
-    return batch.changed(moved)
+    return batch.map_tensors(move)
 
 
 def autocast(device: torch.device, precision: Precision) -> torch.autocast:
-    """Matrix products in bfloat16 where `precision` says so; weights stay float32."""
+    """Compute matrix products in `precision`; weights stay float32."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
@@ -68,9 +65,18 @@ def accumulate(
     device: torch.device,
     precision: Precision,
 ) -> dict[str, Tensor]:
-    """Forward and backward over the parts of a batch; gradients add up to those of the whole.
+    """Forward and backward over the parts of a batch; their gradients add up.
 
-    Returns the named parts of the loss, summed, and the loss itself as "total".
+    Args:
+        model: the model, on its device.
+        objective: computes the loss.
+        batch: the examples, on any device.
+        accumulation: how many parts to cut the batch into.
+        device: where to compute.
+        precision: the type of matrix products.
+
+    Returns:
+        The named parts of the loss, summed, and the loss itself as "total": scalars on the device.
     """
     sums: dict[str, Tensor] = {}
     for part in split_batch(batch, accumulation):
@@ -96,11 +102,22 @@ def update(
     device: torch.device,
     precision: Precision,
 ) -> StepNumbers:
-    """One update of `optimiser` on `batch` at `factor` times its peak learning rate.
+    """Make one update; nothing in it waits for the device.
 
-    What penalties on weights come to belongs to no batch: it is the update's own part "penalty",
-    and "zeros" is the share of those weights that the update has left at exactly 0.
-    Nothing here waits for the device.
+    Penalties on weights belong to no batch: they are the update's own part "penalty". "zeros" is
+    the share of the penalised weights that are exactly 0 after the update.
+
+    Args:
+        model: the model, on its device.
+        objective: computes the loss.
+        optimiser: updates the parameters.
+        batch: the examples, on any device.
+        factor: the share of the peak learning rate.
+        clip_norm: the largest norm of the gradient.
+        blocked: a scalar on the device; above 0 it keeps the gate closed.
+        accumulation: how many parts to cut the batch into.
+        device: where to compute.
+        precision: the type of matrix products.
     """
     sums = accumulate(
         model,

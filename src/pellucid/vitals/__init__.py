@@ -2,64 +2,64 @@
 
 from pellucid.old_names import names_of as _names_of
 from pellucid.vitals.attention import (
-    Bracketed,
-    Looks,
-    Scored,
+    AttentionStats,
+    ScoreBounds,
+    ScoreRule,
     by_logsumexp,
     by_rows,
     normalised,
     of_scores,
 )
-from pellucid.vitals.chart import chart, explained
+from pellucid.vitals.chart import chart, explain_rows
 from pellucid.vitals.label_baselines import Baselines, baselines
-from pellucid.vitals.logs import Log, log_to, numbers
+from pellucid.vitals.logs import Log, log_to, to_scalars
 from pellucid.vitals.model_parts import Anatomy, unwrapped
 from pellucid.vitals.overhead_budget import MAX_OVERHEAD, Cost
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule, rules_of
-from pellucid.vitals.signs import Row, Sign, rows, told
+from pellucid.vitals.signs import Row, Sign, format_row, rows
 from pellucid.vitals.step_signs import number_in
 from pellucid.vitals.taps.restore import as_it_was, at_rest
 from pellucid.vitals.trainer import watcher
 from pellucid.vitals.verdicts import VerdictTracker
 from pellucid.vitals.watch import watch
-from pellucid.vitals.watch_state import Seen
+from pellucid.vitals.watch_report import WatchState
 from pellucid.vitals.watcher import Watch
 
 __all__ = [
     "MAX_OVERHEAD",
     "Anatomy",
+    "AttentionStats",
     "Baselines",
-    "Bracketed",
     "Cost",
     "Log",
-    "Looks",
     "Point",
     "Probe",
     "Record",
     "Row",
     "Rule",
-    "Scored",
-    "Seen",
+    "ScoreBounds",
+    "ScoreRule",
     "Sign",
     "VerdictTracker",
     "Watch",
+    "WatchState",
     "as_it_was",
     "at_rest",
     "baselines",
     "by_logsumexp",
     "by_rows",
     "chart",
-    "explained",
+    "explain_rows",
+    "format_row",
     "log_to",
     "normalised",
     "number_in",
-    "numbers",
     "of_scores",
     "rows",
     "rules_of",
-    "told",
+    "to_scalars",
     "unwrapped",
     "watch",
     "watcher",

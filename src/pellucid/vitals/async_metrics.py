@@ -1,8 +1,4 @@
-"""What a step measured, kept on the device and read one step later, in one copy.
-
-Comes in: named tensors. Goes out: lists of floats, when they have arrived. It does not know what
-they mean. Nothing here waits for the device, but the reading of what is a step old.
-"""
+"""What a step measured, kept on the device and read one step later, in one copy."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ class Column(NamedTuple):
     places: tuple[str, ...]
 
 
-class Tape:
+class AsyncMetrics:
     """Two steps long: one that is written, one that is on its way to the host."""
 
     def __init__(self, guard: Guard | None = None) -> None:

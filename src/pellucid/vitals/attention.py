@@ -1,9 +1,5 @@
 """What attention looks at, exactly, without its square of shares.
 
-Comes in: queries and keys by head, and what is done to their scores. Goes out: for each query the
-largest score, the entropy and Renyi's entropy of its shares. It does not know values, modules, or
-whose queries they are.
-
 Two ways. `by_rows` scores some queries at a time: it is exact whatever is done to the scores, and
 its maximum is the maximum. `by_logsumexp` asks torch's fused kernel alone: no score is ever at
 hand, entropies are exact, and the maximum is known between two bounds.
@@ -18,14 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid.maths.attention import soft_cap as capped
-from pellucid.maths.attention_vitals import largest_score_bounds
+from pellucid.maths.attention.attention import soft_cap as capped
+from pellucid.maths.attention.attention_vitals import largest_score_bounds
 
 #: How many scores are at hand at a time, about: 16 MB in float32.
 _SCORES_AT_HAND = 2**22
 
 
-class Looks(NamedTuple):
+class AttentionStats(NamedTuple):
     """What is known of each query: (batch, heads, queries). Entropies in nats.
 
     A query that sees no key has no largest score (-inf), `seen` 0 and entropies of 0.
@@ -38,7 +34,7 @@ class Looks(NamedTuple):
     seen: Tensor
 
 
-class Scored(NamedTuple):
+class ScoreRule(NamedTuple):
     """What is done to the scores q k^T; what is None or False is not done.
 
     cap(scale q k^T) + bias, unseen keys left out, and a sink beside the keys. `mask` is True where
@@ -61,8 +57,8 @@ class Scored(NamedTuple):
 def by_rows(
     q: Float[Tensor, "batch heads queries d_head"],
     k: Float[Tensor, "batch kv_heads keys d_head"],
-    scored: Scored,
-) -> Looks:
+    scored: ScoreRule,
+) -> AttentionStats:
     """Exact, for any scores: some rows of queries at a time, in float32 at least."""
     q, k = _wide(q), _wide(k)
     groups = q.shape[1] // k.shape[1]
@@ -70,7 +66,7 @@ def by_rows(
     batch, heads, queries, _ = q.shape
     n_keys = keys.shape[2]
     rows = max(1, _SCORES_AT_HAND // max(1, batch * heads * n_keys))
-    parts: list[Looks] = []
+    parts: list[AttentionStats] = []
     for start in range(0, queries, rows):
         part = slice(start, min(start + rows, queries))
         scores = (q[:, :, part] @ keys.transpose(-1, -2)) * scored.scale
@@ -86,14 +82,14 @@ def by_rows(
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
         parts.append(of_scores(scores, sinks=scored.sinks))
-    return Looks(*(torch.cat(part, dim=2) for part in zip(*parts, strict=True)))
+    return AttentionStats(*(torch.cat(part, dim=2) for part in zip(*parts, strict=True)))
 
 
 def of_scores(
     scores: Float[Tensor, "batch heads queries keys"],
     *,
     sinks: Float[Tensor, " heads"] | None = None,
-) -> Looks:
+) -> AttentionStats:
     """Of scores that are at hand; unseen keys are -inf, or the lowest number of the dtype."""
     scores = _wide(scores)
     # not below, and not above: what is nan is seen
@@ -114,12 +110,12 @@ def of_scores(
     mean = (shares * far.masked_fill(shares == 0, 0.0)).sum(-1) / total
     entropy = total.log() - mean
     renyi2 = 2 * total.log() - shares.square().sum(-1).log()
-    return Looks(
+    return AttentionStats(
         largest, entropy.masked_fill(blind, 0.0), renyi2.masked_fill(blind, 0.0), visible.sum(-1)
     )
 
 
-class Bracketed(NamedTuple):
+class ScoreBounds(NamedTuple):
     """What the log-sum-exp of a fused kernel tells of each query; the largest score between two."""
 
     at_least: Tensor
@@ -131,8 +127,8 @@ class Bracketed(NamedTuple):
 def by_logsumexp(
     q: Float[Tensor, "batch heads queries d_head"],
     k: Float[Tensor, "batch kv_heads keys d_head"],
-    scored: Scored,
-) -> Bracketed:
+    scored: ScoreRule,
+) -> ScoreBounds:
     """Exact entropies of plain scores from fused calls alone; bounds of the largest score.
 
     H_i = log Z_i - scale q_i attention(q, k, k)_i,  H_2i = 2 log Z_i(s) - log Z_i(2 s)
@@ -152,7 +148,7 @@ def by_logsumexp(
     blind = (n_visible == 0) | ~log_z.isfinite()
     mean_score = scored.scale * (q * mean_key).sum(-1)
     low, high = largest_score_bounds(log_z, 1)
-    return Bracketed(
+    return ScoreBounds(
         low - n_visible.clamp(min=1).to(log_z.dtype).log(),
         high,
         (log_z - mean_score).masked_fill(blind, 0.0),
@@ -160,7 +156,9 @@ def by_logsumexp(
     )
 
 
-def _fused(q: Tensor, keys: Tensor, scored: Scored, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _fused(
+    q: Tensor, keys: Tensor, scored: ScoreRule, mask: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """attention(q, k, k), and log Z of each query, from the kernel that keeps it for backward."""
     aten: Any = torch.ops.aten
     causal = scored.causal and mask is None
@@ -175,7 +173,7 @@ def _fused(q: Tensor, keys: Tensor, scored: Scored, mask: Tensor | None) -> tupl
     return mixed, log_z[:, :, : q.shape[2]].to(q.dtype)
 
 
-def _mask_and_count(q: Tensor, keys: Tensor, scored: Scored) -> tuple[Tensor | None, Tensor]:
+def _mask_and_count(q: Tensor, keys: Tensor, scored: ScoreRule) -> tuple[Tensor | None, Tensor]:
     """The mask in numbers, where the kernel's own does not do; and how many keys a query sees."""
     queries, n_keys = q.shape[2], keys.shape[2]
     ramp = torch.arange(queries, device=q.device)
@@ -199,7 +197,7 @@ def _wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-def normalised(looks: Looks, entropy: Tensor) -> Tensor:
+def normalised(looks: AttentionStats, entropy: Tensor) -> Tensor:
     """Entropies as shares of the most there could be, meaned over queries: (batch, heads).
 
     Queries that see fewer than two keys have nothing to choose, and are left out.
@@ -221,14 +219,14 @@ def fused_call(
     attn_mask: Tensor | None = None,
     is_causal: bool = False,
     scale: float | None = None,
-) -> Looks:
+) -> AttentionStats:
     """Of what was handed to `F.scaled_dot_product_attention`."""
     q, k = _four(q), _four(k)
     mask, bias = None, None
     if attn_mask is not None:
         mask, bias = (attn_mask, None) if attn_mask.dtype == torch.bool else (None, attn_mask)
     score_scale = default_scale(q) if scale is None else scale
-    return by_rows(q, k, Scored(score_scale, causal=is_causal, mask=mask, bias=bias))
+    return by_rows(q, k, ScoreRule(score_scale, causal=is_causal, mask=mask, bias=bias))
 
 
 def _four(x: Tensor) -> Tensor:

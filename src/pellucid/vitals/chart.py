@@ -1,7 +1,4 @@
-"""A whole run's vital signs, for a terminal: five rows, each with its curve, and what was not calm.
-
-Comes in: the run's `Vitals` events. Goes out: lines of text. It does not know the run.
-"""
+"""The vital signs of a whole run, for a terminal: five rows with their curves."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ def chart(
     return [*lines, "", *_not_calm(events, rules)]
 
 
-def explained(
+def explain_rows(
     events: Sequence[Vitals], rules: Mapping[str, Rule], *, columns: int = 80
 ) -> list[str]:
     """Each row's word now, and the rule behind it with its source: of every sign that has a say.

@@ -1,9 +1,4 @@
-"""Watching `transformers.Trainer`: `Trainer(..., callbacks=[VitalsCallback()])`.
-
-Comes in: the trainer's calls. Goes out: signs, printed at the end and wherever else they are
-wanted. It does not know what is measured. It needs the package transformers, which nothing else
-here loads.
-"""
+"""Watching `transformers.Trainer`: `Trainer(..., callbacks=[VitalsCallback()])`."""
 
 from __future__ import annotations
 

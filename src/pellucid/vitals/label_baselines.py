@@ -1,7 +1,4 @@
-"""What the labels of a stream tell by themselves: the losses that guessing and counting reach.
-
-Comes in: labels, as they come in batches. Goes out: entropies. It does not know the model.
-"""
+"""What the labels of a stream tell by themselves: the losses that guessing and counting reach."""
 
 from __future__ import annotations
 

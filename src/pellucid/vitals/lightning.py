@@ -1,9 +1,4 @@
-"""Watching Lightning: `Trainer(callbacks=[VitalsCallback()])`.
-
-Comes in: the trainer's calls. Goes out: signs, printed at the end and wherever else they are
-wanted. It does not know what is measured. It needs the package lightning (or pytorch_lightning),
-which nothing else here loads.
-"""
+"""Watching Lightning: `Trainer(callbacks=[VitalsCallback()])`."""
 
 from __future__ import annotations
 

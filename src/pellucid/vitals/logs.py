@@ -1,8 +1,4 @@
-"""The signs in other people's tools: a JSONL file, TensorBoard, Weights & Biases, any function.
-
-Comes in: signs of a step. Goes out: `vitals/<group>/<layer>/<stat>` and numbers, wherever they are
-wanted. It does not know how they were measured, and owns no dashboard.
-"""
+"""The signs in other people's tools: a JSONL file, TensorBoard, Weights & Biases, any function."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ from pellucid.vitals.signs import EQUATIONS, WORDS, Sign, rows
 Log = Callable[[dict[str, float], int], None]
 
 
-def numbers(signs: Iterable[Sign]) -> dict[str, float]:
+def to_scalars(signs: Iterable[Sign]) -> dict[str, float]:
     """The signs as named scalars: one of each, and the word of each row as 0, 1 or 2."""
     signs = list(signs)
     scalars: dict[str, float] = {}
@@ -49,7 +45,7 @@ def tell(
 
 
 def _write(log: Log, step: int, signs: Sequence[Sign]) -> None:
-    log(numbers(signs), step)
+    log(to_scalars(signs), step)
 
 
 def log_to(where: object) -> Log:

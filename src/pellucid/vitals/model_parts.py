@@ -1,32 +1,42 @@
-"""Which part of a model is what: blocks, norms, embeddings, heads; pellucid's own and anybody's.
+"""Which part of any model is what: blocks, norms, embeddings, weights.
 
-Comes in: any `nn.Module`. Goes out: its parts by name. What is not recognised is left out, and the
-signs that need it are not available. It does not know what is measured.
+pellucid's parts state facts. Facts of other modules are derived from their structure, or unknown:
+then the signs that need them are not available.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from pellucid.model import Transformer
+from pellucid.model.facts import (
+    IdentityFacts,
+    NormFacts,
+    SandwichFacts,
+    UnknownFacts,
+    block_facts,
+    model_facts,
+    norm_facts,
+    tensor_at,
+)
 from pellucid.typed import named_modules
 
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """A norm of features: what it adds to the variance, and its gain."""
+    """A norm of a model, and what it computes."""
 
     module: nn.Module
-    eps: float
-    centred: bool
-    gain: nn.Parameter | None
-    #: 1 where the gain is 1 + the weight
-    offset: float
+    facts: NormFacts
+
+    @property
+    def gain(self) -> Tensor | None:
+        """What scales its output, by the weight that it stores (see `NormFacts.gain_offset`)."""
+        return None if self.facts.gain is None else tensor_at(self.module, self.facts.gain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +58,7 @@ class Anatomy:
     @property
     def is_ours(self) -> bool:
         """Whether it is a pellucid Transformer."""
-        return isinstance(self.model, Transformer)
+        return not isinstance(model_facts(self.model), UnknownFacts)
 
     def block_of(self, name: str) -> int | None:
         """The depth of the block that a parameter lies in, counted from 0."""
@@ -79,7 +89,11 @@ def study(model: nn.Module) -> Anatomy:
     embeddings = {
         name: module for name, module in modules.items() if isinstance(module, nn.Embedding)
     }
-    norms = {name: norm for name, module in modules.items() if (norm := _norm(module)) is not None}
+    norms = {
+        name: Norm(module, facts)
+        for name, module in modules.items()
+        if (facts := _norm_facts(module)) is not None
+    }
     parameters = _trained(model)
     looked_up = {id(module.weight) for module in embeddings.values()}
     matrices = tuple(
@@ -126,10 +140,10 @@ def _is_wrapper(module: nn.Module, name: str) -> bool:
 
 
 def _blocks(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[tuple[str, nn.Module]]:
-    if isinstance(model, Transformer):
-        for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
-            for depth, block in enumerate(() if stack is None else stack.blocks):
-                yield f"{name}.blocks.{depth}", block
+    if not isinstance(model_facts(model), UnknownFacts):
+        for name, module in modules.items():
+            if not isinstance(block_facts(module), UnknownFacts):
+                yield name, module
         return
     stack_names: list[str] = []
     for name, module in modules.items():
@@ -156,32 +170,49 @@ def _is_stack(module: nn.Module) -> bool:
     )
 
 
-def _norm(module: nn.Module) -> Norm | None:
+def _norm_facts(module: nn.Module) -> NormFacts | None:
+    """What a norm computes; None for a part that is no norm, or an unknown one."""
+    facts = norm_facts(module)
+    match facts:
+        case NormFacts():
+            return facts
+        case SandwichFacts() | IdentityFacts():  # its two norms are parts of their own
+            return None
+        case UnknownFacts():
+            derived = foreign_norm_facts(module)
+            return derived if isinstance(derived, NormFacts) else None
+        case _:
+            assert_never(facts)
+
+
+def foreign_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
+    """Facts of a norm that states none, from its class's name and its attributes.
+
+    Those of torch and of Hugging Face are over one token's features, have an epsilon, and a weight
+    that is the gain, or the gain minus 1 in Gemma. T5's LayerNorm is a root mean square.
+    """
     kind = type(module).__name__
-    if "LayerNorm" not in kind and "RMSNorm" not in kind:
-        return None
-    untyped: Any = module
+    if ("LayerNorm" not in kind and "RMSNorm" not in kind) or hasattr(module, "facts"):
+        return UnknownFacts(part=kind, reason="its name is none of a norm of features")
     eps = next(
         (
             float(value)
             for name in ("eps", "variance_epsilon", "epsilon")
-            if isinstance(value := getattr(untyped, name, None), float)
+            if isinstance(value := getattr(module, name, None), float)
         ),
         None,
     )
     if eps is None:
-        return None
-    gain = next(
-        (
-            value
-            for name in ("gain", "weight")
-            if isinstance(value := getattr(untyped, name, None), nn.Parameter)
-        ),
-        None,
+        return UnknownFacts(part=kind, reason="it has no epsilon")
+    parameters = dict(module.named_parameters(recurse=False))
+    return NormFacts(
+        over="features",
+        centred="RMS" not in kind and not kind.startswith("T5"),
+        eps=eps,
+        gain=next((name for name in ("gain", "weight") if name in parameters), None),
+        gain_offset=1.0 if kind.startswith("Gemma") else 0.0,
+        bias="bias" if "bias" in parameters else None,
     )
-    root = "RMS" in kind or kind.startswith("T5")
-    offset = bool(getattr(untyped, "unit_offset", False)) or kind.startswith("Gemma")
-    return Norm(module, eps, not root, gain, 1.0 if offset else 0.0)
 
 
 def first_tensor(thing: object) -> Tensor | None:

@@ -1,8 +1,4 @@
-"""How much watching may cost: a purse that fills as training runs, and pays for each look.
-
-Comes in: seconds. Goes out: whether a look can be paid for now, and what all of them have cost. It
-does not know what is looked at.
-"""
+"""How much watching may cost: a purse that fills as training runs, and pays for each look."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The losses of an update's parts, until the update is done.
-
-Comes in: losses that a loop hands over, or that the model gave. Goes out: one number for the
-update, on a tape. It does not know what is to be thought of it.
-"""
+"""The losses of an update's parts, until the update is done."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ import torch
 from torch import Tensor
 
 from pellucid.training import silently
-from pellucid.vitals.async_metrics import Tape
-from pellucid.vitals.taps.first_batch import Capture
+from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.taps.first_batch import FirstBatch
 
 #: So many losses of an update's parts are kept, at most.
 _MAX_LOSSES = 4096
@@ -36,7 +32,7 @@ class Losses:
             value = loss.detach() if is_tensor else torch.tensor(float(loss), device="cpu")
             self._given.append(value.float().mean())
 
-    def put(self, tape: Tape, capture: Capture | None) -> None:
+    def put(self, tape: AsyncMetrics, capture: FirstBatch | None) -> None:
         """Write the loss of the update that is done, where there is one."""
         step_losses, model_losses = (
             list(self._given),

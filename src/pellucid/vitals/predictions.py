@@ -1,9 +1,4 @@
-"""What a model predicts at fixed places: whether cross-entropy still has something to say.
-
-Comes in: logits, and the tokens that were to be predicted. Goes out: log Z, shares of tokens that
-are already certain, the length of p - y, and how far two predictions are from one another. It does
-not know the model.
-"""
+"""What a model predicts at fixed places: whether cross-entropy still has something to say."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from torch import Tensor
 
 from pellucid.maths.distillation import forward_kl, reverse_kl
 from pellucid.maths.softmax import logsumexp
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 
 #: A token is certain where the model gives it more than this: its gradient is all but gone.
 _CERTAIN = 0.99
@@ -32,7 +27,7 @@ class Predicted(NamedTuple):
     logits: Float[Tensor, "places vocab"]
     targets: Int[Tensor, " places"] | None
 
-    def measure(self, tape: Tape) -> None:
+    def measure(self, tape: AsyncMetrics) -> None:
         """Put what these predictions say of the second equation onto the tape."""
         log_z = _of_each(logsumexp, self.logits)
         tape.put("logits.log_z", lambda: log_z.mean())
@@ -47,13 +42,13 @@ class Predicted(NamedTuple):
         )
         tape.put("loss.probe", lambda: -log_p.mean())
 
-    def moved_to(self, after: Predicted, tape: Tape) -> None:
+    def moved_to(self, after: Predicted, tape: AsyncMetrics) -> None:
         """Put how far the predictions have moved from here to `after` onto the tape."""
         pair = after.logits, self.logits
         tape.put("update.kl_forward", lambda: _of_each(forward_kl, *pair).mean())
         tape.put("update.kl_backward", lambda: _of_each(reverse_kl, *pair).mean())
 
-    def compared(self, name: Other, other: Predicted, tape: Tape, *, first: bool) -> None:
+    def compared(self, name: Other, other: Predicted, tape: AsyncMetrics, *, first: bool) -> None:
         """Put how far the predictions are from those of another model onto the tape.
 
         From a reference, which is not to be left: KL(model || reference). From a teacher, whose

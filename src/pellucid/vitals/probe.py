@@ -1,9 +1,5 @@
 """A look into the model: one forward pass over a few fixed rows, which leaves no trace.
 
-Comes in: a model's anatomy, what to call, and which tokens were to be predicted. Goes out:
-measurements of its attention, its stream and its predictions. It does not know the training loop,
-nor what is judged.
-
 Hooks are put on for the length of the pass, so that nothing stands in the way of training, nor of
 its compilation. The pass is eager, in evaluation mode, without gradients (see `at_rest`).
 """
@@ -21,7 +17,7 @@ from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
 from pellucid.typed import named_modules
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.taps.attention import AttentionTaps
@@ -46,7 +42,7 @@ class Probe:
     labels: Tensor | None
 
 
-class Looking:
+class ProbeRunner:
     """Looks through one probe, again and again at the same rows."""
 
     def __init__(self, anatomy: Anatomy, probe: Probe) -> None:
@@ -63,7 +59,7 @@ class Looking:
         """Signs that this model does not show, and why; known after the first look."""
         return self._attention.missing | self._stream.missing
 
-    def look(self, tape: Tape) -> Predicted | None:
+    def look(self, tape: AsyncMetrics) -> Predicted | None:
         """Measure everything, onto the tape."""
         called: set[str] = set()
         with at_rest(self._anatomy.model), ExitStack() as taps:

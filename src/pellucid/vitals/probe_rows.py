@@ -1,7 +1,4 @@
-"""The fixed rows of a job that its model is looked at through, and any other model with it.
-
-Comes in: a job, batches of any kind. Goes out: probes. It does not know what is measured.
-"""
+"""The fixed rows of a job that its model is looked at through, and any other model with it."""
 
 from __future__ import annotations
 
@@ -23,8 +20,8 @@ from pellucid.objectives import (
     Distillation,
     PolicyGradient,
     Reference,
-    asked,
-    frozen,
+    frozen_reference,
+    open_reference,
 )
 from pellucid.training import Job, to_device
 from pellucid.vitals.predictions import Other
@@ -52,7 +49,7 @@ class Rows:
         """Who the model is compared with: the reference of its objective, or its teacher."""
         objective = self._job.objective
         if isinstance(objective, Distillation):
-            return "teacher", lambda: self._call_reference(frozen(objective.teacher))
+            return "teacher", lambda: self._call_reference(frozen_reference(objective.teacher))
         if isinstance(objective, DPO | PolicyGradient) and objective.reference:
             reference = objective.reference
             return "reference", lambda: self._call_reference(reference)
@@ -61,7 +58,7 @@ class Rows:
     def _call_reference(self, reference: Reference) -> Tensor | None:
         if self._rows is None:
             return None
-        with asked(reference, self._job.model) as other_model:
+        with open_reference(reference, self._job.model) as other_model:
             return probe_of(other_model, self._rows).call()
 
 

@@ -1,8 +1,4 @@
-"""A reading's many numbers, and the one that stands for them.
-
-Comes in: a column of a tape and its values. Goes out: a number and its place. It does not know what
-is to be thought of it.
-"""
+"""A reading's many numbers, and the one that stands for them."""
 
 from __future__ import annotations
 

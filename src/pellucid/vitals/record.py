@@ -1,8 +1,4 @@
-"""What a training looked like so far, in bounded memory: losses, norms, rates and signs.
-
-Comes in: numbers with their updates, as they are judged. Goes out: a few hundred points of each. It
-does not know what they mean.
-"""
+"""What a training looked like so far, in bounded memory: losses, norms, rates and signs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The rules behind the words: one readable file of thresholds, each with its source.
-
-Comes in: a TOML file. Goes out: rules by the name of their sign. They do not know how a sign is
-measured, nor the history of any run.
-"""
+"""The rules behind the words: one readable file of thresholds, each with its source."""
 
 from __future__ import annotations
 

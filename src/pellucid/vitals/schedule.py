@@ -1,7 +1,4 @@
-"""When to look, and what looking has cost: every few updates, as far as the purse allows.
-
-Comes in: the number of an update. Goes out: what is due in it. It does not know what is looked at.
-"""
+"""When to look, and what looking has cost: every few updates, as far as the purse allows."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ _AGAIN_AFTER, _AGAIN = 3, 2
 _UPDATES, _SECONDS = 100, 20.0
 
 
-class Rounds:
+class LookSchedule:
     """Two kinds of looks, each with its own interval and purse.
 
     Raises:

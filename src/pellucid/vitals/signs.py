@@ -1,8 +1,4 @@
-"""A sign: one number of a run, the equation it belongs to, and a word for it.
-
-Comes in: numbers and words. Goes out: frozen records, and the five rows a person reads. It does not
-know how anything was measured.
-"""
+"""A sign: one number of a run, the equation it belongs to, and a word for it."""
 
 from __future__ import annotations
 
@@ -91,7 +87,7 @@ def rows(signs: Iterable[Sign]) -> tuple[Row, ...]:
     return tuple(all_rows)
 
 
-def told(row: Row) -> str:
+def format_row(row: Row) -> str:
     """A row as one line of text."""
     if row.sign is None or row.word is None:
         return f"{row.equation} {row.name:<14} not measured"

@@ -1,8 +1,4 @@
-"""What one step of an optimiser did to a matrix, measured on samples of it.
-
-Comes in: samples of a matrix before a step, of its gradient, of its move. Goes out: the numbers of
-the signs about steps. It does not know the model, nor which steps are looked at.
-"""
+"""What one step of an optimiser did to a matrix, measured on samples of it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """Watching pellucid's own training: the same watch, told what the loop already knows.
 
-Comes in: a job, as `runs` hands it to watchers, and the run's events. Goes out: `Vitals` events. It
-does not know how they are shown.
-
 Losses and norms of gradients are in the events already: they are not measured twice. The windows
 that words depend on are kept in `vitals.json` in the run's folder, by the steps of its checkpoints.
 """

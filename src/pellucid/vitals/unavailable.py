@@ -1,13 +1,10 @@
-"""What cannot be watched in a training, and why: in words, by the sign that is missing.
-
-Comes in: what a watch knows of its training. Goes out: sentences. It does not know any number.
-"""
+"""What cannot be watched in a training, and why: in words, by the sign that is missing."""
 
 from __future__ import annotations
 
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.predictions import Predicted
-from pellucid.vitals.probe import Looking
+from pellucid.vitals.probe import ProbeRunner
 from pellucid.vitals.update_sizes import Updates
 
 _SHARDED = (
@@ -23,7 +20,7 @@ _NO_BATCH = (
 
 def missing(
     anatomy: Anatomy,
-    looking: Looking | None,
+    looking: ProbeRunner | None,
     predicted: Predicted | None,
     updates: Updates | None,
     *,

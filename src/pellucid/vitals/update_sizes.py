@@ -1,8 +1,5 @@
 """What optimisers make of gradients: how far weights move, and how large they are.
 
-Comes in: named parameters, an optimiser's groups and memory, before and after one of its steps.
-Goes out: measurements on a tape. It does not know the model's calls, nor the loss.
-
 How weights move is measured on a sample of each matrix, evenly spread and the same every time: no
 copy of the weights is made.
 """
@@ -16,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.errors import ConfigError
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy, local
 from pellucid.vitals.step_signs import (
     NONE,
@@ -63,7 +60,7 @@ class Updates:
         self._weights = {name: sample(p).clone() for name, p in nonempty.items()}
 
     @torch.no_grad()
-    def after(self, gradients: Mapping[str, Tensor], tape: Tape) -> None:
+    def after(self, gradients: Mapping[str, Tensor], tape: AsyncMetrics) -> None:
         """Measure what an update has done to the weights, and the gains of norms as they are now.
 
         Args:
@@ -79,7 +76,7 @@ class Updates:
             self._steps(weights, gradients, tape)
 
     def _steps(
-        self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], tape: Tape
+        self, weights: Mapping[str, Tensor], gradients: Mapping[str, Tensor], tape: AsyncMetrics
     ) -> None:
         groups = groups_by_parameter(self._optimisers)
         ratios: list[Tensor] = []
@@ -99,7 +96,7 @@ class Updates:
         for sign, values in by_sign.items():
             tape.put(sign, lambda values=values: torch.stack([*values.values()]), tuple(values))
 
-    def _sizes(self, weights: Mapping[str, Tensor], tape: Tape) -> None:
+    def _sizes(self, weights: Mapping[str, Tensor], tape: AsyncMetrics) -> None:
         weights_and_roots = [
             (weight, self._anatomy.parameters[name].shape[-1] ** 0.5)
             for name, weight in weights.items()
@@ -110,16 +107,16 @@ class Updates:
             tuple(weights),
         )
 
-    def _gains(self, tape: Tape) -> None:
+    def _gains(self, tape: AsyncMetrics) -> None:
         gains = {
-            name: rms(local(norm.gain.detach()).float() + norm.offset)
+            name: rms(local(gain.detach()).float() + norm.facts.gain_offset)
             for name, norm in self._anatomy.norms.items()
-            if norm.gain is not None and local(norm.gain).numel()
+            if (gain := norm.gain) is not None and local(gain).numel()
         }
         if gains:
             tape.put("norm.gain", lambda: torch.stack(list(gains.values())), tuple(gains))
 
-    def _embeddings(self, tape: Tape) -> None:
+    def _embeddings(self, tape: AsyncMetrics) -> None:
         """RMS of some tokens' vectors, and how much it differs from token to token."""
         largest = max(
             (local(module.weight) for module in self._anatomy.embeddings.values()),

@@ -1,8 +1,4 @@
-"""From numbers to words: what one reading says, and what it says after those before it.
-
-Comes in: readings, losses, learning rates. Goes out: signs. It keeps short windows, which can be
-saved and brought back, and does not know where a number was measured.
-"""
+"""From numbers to words: what one reading says, and what it says after those before it."""
 
 from __future__ import annotations
 

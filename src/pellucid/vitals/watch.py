@@ -1,7 +1,4 @@
-"""One line for any loop: `with watch(model, optimizer) as w`.
-
-Comes in: a model and its optimiser. Goes out: what watches them. It does not know how.
-"""
+"""One line for any loop: `with watch(model, optimizer) as w`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,9 @@
-"""What a watch knows: signs, rows, what is missing, what it cost.
-
-Comes in: the parts of a watch. Goes out: what a loop may ask for at any time. It does not know how
-anything is measured.
-"""
+"""What a watch can tell at any time: signs, rows, what is missing, and what it cost."""
 
 from __future__ import annotations
 
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -16,18 +12,30 @@ from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.overhead_budget import Cost
 from pellucid.vitals.part_losses import Losses
 from pellucid.vitals.predictions import Predicted
-from pellucid.vitals.probe import Looking
-from pellucid.vitals.schedule import Rounds
-from pellucid.vitals.signs import Row, Sign, rows, told
-from pellucid.vitals.taps.first_batch import Capture
+from pellucid.vitals.probe import Probe, ProbeRunner
+from pellucid.vitals.schedule import LookSchedule
+from pellucid.vitals.signs import Row, Sign, format_row, rows
+from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.unavailable import missing
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.verdicts import VerdictTracker
-from pellucid.vitals.watch_state import Seen
 
 
-class Known:
-    """The side of a watch that is asked."""
+class WatchState(NamedTuple):
+    """Signs so far (`judge.record` has them in order), the model's parts, whose steps they were.
+
+    `told` is how many losses were handed over.
+    """
+
+    judge: VerdictTracker
+    anatomy: Anatomy
+    optimisers: tuple[torch.optim.Optimizer, ...]
+    probe: Probe | None
+    told: int
+
+
+class WatchReport:
+    """The half of a watch that answers questions."""
 
     guard: Guard
     #: updates that are done
@@ -35,11 +43,11 @@ class Known:
     _anatomy: Anatomy
     _optimisers: tuple[torch.optim.Optimizer, ...]
     _judge: VerdictTracker
-    _rounds: Rounds
+    _rounds: LookSchedule
     _losses: Losses
     _updates: Updates
-    _capture: Capture | None
-    _looking: Looking | None
+    _capture: FirstBatch | None
+    _looking: ProbeRunner | None
     _predicted: Predicted | None
     #: the thread that trains, once it is known: no other may run the model
     _thread: int | None
@@ -55,11 +63,11 @@ class Known:
         return self._judge
 
     @property
-    def seen(self) -> Seen:
+    def seen(self) -> WatchState:
         """All that causes are found from; a probe only for the thread that trains."""
         mine = self._thread in (None, get_ident())
         probe = self._looking.probe if self._looking is not None and mine else None
-        return Seen(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
+        return WatchState(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
 
     @property
     def missing(self) -> dict[str, str]:
@@ -89,7 +97,7 @@ class Known:
 
     def report(self) -> str:
         """The five rows, what was switched off, and the cost, as text."""
-        lines = self.guard("the report", lambda: [told(row) for row in self.summary()]) or []
+        lines = self.guard("the report", lambda: [format_row(row) for row in self.summary()]) or []
         lines += [f"switched off: {part}: {why}" for part, why in self.guard.off.items()]
         return "\n".join((*lines, self.cost.told(self._rounds.share)))
 

@@ -1,9 +1,5 @@
 """Watching a training from outside: any model, any torch optimiser, any loop.
 
-Comes in: a model and its optimiser, as they are called by somebody's loop. Goes out: signs, and
-what it cost to have them. It changes nothing: not a weight, not a random number. What of it
-raises is reported once and switched off (see `Guard`); the loop goes on.
-
 An update is known by its optimiser's hooks. Some updates are looked at: gradients and the step they
 make every few, the model's inside (see `probe`) less often. How often is bounded by what it costs.
 """
@@ -22,27 +18,27 @@ from torch.optim import Optimizer
 
 from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
-from pellucid.vitals.async_metrics import Column, Tape
+from pellucid.vitals.async_metrics import AsyncMetrics, Column
 from pellucid.vitals.logs import Log, log_to, tell
 from pellucid.vitals.model_parts import bare, parts_of, study
 from pellucid.vitals.part_losses import Losses
 from pellucid.vitals.predictions import Other, Predicted
-from pellucid.vitals.probe import Looking, Probe
+from pellucid.vitals.probe import Probe, ProbeRunner
 from pellucid.vitals.record import Point
 from pellucid.vitals.rules import rules_of
-from pellucid.vitals.schedule import Rounds
+from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Sign
-from pellucid.vitals.taps.first_batch import Capture
+from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
 from pellucid.vitals.update_sizes import Optimisers, Updates, optimisers_of, rate_of
 from pellucid.vitals.verdicts import VerdictTracker
-from pellucid.vitals.watch_report import Known
-from pellucid.vitals.zero_grad_check import Clearing, cleared_by
+from pellucid.vitals.watch_report import WatchReport
+from pellucid.vitals.zero_grad_check import ZeroGradCheck, cleared_by
 
 
-class Watch(Known):
+class Watch(WatchReport):
     """A training that is watched; see `watch`."""
 
     def __init__(
@@ -65,9 +61,9 @@ class Watch(Known):
         trained = next((p for p in model.parameters() if p.requires_grad), None)
         if trained is None:
             raise ConfigError("the model has no parameter that is trained: there is nothing to see")
-        self._rounds = Rounds(max_overhead, trained.device)
-        self._clearing = Clearing(cleared_by(self._optimisers))
-        self._tape = Tape(self.guard)
+        self._rounds = LookSchedule(max_overhead, trained.device)
+        self._clearing = ZeroGradCheck(cleared_by(self._optimisers))
+        self._tape = AsyncMetrics(self.guard)
         #: where the probe is had from, once there is one
         self._find = probe
         self._study()
@@ -79,7 +75,7 @@ class Watch(Known):
         self.told_elsewhere: set[str] = set()
         #: whether all between an update and `go_on` is no training
         self.stops_clock = False
-        self._capture: Capture | None = None
+        self._capture: FirstBatch | None = None
         self._hooks = Hooks(self.guard, LastingHook)
         self._losses = Losses()
         #: the thread that trains, once it is known: no other may run the model
@@ -100,9 +96,9 @@ class Watch(Known):
         self._updates = Updates(self._anatomy, self._optimisers)
         self._gradients = Gradients(self._anatomy, self._optimisers)
         self._predicted: Predicted | None = None
-        self._looking: Looking | None = None
+        self._looking: ProbeRunner | None = None
         if isinstance(self._find, Probe) and not self._anatomy.is_sharded:
-            self._looking = Looking(self._anatomy, self._find)
+            self._looking = ProbeRunner(self._anatomy, self._find)
 
     # ---- attaching
 
@@ -116,7 +112,7 @@ class Watch(Known):
         if self._find is None:
             # loaded before hooks are made: then they are heard in what is compiled later, too
             import_module("torch._dynamo")
-            self._capture = self._capture or Capture(self._model)
+            self._capture = self._capture or FirstBatch(self._model)
             self._capture.attach(self._model, self._hooks)
         if self._optimisers:
             self._steps.attach(self._hooks)
@@ -232,7 +228,7 @@ class Watch(Known):
     def _turn(self) -> None:
         self._hear(self._tape.turn(self.updates))
 
-    def _look_again(self, looking: Looking, earlier: Predicted) -> None:
+    def _look_again(self, looking: ProbeRunner, earlier: Predicted) -> None:
         later = looking.glance()
         if later is not None:
             earlier.moved_to(later, self._tape)
@@ -266,7 +262,7 @@ class Watch(Known):
         probe = self._find() if callable(self._find) else capture.probe() if capture else None
         if probe is None:
             return False
-        self._looking = Looking(self._anatomy, probe)
+        self._looking = ProbeRunner(self._anatomy, probe)
         if capture is not None:
             self._judge.baselines = capture.baselines() or self._judge.baselines
         return True

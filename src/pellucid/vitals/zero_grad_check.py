@@ -1,8 +1,4 @@
-"""Whether gradients are cleared before those of the next update arrive.
-
-Comes in: one parameter, whose gradient tells for all. Goes out: what was left over, as a share of
-what arrived. It does not know the loop.
-"""
+"""Whether gradients are cleared before those of the next update arrive."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.step_signs import rms, sample
 from pellucid.vitals.taps.hooks import Hooks
 
@@ -27,7 +23,7 @@ def cleared_by(optimisers: Sequence[torch.optim.Optimizer]) -> nn.Parameter | No
     return None
 
 
-class Clearing:
+class ZeroGradCheck:
     """Looks at the first gradient of some updates, before it is added to what is there."""
 
     def __init__(self, parameter: nn.Parameter | None) -> None:
@@ -41,7 +37,7 @@ class Clearing:
         if self._parameter is not None and self._parameter.requires_grad:
             hooks.on(cast("Any", self._parameter).register_hook, "gradient.left", self._arrives)
 
-    def put(self, tape: Tape) -> None:
+    def put(self, tape: AsyncMetrics) -> None:
         """Put what was found on the tape."""
         if self._left is not None:
             tape.put("gradient.left", self._left)

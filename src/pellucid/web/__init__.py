@@ -4,21 +4,23 @@ Comes in: runs, and what a page asks. Goes out: JSON, a server on 127.0.0.1, an 
 not know how any number is computed.
 """
 
+from pellucid.old_names import names_of
 from pellucid.web.onefile import OnePage, check_name, one_page, write_page
-from pellucid.web.requests import Ask, Reading, ask_of
-from pellucid.web.run_registry import Shelf
-from pellucid.web.session import Session
-from pellucid.web.start_session import open_session
+from pellucid.web.requests import PageRequest, Reading, parse_request
+from pellucid.web.run_registry import RunRegistry
+from pellucid.web.session import Session, open_session
 
 __all__ = [
-    "Ask",
     "OnePage",
+    "PageRequest",
     "Reading",
+    "RunRegistry",
     "Session",
-    "Shelf",
-    "ask_of",
     "check_name",
     "one_page",
     "open_session",
+    "parse_request",
     "write_page",
 ]
+
+__getattr__ = names_of(__name__)

@@ -1,8 +1,5 @@
 """The web face: the same questions over HTTP, and the page's files.
 
-Comes in: HTTP requests. Goes out: responses. It computes nothing; it does not know what an answer
-means.
-
 Work runs in a thread. One question at a time is worked on; a few wait, more are told that it is
 busy. When the browser gives up, the work stops at the next layer.
 """
@@ -27,7 +24,7 @@ from pellucid.errors import PellucidError
 from pellucid.reader import decode_text, parse_json
 from pellucid.web.assets import files
 from pellucid.web.cancellation import Stopped, stop
-from pellucid.web.requests import Ask, AskError, ask_of
+from pellucid.web.requests import PageRequest, RequestError, parse_request
 from pellucid.web.security import LOCAL, Guard
 from pellucid.web.session import Session
 
@@ -56,7 +53,7 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
     async def ask(request: Request) -> Response:
         # first: a question that is still coming takes nobody's place
         try:
-            question = ask_of(_read(await _body(request)))
+            question = parse_request(_read(await _body(request)))
         except PellucidError as error:
             return _refused(str(error), 400)
         except ClientDisconnect:
@@ -93,7 +90,7 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LARGEST_QUESTION:
-            raise AskError("the question is too long: shorten the sentence")
+            raise RequestError("the question is too long: shorten the sentence")
     return bytes(body)
 
 
@@ -101,10 +98,10 @@ def _read(body: bytes) -> object:
     try:
         return parse_json(decode_text(body, "the question"), "the question")
     except PellucidError as error:
-        raise AskError(f"the question cannot be read ({error}): load the page again") from None
+        raise RequestError(f"the question cannot be read ({error}): load the page again") from None
 
 
-async def _answered(request: Request, session: Session, question: Ask) -> Response:
+async def _answered(request: Request, session: Session, question: PageRequest) -> Response:
     """Work in a thread, and stop it where the browser has gone."""
     given_up = threading.Event()
     answers: list[bytes] = []

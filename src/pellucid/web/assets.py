@@ -1,7 +1,6 @@
 """The page's own files, as they lie in the package: read once, served from memory.
 
-Comes in: a name. Goes out: bytes and their kind. It does not know what is in them. No name leads
-out of the folder: only names that are listed are answered.
+No name leads out of the folder: only names that are listed are answered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
 """What a connection may cost the page's server: seconds, bytes, and how many there may be.
 
-Comes in: connections. Goes out: the same ones, as long as they behave; those that keep the server
-waiting are cut off. It does not know what is asked.
-
 Nothing is bounded while the server works: then the other side waits. While it is their turn (a
 request to send, an answer to read), they have so many seconds, however slowly they trickle.
 """

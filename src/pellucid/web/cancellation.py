@@ -1,8 +1,4 @@
-"""Work that nobody waits for any more stops between two layers.
-
-Comes in: a model, and an event that says stop. Goes out: `Stopped`, raised where the work is.
-It does not know what the work is.
-"""
+"""Work that nobody waits for any more stops between two layers."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ class Stopped(PellucidError):  # noqa: N818  an event, not an error
     """Nobody waits for the answer any more."""
 
 
-def look() -> None:
+def check_cancelled() -> None:
     """Stop here if that was asked for.
 
     Raises:
@@ -41,12 +37,12 @@ def stoppable(model: nn.Module) -> Generator[None]:
     """Within it, every block of `model` looks whether to stop before it works."""
 
     def check_stop(_: nn.Module, inputs: Any) -> None:
-        look()
+        check_cancelled()
 
     blocks = [block for part in model.modules() if isinstance(part, Stack) for block in part.blocks]
     hooks = [block.register_forward_pre_hook(check_stop) for block in blocks]
     try:
-        look()
+        check_cancelled()
         yield
     finally:
         for hook in hooks:

@@ -1,8 +1,5 @@
 """Chapters and numbers as the page receives them: JSON, and matrices as bytes within it.
 
-Comes in: frozen records of `explain`, tensors. Goes out: plain values of a bounded size. It does
-not know what the numbers mean.
-
 A matrix goes as float32, so that the page shows the model's own numbers; one that would be too
 large for an interaction is pooled to the largest of each tile by size, and says so.
 """
@@ -20,8 +17,8 @@ import torch
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
-from pellucid.explain.expressions import plain
-from pellucid.explain.receipt_text import line_of
+from pellucid.explain.expressions import to_plain
+from pellucid.explain.receipt_text import format_receipt
 
 #: What an interaction may bring in all, and what a matrix within it may have.
 LARGEST_ANSWER = 150_000
@@ -34,7 +31,7 @@ _MOST_ROWS = 400
 Plain = dict[str, Any]
 
 
-def chapter_of(chapter: Chapter) -> Plain:
+def chapter_payload(chapter: Chapter) -> Plain:
     """A chapter as JSON can hold it."""
     notes = list(chapter.notes)
     pictures = [_picture(picture, notes) for picture in chapter.pictures]
@@ -74,11 +71,11 @@ def finite(value: float) -> float | str:
 
 
 def _receipt(receipt: Receipt) -> Plain:
-    line = line_of(receipt)
+    line = format_receipt(receipt)
     return {
         "title": receipt.title,
         "formula": receipt.formula,
-        "expression": _named(plain(receipt.expression)),
+        "expression": _named(to_plain(receipt.expression)),
         "spelled": line.operands,
         "digits": line.digits,
         "places": line.places,

@@ -1,33 +1,29 @@
 """A trace in a notebook: the page of its sentence, in a frame, read later without a kernel.
 
-Comes in: a trace. Goes out: HTML. It does not know which notebook.
-
-Imported for what it does: from then on a trace shows itself so (`Trace.face`).
+Imported for what it does: from then on a trace shows itself so (`ModelTrace.face`).
 """
 
 from __future__ import annotations
 
-from functools import partial
 from html import escape
 
 from pellucid.explain import Trace
-from pellucid.web.chapter_index import AllChapters
+from pellucid.explain.tracing import ModelTrace
 from pellucid.web.onefile import one_page
 from pellucid.web.requests import Reading
-from pellucid.web.run_registry import Shelf
-from pellucid.web.sentence_view import Traced, open_with
+from pellucid.web.run_registry import RunRegistry
+from pellucid.web.sentence_view import SentenceView
 from pellucid.web.session import Session
 
 
-def html_of(trace: Trace) -> str | None:
+def render_notebook(trace: Trace) -> str | None:
     """The page in a frame; None of a trace of bare ids, or one whose heads are scaled: a page of
     these would not say so."""
     if trace.run is None or trace.scales or not trace.sentence.text:
         return None
-    book = AllChapters()
-    session = Session(Shelf([trace.run]), partial(open_with, book), sentence=trace.sentence.text)
+    session = Session(RunRegistry([trace.run]), sentence=trace.sentence.text)
     reading = Reading(session.shelf.keys[0], "", trace.sentence.text)
-    session.keep(reading, Traced(trace, book))
+    session.keep(reading, SentenceView(trace))
     return framed(one_page(session, reading).html)
 
 
@@ -39,4 +35,4 @@ def framed(html: str, *, height: int = 760) -> str:
     )
 
 
-Trace.face = staticmethod(html_of)
+ModelTrace.face = staticmethod(render_notebook)

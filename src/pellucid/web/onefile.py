@@ -22,7 +22,7 @@ from pellucid.explain.chapter_types import Place
 from pellucid.json_text import json_text
 from pellucid.web.assets import files
 from pellucid.web.json_payload import Plain
-from pellucid.web.requests import Ask, Reading
+from pellucid.web.requests import PageRequest, Reading
 from pellucid.web.session import Session
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)\.js";\n', re.M)
@@ -160,7 +160,7 @@ def _hash(text: str) -> str:
 def _ask_session(
     session: Session, reading: Reading, versus: Reading | None, kind: str, **parameters: Any
 ) -> Plain:
-    return session.get(Ask(kind=kind, reading=reading, versus=versus, **parameters))
+    return session.get(PageRequest(kind=kind, reading=reading, versus=versus, **parameters))
 
 
 def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def _keep_runs(
     chosen: Place,
 ) -> None:
     """Whose numbers they are, what they are compared with, and what is chosen at first."""
-    answer = session.get(Ask(kind="runs"))
+    answer = session.get(PageRequest(kind="runs"))
     listed: list[Plain] = []
     for listed_reading in (reading, versus):
         if listed_reading is not None:

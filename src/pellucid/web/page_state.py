@@ -1,8 +1,4 @@
-"""What is always on the page, besides the open chapter: the rail, and the next token.
-
-Comes in: a sentence that was read. Goes out: plain values, small whatever the model. It does not
-know how they are drawn.
-"""
+"""What the page always shows beside the open chapter: the layers, and the next token."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.explain.chapters import CHAPTERS, ChapterEntry
 from pellucid.web.json_payload import Plain, packed, thumbnails
-from pellucid.web.trace_protocol import Attention, SentenceTrace
+from pellucid.web.sentence_view import Attention, SentenceView
 
 #: Tokens that the overview shows at once; a longer sentence has a window around its end.
 WINDOW = 64
@@ -25,63 +22,64 @@ _EXACT = 256
 _BINS = 512
 
 
-def overview(told: SentenceTrace) -> Plain:
+def overview(sentence: SentenceView) -> Plain:
     """Tokens, layers with their heads' maps, lengths of the residual stream, the chapters."""
     bytes_left = _THUMBNAIL_BYTES
     stacks: list[Plain] = []
-    for attention, heads in told.heads.items():
-        norms = told.norms(attention.stack)
+    for attention, heads in sentence.heads.items():
+        norms = sentence.norms(attention.stack)
         layers: list[Plain] = []
         for layer, n_heads in enumerate(heads):
-            maps = thumbnails_of(told, attention, layer) if bytes_left > 0 and n_heads else None
+            maps = (
+                head_thumbnails(sentence, attention, layer) if bytes_left > 0 and n_heads else None
+            )
             bytes_left -= len(maps["data"]) if maps else 0
             layers.append({"heads": n_heads, "thumbnails": maps})
         norm = norms.float().mean(-1)
         name, crosses = attention
         stack: Plain = {"name": name, "cross": crosses, "layers": layers}
         stacks.append(stack | {"norms": [float(n) for n in norm]})
-    n = len(told.pieces)
+    n = len(sentence.pieces)
     return {
-        "pieces": list(told.pieces),
-        "ids": list(told.ids),
-        "spare": list(told.spare),
-        "notes": list(told.notes),
+        "pieces": list(sentence.pieces),
+        "ids": list(sentence.ids),
+        "spare": list(sentence.spare),
+        "notes": list(sentence.notes),
         "window": [max(0, n - WINDOW), n],
         "side": _SIDE,
         "stacks": stacks,
-        "surprisals": list(told.surprisals()),
-        "contents": [
-            {
-                "id": h.id,
-                "number": h.number,
-                "part": h.part,
-                "title": h.title,
-                "walks": h.walks,
-                "once": h.once,
-                "axes": list(h.axes),
-            }
-            for h in told.contents()
-        ],
-        "backward": {"there": told.has_loss, "large": told.large, "done": told.went_back},
+        "surprisals": list(sentence.surprisals()),
+        "contents": [_heading(number, entry) for number, entry in enumerate(CHAPTERS, 1)],
+        "backward": {
+            "there": sentence.has_loss,
+            "large": sentence.large,
+            "done": sentence.has_gradients,
+        },
     }
 
 
-def backward(told: SentenceTrace) -> Plain:
+def _heading(number: int, entry: ChapterEntry) -> Plain:
+    names = ("id", "part", "title", "walks", "once")
+    fields: Plain = {name: getattr(entry, name) for name in names}
+    return fields | {"number": number, "axes": list(entry.axes)}
+
+
+def backward(sentence: SentenceView) -> Plain:
     """How long the gradients are that reach each layer, and the weights there are to choose."""
-    stacks = dict.fromkeys(attention.stack for attention in told.heads)
+    stacks = dict.fromkeys(attention.stack for attention in sentence.heads)
     return {
-        "stacks": {stack: list(told.gradients(stack)) for stack in stacks},
-        "weights": [[name, *shape] for name, shape in told.parameters().items()],
+        "stacks": {stack: list(sentence.gradients(stack)) for stack in stacks},
+        "weights": [[name, *shape] for name, shape in sentence.parameters().items()],
     }
 
 
-def thumbnails_of(told: SentenceTrace, attention: Attention, layer: int) -> Plain | None:
+def head_thumbnails(sentence: SentenceView, attention: Attention, layer: int) -> Plain | None:
     """The maps of one layer's heads, small; None where there are none."""
-    weights = told.weights(attention, layer)
+    weights = sentence.weights(attention, layer)
     return None if weights is None else thumbnails(weights, _SIDE)
 
 
-def prediction(told: SentenceTrace, token: int, base: SentenceTrace | None) -> Plain:
+def prediction(sentence: SentenceView, token: int, base: SentenceView | None) -> Plain:
     """What is expected after a token: the likeliest, the lens at each layer, and what changed.
 
     `base` is what it is compared with: the same sentence with every head as it is, or another one.
@@ -89,32 +87,32 @@ def prediction(told: SentenceTrace, token: int, base: SentenceTrace | None) -> P
     Raises:
         PellucidError: there is no such token.
     """
-    n = len(told.ids)
+    n = len(sentence.ids)
     if not -n <= token < n:
         raise PellucidError(f"there is no token {token}: the sentence has {n}, counted from 0")
     token %= n
-    logits = told.logits(token)
+    logits = sentence.logits(token)
     if logits is None:
         return {"token": token, "likely": [], "lens": [], "target": None, "tail": None}
     wide = logits.double()
     log_p = wide.log_softmax(-1)
-    target = told.ids[token + 1] if token + 1 < n else None
-    answer: Plain = {"token": token, **_likely(told, logits), "target": None}
+    target = sentence.ids[token + 1] if token + 1 < n else None
+    answer: Plain = {"token": token, **_likely(sentence, logits), "target": None}
     answer["entropy"] = float(-(log_p.exp() * log_p).sum())
     if target is not None:
-        answer["target"] = _line(told, target, log_p)
-    answer["lens"] = _ladder(told, token, target)
+        answer["target"] = _line(sentence, target, log_p)
+    answer["lens"] = _ladder(sentence, token, target)
     if base is not None:
-        answer["changed"] = _changed(told, log_p, base, token, target)
+        answer["changed"] = _changed(sentence, log_p, base, token, target)
     return answer
 
 
-def _likely(sentence: SentenceTrace, logits: Tensor) -> Plain:
+def _likely(sentence: SentenceView, logits: Tensor) -> Plain:
     """The likeliest with their logits, exactly; the tail as means and counts of narrow bins."""
     count = min(_EXACT, logits.shape[-1])
     values, ids = logits.float().topk(count)
     likely = [
-        [int(i), sentence.text_of(int(i)), float(v)] for i, v in zip(ids, values, strict=True)
+        [int(i), sentence.token_text(int(i)), float(v)] for i, v in zip(ids, values, strict=True)
     ]
     in_tail = torch.ones_like(logits, dtype=torch.bool).index_fill(0, ids, False)
     return {
@@ -139,16 +137,16 @@ def _tail(logits: Tensor) -> Plain | None:
     }
 
 
-def _line(sentence: SentenceTrace, token_id: int, log_p: Tensor) -> Plain:
+def _line(sentence: SentenceView, token_id: int, log_p: Tensor) -> Plain:
     return {
         "id": token_id,
-        "text": sentence.text_of(token_id),
+        "text": sentence.token_text(token_id),
         "p": float(log_p[token_id].exp()),
         "rank": int((log_p > log_p[token_id]).sum()) + 1,
     }
 
 
-def _ladder(sentence: SentenceTrace, token: int, target: int | None) -> list[Plain]:
+def _ladder(sentence: SentenceView, token: int, target: int | None) -> list[Plain]:
     lens = sentence.lens(token)
     if lens is None:
         return []
@@ -161,10 +159,10 @@ def _ladder(sentence: SentenceTrace, token: int, target: int | None) -> list[Pla
 
 
 def _changed(
-    sentence: SentenceTrace, log_p: Tensor, base: SentenceTrace, token: int, target: int | None
+    sentence: SentenceView, log_p: Tensor, base: SentenceView, token: int, target: int | None
 ) -> Plain:
     """Against `base`: KL(base || now), and what moved most; or why they cannot be compared."""
-    place = sentence.beside(token, base)
+    place = sentence.match_token(token, base)
     was = None if isinstance(place, str) else base.logits(place)
     if was is None:
         return {"kl": None, "rows": [], "why": place}
@@ -175,6 +173,7 @@ def _changed(
     if target is not None and target not in chosen:
         chosen.append(target)
     rows: list[Any] = [
-        [i, sentence.text_of(i), float(base_log_p[i].exp()), float(log_p[i].exp())] for i in chosen
+        [i, sentence.token_text(i), float(base_log_p[i].exp()), float(log_p[i].exp())]
+        for i in chosen
     ]
     return {"kl": float((base_log_p.exp() * (base_log_p - log_p)).sum()), "rows": rows}

@@ -1,7 +1,6 @@
-"""What a page may ask: a frozen value, made of JSON that nobody has checked.
+"""What a page may request: a frozen value, made of JSON that nobody has checked.
 
-Comes in: JSON from a browser. Goes out: an `Ask`, or a refusal in plain words. It does not know
-what is answered. No path of a file can be said in it: a run is named by its key.
+It holds no path of a file: a run is named by its key.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _LONGEST_NAME = 300
 _LAST = Place()
 
 
-class AskError(PellucidError):
+class RequestError(PellucidError):
     """What a page asked for cannot be answered; the message is for the person before it."""
 
 
@@ -51,7 +50,7 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class PageRequest:
     """One question of the page."""
 
     kind: str
@@ -69,11 +68,11 @@ class Ask:
             AskError: it names none.
         """
         if self.reading is None:
-            raise AskError("the page did not say which run is meant: load it again")
+            raise RequestError("the page did not say which run is meant: load it again")
         return self.reading
 
 
-def ask_of(said: object) -> Ask:
+def parse_request(said: object) -> PageRequest:
     """The question that JSON holds.
 
     Raises:
@@ -82,8 +81,8 @@ def ask_of(said: object) -> Ask:
     table = _table(said, "the question")
     kind = _text(table, "kind")
     if kind not in KINDS:
-        raise AskError(f"{kind!r} is not something to ask for: there are {', '.join(KINDS)}")
-    return Ask(
+        raise RequestError(f"{kind!r} is not something to ask for: there are {', '.join(KINDS)}")
+    return PageRequest(
         kind=kind,
         reading=_reading(table["reading"]) if "reading" in table else None,
         versus=_reading(table["versus"]) if table.get("versus") is not None else None,
@@ -97,14 +96,14 @@ def _reading(raw: object) -> Reading:
     table = _table(raw, "what is read")
     sentence = _text(table, "sentence")
     if len(sentence) > LONGEST_SENTENCE:
-        raise AskError(
+        raise RequestError(
             f"the sentence has {len(sentence):,} characters, and at most {LONGEST_SENTENCE:,} are "
             "taken: shorten it"
         )
     try:
         sentence.encode()
     except UnicodeEncodeError:
-        raise AskError(
+        raise RequestError(
             "the sentence holds half a character, which no tokenizer can read: delete it and type "
             "it again"
         ) from None
@@ -113,7 +112,7 @@ def _reading(raw: object) -> Reading:
 
 def _scales(raw: object) -> tuple[Scale, ...]:
     if not isinstance(raw, list) or len(cast("list[object]", raw)) > _MOST_SCALES:
-        raise AskError(f"scales has to be a list of at most {_MOST_SCALES} heads")
+        raise RequestError(f"scales has to be a list of at most {_MOST_SCALES} heads")
     scales: list[Scale] = []
     for raw_scale in cast("list[object]", raw):
         table = _table(raw_scale, "a scale")
@@ -127,9 +126,9 @@ def _by(raw: object) -> HeadScale:
     if raw == "mean":
         return "mean"
     if not isinstance(raw, int | float) or isinstance(raw, bool) or not math.isfinite(raw):
-        raise AskError('a head counts by a number, such as 0 or 1.5, or by its "mean"')
+        raise RequestError('a head counts by a number, such as 0 or 1.5, or by its "mean"')
     if not 0 <= raw <= LARGEST_SCALE:
-        raise AskError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {raw:g}")
+        raise RequestError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {raw:g}")
     return float(raw)
 
 
@@ -137,14 +136,14 @@ def _place(raw: object) -> Place:
     table = _table(raw, "the place")
     names = {field.name for field in fields(Place)}
     if not table.keys() <= names:
-        raise AskError(f"a place has {', '.join(sorted(names))}, not {sorted(table)}")
+        raise RequestError(f"a place has {', '.join(sorted(names))}, not {sorted(table)}")
     stack = table.get("stack", "decoder")
     if stack not in ("decoder", "encoder"):
-        raise AskError("a stack is called decoder or encoder")
+        raise RequestError("a stack is called decoder or encoder")
     cross = _truth(table, "cross")
     weight = _text(table, "weight", "")
     if len(weight) > _LONGEST_NAME:
-        raise AskError("the weight has too long a name: choose one from the list")
+        raise RequestError("the weight has too long a name: choose one from the list")
     words = ("stack", "cross", "weight")
     numbers = {name: _whole(table, name) for name in table if name not in words}
     return Place(**numbers, stack=cast("Any", stack), cross=cross, weight=weight)
@@ -152,26 +151,26 @@ def _place(raw: object) -> Place:
 
 def _table(raw: object, called: str) -> Mapping[str, object]:
     if not isinstance(raw, dict):
-        raise AskError(f"{called} has to be a JSON object: load the page again")
+        raise RequestError(f"{called} has to be a JSON object: load the page again")
     return cast("Mapping[str, object]", raw)
 
 
 def _text(table: Mapping[str, object], key: str, default: str | None = None) -> str:
     value = table.get(key, default)
     if not isinstance(value, str):
-        raise AskError(f"{key} has to be text: load the page again")
+        raise RequestError(f"{key} has to be text: load the page again")
     return value
 
 
 def _truth(table: Mapping[str, object], key: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        raise AskError(f"{key} is true or false: load the page again")
+        raise RequestError(f"{key} is true or false: load the page again")
     return value
 
 
 def _whole(table: Mapping[str, object], key: str) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 10**9:
-        raise AskError(f"{key} has to be a whole number: load the page again")
+        raise RequestError(f"{key} has to be a whole number: load the page again")
     return value

@@ -1,8 +1,4 @@
-"""The runs that a page may look at, each under a key; given at the start, never by the page.
-
-Comes in: paths, or runs that are loaded. Goes out: names for a picker, and the run behind a key. It
-does not know who asks.
-"""
+"""The runs that a page may look at, each under a key; given at the start, never by the page."""
 
 from __future__ import annotations
 
@@ -18,13 +14,13 @@ from pellucid.display.numbers import short
 from pellucid.errors import PellucidError
 from pellucid.reader import read_text
 from pellucid.runs import Run
-from pellucid.web.requests import AskError
+from pellucid.web.requests import RequestError
 
 #: How many models are held in memory at once: the one that is looked at, and one to compare with.
 _HELD = 2
 
 
-class Shelf:
+class RunRegistry:
     """Runs in the order they were given: `run0`, `run1`, ... are their keys."""
 
     def __init__(self, given: Sequence[str | Path | Run]) -> None:
@@ -47,12 +43,12 @@ class Shelf:
         """
         source = self._given.get(key)
         if source is None:
-            raise AskError(f"there is no run {key!r} here: choose one from the list")
+            raise RequestError(f"there is no run {key!r} here: choose one from the list")
         with self._lock:
             if isinstance(source, Run) and checkpoint in ("", source.checkpoint.name):
                 return source
             if checkpoint and checkpoint not in self.checkpoints(key):
-                raise AskError(
+                raise RequestError(
                     f"the checkpoint {checkpoint!r} is not there, or not there any more: choose "
                     "another from the list"
                 )

@@ -1,8 +1,5 @@
 """Who may speak with the page's server, and what the page may do: headers and refusals.
 
-Comes in: requests. Goes out: requests that may pass, responses with their headers. It does not know
-what is asked.
-
 The page runs nothing and fetches nothing but its own: `default-src 'self'`. A name that another
 site made to point here (DNS rebinding) is refused by the host it says; a form of another site by
 its origin; on a wider address, whoever lacks the token.

@@ -1,51 +1,42 @@
-"""A sentence as the page needs it, told from a trace.
-
-Comes in: a run, a sentence, how much heads count. Goes out: a `SentenceTrace`. It computes no
-number that the trace or the model does not have.
-"""
+"""A sentence as the page needs it, read from a trace."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
-from pellucid.explain.backward_segments import Watch
-from pellucid.explain.chapter_types import Chapter, Place
+from pellucid.explain.backward_segments import is_large
+from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import Side
-from pellucid.explain.gradients import is_large
+from pellucid.explain.inspection import Inspection, Request, inspect
 from pellucid.explain.trace_comparison import Comparison
+from pellucid.explain.trace_types import Progress
 from pellucid.runs import Run
 from pellucid.typed import length
 from pellucid.web.requests import Scale
-from pellucid.web.trace_protocol import Attention, Heading, SentenceTrace
 
 
-class Book(Protocol):
-    """The chapters of a trace."""
+class Attention(NamedTuple):
+    """A stack's attention to its own text or, if it `crosses`, to an encoder's."""
 
-    def contents(self, read: Trace, versus: Trace | None) -> Sequence[Heading]:
-        """Those that this model has."""
-        ...
-
-    def chapter(self, read: Trace, name: str, place: Place, versus: Trace | None) -> Chapter:
-        """One of them, at a place."""
-        ...
+    stack: str
+    crosses: bool = False
 
 
-class Traced:
-    """A trace, as the page asks about it."""
+class SentenceView:
+    """A trace, as the page needs it; `versus` is what its chapters compare it with."""
 
-    def __init__(self, read: Trace, book: Book, versus: Trace | None = None) -> None:
-        self.trace, self._book, self._versus = read, book, versus
-        attentions = [Attention(side) for side in read.sides]
+    def __init__(self, trace: Trace, versus: Trace | None = None) -> None:
+        self.trace, self.versus = trace, versus
+        attentions = [Attention(side) for side in trace.sides]
         attentions += [Attention("decoder", crosses=True)] if len(attentions) == 2 else []
-        self._heads = {attention: self._counted(attention) for attention in attentions}
+        self._heads = {attention: self._count_heads(attention) for attention in attentions}
 
     @property
     def pieces(self) -> Sequence[str]:
@@ -80,7 +71,7 @@ class Traced:
 
     def norms(self, stack: str) -> Tensor:
         """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
-        states = self.trace.passed(cast("Side", stack)).states
+        states = self.trace.stack_pass(cast("Side", stack)).states
         return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
 
     def surprisals(self) -> Sequence[float | None]:
@@ -98,13 +89,15 @@ class Traced:
         model = self.trace.model
         if not model.has_head:
             return None
-        passed = self.trace.passed(self.trace.side)
+        stack_pass = self.trace.stack_pass(self.trace.side)
         with torch.no_grad():
             # the whole text goes through the norm: there are norms that look at all of it
-            ends = [model.readable(passed.stack.final_norm(state)) for state in passed.states]
+            ends = [
+                model.readable(stack_pass.stack.final_norm(state)) for state in stack_pass.states
+            ]
             return model.logits(torch.stack([end[0, token] for end in ends])).float()
 
-    def text_of(self, token_id: int) -> str:
+    def token_text(self, token_id: int) -> str:
         """A token of the vocabulary as text; a row that no token has, by its number."""
         run, spelling = self.trace.run, self.trace.spelling
         if run is None or spelling is None or token_id >= run.tokenizer.vocab_size:
@@ -122,13 +115,13 @@ class Traced:
         return is_large(self.trace)
 
     @property
-    def went_back(self) -> bool:
+    def has_gradients(self) -> bool:
         """Whether that was done already."""
-        return self.trace.went_back
+        return self.trace.has_gradients
 
-    def go_back(self, watch: Watch) -> None:
-        """Through all layers; `watch` is told how many steps are done, and how many there are."""
-        self.trace.backward(watch)
+    def go_back(self, progress: Progress) -> None:
+        """Run the backward pass; `progress` is called with segments done, and their number."""
+        self.trace.backward(progress)
 
     def gradients(self, stack: str) -> Sequence[float]:
         """The lengths of what reaches the stream before each layer and at last."""
@@ -141,24 +134,24 @@ class Traced:
         named = self.trace.model.named_parameters()
         return {name: tuple(weight.shape) for name, weight in named if name in norms}
 
-    def beside(self, token: int, other: SentenceTrace) -> int | str:
+    def match_token(self, token: int, other: SentenceView) -> int | str:
         """The place in `other` that belongs to a token; or why no probability is compared."""
-        assert isinstance(other, Traced)
         comparison = Comparison(self.trace, other.trace)
         place = comparison.beside(token)
         if comparison.why_not is not None or place is None:
             return comparison.why_not or "nothing in what is compared with stands beside this token"
         return place
 
-    def contents(self) -> Sequence[Heading]:
-        """The chapters that this model has."""
-        return self._book.contents(self.trace, self._versus)
+    def inspect(self, place: Place, *chapters: str) -> Inspection:
+        """Chapters at a place.
 
-    def chapter(self, name: str, place: Place) -> Chapter:
-        """One chapter at a place."""
-        return self._book.chapter(self.trace, name, place, self._versus)
+        Raises:
+            PellucidError: there is no such chapter or place.
+        """
+        request = Request(trace=self.trace, chapters=chapters, place=place, versus=self.versus)
+        return inspect(request)
 
-    def _counted(self, attention: Attention) -> tuple[int, ...]:
+    def _count_heads(self, attention: Attention) -> tuple[int, ...]:
         """Heads with a map, by layer: a layer whose attention is not known has none."""
         addresses = self.trace.addresses()
         counts: list[int] = []
@@ -170,19 +163,24 @@ class Traced:
         return tuple(counts)
 
 
-def open_with(
-    book: Book, run: Run, sentence: str, scales: Sequence[Scale], versus: SentenceTrace | None
-) -> SentenceTrace:
-    """What `run` makes of `sentence`, its heads scaled; compared with `versus` where given.
+def open_view(
+    run: Run, sentence: str, scales: Sequence[Scale], versus: SentenceView | None
+) -> SentenceView:
+    """Read a sentence.
+
+    Args:
+        run: whose model reads it.
+        sentence: its text.
+        scales: how much some heads count.
+        versus: another sentence that its chapters compare it with.
 
     Raises:
         PellucidError: the sentence cannot be read, or there is no such head.
     """
-    read = trace(run, sentence)
+    sentence_trace = trace(run, sentence)
     if scales:
-        read = read.with_heads({_head(scale): scale.by for scale in scales})
-    versus_trace = versus.trace if isinstance(versus, Traced) else None
-    return Traced(read, book, versus_trace)
+        sentence_trace = sentence_trace.with_heads({_head(scale): scale.by for scale in scales})
+    return SentenceView(sentence_trace, None if versus is None else versus.trace)
 
 
 def _head(scale: Scale) -> str:

@@ -1,7 +1,4 @@
-"""A server on this machine: an address, and the page behind it until it is stopped.
-
-Comes in: a session, a host, a port. Goes out: the address. It does not know what is served.
-"""
+"""A server on this machine: an address, and the page behind it until it is stopped."""
 
 from __future__ import annotations
 

@@ -1,26 +1,26 @@
-"""The core behind every face of the page: a question in, plain values out; no socket.
+"""A session of the page: it answers requests with plain values, and knows no socket.
 
-Comes in: an `Ask`. Goes out: what JSON can hold. It does not know who asks: a browser, a notebook,
-a file that is being written.
-
-Sentences that were read are kept, the last few; they hold the residual stream and no more.
+It keeps the last few sentences, each with its residual stream and no more.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
+from pellucid.runs import Run
 from pellucid.version import __version__
 from pellucid.web.cancellation import stoppable
-from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_of
-from pellucid.web.page_state import backward, overview, prediction, thumbnails_of
-from pellucid.web.requests import Ask, AskError, Reading, Scale
-from pellucid.web.run_registry import Shelf
-from pellucid.web.trace_protocol import Attention, Opener, SentenceTrace
+from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload
+from pellucid.web.page_state import backward, head_thumbnails, overview, prediction
+from pellucid.web.requests import PageRequest, Reading, RequestError, Scale
+from pellucid.web.run_registry import RunRegistry
+from pellucid.web.sentence_view import Attention, SentenceView, open_view
 
 #: How many sentences are kept, each with its layers' states.
 KEPT = 8
@@ -29,18 +29,16 @@ KEPT = 8
 class Session:
     """Runs and sentences that were read; safe to ask from several threads."""
 
-    def __init__(
-        self, shelf: Shelf, opener: Opener, *, sentence: str = "", kept: int = KEPT
-    ) -> None:
+    def __init__(self, shelf: RunRegistry, *, sentence: str = "", kept: int = KEPT) -> None:
         self.shelf = shelf
-        self._open, self._kept, self.sentence = opener, kept, sentence
-        self._read: OrderedDict[Any, SentenceTrace] = OrderedDict()
+        self._kept, self.sentence = kept, sentence
+        self._read: OrderedDict[Any, SentenceView] = OrderedDict()
         self._lock = threading.Lock()
         self._progress: dict[tuple[Reading, tuple[Scale, ...]], tuple[int, int]] = {}
         # one at a time: hooks on a model hear whoever runs it
         self._working = threading.Lock()
 
-    def get(self, ask: Ask) -> Plain:
+    def get(self, ask: PageRequest) -> Plain:
         """The answer.
 
         Raises:
@@ -60,14 +58,14 @@ class Session:
                 return prediction(sentence, ask.place.token, self._base(ask))
             if ask.kind == "backward":
                 return self._backward(sentence, ask)
-            self._look_for(sentence, ask)
+            place = ask.place
             if ask.kind == "thumbnails":
-                place = ask.place
+                sentence.inspect(place)  # refuses a place that the sentence does not have
                 attention = Attention(place.stack, place.cross)
-                return {"thumbnails": thumbnails_of(sentence, attention, place.layer)}
-            return self._chapter(sentence, ask)
+                return {"thumbnails": head_thumbnails(sentence, attention, place.layer)}
+            return chapter_payload(sentence.inspect(place, ask.chapter).only())
 
-    def answer(self, ask: Ask) -> bytes:
+    def answer(self, ask: PageRequest) -> bytes:
         """The answer as JSON in UTF-8.
 
         Raises:
@@ -81,19 +79,19 @@ class Session:
             )
         return body
 
-    def _base(self, ask: Ask) -> SentenceTrace | None:
+    def _base(self, ask: PageRequest) -> SentenceView | None:
         """What a prediction is compared with: another reading, or the same with no head scaled."""
         if ask.versus is not None:
             return self._load_reading(ask.versus, (), None)
         return self._load_reading(ask.read, (), None) if ask.scales else None
 
-    def keep(self, reading: Reading, told: SentenceTrace) -> None:
+    def keep(self, reading: Reading, sentence: SentenceView) -> None:
         """Answer for a sentence with what was read of it already."""
         run = self.shelf.load(reading.run, reading.checkpoint)
         with self._lock:
-            self._read[reading, str(run.checkpoint), (), None] = told
+            self._read[reading, str(run.checkpoint), (), None] = sentence
 
-    def _backward(self, sentence: SentenceTrace, ask: Ask) -> Plain:
+    def _backward(self, sentence: SentenceView, ask: PageRequest) -> Plain:
         """Back through all layers; how far it is can be asked meanwhile."""
         key = (ask.read, ask.scales)
 
@@ -106,56 +104,33 @@ class Session:
         finally:
             self._progress.pop(key, None)
 
-    def _chapter(self, sentence: SentenceTrace, ask: Ask) -> Plain:
-        names = [heading.id for heading in sentence.contents()]
-        if ask.chapter not in names:
-            raise AskError(f"this model has no chapter {ask.chapter!r}: it has {', '.join(names)}")
-        return chapter_of(sentence.chapter(ask.chapter, ask.place))
-
-    def _load_ask(self, ask: Ask) -> SentenceTrace:
+    def _load_ask(self, ask: PageRequest) -> SentenceView:
         versus = None if ask.versus is None else self._load_reading(ask.versus, (), None)
         return self._load_reading(ask.read, ask.scales, versus)
 
     def _load_reading(
-        self, reading: Reading, scales: tuple[Scale, ...], versus: SentenceTrace | None
-    ) -> SentenceTrace:
+        self, reading: Reading, scales: tuple[Scale, ...], versus: SentenceView | None
+    ) -> SentenceView:
         if not reading.sentence.strip():
-            raise AskError("the sentence is empty: write a few words to see them read")
+            raise RequestError("the sentence is empty: write a few words to see them read")
         run = self.shelf.load(reading.run, reading.checkpoint)
         key = (reading, str(run.checkpoint), scales, id(versus) if versus else None)
         with self._lock:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        sentence = self._open(run, reading.sentence, scales, versus)
+        sentence = open_view(run, reading.sentence, scales, versus)
         with self._lock:
             self._read[key] = sentence
             while len(self._read) > self._kept:
                 self._read.popitem(last=False)
         return sentence
 
-    @staticmethod
-    def _look_for(sentence: SentenceTrace, ask: Ask) -> None:
-        """Refuse a place that is not there, in words.
 
-        Raises:
-            PellucidError: the sentence has no such token, or the model no such layer or head.
-        """
-        place = ask.place
-        encodes = place.stack == "encoder" and len(sentence.spare) > 0
-        n = len(sentence.spare if encodes else sentence.ids)
-        heads = sentence.heads.get(Attention(place.stack, place.cross), ())
-        if not 0 <= place.layer < len(heads):
-            raise PellucidError(
-                f"there is no layer {place.layer} in the {place.stack}: it has {len(heads)}, "
-                "counted from 0"
-            )
-        if not 0 <= place.head < max(1, heads[place.layer]):
-            raise PellucidError(
-                f"there is no head {place.head} in layer {place.layer}: it has "
-                f"{heads[place.layer]}, counted from 0"
-            )
-        if not -n <= place.token < n:
-            raise PellucidError(
-                f"there is no token {place.token}: the sentence has {n}, counted from 0"
-            )
+def open_session(runs: Sequence[str | Path | Run], *, sentence: str = "") -> Session:
+    """A session over runs; `sentence` is what a page begins with.
+
+    Raises:
+        PellucidError: no run was given.
+    """
+    return Session(RunRegistry(runs), sentence=sentence)

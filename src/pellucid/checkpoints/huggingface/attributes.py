@@ -57,9 +57,9 @@ Rule = Read | Only | Ignored
 Rules = Mapping[str, Rule]
 
 _IDS = Ignored("names a token; the tokenizer's begin and end are found with it")
-_WRITING = Ignored("how text is drawn, not what is predicted")
-_OUTPUTS = Ignored("what a call returns beside the logits")
-_MEMORY = Ignored("how it is computed, not what")
+_WRITING = Ignored("for sampling text, not for prediction")
+_OUTPUTS = Ignored("outputs of a call besides the logits")
+_MEMORY = Ignored("how the model computes, not the result")
 _TASK = Ignored("for heads that are not imported")
 _ORIGIN = Ignored("where the file comes from, or for another program")
 

@@ -1,7 +1,4 @@
-"""The flags of `pellucid explain` that name something to compare with.
-
-Comes in: flags. Goes out: the other trace, or what a page has to know of it. It compares nothing.
-"""
+"""The flags of `pellucid explain` that name something to compare with."""
 
 from __future__ import annotations
 
@@ -28,23 +25,23 @@ def add_comparing_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def compare_is_meant(arguments: argparse.Namespace) -> bool:
-    """Whether there is something to compare with.
+    """Whether the command compares.
 
     Raises:
-        ConfigError: it was named beside a chapter that does not compare.
+        ConfigError: the chapter does not compare.
     """
     compares = arguments.against is not None or arguments.against_text is not None
     if compares and arguments.chapter not in (None, "compare"):
         flag = "--against" if arguments.against is not None else "--against-text"
         raise ConfigError(
-            f"{flag} is for the chapter compare, and --chapter {arguments.chapter} was asked for: "
-            "leave one of them out"
+            f"{flag} is for the chapter compare, not for --chapter {arguments.chapter}: leave one "
+            "of them out"
         )
     return compares
 
 
 def other_trace(arguments: argparse.Namespace, run: Run) -> Trace | None:
-    """The trace that is compared with; None where none was named."""
+    """The trace to compare with; None if the flags name none."""
     if arguments.against is None and arguments.against_text is None:
         return None
     from pellucid import runs

@@ -1,7 +1,4 @@
-"""The flags of every command that starts a run, and the run that they describe.
-
-Comes in: flags. Goes out: a trained run, and what is said of it. It does not know what is learnt.
-"""
+"""The flags of every command that starts a run, and the run that they describe."""
 
 from __future__ import annotations
 
@@ -10,9 +7,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.numbers import EPOCHS, MINUTES, SEED, STEPS, whole
-from pellucid.cli.output.streams import add_force
-from pellucid.cli.output.train_summary import Result, say_outcome
+from pellucid.cli.flags.numbers import EPOCHS, MINUTES, SEED, STEPS, integer
+from pellucid.cli.flags.shared import add_force, add_settings
+from pellucid.cli.output.train_summary import TrainSummary, print_summary
 from pellucid.errors import CheckpointError, ConfigError, Interrupted, RunError
 
 if TYPE_CHECKING:
@@ -21,37 +18,33 @@ if TYPE_CHECKING:
 
 
 def add_run_flags(parser: Any) -> None:
-    """What is said of a run whatever it learns."""
+    """Add the flags of a run with any objective."""
     parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
-    parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
+    parser.add_argument(
+        "--config", metavar="FILE", help="TOML file with settings that override the preset"
+    )
     parser.add_argument("--out", metavar="RUN", help="the run's folder (default: a new runs/...)")
     length = parser.add_mutually_exclusive_group()
     length.add_argument("--steps", type=STEPS, metavar="N", help="train for N updates")
-    length.add_argument("--tokens", type=whole(), metavar="N", help="train on N tokens")
+    length.add_argument("--tokens", type=integer(), metavar="N", help="train on N tokens")
     length.add_argument("--minutes", type=MINUTES, metavar="N", help="train for about N minutes")
     length.add_argument("--epochs", type=EPOCHS, metavar="N", help="go N times through the data")
-    parser.add_argument("--seed", type=SEED, metavar="S", help="of weights, order and dropout")
+    parser.add_argument("--seed", type=SEED, metavar="S", help="seed of weights, order and dropout")
     parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="any value of the config, such as model.decoder.n_layers=6",
-    )
+    add_settings(parser, example="model.decoder.n_layers=6")
     parser.add_argument(
         "--observe",
         action="append",
         default=[],
         choices=("tensorboard", "wandb"),
-        help="also write the run for this tool (an optional extra); may be given twice",
+        help="also log the run to this tool (an optional extra); may be repeated",
     )
     parser.add_argument(
         "--film",
         action="append",
         default=[],
         metavar="SENTENCE",
-        help="keep what a sentence looks like inside, at up to 64 moments; may be given again",
+        help="record the inside of a sentence at up to 64 moments; may be repeated",
     )
     add_force(parser)
     parser.add_argument(
@@ -61,20 +54,20 @@ def add_run_flags(parser: Any) -> None:
     )
 
 
-def train_as_said(arguments: argparse.Namespace, paths: Sequence[str], **choices: Any) -> None:
-    """Train what the flags and `choices` describe; then say what came of it."""
+def train_from_flags(arguments: argparse.Namespace, paths: Sequence[str], **choices: Any) -> None:
+    """Train the run that the flags and `choices` describe; then print its results."""
     with observed(arguments) as (result, observers):
-        run = begin_as_said(arguments, paths, observers, **choices)
-    say_outcome(run, result, as_json=arguments.json)
+        run = start_training(arguments, paths, observers, **choices)
+    print_summary(run, result, as_json=arguments.json)
 
 
-def begin_as_said(
+def start_training(
     arguments: argparse.Namespace,
     paths: Sequence[str],
     observers: Sequence[Observer],
     **choices: Any,
 ) -> Run:
-    """Train what the flags and `choices` describe."""
+    """Train the run that the flags and `choices` describe."""
     from pellucid import runs
 
     return runs.train(
@@ -99,14 +92,14 @@ def begin_as_said(
 
 
 @contextmanager
-def observed(arguments: argparse.Namespace) -> Generator[tuple[Result, list[Observer]]]:
-    """What is kept of a run for its end, and everything that observes it.
+def observed(arguments: argparse.Namespace) -> Generator[tuple[TrainSummary, list[Observer]]]:
+    """A summary of the run for its end, and all its observers.
 
     Raises:
-        Interrupted: with the command that goes on with the run.
+        Interrupted: with the command that continues the run.
     """
-    result = Result(getattr(arguments, "reward", None))
-    # made before anything else, so that a missing package is said at once
+    result = TrainSummary(getattr(arguments, "reward", None))
+    # first, so that you learn of a missing package at once
     observers = [result, *_observers(arguments.observe)]
     try:
         yield result, observers
@@ -114,23 +107,24 @@ def observed(arguments: argparse.Namespace) -> Generator[tuple[Result, list[Obse
     except Interrupted as stop:
         if not result.resume_command:
             raise
-        command = f"{stop}; go on with: {result.resume_command}"
+        command = f"{stop}; continue with: {result.resume_command}"
         raise Interrupted(command, stop.signal) from None
     except (CheckpointError, RunError) as error:  # a disk that is full
         if not result.resume_command:
             raise
         raise type(error)(f"{error}: {result.resume_command}") from error
-    except ConfigError as error:  # a reward that failed: nothing else asks the user while it trains
+    except ConfigError as error:  # a reward that failed
         if not result.resume_command:
             raise
         raise ConfigError(
-            f"{error}. Nothing is lost; once that is mended, go on with: {result.resume_command}"
+            f"{error}. Nothing is lost; repair that, then continue with: {result.resume_command}"
         ) from error
 
 
 def watchers_for(arguments: argparse.Namespace) -> list[Watcher]:
-    """Who looks into the run: its vital signs are watched, unless that is not wanted, and what is
-    to be filmed is; a run that is resumed goes on with its films.
+    """The watchers of a run: vital signs, unless `--no-vitals`, and films.
+
+    A resumed run continues its films.
     """
     watchers: list[Watcher] = []
     if not arguments.no_vitals:

@@ -1,8 +1,4 @@
-"""A chapter on one screen: a sentence, pictures, receipts, and what comes next.
-
-Comes in: a chapter and the place it is about. Goes out: lines of at most eighty columns. It does
-not know any chapter.
-"""
+"""A chapter on one screen: a sentence, pictures, receipts, and what comes next."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ from pellucid.cli.output.pictures import ASCII, BLOCKS, WIDTH, Ink, drawn
 from pellucid.display.terminal_text import folded, visible
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.chapters import CHAPTERS
-from pellucid.explain.receipt_text import line_of
-from pellucid.explain.selection import Chosen
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipt_text import format_receipt
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
 
 #: Maps that one screen holds.
 _MAPS = 3
@@ -44,7 +40,7 @@ _ABOUT: dict[str, tuple[str, ...]] = {
 }
 
 
-def lines_of(chapter: Chapter, trace: Trace, chosen: Chosen) -> Iterator[str]:
+def lines_of(chapter: Chapter, trace: Trace, chosen: Selection) -> Iterator[str]:
     """The whole screen."""
     ink = ink_for(sys.stdout.encoding)
     yield from _folded(f"{chapter.number} · {chapter.title}   {_place(chapter, trace, chosen)}", 0)
@@ -80,7 +76,7 @@ def receipt_lines(receipt: Receipt) -> Iterator[str]:
     off = abs(receipt.recomputed - receipt.model)
     mark = "✓" if receipt.agrees else f"≠ differs ({receipt.dtype})"
     yield from _folded(f"{mark} {receipt.title}", 2)
-    line = line_of(receipt)
+    line = format_receipt(receipt)
     yield from _folded(f"{receipt.formula} = {line.operands} = {line.result}", 6, 4)
     apart = f"{off:.0e} apart" if off else "the same"
     allowed = f"{receipt.allowed:.0e} allowed in {receipt.dtype}"
@@ -105,7 +101,7 @@ def ink_for(encoding: str | None) -> Ink:
     return BLOCKS
 
 
-def _place(chapter: Chapter, trace: Trace, chosen: Chosen) -> str:
+def _place(chapter: Chapter, trace: Trace, chosen: Selection) -> str:
     part_texts = {
         "layer": f"layer {chosen.layer}",
         "head": f"head {chosen.head}" + (" to the encoder" if chosen.cross else ""),
@@ -118,7 +114,7 @@ def _place(chapter: Chapter, trace: Trace, chosen: Chosen) -> str:
     return stack + " · ".join(part_texts[part] for part in about)
 
 
-def _about(picture: Picture, chapter: Chapter, chosen: Chosen) -> tuple[int, int]:
+def _about(picture: Picture, chapter: Chapter, chosen: Selection) -> tuple[int, int]:
     """The row and column of a map that have to be seen."""
     if isinstance(picture, Frames) or (isinstance(picture, Matrix) and picture.address):
         return chosen.token, chosen.other

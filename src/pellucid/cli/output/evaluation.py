@@ -1,15 +1,11 @@
-"""How a run did on examples, for a person or as JSON.
-
-Comes in: a run and flags. Goes out: lines, tables, or JSON. It does not know which objective it is.
-"""
+"""Print how a run scores on examples."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.texts import line
-from pellucid.cli.output.streams import print_json
+from pellucid.cli.output.printing import print_json, shorten
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,19 +16,19 @@ if TYPE_CHECKING:
     from pellucid.runs import RowsEvaluation, Run
     from pellucid.training import HeldOut
 
-#: So many of the texts that were written are shown; all of them are in the JSON.
+#: How many generated texts people see; the JSON has all.
 _MAX_SHOWN = 3
-#: Titles stand in so many columns.
+#: Columns of a title.
 _TITLE = 28
 
 
-def say_rows(run: Run, arguments: argparse.Namespace) -> None:
-    """How a run did on rows."""
+def print_example_scores(run: Run, arguments: argparse.Namespace) -> None:
+    """Print how a run scores on rows."""
     from pellucid import runs
 
     if arguments.field is not None:
         raise ConfigError(
-            f"--field {arguments.field}: rows have several fields; say --columns "
+            f"--field {arguments.field}: rows have several fields; pass --columns "
             f"NAME={arguments.field}"
         )
     evaluation = runs.evaluate_rows(
@@ -46,25 +42,25 @@ def say_rows(run: Run, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(_facts(evaluation))
         return
-    for note in evaluation.said:
+    for note in evaluation.notes:
         print(note)
-    _say(evaluation.held_out, evaluation.compared or {})
+    _print_metrics(evaluation.held_out, evaluation.compared or {})
     if evaluation.classified is not None:
-        _say_classes(evaluation.classified)
-    if evaluation.written:
-        _say_written(evaluation)
+        _print_classes(evaluation.classified)
+    if evaluation.generated:
+        _print_generated(evaluation)
 
 
-def say_held_out(run: Run, arguments: argparse.Namespace) -> None:
-    """How a run of any objective did on what it kept out of training."""
+def print_held_out_score(run: Run, arguments: argparse.Namespace) -> None:
+    """Print how a run of any objective scores on its held-out data."""
     from pellucid import runs
 
     held_out = runs.evaluate_held_out(run, reward=arguments.reward)
     if arguments.json:
-        print_json(_of(held_out))
+        print_json(_metric_facts(held_out))
         return
     print("the run's own held-out text")
-    _say(held_out, {})
+    _print_metrics(held_out, {})
 
 
 def _beams(arguments: argparse.Namespace) -> Beams | None:
@@ -74,12 +70,12 @@ def _beams(arguments: argparse.Namespace) -> Beams | None:
         return Beams(n_beams=arguments.beams or 1)
     if arguments.beams is not None:
         raise ConfigError(
-            f"--beams {arguments.beams} is how texts are written: give --write too, or leave it out"
+            f"--beams {arguments.beams} is for generated texts: give --write too, or leave it out"
         )
     return None
 
 
-def _say(held_out: HeldOut, compared: Mapping[str, float]) -> None:
+def _print_metrics(held_out: HeldOut, compared: Mapping[str, float]) -> None:
     from pellucid.display.metric_labels import in_order, nats_per
 
     print()
@@ -89,7 +85,7 @@ def _say(held_out: HeldOut, compared: Mapping[str, float]) -> None:
     print(f"{'over':<{_TITLE}} {held_out.over:8,} {held_out.unit}")
 
 
-def _say_classes(classified: Classified) -> None:
+def _print_classes(classified: Classified) -> None:
     from pellucid.display.tables import class_table, confusion_table
 
     print()
@@ -104,19 +100,19 @@ def _say_classes(classified: Classified) -> None:
         )
 
 
-def _say_written(evaluation: RowsEvaluation) -> None:
-    n_references = sum(len(output.references) for output in evaluation.written)
-    n_texts = len(evaluation.written)
+def _print_generated(evaluation: RowsEvaluation) -> None:
+    n_references = sum(len(output.references) for output in evaluation.generated)
+    n_texts = len(evaluation.generated)
     print(f"{'written':<{_TITLE}} {n_texts:8,} texts; {n_references:,} to compare with")
-    for output in evaluation.written[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
+    for output in evaluation.generated[:: max(1, n_texts // _MAX_SHOWN)][:_MAX_SHOWN]:
         print()
-        print(f"  {'given':<8} {line(output.given)}")
-        print(f"  {'written':<8} {line(output.text)}")
+        print(f"  {'given':<8} {shorten(output.prompt)}")
+        print(f"  {'written':<8} {shorten(output.text)}")
         for reference in output.references[:_MAX_SHOWN]:
-            print(f"  {'right':<8} {line(reference)}")
+            print(f"  {'right':<8} {shorten(reference)}")
 
 
-def _of(held_out: HeldOut) -> dict[str, Any]:
+def _metric_facts(held_out: HeldOut) -> dict[str, Any]:
     return {
         "loss_nats": held_out.loss_nats,
         **held_out.measures,
@@ -128,8 +124,8 @@ def _of(held_out: HeldOut) -> dict[str, Any]:
 def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
     facts = {
         "examples": evaluation.examples,
-        **_of(evaluation.held_out),
-        "data": list(evaluation.said),
+        **_metric_facts(evaluation.held_out),
+        "data": list(evaluation.notes),
     }
     if evaluation.classified is not None:
         matrix = evaluation.classified.confusion
@@ -147,7 +143,7 @@ def _facts(evaluation: RowsEvaluation) -> dict[str, Any]:
     if evaluation.compared is not None:
         facts |= evaluation.compared
         facts["written"] = [
-            {"given": output.given, "text": output.text, "references": list(output.references)}
-            for output in evaluation.written
+            {"given": output.prompt, "text": output.text, "references": list(output.references)}
+            for output in evaluation.generated
         ]
     return facts

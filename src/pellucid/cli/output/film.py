@@ -1,8 +1,4 @@
-"""Pictures that move, standing still: a line for each curve, with its ends in digits.
-
-Comes in: films and frames. Goes out: lines of text of at most eighty columns. It does not know what
-they are films of.
-"""
+"""Pictures that move, standing still: a line for each curve, with its ends in digits."""
 
 from __future__ import annotations
 

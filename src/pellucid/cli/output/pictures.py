@@ -1,8 +1,4 @@
-"""Pictures of a chapter in eighty columns: shade and digits, so that they read without colour.
-
-Comes in: pictures as records, and what is chosen. Goes out: lines of text without any control
-character: a pager shows them as a terminal does. It does not know what they are pictures of.
-"""
+"""Pictures of a chapter in eighty columns: shade and digits, so that they read without colour."""
 
 from __future__ import annotations
 

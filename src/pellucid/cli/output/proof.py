@@ -1,7 +1,4 @@
-"""Proof on the command line: its flags, how far it has come, its table, and what to do next.
-
-Comes in: flags, a run, findings. Goes out: lines, or JSON. It does not know how anything is proven.
-"""
+"""Proof on the command line: its flags, its progress, its table, and the next command."""
 
 from __future__ import annotations
 
@@ -18,12 +15,12 @@ if TYPE_CHECKING:
     from pellucid.diagnosis import Advance, Finding, Proof, Trial
 
 _WIDTH = 80
-#: No more signs are listed by name.
-_LISTED = 3
+#: How many signs the output lists by name.
+_MAX_SIGNS = 3
 
 
 def add_prove_flags(parser: Any) -> None:
-    """How a proof is made; `--prove` itself belongs to the verb."""
+    """Add the settings of a proof; the verb itself adds `--prove`."""
     group = parser.add_argument_group("proof")
     group.add_argument(
         "--prove-steps",
@@ -47,8 +44,8 @@ def add_prove_flags(parser: Any) -> None:
     )
 
 
-def prove_as_said(arguments: argparse.Namespace, path: str, findings: Sequence[Finding]) -> Proof:
-    """Try fixes on forks of a run, showing how far that has come."""
+def prove_fixes(arguments: argparse.Namespace, path: str, findings: Sequence[Finding]) -> Proof:
+    """Try fixes on forks of a run, and show the progress."""
     from pellucid.diagnosis import prove
 
     progress = Progress(as_json=arguments.json)
@@ -106,8 +103,8 @@ class Progress:
 def _ended(advance: Advance) -> str:
     assert advance.fork is not None
     fork = advance.fork
-    came = f"not finite ({fork.stopped})" if fork.loss is None else f"held-out {fork.loss:.3f}"
-    return f"{came}, {len(fork.sick)} sick{_format_eta(advance)}"
+    outcome = f"not finite ({fork.stopped})" if fork.loss is None else f"held-out {fork.loss:.3f}"
+    return f"{outcome}, {len(fork.sick)} sick{_format_eta(advance)}"
 
 
 def _format_eta(advance: Advance) -> str:
@@ -122,13 +119,13 @@ def _format_eta(advance: Advance) -> str:
 
 
 def proof_lines(proof: Proof) -> list[str]:
-    """A proof for people: what was done, what came of each fix, what is recommended."""
-    lines, told_reasons = _head(proof), set[str]()
+    """A proof for people: the method, the result of each fix, and the recommendation."""
+    lines, shown_reasons = _head(proof), set[str]()
     for number, trial in enumerate(proof.trials, start=1):
-        lines += ["", *_trial_lines(number, trial, told_reasons)]
-        told_reasons.add(trial.prescription.why)
-    for prescription, why in proof.untried:
-        lines += ["", *_filled(f"not tried: {prescription.does}, for {why}")]
+        lines += ["", *_trial_lines(number, trial, shown_reasons)]
+        shown_reasons.add(trial.fix.why)
+    for fix, reason in proof.untried:
+        lines += ["", *_filled(f"not tried: {fix.does}, for {reason}")]
     if proof.incurable:
         lines += ["", *_filled(f"no value of a config cures {', '.join(proof.incurable)}")]
     return [*lines, "", *_advice(proof)]
@@ -136,24 +133,24 @@ def proof_lines(proof: Proof) -> list[str]:
 
 def _head(proof: Proof) -> list[str]:
     if not proof.trials:
-        return ["proof: there is no fix in a config that forks could try"]
+        return ["proof: no fix changes only the config, so forks cannot try any"]
     pairs = proof.trials[0].pairs
     starts = sorted({pair[0].start for trial in proof.trials for pair in trial.pairs})
-    where = " and ".join("its start" if step == 0 else f"update {step}" for step in starts)
+    origins = " and ".join("its start" if step == 0 else f"update {step}" for step in starts)
     lengths = sorted({pair[0].steps for trial in proof.trials for pair in trial.pairs})
     long = " or ".join(map(str, lengths))
     text = (
-        f"proof: each fix was tried on {len(pairs)} forks of {proof.run}, from {where}, {long} "
+        f"proof: each fix was tried on {len(pairs)} forks of {proof.run}, from {origins}, {long} "
         "updates long, against the same forks without it"
     )
     return _filled(text) + (_filled(proof.note) if proof.note else [])
 
 
-def _trial_lines(number: int, trial: Trial, told_reasons: set[str]) -> list[str]:
-    """A fix and what came of it; why it may help is said once."""
+def _trial_lines(number: int, trial: Trial, shown_reasons: set[str]) -> list[str]:
+    """A fix and its result; the reason appears only once."""
     from pellucid.display.numbers import duration
 
-    lines = [f"{number}  {trial.prescription.does}: {trial.verdict}"]
+    lines = [f"{number}  {trial.fix.does}: {trial.verdict}"]
     lines += _filled(f"{trial.words}; {duration(trial.seconds)}", "   ")
     for words, signs in (
         ("sick no more", trial.cured),
@@ -162,17 +159,17 @@ def _trial_lines(number: int, trial: Trial, told_reasons: set[str]) -> list[str]
     ):
         if signs:
             lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
-    if trial.prescription.why not in told_reasons:
-        lines += _filled(f"for {', '.join(trial.codes)}: {trial.prescription.why}", "   ")
-    return lines + [
-        f"   --set {shlex.quote(assignment)}" for assignment in trial.prescription.assignments
-    ]
+    if trial.fix.why not in shown_reasons:
+        lines += _filled(f"for {', '.join(trial.codes)}: {trial.fix.why}", "   ")
+    return lines + [f"   --set {shlex.quote(assignment)}" for assignment in trial.fix.assignments]
 
 
 def _signs(trial: Trial, ids: Sequence[str]) -> str:
     """The signs with their values without and with the fix, in the first pair that has both."""
-    texts = [_sign(trial, id) for id in ids[:_LISTED]]
-    return ", ".join(texts) + (f" and {len(ids) - _LISTED} more" if len(ids) > _LISTED else "")
+    texts = [_sign(trial, id) for id in ids[:_MAX_SIGNS]]
+    return ", ".join(texts) + (
+        f" and {len(ids) - _MAX_SIGNS} more" if len(ids) > _MAX_SIGNS else ""
+    )
 
 
 def _sign(trial: Trial, id: str) -> str:
@@ -185,8 +182,8 @@ def _sign(trial: Trial, id: str) -> str:
 def _advice(proof: Proof) -> list[str]:
     best = proof.best
     if best is None:
-        none = "None of these fixes helped" if proof.trials else "Nothing was tried"
-        advice = f"{none}, so none is recommended. What was found still stands."
+        result = "None of these fixes helped" if proof.trials else "Nothing was tried"
+        advice = f"{result}, so pellucid recommends none. The findings remain."
         if proof.trials:
             advice += (
                 " More updates (--prove-steps) may tell more, and other fixes (--prove-fixes)."
@@ -199,9 +196,9 @@ def _advice(proof: Proof) -> list[str]:
     )
     n = best.pairs[0][1].steps
     return [
-        *_filled(f"recommended: {best.prescription.does}. {best.words.capitalize()}.{sick}"),
+        *_filled(f"recommended: {best.fix.does}. {best.words.capitalize()}.{sick}"),
         *_filled(
-            f"That is what {n} updates tell; they do not tell how a long training ends. "
+            f"This holds for {n} updates; it does not tell how a long training ends. "
             f"The whole config is in {proof.file}. To train with it:"
         ),
         f"  {proof.command}",

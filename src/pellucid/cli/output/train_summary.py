@@ -1,7 +1,4 @@
-"""What came of training, and what can be done with it now.
-
-Comes in: events, and a finished run. Goes out: lines, or JSON. It does not know flags.
-"""
+"""The results of a training, and the next commands."""
 
 from __future__ import annotations
 
@@ -10,27 +7,26 @@ import shutil
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.texts import line
-from pellucid.cli.output.streams import print_json
+from pellucid.cli.output.printing import print_json, shorten
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
     from pellucid.training import Event
 
-#: The words for a vital sign, the gravest last; empty where nothing was measured.
+#: The words for a vital sign, the most severe last; empty if nothing was measured.
 _WORDS = ("", "calm", "watch", "sick")
 
 
-class Result:
-    """An observer that keeps the last word on each thing."""
+class TrainSummary:
+    """An observer that keeps the latest value of each result."""
 
     def __init__(self, reward: str | None = None) -> None:
-        self.again = "" if reward is None else f" --reward {shlex.quote(reward)}"
+        self.reward_flag = "" if reward is None else f" --reward {shlex.quote(reward)}"
         self.facts: dict[str, Any] = {}
         self.resume_command = ""
         self.best = ""
-        self.gravest: dict[str, str] = {}
-        self.watching = ""
+        self.worst_words: dict[str, str] = {}
+        self.vitals_cost = ""
 
     def __call__(self, event: Event) -> None:
         from pellucid.training import (
@@ -47,7 +43,9 @@ class Result:
         match event:
             case Started() | Resumed():
                 folder = event.folder.replace("\\", "/")
-                self.resume_command = f"pellucid train --resume {shlex.quote(folder)}{self.again}"
+                self.resume_command = (
+                    f"pellucid train --resume {shlex.quote(folder)}{self.reward_flag}"
+                )
             case Logged():
                 self.facts |= {"train_loss_nats": event.losses[-1], "tokens": event.tokens}
             case Evaluated():
@@ -60,71 +58,73 @@ class Result:
             case Vitals():
                 self.facts["vitals"] = dict(event.rows)
                 for name, word in event.rows:
-                    self.gravest[name] = max(self.gravest.get(name, ""), word, key=_WORDS.index)
-                self.watching = _cost(event.cost)
+                    self.worst_words[name] = max(
+                        self.worst_words.get(name, ""), word, key=_WORDS.index
+                    )
+                self.vitals_cost = _describe_cost(event.cost)
             case _:
                 pass
 
 
-def say_outcome(run: Run, result: Result, *, as_json: bool) -> None:
-    """The last numbers, a sample, and the commands that come next."""
+def print_summary(run: Run, result: TrainSummary, *, as_json: bool) -> None:
+    """Print the last numbers, a sample, and the next commands."""
     if as_json:
         print_json(result.facts | {"run": str(run.folder), "checkpoint": str(run.checkpoint)})
     else:
-        _say_what_next(run, result)
+        _print_next_steps(run, result)
 
 
-def _say_what_next(run: Run, result: Result) -> None:
+def _print_next_steps(run: Run, result: TrainSummary) -> None:
     folder, facts = shlex.quote(str(run.folder)), result.facts
     lines = [""]
-    if _goes_on(run):
+    if _is_language_model(run):
         lines += _sample(run, facts)
     elif "sentence" in facts:
         lines += [
-            f"what it makes of {line(str(facts['sentence']))!r}",
+            f"the model's output for {shorten(str(facts['sentence']))!r}",
             "",
             *(f"    {line}" for line in _lines_of(facts["continuation"])),
             "",
         ]
-    lines += words_of_vitals(result, folder)
+    lines += describe_vitals(result, folder)
     lines += [
         "what next",
         *(f"    {command}" for command in _commands(run, folder, facts)),
-        f"    pellucid train --resume {folder}{result.again}",
-        f"    pellucid verify-resume {folder}{result.again}",
+        f"    pellucid train --resume {folder}{result.reward_flag}",
+        f"    pellucid verify-resume {folder}{result.reward_flag}",
     ]
     if result.best not in ("", str(run.checkpoint)):
         best = shlex.quote(result.best)
         lines += [
             "",
-            "the held-out loss was lowest earlier: beyond that, the data were learnt by heart;",
+            "the held-out loss was lowest earlier: after that the model memorised its data;",
             f"the best model is kept: {_commands(run, best, facts)[0]}",
         ]
     print("\n".join(lines))
 
 
-def words_of_vitals(result: Result, folder: str) -> list[str]:
-    """What was seen of the five equations, and what it took to see it."""
-    if not result.gravest:
+def describe_vitals(result: TrainSummary, folder: str) -> list[str]:
+    """The vital signs of the run, and the cost of watching them."""
+    if not result.worst_words:
         return []
     current = result.facts["vitals"]
     abnormal = [
         f"{name} {'is' if current[name] == word else 'was'} {word}"
-        for name, word in result.gravest.items()
+        for name, word in result.worst_words.items()
         if word not in ("", "calm")
     ]
-    lines = [f"vital signs: {', '.join(abnormal) or 'calm throughout'}", result.watching]
+    lines = [f"vital signs: {', '.join(abnormal) or 'calm throughout'}", result.vitals_cost]
     if abnormal:
         lines += [
-            "what is behind it, and the rules of the words",
+            "the causes, and the rules of the words",
             f"    pellucid diagnose {folder}",
             f"    pellucid vitals {folder} --why",
         ]
     return [*filter(None, lines), ""]
 
 
-def _cost(cost: tuple[float, float, int] | None) -> str:
-    """What watching took, where that is known."""
+def _describe_cost(cost: tuple[float, float, int] | None) -> str:
+    """The cost of watching, if known."""
     if cost is None or not cost[1]:
         return ""
     from pellucid.vitals import Cost
@@ -132,18 +132,18 @@ def _cost(cost: tuple[float, float, int] | None) -> str:
     return Cost(*cost).told()
 
 
-def _goes_on(run: Run) -> bool:
-    """Whether the run writes on from any text, as it was trained to."""
+def _is_language_model(run: Run) -> bool:
+    """Whether the run continues any text."""
     from pellucid import config
 
     return isinstance(run.config.objective, config.NextToken | config.Distillation)
 
 
 def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
-    """What can be done with a run; first what it was trained for."""
+    """Commands for a run; the first fits its objective."""
     from pellucid import config
 
-    quoted_sentence = _word(str(facts.get("sentence", run.config.training.sentence)))
+    quoted_sentence = _quote(str(facts.get("sentence", run.config.training.sentence)))
     evaluate = f"pellucid evaluate {folder} PATH"
     match run.config.objective:
         case config.MLM():
@@ -167,9 +167,9 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
             ]
 
 
-def _word(text: str) -> str:
-    """The text as one word of a command, where it is short enough to be typed; else TEXT."""
-    return shlex.quote(text) if text and text == line(text) else "TEXT"
+def _quote(text: str) -> str:
+    """The text as one word of a command if it is short enough to type; else TEXT."""
+    return shlex.quote(text) if text and text == shorten(text) else "TEXT"
 
 
 def _sample(run: Run, facts: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`pellucid answer`: a run that was tuned on answers gives one."""
+"""`pellucid answer`: ask a run that was tuned to answer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.numbers import NEW_TOKENS, SEED, TEMPERATURE
-from pellucid.cli.flags.stdin import piped
-from pellucid.cli.output.generation import harmless, sayer
-from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.cli.flags.numbers import SEED, TEMPERATURE
+from pellucid.cli.flags.read_texts import read_stdin
+from pellucid.cli.flags.shared import add_device, add_force, add_json, add_new_tokens, add_run
+from pellucid.cli.output.generation import escape_controls, overflow_warner
+from pellucid.cli.output.printing import print_json
 from pellucid.errors import PellucidError
 
 if TYPE_CHECKING:
@@ -22,12 +23,12 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "answer",
         help="ask a run that was tuned to answer",
-        description="Put prompts through the template that a run was tuned with, and print what it "
-        "answers. Without a text, read texts from the terminal, or one from standard input.",
+        description="Format prompts with the run's own template, and print its answers. Without a "
+        "text, pellucid reads texts from the terminal, or one from standard input.",
     )
     add_run(parser)
     parser.add_argument("texts", nargs="*", metavar="TEXT")
-    parser.add_argument("--max-new-tokens", type=NEW_TOKENS, default=200, metavar="N")
+    add_new_tokens(parser)
     parser.add_argument(
         "--temperature",
         type=TEMPERATURE,
@@ -35,32 +36,36 @@ def add_to(verbs: Any) -> None:
         metavar="T",
         help="0 is greedy (default)",
     )
-    parser.add_argument("--seed", type=SEED, default=0, metavar="S", help="of what is drawn (0)")
-    parser.add_argument("--device", default="cpu", metavar="D")
+    parser.add_argument(
+        "--seed", type=SEED, default=0, metavar="S", help="seed of the sampling (0)"
+    )
+    add_device(parser)
     add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """One answer after another."""
+    """Print one answer after another."""
     from pellucid import runs
     from pellucid.generation import Sampling
 
     texts: list[str] = arguments.texts
-    talking = not texts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
-    if not texts and not talking:
-        texts = [piped("prompt")]
+    is_session = not texts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
+    if not texts and not is_session:
+        texts = [read_stdin("prompt")]
     run = runs.load(arguments.run, device=arguments.device)
     sampling = Sampling(
         max_new_tokens=arguments.max_new_tokens,
         temperature=arguments.temperature,
         seed=arguments.seed,
     )
-    if talking:
+    if is_session:
         _converse(run, sampling)
         return
-    answers = runs.answer(run, texts, sampling, when_outgrown=sayer(run), force=arguments.force)
+    answers = runs.answer(
+        run, texts, sampling, when_outgrown=overflow_warner(run), force=arguments.force
+    )
     if arguments.json:
         print_json(
             [
@@ -75,14 +80,14 @@ def call(arguments: argparse.Namespace) -> None:
         )
         return
     for answer in answers:
-        print(harmless(answer.text.strip()))
+        print(escape_controls(answer.text.strip()))
 
 
 def _converse(run: Run, sampling: Sampling) -> None:
     from pellucid import runs
 
-    print(f"{run.folder} answers what you write; an empty line ends it.")
-    say = sayer(run)
+    print(f"{run.folder} answers what you write; an empty line ends the session.")
+    warn = overflow_warner(run)
     while True:
         try:
             prompt = input("> ")
@@ -92,8 +97,8 @@ def _converse(run: Run, sampling: Sampling) -> None:
         if not prompt.strip():
             return
         try:
-            (answer,) = runs.answer(run, prompt, sampling, when_outgrown=say)
-        except PellucidError as error:  # one prompt was too long; the next one need not be
+            (answer,) = runs.answer(run, prompt, sampling, when_outgrown=warn)
+        except PellucidError as error:  # this prompt was too long; the next may be shorter
             print(error, file=sys.stderr)
             continue
-        print(harmless(answer.text.strip()))
+        print(escape_controls(answer.text.strip()))

@@ -1,4 +1,4 @@
-"""`pellucid attach`: look at a run from another terminal."""
+"""`pellucid attach`: watch a run from another terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pellucid.cli.output.streams import add_json
+from pellucid.cli.flags.shared import add_json
 from pellucid.json_text import json_text
 
 
@@ -15,7 +15,7 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "attach",
         help="show a run that trains elsewhere",
-        description="Show a run from its start and on while it trains. The run does not notice.",
+        description="Show a run from its start and while it trains. This does not affect the run.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     add_json(parser)
@@ -37,7 +37,7 @@ def call(arguments: argparse.Namespace) -> None:
     try:
         for event in runs.attach(folder):
             display(event)
-    except KeyboardInterrupt:  # whoever looked has seen enough; the run does not notice
+    except KeyboardInterrupt:  # this ends the display, not the run
         pass
     finally:
         display.close()

@@ -1,4 +1,4 @@
-"""`pellucid check`: what is wrong with a model, before any time is spent on training it."""
+"""`pellucid check`: find mistakes in a model before you spend time on training it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output.findings import add_finding_flags
-from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.cli.flags.shared import add_finding_flags, add_force, add_json
+from pellucid.cli.output.printing import count_findings, print_result
 from pellucid.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "check",
-        help="find what is wrong with a model, in seconds, before training",
-        description="Asks a model yes-or-no questions: does it see the future, does every weight "
-        "learn, are labels where they belong? Each finding says what it is, why it matters and "
-        "what to do. Nothing is changed.",
+        help="find mistakes in a model in seconds, before training",
+        description="Test a model: does it see the future, does every weight learn, are labels in "
+        "the right place? Each finding names the problem, why it matters and what to do. The model "
+        "stays unchanged.",
     )
     parser.add_argument(
         "what",
@@ -34,7 +34,7 @@ def add_to(verbs: Any) -> None:
         "text",
         metavar="DATA",
         nargs="?",
-        help="what it learns from: a text file, or a file of rows",
+        help="its training data: a text file, or a file of rows",
     )
     add_finding_flags(parser)
     add_force(parser)
@@ -43,19 +43,16 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> ExitCode:
-    """Print the findings; the exit code says whether there are any that count."""
-    from pellucid.diagnosis import check_named, declare, reaches
+    """Print the findings; the exit code says whether any is severe enough."""
+    from pellucid.diagnosis import check_named, declare, has_severity
 
     declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
     checked = check_named(
         arguments.what, arguments.text, declared=declared, ignore=arguments.ignore
     )
-    failed = arguments.fail_on is not None and reaches(checked.findings, arguments.fail_on)
-    if arguments.json:
-        print_json(_facts(checked, failed))
-    else:
-        _print(checked)
-    return ExitCode.FINDINGS if failed else ExitCode.DONE
+    failed = arguments.fail_on is not None and has_severity(checked.findings, arguments.fail_on)
+    print_result(_facts(checked, failed), lambda: _format(checked), as_json=arguments.json)
+    return ExitCode.FINDINGS if failed else ExitCode.SUCCESS
 
 
 def _facts(checked: Checked, failed: bool) -> dict[str, Any]:
@@ -68,12 +65,9 @@ def _facts(checked: Checked, failed: bool) -> dict[str, Any]:
     }
 
 
-def _print(checked: Checked) -> None:
-    print(textwrap.fill(f"checked {checked.what}", _WIDTH, break_on_hyphens=False))
+def _format(checked: Checked) -> list[str]:
+    lines = [textwrap.fill(f"checked {checked.what}", _WIDTH, break_on_hyphens=False)]
     if not checked.findings:
-        print("nothing was found")
-        return
-    for finding in checked.findings:
-        print(f"\n{finding.text(_WIDTH)}")
-    counts = [f"{len(checked.findings)} findings"] if len(checked.findings) > 1 else ["1 finding"]
-    print(f"\n{counts[0]}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md")
+        return [*lines, "nothing was found"]
+    lines += [f"\n{finding.text(_WIDTH)}" for finding in checked.findings]
+    return [*lines, count_findings(len(checked.findings))]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.texts import add_texts, texts_of
-from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.cli.flags.read_texts import add_texts, read_texts
+from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
+from pellucid.cli.output.printing import print_json
 
 if TYPE_CHECKING:
     from pellucid.inference.classification import Classified
@@ -17,13 +18,13 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "classify",
         help="name the class of a text",
-        description="The class of each text with its probability, by a run that was trained to "
-        "tell classes apart. Without a text, read them from standard input, one a line.",
+        description="Print the class of each text with its probability. The run must be a "
+        "classifier. Without a text, pellucid reads standard input, one text per line.",
     )
     add_run(parser)
     add_texts(parser)
     parser.add_argument("--all", action="store_true", help="show every class, the likeliest first")
-    parser.add_argument("--device", default="cpu", metavar="D")
+    add_device(parser)
     add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
@@ -33,7 +34,7 @@ def call(arguments: argparse.Namespace) -> None:
     """Print a line for each text, or all as JSON."""
     from pellucid import runs
 
-    texts = texts_of(arguments, to="classify")
+    texts = read_texts(arguments, purpose="classify")
     run = runs.load(arguments.run, device=arguments.device)
     predictions = runs.classify(run, texts)
     if arguments.json:
@@ -65,13 +66,13 @@ def _facts(prediction: Classified) -> dict[str, Any]:
 
 
 def _print(predictions: list[Classified]) -> None:
-    from pellucid.cli.flags.texts import line
+    from pellucid.cli.output.printing import shorten
     from pellucid.display import visible
 
     labels = [visible(_format_classes(prediction)) for prediction in predictions]
     width = max(len(label) for label in labels)
     for prediction, label in zip(predictions, labels, strict=True):
-        print(f"{label:<{width}}  {line(prediction.text)}")
+        print(f"{label:<{width}}  {shorten(prediction.text)}")
 
 
 def _format_classes(prediction: Classified) -> str:
@@ -83,12 +84,12 @@ def _format_classes(prediction: Classified) -> str:
 
 
 def _print_all(predictions: list[Classified]) -> None:
-    from pellucid.cli.flags.texts import line
+    from pellucid.cli.output.printing import shorten
     from pellucid.display import visible
 
     for place, prediction in enumerate(predictions):
         if len(predictions) > 1:
-            print(f"{'' if place == 0 else chr(10)}{line(prediction.text)}")
+            print(f"{'' if place == 0 else chr(10)}{shorten(prediction.text)}")
         for share in prediction.shares:
             mark = "*" if share.name in prediction.classes else " "
             print(f"{share.probability:>10.4f} {mark} {visible(share.name)}")

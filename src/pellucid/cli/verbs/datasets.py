@@ -1,8 +1,4 @@
-"""`pellucid data list` and `pellucid data get`: public datasets by name.
-
-Comes in: a name, and where to put it. Goes out: what it is, before anything is downloaded; then the
-files, and the command to train on them. It does not know how a file is downloaded.
-"""
+"""`pellucid data list` and `pellucid data get`: public datasets by name."""
 
 from __future__ import annotations
 
@@ -17,17 +13,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.shared import add_json
+from pellucid.cli.output.printing import print_json
 from pellucid.errors import Interrupted, TextError
 
 if TYPE_CHECKING:
     from pellucid.datasets import Dataset, Fetched, Part
     from pellucid.datasets.download import Progress
 
-#: Bytes still to come above which somebody is asked first.
-_MUCH = 100_000_000
+#: If more bytes are missing, the command asks you first.
+_ASK_ABOVE = 100_000_000
 _MIRROR = "PELLUCID_MIRROR"
-_NO_CHECKSUM = "none is known for this file: it is compared with what the server says of it"
+_NO_CHECKSUM = "not known for this file: pellucid compares it with the checksum of the server"
 
 
 def add_to(actions: Any) -> None:
@@ -38,22 +35,22 @@ def add_to(actions: Any) -> None:
     getting = actions.add_parser(
         "get",
         help="download a public dataset",
-        description="Download a public dataset, whole or not at all: sizes and checksums are "
-        "compared. A download that was cut off goes on where it stopped.",
+        description="Download a public dataset, and check sizes and checksums: you get all of it "
+        "or nothing. An interrupted download continues where it stopped.",
     )
-    getting.add_argument("name", metavar="NAME", help="one of those that `data list` shows")
+    getting.add_argument("name", metavar="NAME", help="a name that `data list` shows")
     getting.add_argument("--to", metavar="FOLDER", help="default: data/NAME")
     getting.add_argument(
         "--from",
         dest="mirror",
         metavar="URL",
-        help="another server, with the files under the same paths (or set PELLUCID_MIRROR)",
+        help="another server with the same paths (or set PELLUCID_MIRROR)",
     )
-    getting.add_argument("--yes", action="store_true", help="do not ask, however large it is")
+    getting.add_argument("--yes", action="store_true", help="download any size without a question")
     add_json(getting)
     getting.set_defaults(
         call=_get,
-        when_stopped="at once; what has come is kept, the same command goes on from there",
+        when_stopped="at once; the same command continues the download",
     )
 
 
@@ -61,11 +58,16 @@ def _list(arguments: argparse.Namespace) -> None:
     from pellucid.datasets import DATASETS
 
     if arguments.json:
-        print_json({name: asdict(dataset) for name, dataset in DATASETS.items()})
+        # "what" is the key of 0.1
+        facts = {
+            name: asdict(dataset) | {"what": dataset.description}
+            for name, dataset in DATASETS.items()
+        }
+        print_json(facts)
         return
     for name, dataset in DATASETS.items():
         print(f"{name:<18} {_size(dataset.n_bytes):>8}  {dataset.licence}")
-        print(f"    {dataset.what}")
+        print(f"    {dataset.description}")
     print("\npellucid data get NAME")
 
 
@@ -79,7 +81,7 @@ def _get(arguments: argparse.Namespace) -> None:
     if not arguments.json:
         _introduce(arguments.name, dataset, addresses, folder)
     local_files = [
-        datasets.whole(folder / part.name, n_bytes=part.n_bytes, sha256=part.sha256)
+        datasets.find_file(folder / part.name, n_bytes=part.n_bytes, sha256=part.sha256)
         for part in dataset.parts
     ]
     missing = [
@@ -100,7 +102,7 @@ def _get(arguments: argparse.Namespace) -> None:
             )
         files.append(file)
         if not arguments.json:
-            print(_said_of(file))
+            print(_format_checksum(file))
     train = _command(folder, dataset)
     if arguments.json:
         facts = [asdict(file) | {"path": str(file.path)} for file in files]
@@ -112,40 +114,40 @@ def _get(arguments: argparse.Namespace) -> None:
 
 
 def _introduce(name: str, dataset: Dataset, addresses: list[str], folder: Path) -> None:
-    print(f"{name}: {dataset.what}")
+    print(f"{name}: {dataset.description}")
     print(f"licence  {dataset.licence}")
     for part, address in zip(dataset.parts, addresses, strict=True):
-        counted = "size not known" if part.n_bytes is None else f"{part.n_bytes:,} bytes"
+        size_text = "size not known" if part.n_bytes is None else f"{part.n_bytes:,} bytes"
         print(f"from     {address}")
         print(f"to       {folder / part.name}")
-        print(f"size     {counted} ({_size(part.n_bytes)})")
+        print(f"size     {size_text} ({_size(part.n_bytes)})")
         print(f"sha256   {part.sha256 or _NO_CHECKSUM}")
 
 
 def _ask_if_much(missing: list[Part], arguments: argparse.Namespace) -> None:
     sizes = [part.n_bytes for part in missing]
     known_bytes = sum(size for size in sizes if size is not None)
-    if arguments.yes or (known_bytes <= _MUCH and None not in sizes):
+    if arguments.yes or (known_bytes <= _ASK_ABOVE and None not in sizes):
         return
-    much = "an unknown number of bytes" if None in sizes else _size(known_bytes)
+    amount = "an unknown number of bytes" if None in sizes else _size(known_bytes)
     if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise TextError(
-            f"{arguments.name} is {much} to download, and there is nobody to ask: pass --yes to "
-            "download it without being asked"
+            f"{arguments.name} is {amount} to download, and nobody can answer here: pass --yes to "
+            "download it without a question"
         )
     try:
-        answer = input(f"download {much}? [y/N] ")
+        answer = input(f"download {amount}? [y/N] ")
     except EOFError:
         answer = ""
     if answer.strip().lower() not in ("y", "yes"):
-        raise Interrupted("nothing was downloaded, as you said")
+        raise Interrupted("nothing was downloaded, as you chose")
 
 
 @contextmanager
 def _watching(name: str, *, quiet: bool) -> Generator[Progress]:
-    """What shows how far a download is: a bar on a terminal, a line for each tenth elsewhere."""
+    """Show the progress of a download: a bar on a terminal, a line for each tenth elsewhere."""
     if quiet:
-        yield lambda done, total: None
+        yield lambda n_bytes, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
@@ -160,35 +162,35 @@ def _watching(name: str, *, quiet: bool) -> Generator[Progress]:
     columns = (TextColumn("{task.description}"), BarColumn(20), DownloadColumn())
     with Bar(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
         task = bar.add_task(name, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda n_bytes, total: bar.update(task, completed=n_bytes, total=total)
 
 
 class _Tenths:
-    """Says a line when a tenth more of the file is there, and each 100 MB where none is known."""
+    """Print a line for each tenth of a file, or for each 100 MB if its size is unknown."""
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._said = -1
+        self._printed = -1
 
-    def __call__(self, done: int, total: int | None) -> None:
-        reached = 10 * done // total if total else done // _MUCH
-        if self._said < 0 and done:
-            print(f"{self._name}: going on after {_size(done)}", flush=True)
-        elif self._said >= 0 and reached > self._said:
-            of = f" of {_size(total)}, {100 * done // total}%" if total else ""
-            print(f"{self._name}: {_size(done)}{of}", flush=True)
-        self._said = max(self._said, reached)
+    def __call__(self, n_bytes: int, total: int | None) -> None:
+        parts = 10 * n_bytes // total if total else n_bytes // _ASK_ABOVE
+        if self._printed < 0 and n_bytes:
+            print(f"{self._name}: continuing after {_size(n_bytes)}", flush=True)
+        elif self._printed >= 0 and parts > self._printed:
+            total_text = f" of {_size(total)}, {100 * n_bytes // total}%" if total else ""
+            print(f"{self._name}: {_size(n_bytes)}{total_text}", flush=True)
+        self._printed = max(self._printed, parts)
 
 
-def _said_of(file: Fetched) -> str:
+def _format_checksum(file: Fetched) -> str:
     checksum_note = {
         "published": "its SHA-256 is the published one",
-        "server": f"its SHA-256 is the one that the server gave: {file.sha256}",
-        "earlier": "its SHA-256 is that of the earlier download",
-        None: f"nobody gives a checksum to compare; counted: {file.sha256}",
+        "server": f"its SHA-256 is from the server: {file.sha256}",
+        "earlier": "its SHA-256 equals the earlier download",
+        None: f"no checksum is published; computed: {file.sha256}",
     }[file.checked]
-    was = "is there already and whole" if file.was_there else "is there"
-    return f"{file.path} {was}: {checksum_note}"
+    state = "is already complete" if file.was_there else "is complete"
+    return f"{file.path} {state}: {checksum_note}"
 
 
 def _command(folder: Path, dataset: Dataset) -> str:
@@ -197,7 +199,7 @@ def _command(folder: Path, dataset: Dataset) -> str:
 
 
 def _size(n_bytes: int | None) -> str:
-    """As the file manager says it; without the display room, which would load torch."""
+    """A size in decimal units; the room `display` has one too, but it loads torch."""
     from rich.filesize import decimal
 
     return "?" if n_bytes is None else decimal(n_bytes)

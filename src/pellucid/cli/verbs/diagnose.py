@@ -1,4 +1,4 @@
-"""`pellucid diagnose`: what is wrong with a run, or with anybody's training, by what it left."""
+"""`pellucid diagnose`: find the causes of trouble in a run, or in the log of any training."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import TOKENS_KNOWN
-from pellucid.cli.output.findings import add_finding_flags
-from pellucid.cli.output.proof import add_prove_flags, proof_lines, prove_as_said
-from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.cli.flags.shared import add_finding_flags, add_force, add_json
+from pellucid.cli.output.printing import count_findings, print_json
+from pellucid.cli.output.proof import add_prove_flags, proof_lines, prove_fixes
 from pellucid.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "diagnose",
-        help="name what went wrong in a run, or in anybody's log, and what to do",
-        description="Finds causes in what was recorded of a run: its losses, its vital signs, its "
-        "config. Each finding says what was seen, the likely cause, how sure that is, and what to "
-        "do. Nothing is found in a healthy run. Of a log by somebody else, what cannot be said is "
-        "said too. Nothing is changed. With --prove, fixes are tried on forks of the run, against "
-        "the same forks without them.",
+        help="name what went wrong in a run or a log, and what to do",
+        description="Find causes in the losses, vital signs and config of a run. Each finding "
+        "gives the evidence, the likely cause, the confidence, and what to do. A healthy run has "
+        "none. For logs of other tools, pellucid also lists what it cannot check. The run stays "
+        "unchanged. With --prove, pellucid tries fixes on forks of the run, against the same forks "
+        "without them.",
     )
     parser.add_argument(
         "run",
@@ -39,13 +39,13 @@ def add_to(verbs: Any) -> None:
         "--vocab-size",
         type=TOKENS_KNOWN,
         metavar="N",
-        help="of a log: how many tokens there are, to compare its losses with guessing",
+        help="for a log: the size of the vocabulary, to compare its losses with guessing",
     )
     add_finding_flags(parser)
     parser.add_argument(
-        "--prove", action="store_true", help="try fixes on forks of the run, and say what helped"
+        "--prove", action="store_true", help="try fixes on forks of the run, and print which helped"
     )
-    parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
+    parser.add_argument("--reward", metavar="M:F", help="the reward that the run is trained for")
     add_prove_flags(parser)
     add_force(parser)
     add_json(parser)
@@ -53,8 +53,8 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> ExitCode:
-    """Print the findings; the exit code says whether there are any that count."""
-    from pellucid.diagnosis import declare, diagnose, reaches, unsaid
+    """Print the findings; the exit code says whether any is severe enough."""
+    from pellucid.diagnosis import declare, diagnose, has_severity, list_unknowns
 
     declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
     history, is_log = _history(arguments.run, arguments.vocab_size)
@@ -63,15 +63,15 @@ def call(arguments: argparse.Namespace) -> ExitCode:
         raise ConfigError(
             f"{arguments.run} is a log: there is no run to fork. --prove needs the folder of a run"
         )
-    missing = unsaid(history) if is_log else []
-    failed = arguments.fail_on is not None and reaches(findings, arguments.fail_on)
+    missing = list_unknowns(history) if is_log else []
+    failed = arguments.fail_on is not None and has_severity(findings, arguments.fail_on)
     if not arguments.json:
         _print(history, findings)
         _print_missing(missing)
     proof = None
     if arguments.prove and findings:
         print("", end="" if arguments.json else "\n", flush=True)
-        proof = prove_as_said(arguments, arguments.run, findings)
+        proof = prove_fixes(arguments, arguments.run, findings)
     if arguments.json:
         print_json(
             _facts(history, findings, failed)
@@ -80,7 +80,7 @@ def call(arguments: argparse.Namespace) -> ExitCode:
         )
     elif proof is not None:
         print("\n" + "\n".join(proof_lines(proof)))
-    return ExitCode.FINDINGS if failed else ExitCode.DONE
+    return ExitCode.FINDINGS if failed else ExitCode.SUCCESS
 
 
 def _proven(arguments: argparse.Namespace, proof: Proof | None) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _facts(history: History, findings: list[Finding], failed: bool) -> dict[str,
 
 def _print_missing(missing: list[str]) -> None:
     if missing:
-        print("\nwhat cannot be said from this log")
+        print("\nwhat pellucid cannot check in this log")
     for statement in missing:
         print(textwrap.fill(statement, _WIDTH, initial_indent="- ", subsequent_indent="  "))
 
@@ -134,7 +134,6 @@ def _print(history: History, findings: list[Finding]) -> None:
         return
     for finding in findings:
         print(f"\n{finding.text(_WIDTH)}")
-        at = "" if finding.step is None else f", first seen at update {finding.step}"
-        print(f"  confidence: {finding.confidence:.0%}{at}")
-    count = f"{len(findings)} findings" if len(findings) > 1 else "1 finding"
-    print(f"\n{count}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md")
+        first = "" if finding.step is None else f", first seen at update {finding.step}"
+        print(f"  confidence: {finding.confidence:.0%}{first}")
+    print(count_findings(len(findings)))

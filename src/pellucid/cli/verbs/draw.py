@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.shared import add_json, add_settings
+from pellucid.cli.output.printing import print_json
 from pellucid.config import Run, encode, run_from_table
 from pellucid.counting import parameter_count, with_vocabulary
 from pellucid.disk import write_output
@@ -22,8 +23,8 @@ def add_to(verbs: Any) -> None:
         "draw",
         help="draw an architecture, with shapes and parameter counts",
         description="Draw the architecture of a preset, a run or a config as text, or as an SVG "
-        "file: each part with its parameters, the shapes on the arrows, one block in full. Nothing "
-        "is built for it.",
+        "file: each part with its parameters, the shapes on the arrows, one block in full. This "
+        "builds no model.",
     )
     parser.add_argument(
         "what",
@@ -31,31 +32,27 @@ def add_to(verbs: Any) -> None:
         metavar="PRESET-OR-RUN",
         help="a preset's name, a run's folder, or a published model's (default: nano)",
     )
-    parser.add_argument("--config", metavar="FILE", help="TOML file that says what differs")
     parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="PATH=VALUE",
-        help="any value of the config, such as model.decoder.n_layers=6",
+        "--config", metavar="FILE", help="TOML file with settings that override the preset"
     )
+    add_settings(parser, example="model.decoder.n_layers=6")
     parser.add_argument("--svg", metavar="FILE", help="write an SVG file instead of text")
     add_json(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print the drawing, or write it and say where."""
-    name, run = _chosen(arguments)
+    """Print the drawing, or write it to a file."""
+    name, run = _read_run(arguments)
     model = with_vocabulary(run).model
     drawing = assemble(model, name)
     if arguments.svg is not None:
-        write_output(Path(arguments.svg), as_svg(place(drawing, beside=True)))
+        write_output(Path(arguments.svg), as_svg(place(drawing, side_by_side=True)))
     if arguments.json:
         file = {} if arguments.svg is None else {"file": arguments.svg}
         print_json(_facts(drawing) | {"parameters": parameter_count(model)} | file)
     elif arguments.svg is not None:
-        print(f"{arguments.svg}: {name}, {drawing.says}")
+        print(f"{arguments.svg}: {name}, {drawing.sentence}")
     else:
         print(as_text(place(drawing), ascii_only=not _spells_boxes()))
 
@@ -63,14 +60,14 @@ def call(arguments: argparse.Namespace) -> None:
 def _facts(drawing: Drawing) -> dict[str, object]:
     """The drawing for a program: its parts, each with the parameters of one and how often it is."""
     parts = [
-        {"name": box.name, "says": box.says, "parameters_each": box.parameters, "times": box.times}
+        {"name": box.name, "says": box.lines, "parameters_each": box.parameters, "times": box.times}
         for column in drawing.columns
         for box in boxes(column)
     ]
-    return {"name": drawing.title, "says": drawing.says, "parts": parts}
+    return {"name": drawing.title, "says": drawing.sentence, "parts": parts}
 
 
-def _chosen(arguments: argparse.Namespace) -> tuple[str, Run]:
+def _read_run(arguments: argparse.Namespace) -> tuple[str, Run]:
     """What the drawing is called, and the run it shows.
 
     Raises:
@@ -80,32 +77,32 @@ def _chosen(arguments: argparse.Namespace) -> tuple[str, Run]:
     if arguments.config is not None:
         if name not in PRESETS:
             raise ConfigError(
-                f"{name} with --config {arguments.config}: a config stands on a preset; name one, "
-                "leave it out, or draw the run with --set"
+                f"{name} with --config {arguments.config}: a config needs a preset below it; name "
+                "one, leave it out, or draw the run with --set"
             )
-        from pellucid.runs.resolve_config import choose
+        from pellucid.runs.resolve_config import resolve_config
 
-        run = choose(preset=name, config_file=arguments.config, settings=arguments.set)
+        run = resolve_config(preset=name, config_file=arguments.config, settings=arguments.set)
         return Path(arguments.config).stem, run
     if name in PRESETS:
         return name, run_from_table({"base": name}, find, arguments.set)
-    return _of_a_run(name, arguments.set)
+    return _read_folder(name, arguments.set)
 
 
-def _of_a_run(path: str, settings: list[str]) -> tuple[str, Run]:
+def _read_folder(path: str, settings: list[str]) -> tuple[str, Run]:
     if not Path(path).exists():
         try:
             find(path)
         except ConfigError as error:
-            raise ConfigError(f"{error}; and no run's folder is called so") from None
+            raise ConfigError(f"{error}; and no run's folder has this name") from None
     from pellucid.runs import existing_folder
     from pellucid.saved_runs.folder import is_published
     from pellucid.saved_runs.load import read_config
     from pellucid.saved_runs.published import published_config
 
     if is_published(Path(path)):
-        described = encode(published_config(Path(path)))
-        return Path(path).resolve().name, run_from_table(described, find, settings)
+        table = encode(published_config(Path(path)))
+        return Path(path).resolve().name, run_from_table(table, find, settings)
     folder, _ = existing_folder(Path(path))
     run = read_config(folder)
     return folder.path.resolve().name, run_from_table(encode(run), find, settings)

@@ -1,4 +1,4 @@
-"""`pellucid embed`: texts as vectors, and which of them are near each other."""
+"""`pellucid embed`: texts as vectors, and which of them are close."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.texts import WIDTH, add_texts, line, texts_of
-from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.cli.flags.read_texts import add_texts, read_texts
+from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
+from pellucid.cli.output.printing import TEXT_WIDTH, print_json, shorten
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "embed",
         help="turn texts into vectors, and compare them",
-        description="One vector for each text: what a run makes of its tokens, pooled. Several "
-        "texts are compared by cosine. Without a text, read them from standard input, one a line.",
+        description="Turn each text into one vector, pooled over its tokens. Several texts are "
+        "compared by cosine. Without a text, pellucid reads standard input, one text per line.",
     )
     add_run(parser)
     add_texts(parser)
@@ -37,24 +38,24 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--no-normalise", action="store_true", help="leave vectors as long as they are, not 1"
     )
-    parser.add_argument("--like", metavar="TEXT", help="rank the texts by nearness to this one")
+    parser.add_argument("--like", metavar="TEXT", help="rank the texts by closeness to this one")
     parser.add_argument("--out", metavar="FILE", help="write the vectors to a .npy file")
-    parser.add_argument("--device", default="cpu", metavar="D")
+    add_device(parser)
     add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call, list_of_words="texts")
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print who is near whom, or all as JSON; write the vectors where asked to."""
+    """Print which texts are close, or everything as JSON; write the vectors with `--out`."""
     from pellucid import runs
     from pellucid.disk import check_output
 
     if arguments.out is not None and not arguments.out.endswith(".npy"):
-        raise ConfigError(f"--out {arguments.out}: vectors are written as .npy; name it so")
+        raise ConfigError(f"--out {arguments.out}: expected a name that ends in .npy")
     if arguments.out is not None:
         check_output(Path(arguments.out))
-    texts = texts_of(arguments, to="embed")
+    texts = read_texts(arguments, purpose="embed")
     run = runs.load(arguments.run, device=arguments.device)
     all_texts = texts if arguments.like is None else [*texts, arguments.like]
     vectors = runs.embed(
@@ -75,7 +76,7 @@ def call(arguments: argparse.Namespace) -> None:
     print(f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n")
     if arguments.like is not None:
         for neighbour in runs.ranked(vectors, query_vectors):
-            print(f"{neighbour.cosine:>8.4f}  {line(texts[neighbour.text])}")
+            print(f"{neighbour.cosine:>8.4f}  {shorten(texts[neighbour.text])}")
     elif len(texts) > 1:
         _print_neighbours(texts, vectors)
     else:
@@ -118,8 +119,8 @@ def _facts(
 def _print_neighbours(texts: list[str], vectors: Vectors) -> None:
     from pellucid import runs
 
-    width = min(WIDTH, max(4, *(len(line(text)) for text in texts)))
+    width = min(TEXT_WIDTH, max(4, *(len(shorten(text)) for text in texts)))
     print(f"{'text':<{width}}  {'cosine':>7}  nearest")
     for neighbour in runs.neighbours(vectors):
-        text, nearest = line(texts[neighbour.text]), line(texts[neighbour.nearest])
+        text, nearest = shorten(texts[neighbour.text]), shorten(texts[neighbour.nearest])
         print(f"{text:<{width}}  {neighbour.cosine:>7.4f}  {nearest}")

@@ -1,4 +1,4 @@
-"""`pellucid equations`: every equation, by topic; and what is known of one of them."""
+"""`pellucid equations`: list every equation by topic, or show one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.shared import add_json
+from pellucid.cli.output.printing import print_json
 
 if TYPE_CHECKING:
     from pellucid.textbook import Entry, Misnomer
 
-#: What an entry says of itself, in order, and under which word it is shown.
+#: The fields of an entry in order, and their labels.
 _PARTS = (
     ("formula", "formula"),
     ("notes", ""),
@@ -26,8 +27,8 @@ _PARTS = (
     ("see_also", "see also"),
 )
 _MARGIN = 10
-#: Characters of a line of a docstring that was broken because it was full.
-_FULL = 78
+#: A docstring line of so many characters was wrapped by its author.
+_WRAPPED_AT = 78
 
 
 def add_to(verbs: Any) -> None:
@@ -35,8 +36,8 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "equations",
         help="look up the equations of transformers",
-        description="List every equation by topic; or show one: its formula, gradient, shapes, how "
-        "it fails, where it is from, and examples that are computed now.",
+        description="List every equation by topic, or show one: its formula, gradient, shapes, "
+        "failures, source, and examples that pellucid computes now.",
     )
     parser.add_argument("name", metavar="NAME", nargs="*", help="an equation or a topic")
     add_json(parser)
@@ -44,7 +45,7 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print the list, a topic, an entry, or what is wrong with a name."""
+    """Print the list, a topic, an entry, or the right names for a wrong one."""
     from pellucid import textbook
 
     if not arguments.name:
@@ -64,7 +65,7 @@ def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
     from pellucid import textbook
 
     statements = {
-        topic: {name: textbook.entry(name).says for name in names}
+        topic: {name: textbook.entry(name).summary for name in names}
         for topic, names in topics.items()
     }
     if as_json:
@@ -72,8 +73,8 @@ def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
         return
     for topic, sentences in statements.items():
         print(topic)
-        for name, says in sentences.items():
-            print(f"  {name:<34}{textwrap.shorten(says, _width() - 36, placeholder=' …')}")
+        for name, statement in sentences.items():
+            print(f"  {name:<34}{textwrap.shorten(statement, _width() - 36, placeholder=' …')}")
         print()
     print("pellucid equations NAME")
 
@@ -86,42 +87,47 @@ def _show(entry: Entry, *, as_json: bool) -> None:
         computed = [
             {"expression": example.expression, "value": example.plain} for example in examples
         ]
-        print_json(facts | {"examples": computed})
+        # "says" and "meant" are keys of 0.1
+        print_json(facts | {"says": entry.summary, "examples": computed})
         return
-    print(f"{_reflowed(entry.signature, _width())}\n\n{textwrap.fill(entry.says, _width())}")
+    print(f"{_rewrap(entry.signature, _width())}\n\n{textwrap.fill(entry.summary, _width())}")
     for part, word in _PARTS:
         text = getattr(entry, part)
         if text:
             print()
-            print(_beside(word, _reflowed(text, _width() - _MARGIN)))
+            print(_with_margin(word, _rewrap(text, _width() - _MARGIN)))
     for number, example in enumerate(examples):
         print()
-        print(_beside("" if number else "computed", f">>> {example.expression}\n{example.shown}"))
+        print(
+            _with_margin(
+                "" if number else "computed", f">>> {example.expression}\n{example.shown_text}"
+            )
+        )
 
 
 def _width() -> int:
     return min(shutil.get_terminal_size().columns, 100)
 
 
-def _reflowed(text: str, width: int) -> str:
-    """Text broken anew where its lines are too long; formulas stand in lines of their own."""
+def _rewrap(text: str, width: int) -> str:
+    """Wrap paragraphs to the width; formulas keep their lines."""
     lines: list[str] = []
-    goes_on = False
+    is_wrapped = False
     for line in text.splitlines():
-        if goes_on and line.strip():
+        if is_wrapped and line.strip():
             lines[-1] += " " + line.strip()
         else:
             lines.append(line)
-        # a line that reaches the margin of the source was broken there
-        goes_on = len(line) >= _FULL
+        # a line that reaches the margin of the source continues
+        is_wrapped = len(line) >= _WRAPPED_AT
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=" " * (len(line) - len(line.lstrip())))
         for line in lines
     )
 
 
-def _beside(word: str, text: str) -> str:
-    """A word in the margin, and the text right of it."""
+def _with_margin(word: str, text: str) -> str:
+    """The text with a label in its left margin."""
     lines = textwrap.indent(text, " " * _MARGIN, lambda _: True).splitlines()
     lines[0] = word.ljust(_MARGIN) + lines[0][_MARGIN:]
     return "\n".join(line.rstrip() for line in lines)
@@ -129,10 +135,11 @@ def _beside(word: str, text: str) -> str:
 
 def _correct(misnomer: Misnomer, *, as_json: bool) -> None:
     if as_json:
-        print_json(asdict(misnomer) | {"exists": False})
+        old = {"says": misnomer.explanation, "meant": misnomer.suggestions}
+        print_json(asdict(misnomer) | old | {"exists": False})
         return
     print(f"{misnomer.name}\n")
-    print(textwrap.fill(misnomer.says, _width()))
+    print(textwrap.fill(misnomer.explanation, _width()))
     print()
-    for name in misnomer.meant:
+    for name in misnomer.suggestions:
         print(f"pellucid equations {name}")

@@ -1,19 +1,29 @@
-"""`pellucid evaluate`: how well a run predicts a text, or does what it learnt on rows."""
+"""`pellucid evaluate`: how well a run predicts a text, or does its task on rows."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.numbers import BEAMS, whole
-from pellucid.cli.output.streams import add_force, add_json, add_run, add_weights, print_json
+from pellucid.cli.flags.numbers import BEAMS, integer
+from pellucid.cli.flags.shared import (
+    add_corpus,
+    add_device,
+    add_force,
+    add_json,
+    add_run,
+    add_weights,
+    list_given,
+)
+from pellucid.cli.output.printing import align_values, print_result
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pellucid.evaluation.text import Evaluation
     from pellucid.runs import Run
 
-#: What has a meaning only where a run learns from rows.
-_OF_ROWS = ("columns", "limit", "write", "beams")
+#: Flags for runs that learn from rows.
+_FOR_ROWS = ("columns", "limit", "write", "beams")
 
 
 def add_to(verbs: Any) -> None:
@@ -21,15 +31,14 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "evaluate",
         help="measure how well a run does on other data",
-        description="Loss, perplexity and bits per byte of a run's model on text files. Of a run "
-        "that learns from rows (pairs, labels, conversations, preferences, prompts) the loss and "
-        "the measures of its objective on rows of that kind. Without a PATH, on what the run "
-        "itself kept out of training.",
+        description="Loss, perplexity and bits per byte of a run's model on text files. For a run "
+        "that learns from rows (pairs, labels, conversations, preferences, prompts): the loss and "
+        "the metrics of its objective on such rows. Without a PATH, pellucid scores the run's own "
+        "held-out data.",
     )
     add_run(parser)
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="files, folders, patterns, or -")
-    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
-    rows = parser.add_argument_group("rows", "Where the run learns from rows.")
+    add_corpus(parser, nargs="*")
+    rows = parser.add_argument_group("rows", "For runs that learn from rows.")
     rows.add_argument(
         "--columns",
         action="append",
@@ -38,7 +47,7 @@ def add_to(verbs: Any) -> None:
         help="which column of a row holds what (default: as the run read them)",
     )
     rows.add_argument(
-        "--limit", type=whole(), metavar="N", help="N examples at most, from all over the data"
+        "--limit", type=integer(), metavar="N", help="N examples at most, from all over the data"
     )
     rows.add_argument(
         "--write",
@@ -48,7 +57,7 @@ def add_to(verbs: Any) -> None:
     rows.add_argument("--beams", type=BEAMS, metavar="N", help="how it writes: 1, the default, is "
                       "greedy")  # fmt: skip
     rows.add_argument("--reward", metavar="M:F", help="for policy-gradient: as in pellucid train")
-    parser.add_argument("--device", default="cpu", metavar="D")
+    add_device(parser)
     add_weights(parser)
     add_force(parser)
     add_json(parser)
@@ -56,32 +65,28 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print what came out, as the run's data are text or rows."""
+    """Print the scores on rows, on text files, or on the run's own held-out data."""
     from pellucid import runs
 
     run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
     if runs.learns_from_rows(run):
-        from pellucid.cli.output.evaluation import say_rows
+        from pellucid.cli.output.evaluation import print_example_scores
 
-        say_rows(run, arguments)
+        print_example_scores(run, arguments)
         return
-    row_flags = [
-        f"--{name}" for name in _OF_ROWS if getattr(arguments, name) not in (None, False, [])
-    ]
-    if row_flags:
+    if flags := list_given(arguments, _FOR_ROWS):
         raise ConfigError(
-            f"{', '.join(row_flags)}: this run learns from a text end to end, and not from rows: "
-            "leave it out"
+            f"{flags}: this run learns from a text end to end, and not from rows: leave it out"
         )
     if arguments.paths:
-        _say_text(run, arguments)
+        _print_text_score(run, arguments)
         return
-    from pellucid.cli.output.evaluation import say_held_out
+    from pellucid.cli.output.evaluation import print_held_out_score
 
-    say_held_out(run, arguments)
+    print_held_out_score(run, arguments)
 
 
-def _say_text(run: Run, arguments: argparse.Namespace) -> None:
+def _print_text_score(run: Run, arguments: argparse.Namespace) -> None:
     """The loss in its three units."""
     from pellucid import runs
 
@@ -96,20 +101,25 @@ def _say_text(run: Run, arguments: argparse.Namespace) -> None:
         "changed_documents": result.changed_documents,
         "bits_per_byte_comparable": result.comparable,
     }
-    if arguments.json:
-        print_json(facts)
-        return
-    print(f"loss           {result.loss_nats:.4f} nats per token")
-    print(f"perplexity     {result.perplexity:.2f} per token")
-    mark = "" if result.comparable else "  (not comparable with those of other tokenizers)"
-    print(f"bits per byte  {result.bits_per_byte:.4f}{mark}")
-    print(f"over           {result.tokens:,} tokens, {result.n_bytes:,} bytes")
+    print_result(facts, lambda: _format(result), as_json=arguments.json)
+
+
+def _format(result: Evaluation) -> list[str]:
+    mark = "" if result.comparable else "  (not comparable with other tokenizers)"
+    rows = [
+        ("loss", f"{result.loss_nats:.4f} nats per token"),
+        ("perplexity", f"{result.perplexity:.2f} per token"),
+        ("bits per byte", f"{result.bits_per_byte:.4f}{mark}"),
+        ("over", f"{result.tokens:,} tokens, {result.n_bytes:,} bytes"),
+    ]
     if result.unknown_tokens:
-        print(f"unknown        {result.unknown_tokens:,} tokens that the tokenizer cannot spell")
-    if result.changed_documents:
-        print(
-            f"changed        {result.changed_documents:,} documents do not come back as they were: "
-            "letters or white space"
+        rows.append(
+            ("unknown", f"{result.unknown_tokens:,} tokens that the tokenizer cannot spell")
         )
+    if result.changed_documents:
+        changed = f"{result.changed_documents:,} documents do not come back as they were"
+        rows.append(("changed", f"{changed}: letters or white space"))
     if not result.comparable:
-        print("               what is hidden was not predicted: bits per byte flatter the model")
+        hidden = "bits per byte flatter the model: it did not predict hidden characters"
+        rows.append(("", hidden))
+    return align_values(rows)

@@ -8,15 +8,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, other_trace
-from pellucid.cli.flags.numbers import whole
-from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.cli.flags.numbers import integer
+from pellucid.cli.flags.shared import add_force, add_json, add_run
+from pellucid.cli.output.printing import print_json
 from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, show_page
-from pellucid.errors import ConfigError, PellucidError
+from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
     from pellucid.explain import Trace
     from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
+    from pellucid.explain.inspection import Inspection
     from pellucid.runs import Run
 
 
@@ -41,7 +43,7 @@ def add_to(verbs: Any) -> None:
         ("feature", 0, "the feature that receipts are of"),
     ):
         text = f"{meaning}, counted from 0 (-1 is the last)"
-        parser.add_argument(f"--{name}", type=whole(), default=default, metavar="N", help=text)
+        parser.add_argument(f"--{name}", type=integer(), default=default, metavar="N", help=text)
     parser.add_argument(
         "--weight",
         metavar="NAME",
@@ -51,7 +53,7 @@ def add_to(verbs: Any) -> None:
     )
     for name in ("row", "column"):
         text = f"its {name}, counted from 0"
-        parser.add_argument(f"--{name}", type=whole(), default=0, metavar="N", help=text)
+        parser.add_argument(f"--{name}", type=integer(), default=0, metavar="N", help=text)
     parser.add_argument(
         "--stack",
         choices=("decoder", "encoder"),
@@ -84,12 +86,12 @@ def add_to(verbs: Any) -> None:
 def call(arguments: argparse.Namespace) -> None:
     """Print a table of the tokens and the list of chapters, or one chapter, or all; or a page."""
     from pellucid import runs
-    from pellucid.explain.chapters import CHAPTERS, find
+    from pellucid.explain.chapters import find_chapter
 
     if arguments.all and arguments.chapter is not None:
         raise ConfigError("--all and --chapter were both given: leave one of them out")
     if arguments.chapter is not None:
-        find(arguments.chapter)  # for its refusal, before anything is loaded
+        find_chapter(arguments.chapter)  # for its refusal, before anything is loaded
     scales = dict(map(_scale, arguments.ablate))
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
@@ -108,20 +110,12 @@ def call(arguments: argparse.Namespace) -> None:
         if arguments.chapter is None and not arguments.all:
             _print_change(original, traced, arguments)
             return
-    comparison = other_trace(arguments, run)
-    chapter_name: str = arguments.chapter or ""
-    names = [entry.id for entry in CHAPTERS] if arguments.all else [chapter_name]
-    if arguments.json:
-        chapters = [
-            _plain(traced, name, _place(arguments), comparison, alone=not arguments.all)
-            for name in names
-        ]
-        print_json(chapters if arguments.all else chapters[0])
-        return
-    for number, name in enumerate(names):
-        if number:
-            print("\n" + "-" * 80 + "\n")
-        _print_chapter(traced, name, _place(arguments), comparison, alone=not arguments.all)
+    versus = other_trace(arguments, run)
+    if arguments.all:
+        _print_all(traced, arguments, versus)
+    else:
+        chapter_name: str = arguments.chapter or ""
+        _print_one(traced, chapter_name, arguments, versus)
 
 
 def _place(arguments: argparse.Namespace) -> Place:
@@ -141,39 +135,50 @@ def _place(arguments: argparse.Namespace) -> Place:
     )
 
 
-def _print_chapter(
-    trace: Trace, name: str, place: Place, comparison: Trace | None = None, *, alone: bool
-) -> None:
-    from pellucid.cli.output.chapter import lines_of
-    from pellucid.explain.chapters import tell
-    from pellucid.explain.selection import settled
+def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None) -> None:
+    """Every chapter, each as soon as it is read; one that the model does not have says why."""
+    from pellucid.explain.chapter_json import plain_chapter
+    from pellucid.explain.inspection import Refusal, Request, inspect, list_chapters
 
-    chosen = settled(trace, place)
-    try:
-        chapter = tell(trace, name, place, comparison)
-    except PellucidError as error:
-        if alone:
-            raise
-        print(f"{name}: {error}")
-        return
-    for line in lines_of(chapter, trace, chosen):
+    place, payload = _place(arguments), list[dict[str, Any]]()
+    for number, name in enumerate(list_chapters()):
+        inspection = inspect(Request(trace=trace, chapters=(name,), place=place, versus=versus))
+        (chapter,) = inspection.chapters
+        refused = isinstance(chapter, Refusal)
+        if arguments.json:
+            refusal = {"id": name, "refused": chapter.reason} if refused else {}
+            payload.append(refusal or plain_chapter(inspection.only()))
+            continue
+        if number:
+            print("\n" + "-" * 80 + "\n")
+        if refused:
+            print(f"{name}: {chapter.reason}")
+        else:
+            _print_chapter(inspection)
+    if arguments.json:
+        print_json(payload)
+
+
+def _print_chapter(inspection: Inspection) -> None:
+    from pellucid.cli.output.chapter import lines_of
+
+    for line in lines_of(inspection.only(), inspection.trace, inspection.selection):
         print(line)
 
 
-def _plain(
-    trace: Trace, name: str, place: Place, comparison: Trace | None = None, *, alone: bool
-) -> dict[str, Any]:
+def _print_one(
+    trace: Trace, name: str, arguments: argparse.Namespace, versus: Trace | None = None
+) -> None:
+    """One chapter, on the terminal or as JSON."""
     from pellucid.explain.chapter_json import plain_chapter
-    from pellucid.explain.chapters import tell
-    from pellucid.explain.selection import settled
+    from pellucid.explain.inspection import Request, inspect
 
-    settled(trace, place)  # a place that there is not is refused for all chapters
-    try:
-        return plain_chapter(tell(trace, name, place, comparison))
-    except PellucidError as error:
-        if alone:
-            raise
-        return {"id": name, "refused": str(error)}
+    request = Request(trace=trace, chapters=(name,), place=_place(arguments), versus=versus)
+    inspection = inspect(request)
+    if arguments.json:
+        print_json(plain_chapter(inspection.only()))
+        return
+    _print_chapter(inspection)
 
 
 def _scale(word: str) -> tuple[str, HeadScale]:
@@ -192,9 +197,9 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     """What changed at the chosen token."""
     from pellucid.explain.ablation import change
     from pellucid.explain.receipts.outputs import piece
-    from pellucid.explain.selection import settled
+    from pellucid.explain.selection import select_place
 
-    token = settled(original, _place(arguments)).token
+    token = select_place(original, _place(arguments)).token
     difference = change(original, ablated, token)
     if arguments.json:
         print_json(asdict(difference))
@@ -240,13 +245,15 @@ def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[s
     """For a model that gives no token a probability from those before it: what it reads."""
     from pellucid.cli.output.chapter import contents
     from pellucid.explain import trace
+    from pellucid.explain.chapter_json import plain_chapter
+    from pellucid.explain.inspection import Request, inspect
 
     traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
     if arguments.json:
-        tokens = _plain(traced, "tokens", _place(arguments), alone=True)
-        print_json({"tokens": tokens, "chapters": chapters})
+        request = Request(trace=traced, chapters=("tokens",), place=_place(arguments))
+        print_json({"tokens": plain_chapter(inspect(request).only()), "chapters": chapters})
         return
-    _print_chapter(traced, "tokens", _place(arguments), alone=True)
+    _print_one(traced, "tokens", arguments)
     print("\nchapters, for --chapter (or --all):")
     for line in contents():
         print(line)

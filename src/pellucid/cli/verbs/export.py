@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.output.printing import print_result
 from pellucid.errors import ConfigError
 
 
@@ -15,11 +16,11 @@ def add_to(verbs: Any) -> None:
         "export",
         help="write a run as a Hugging Face directory",
         description="Write a run's model and tokenizer so that transformers loads them with "
-        "from_pretrained. A model that no handled family can say is refused, part by part. "
-        "Adapters are merged, or written alone with --adapter, for peft.",
+        "from_pretrained. If no known family has the model's parts, pellucid names them. It merges "
+        "adapters, or writes them alone for peft with --adapter.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder, or one of its checkpoints")
-    parser.add_argument("out", metavar="DIR", help="the directory, which is made")
+    parser.add_argument("out", metavar="DIR", help="the new directory")
     parser.add_argument(
         "--adapter", action="store_true", help="write the run's adapters (train --lora) alone"
     )
@@ -32,17 +33,16 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Export it; say as what."""
+    """Export the run, and print its family."""
     from pellucid import runs
 
     if arguments.adapter:
         exported = runs.export_adapter(arguments.run, arguments.out, base=arguments.base)
     elif arguments.base is not None:
-        raise ConfigError(f"--base {arguments.base} is said of adapters: give --adapter too")
+        raise ConfigError(f"--base {arguments.base} is for adapters: give --adapter too")
     else:
         exported = runs.export_run(arguments.run, arguments.out)
-    if arguments.json:
-        print_json({"folder": str(exported.folder), "family": exported.family})
-        return
     reader = "peft" if arguments.adapter else "transformers"
-    print(f"{exported.folder}: a {exported.family}, for {reader} and for pellucid")
+    text = f"{exported.folder}: a {exported.family}, for {reader} and for pellucid"
+    facts = {"folder": str(exported.folder), "family": exported.family}
+    print_result(facts, lambda: [text], as_json=arguments.json)

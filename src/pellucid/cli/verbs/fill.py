@@ -1,13 +1,14 @@
-"""`pellucid fill`: what may stand where a word of a text is masked."""
+"""`pellucid fill`: predict the masked words of a text."""
 
 from __future__ import annotations
 
 import argparse
 from typing import Any
 
-from pellucid.cli.flags.numbers import whole
-from pellucid.cli.flags.stdin import piped
-from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.cli.flags.numbers import integer
+from pellucid.cli.flags.read_texts import read_stdin
+from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
+from pellucid.cli.output.printing import print_json
 
 
 def add_to(verbs: Any) -> None:
@@ -15,14 +16,14 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "fill",
         help="fill the masked words of a text",
-        description="The likeliest tokens at each mask of a text, by a run of an encoder. A mask "
-        "is written as the run's tokenizer names it: [MASK] or <mask>. Several masks are filled "
-        "each by itself.",
+        description="Print the likeliest tokens at each mask of a text, by a run of an encoder. "
+        "Write a mask as the run's tokenizer does: [MASK] or <mask>. pellucid fills several masks "
+        "independently.",
     )
     add_run(parser)
-    parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
-    parser.add_argument("--top", type=whole(), default=5, metavar="N", help="the N likeliest (5)")
-    parser.add_argument("--device", default="cpu", metavar="D")
+    parser.add_argument("text", metavar="TEXT", help="the text, or - for standard input")
+    parser.add_argument("--top", type=integer(), default=5, metavar="N", help="the N likeliest (5)")
+    add_device(parser)
     add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
@@ -32,7 +33,7 @@ def call(arguments: argparse.Namespace) -> None:
     """Print a table for each mask, and the text with the likeliest tokens."""
     from pellucid import runs
 
-    text = piped("text") if arguments.text == "-" else arguments.text
+    text = read_stdin("text") if arguments.text == "-" else arguments.text
     run = runs.load(arguments.run, device=arguments.device)
     filling = runs.fill(run, text, top=arguments.top)
     if arguments.json:
@@ -62,4 +63,4 @@ def call(arguments: argparse.Namespace) -> None:
         print()
     print(filling.filled)
     if many_masks:
-        print("\neach mask was filled by itself, the others still masked")
+        print("\neach mask was filled while the others stayed masked")

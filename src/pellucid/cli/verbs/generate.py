@@ -1,4 +1,4 @@
-"""`pellucid generate`: a run goes on with a prompt, or talks at a prompt of its own."""
+"""`pellucid generate`: continue a prompt, once or in a session."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.beams import add_beams, beams_from
-from pellucid.cli.flags.numbers import NEW_TOKENS, SEED, TEMPERATURE, number, whole
-from pellucid.cli.flags.stdin import piped
-from pellucid.cli.output.generation import print_facts, print_texts, sayer, write
-from pellucid.cli.output.streams import add_force, add_json, add_run, add_weights
+from pellucid.cli.flags.numbers import SEED, TEMPERATURE, integer, number
+from pellucid.cli.flags.read_texts import read_stdin
+from pellucid.cli.flags.shared import (
+    add_device,
+    add_force,
+    add_json,
+    add_new_tokens,
+    add_run,
+    add_weights,
+)
+from pellucid.cli.output.generation import overflow_warner, print_facts, print_texts, write
 
 if TYPE_CHECKING:
     from pellucid.generation import Beams, Sampling
@@ -21,22 +28,25 @@ def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "generate",
-        help="let a run write",
-        description="Go on with a prompt; a run of an encoder-decoder writes anew while it looks "
-        "at the text: it translates a source. Without a text, read texts from the terminal, or one "
-        "from standard input.",
+        help="generate text",
+        description="Continue a prompt. An encoder-decoder generates a new text from a source, "
+        "such as a translation. Without a text, pellucid reads texts from the terminal, or "
+        "one from standard input.",
     )
     add_run(parser)
-    parser.add_argument("texts", nargs="*", metavar="TEXT", help="what to go on with, or a source")
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="a prompt, or a source")
     parser.add_argument(
-        "--prompt", action="append", metavar="TEXT", help="the same; may be repeated"
+        "--prompt", action="append", metavar="TEXT", help="a prompt; may be repeated"
     )
-    parser.add_argument("--max-new-tokens", type=NEW_TOKENS, default=200, metavar="N")
+    add_new_tokens(parser)
     parser.add_argument("--temperature", type=TEMPERATURE, metavar="T", help="0 is greedy (0.8)")
-    parser.add_argument("--top-k", type=whole(), metavar="K", help="draw from the K likeliest")
-    parser.add_argument("--top-p", type=number(), metavar="P", help="draw from the best share P")
+    parser.add_argument("--top-k", type=integer(), metavar="K", help="sample from the K likeliest")
+    parser.add_argument("--top-p", type=number(), metavar="P", help="sample from the best share P")
     parser.add_argument(
-        "--min-p", type=number(), metavar="P", help="draw from tokens P times as likely as the best"
+        "--min-p",
+        type=number(),
+        metavar="P",
+        help="sample from tokens at least P times as likely as the best",
     )
     parser.add_argument(
         "--repetition-penalty",
@@ -45,16 +55,16 @@ def add_to(verbs: Any) -> None:
         help="divide the logits of tokens in the text by F (above 1: less repetition)",
     )
     parser.add_argument("--greedy", action="store_true", help="always the likeliest token")
-    parser.add_argument("--seed", type=SEED, metavar="S", help="of what is drawn (0)")
+    parser.add_argument("--seed", type=SEED, metavar="S", help="sampling seed (0)")
     parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="stop before this text"
     )
     parser.add_argument(
         "--logprobs",
         action="store_true",
-        help="also give the model's own log P of each token it wrote",
+        help="also print the model's log P of each generated token",
     )
-    parser.add_argument("--device", default="cpu", metavar="D")
+    add_device(parser)
     add_weights(parser)
     add_beams(parser)
     add_force(parser)
@@ -63,20 +73,22 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Write on standard output: the prompt and how it goes on, or what is made of the source."""
+    """Print the prompt with its continuation, or the text generated from the source."""
     from pellucid import runs
 
     decoding = beams_from(arguments) or _sampling(arguments)
     prompts: list[str] = [*arguments.texts, *(arguments.prompt or [])]
-    talking = not prompts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
-    if not prompts and not talking:
-        prompts = [piped("prompt")]
+    is_session = not prompts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
+    if not prompts and not is_session:
+        prompts = [read_stdin("prompt")]
     run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
     logprobs, force = arguments.logprobs, arguments.force
-    if talking:
+    if is_session:
         _converse(run, decoding, logprobs=logprobs, force=force)
     elif arguments.json:
-        print_facts(run, prompts, decoding, logprobs=logprobs, say=sayer(run), force=force)
+        print_facts(
+            run, prompts, decoding, logprobs=logprobs, warn=overflow_warner(run), force=force
+        )
     else:
         _print(run, prompts, decoding, logprobs=logprobs, force=force)
 
@@ -97,9 +109,11 @@ def _print(
     from pellucid.generation import Sampling
 
     if isinstance(decoding, Sampling) and len(prompts) == 1 and not logprobs:
-        write(run, prompts[0], decoding, sayer(run), force=force)
+        write(run, prompts[0], decoding, overflow_warner(run), force=force)
     else:
-        print_texts(run, prompts, decoding, logprobs=logprobs, say=sayer(run), force=force)
+        print_texts(
+            run, prompts, decoding, logprobs=logprobs, warn=overflow_warner(run), force=force
+        )
 
 
 def _converse(run: Run, decoding: Sampling | Beams, *, logprobs: bool, force: bool) -> None:
@@ -107,9 +121,9 @@ def _converse(run: Run, decoding: Sampling | Beams, *, logprobs: bool, force: bo
 
     from pellucid.generation import Sampling
 
-    does = "goes on with" if run.model.encoder is None else "answers"
-    print(f"{run.folder} {does} what you write; an empty line ends it.")
-    turn, say = 0, sayer(run)
+    action = "continues" if run.model.encoder is None else "answers"
+    print(f"{run.folder} {action} what you write; an empty line ends the session.")
+    turn, warn = 0, overflow_warner(run)
     while True:
         try:
             prompt = input("> ")
@@ -121,9 +135,9 @@ def _converse(run: Run, decoding: Sampling | Beams, *, logprobs: bool, force: bo
         if isinstance(decoding, Sampling):
             turn_sampling = replace(decoding, seed=(decoding.seed + turn) % 2**63)
             if not logprobs:
-                write(run, prompt, turn_sampling, say, force=force)
+                write(run, prompt, turn_sampling, warn, force=force)
             else:
-                print_texts(run, [prompt], turn_sampling, logprobs=True, say=say, force=force)
+                print_texts(run, [prompt], turn_sampling, logprobs=True, warn=warn, force=force)
         else:
-            print_texts(run, [prompt], decoding, logprobs=logprobs, say=say, force=force)
+            print_texts(run, [prompt], decoding, logprobs=logprobs, warn=warn, force=force)
         turn += 1

@@ -1,4 +1,4 @@
-"""`pellucid import`: a published model becomes a run."""
+"""`pellucid import`: make a run from a published model."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.output.printing import print_result
 
 
 def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "import",
-        help="make a run of a published model, or of adapters",
-        description="Make a run of a Hugging Face directory (config.json, safetensors and a "
-        "tokenizer), of a llama2.c file, or of adapters that peft wrote and the model they were "
-        "trained on. Nothing is downloaded, and pickles are not read.",
+        help="make a run from a published model, or from adapters",
+        description="Make a run from a Hugging Face directory (config.json, safetensors and a "
+        "tokenizer), from a llama2.c file, or from adapters of peft and the model they were "
+        "trained on. pellucid downloads nothing and reads no pickles.",
     )
     parser.add_argument("source", metavar="DIR", help="the directory, or a llama2.c .bin file")
     parser.add_argument(
-        "--base", metavar="RUN", help="of adapters: the run or published model they were trained on"
+        "--base",
+        metavar="RUN",
+        help="for adapters: the run or model they were trained on",
     )
-    parser.add_argument("run", metavar="RUN", help="the run's folder, which is made")
+    parser.add_argument("run", metavar="RUN", help="the run's new folder")
     parser.add_argument(
-        "--tokenizer", metavar="FILE", help="a tokenizer's file or folder, where DIR has none"
+        "--tokenizer", metavar="FILE", help="a tokenizer's file or folder, if DIR has none"
     )
     add_force(parser)
     add_json(parser)
@@ -32,7 +35,7 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Import it; say what came of it and what was left out."""
+    """Import the model; print its size and the parts that a run cannot hold."""
     from pellucid import runs
 
     imported = runs.import_model(
@@ -42,13 +45,11 @@ def call(arguments: argparse.Namespace) -> None:
         base=arguments.base,
         force=arguments.force,
     )
-    if arguments.json:
-        print_json(asdict(imported) | {"folder": str(imported.folder)})
-        return
-    print(f"{imported.folder}: a {imported.family} of {imported.parameters:,} parameters")
-    for name, why in imported.left_out.items():
-        print(f"left out: {name} ({why})")
-    if imported.kind == "encoder":
-        print(f"use it: pellucid embed {imported.folder} TEXT ...")
-    else:
-        print(f"use it: pellucid generate {imported.folder} --prompt ...")
+    verb = "embed {} TEXT ..." if imported.kind == "encoder" else "generate {} --prompt ..."
+    lines = [
+        f"{imported.folder}: a {imported.family} of {imported.parameters:,} parameters",
+        *(f"left out: {name} ({reason})" for name, reason in imported.left_out.items()),
+        f"use it: pellucid {verb.format(imported.folder)}",
+    ]
+    facts = asdict(imported) | {"folder": str(imported.folder)}
+    print_result(facts, lambda: lines, as_json=arguments.json)

@@ -1,4 +1,4 @@
-"""`pellucid presets`: what there is to start from, and what it costs."""
+"""`pellucid presets`: list, show, compare and count presets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.shared import add_json, add_settings
+from pellucid.cli.output.printing import print_json
 from pellucid.config import (
     Run,
     Transformer,
@@ -43,20 +44,20 @@ def add_to(verbs: Any) -> None:
     """The verb, its four sub-verbs and their flags."""
     parser = verbs.add_parser("presets", help="list, show, compare and count presets")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    listing = actions.add_parser("list", help="what there is")
+    listing = actions.add_parser("list", help="list the presets")
     listing.add_argument(
-        "--objectives", action="store_true", help="what can be learnt, instead of the presets"
+        "--objectives", action="store_true", help="list the objectives instead of the presets"
     )
     showing = actions.add_parser("show", help="one preset as TOML")
     showing.add_argument("name", metavar="NAME")
-    comparing = actions.add_parser("diff", help="what two presets do not share")
+    comparing = actions.add_parser("diff", help="the differences of two presets")
     comparing.add_argument("left", metavar="NAME")
     comparing.add_argument("right", metavar="NAME")
     counting = actions.add_parser(
         "count", help="parameters, memory, FLOPs, and how they grow, by part"
     )
     counting.add_argument("name", metavar="NAME")
-    counting.add_argument("--set", action="append", default=[], metavar="PATH=VALUE")
+    add_settings(counting, example="model.d_model=384")
     calls = ((listing, _list), (showing, _show), (comparing, _diff), (counting, _count))
     for action, call in calls:
         add_json(action)
@@ -74,28 +75,28 @@ def _list(arguments: argparse.Namespace) -> None:
     for family, presets in FAMILIES.items():
         print(family)
         for name, run in presets.items():
-            print(f"  {name:<16} {facts[name] or 'by tokenizer':>14}  {_described(run.model)}")
+            print(f"  {name:<16} {facts[name] or 'by tokenizer':>14}  {_describe_model(run.model)}")
 
 
 def _list_objectives(*, as_json: bool) -> None:
-    """The names that --objective takes, with what each learns, from what, and its preset."""
+    """Print the values of --objective with their task, data and preset."""
     if as_json:
-        print_json({name: _describe_goal(goal) for name, goal in OBJECTIVES.items()})
+        print_json({name: _describe_objective(preset) for name, preset in OBJECTIVES.items()})
         return
-    for name, goal in OBJECTIVES.items():
-        description = _describe_goal(goal)
+    for name, preset in OBJECTIVES.items():
+        description = _describe_objective(preset)
         print(f"{name:<16} {description['learns']}")
         print(f"{'':<16} from {description['from']}; preset {description['preset']}")
 
 
-def _describe_goal(goal: ObjectivePreset) -> dict[str, str]:
-    data = " or ".join(kind.__name__ for kind in data_for(goal.objective))
-    kind = type(goal.objective).__name__
-    return {"learns": goal.what, "kind": kind, "from": data, "preset": goal.preset}
+def _describe_objective(preset: ObjectivePreset) -> dict[str, str]:
+    data = " or ".join(kind.__name__ for kind in data_for(preset.objective))
+    kind = type(preset.objective).__name__
+    return {"learns": preset.summary, "kind": kind, "from": data, "preset": preset.preset}
 
 
-def _described(model: Transformer) -> str:
-    """What a model is made of, in a line."""
+def _describe_model(model: Transformer) -> str:
+    """The shape of a model in one line."""
     if model.encoder is None:
         shape = "decoder"
     else:

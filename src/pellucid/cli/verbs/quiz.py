@@ -1,4 +1,4 @@
-"""`pellucid quiz`: a question, a pause to think, the answer, and its proof, computed then."""
+"""`pellucid quiz`: a question, time to think, the answer, and a proof computed on the spot."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import textwrap
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.numbers import whole
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.numbers import integer
+from pellucid.cli.flags.shared import add_json
+from pellucid.cli.output.printing import print_json
 from pellucid.errors import PellucidError
 
 if TYPE_CHECKING:
@@ -21,11 +22,11 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "quiz",
         help="questions on the equations, with answers that are proved",
-        description="Asks, waits for Enter, answers, and proves the answer with a computation. On "
-        "a pipe nothing waits.",
+        description="Ask, wait for Enter, answer, and prove the answer with a computation. On a "
+        "pipe the quiz does not wait.",
     )
     parser.add_argument(
-        "number", metavar="NUMBER", nargs="?", type=whole(), help="one question alone"
+        "number", metavar="NUMBER", nargs="?", type=integer(), help="only this question"
     )
     add_json(parser)
     parser.set_defaults(call=call)
@@ -50,17 +51,17 @@ def call(arguments: argparse.Namespace) -> None:
     for place, number in enumerate(numbers):
         if place:
             print()
-        print(textwrap.fill(f"{number}. {QUESTIONS[number - 1].asks}", 96))
-        if waits and not _goes_on("Enter: the answer   q: stop "):
+        print(textwrap.fill(f"{number}. {QUESTIONS[number - 1].text}", 96))
+        if waits and not _wants_more("Enter: the answer   q: stop "):
             return
         _answer(QUESTIONS[number - 1])
         last = place == len(numbers) - 1
-        if waits and not last and not _goes_on("Enter: the next question   q: stop "):
+        if waits and not last and not _wants_more("Enter: the next question   q: stop "):
             return
 
 
-def _goes_on(prompt: str) -> bool:
-    """Whether whoever sits there wants more; leaving by Ctrl-C or Ctrl-D is no error."""
+def _wants_more(prompt: str) -> bool:
+    """Whether the user wants more; Ctrl-C and Ctrl-D end the quiz without an error."""
     try:
         return not input(f"\n{prompt}").strip().lower().startswith("q")
     except (EOFError, KeyboardInterrupt):
@@ -71,21 +72,21 @@ def _goes_on(prompt: str) -> bool:
 def _answer(question: Question) -> None:
     print()
     print(textwrap.fill(question.answer, 96, initial_indent="   ", subsequent_indent="   "))
-    *steps, holds = question.proof()
+    *steps, conclusion = question.proof()
     for step in steps:
         print()
-        print(textwrap.indent(f">>> {step.expression}\n{step.shown}", "   "))
+        print(textwrap.indent(f">>> {step.expression}\n{step.shown_text}", "   "))
     print()
-    print(textwrap.indent(f">>> {holds.expression}\n{holds.shown}", "   "))
+    print(textwrap.indent(f">>> {conclusion.expression}\n{conclusion.shown_text}", "   "))
 
 
 def _as_json(number: int, question: Question) -> dict[str, Any]:
     facts = asdict(question)
-    *steps, holds = question.proof()
+    *steps, conclusion = question.proof()
     return {
         "number": number,
-        "asks": facts["asks"],
+        "asks": facts["text"],
         "answer": facts["answer"],
         "proof": [{"expression": step.expression, "value": step.plain} for step in steps],
-        "holds": {"expression": holds.expression, "value": holds.plain},
+        "holds": {"expression": conclusion.expression, "value": conclusion.plain},
     }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.shared import add_json
+from pellucid.cli.output.printing import print_result
 
 
 def add_to(verbs: Any) -> None:
@@ -17,19 +18,22 @@ def add_to(verbs: Any) -> None:
         "or not, as one HTML file that needs no network and runs no script.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
-    parser.add_argument("--out", metavar="FILE", help="where to (default: report.html in the run)")
+    parser.add_argument("--out", metavar="FILE", help="the file (default: report.html in the run)")
     add_json(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Write it; say where, and how big it is."""
+    """Write the report; print its place and size."""
     from pellucid.display.numbers import size
     from pellucid.report import write_report
 
     report = write_report(arguments.run, arguments.out)
-    if arguments.json:
-        facts = {"file": str(report.file), "bytes": report.n_bytes, "step": report.step}
-        print_json(facts | {"events": report.events})
-        return
-    print(f"{report.file}: {size(report.n_bytes)}, one file, up to step {report.step:,}")
+    facts = {
+        "file": str(report.file),
+        "bytes": report.n_bytes,
+        "step": report.step,
+        "events": report.events,
+    }
+    text = f"{report.file}: {size(report.n_bytes)}, one file, up to step {report.step:,}"
+    print_result(facts, lambda: [text], as_json=arguments.json)

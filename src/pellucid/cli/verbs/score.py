@@ -1,4 +1,4 @@
-"""`pellucid score`: how probable a run finds a text, and what it expects next."""
+"""`pellucid score`: the probability of a text, and of each possible next token."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.numbers import whole
-from pellucid.cli.flags.stdin import piped
-from pellucid.cli.output.streams import add_force, add_json, add_run, print_json
+from pellucid.cli.flags.numbers import integer
+from pellucid.cli.flags.read_texts import read_stdin
+from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
+from pellucid.cli.output.printing import print_json
 
 if TYPE_CHECKING:
     from pellucid.runs import Prediction, Score
@@ -20,49 +21,51 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "score",
         help="the probability of a text, token by token",
-        description="P of each token of a text given those before it (of the first, given "
+        description="Print P of each token given the tokens before it (the first: given "
         "begin-of-text), log P of the text, perplexity and bits per byte. With --next: the "
-        "distribution of the token that would follow.",
+        "distribution of the next token.",
     )
     add_run(parser)
-    parser.add_argument("text", metavar="TEXT", help="the text; - reads it from standard input")
-    parser.add_argument("--next", action="store_true", help="show what is expected to follow")
+    parser.add_argument("text", metavar="TEXT", help="the text, or - for standard input")
     parser.add_argument(
-        "--top", type=whole(), default=10, metavar="N", help="with --next: the N likeliest (10)"
+        "--next", action="store_true", help="show the distribution of the next token"
     )
-    parser.add_argument("--device", default="cpu", metavar="D")
+    parser.add_argument(
+        "--top", type=integer(), default=10, metavar="N", help="with --next: the N likeliest (10)"
+    )
+    add_device(parser)
     add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print one line per token and the whole, or what would follow."""
+    """Print one line per token and the totals, or the distribution of the next token."""
     from pellucid import runs
 
-    text = piped("text") if arguments.text == "-" else arguments.text
+    text = read_stdin("text") if arguments.text == "-" else arguments.text
     run = runs.load(arguments.run, device=arguments.device)
     if arguments.next:
         prediction = runs.next_token(run, text, top=arguments.top)
-        _say_views(prediction.seen_from, run.model.context_length)
+        _warn_of_truncation(prediction.seen_from, run.model.context_length)
         if arguments.json:
             print_json({"text": text} | _next_facts(prediction))
         else:
             _print_next(prediction)
         return
     score = runs.score(run, text)
-    _say_views(score.tokens[-1].seen_from, score.context_length)
+    _warn_of_truncation(score.tokens[-1].seen_from, score.context_length)
     if arguments.json:
         print_json(_facts(score))
     else:
         _print_tokens(score)
-        _print_whole(score)
+        _print_totals(score)
 
 
-def _say_views(seen_from: int, context: int) -> None:
+def _warn_of_truncation(first_seen: int, context: int) -> None:
     from pellucid.generation import seen_past_context
 
-    if seen_from:
+    if first_seen:
         print(
             f"the text outgrew the context of {context:,} tokens: from there on each token is "
             f"predicted from {seen_past_context(context)} before it",
@@ -71,7 +74,7 @@ def _say_views(seen_from: int, context: int) -> None:
 
 
 def _facts(score: Score) -> dict[str, Any]:
-    """Everything as JSON; a number that is infinite, which JSON cannot say, is null."""
+    """Everything for JSON; an infinite number becomes null."""
     return {
         "text": score.text,
         "tokens": [
@@ -131,7 +134,7 @@ def _print_tokens(score: Score) -> None:
         )
 
 
-def _print_whole(score: Score) -> None:
+def _print_totals(score: Score) -> None:
     n = len(score.tokens)
     print(f"\nlog P(text)    {score.log_p:.4f} nats: the sum of {n:,} logarithms")
     for width, value, zero in score.products():
@@ -142,24 +145,24 @@ def _print_whole(score: Score) -> None:
     if score.unknown_tokens:
         print(
             f"unknown        {score.unknown_tokens:,} tokens the tokenizer cannot spell: bits per\n"
-            "               byte flatter the model by what they hide"
+            "               byte flatter the model"
         )
     elif score.changed:
         print(
             "changed        the text does not come back as it was: letters or white space;\n"
-            "               bits per byte flatter the model by what is hidden"
+            "               bits per byte flatter the model"
         )
 
 
 def _print_next(prediction: Prediction) -> None:
     width = max(5, *(len(_cut(repr(candidate.token), 24)) for candidate in prediction.likeliest))
     print(f"{'':>4} {'token':<{width}} {'P(token)':>10} {'together':>9}")
-    together = 0.0
+    cumulative = 0.0
     for rank, candidate in enumerate(prediction.likeliest, start=1):
-        together += candidate.probability
+        cumulative += candidate.probability
         print(
             f"{rank:>4} {_cut(repr(candidate.token), 24):<{width}} {candidate.probability:>10.4g} "
-            f"{together:>9.4f}"
+            f"{cumulative:>9.4f}"
         )
 
 

@@ -12,7 +12,8 @@ from urllib.parse import quote
 
 from pellucid.cli.flags.against import compare_is_meant
 from pellucid.cli.flags.numbers import PORT
-from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:

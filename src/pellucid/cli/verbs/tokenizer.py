@@ -1,4 +1,4 @@
-"""`pellucid tokenizer`: train one, look at one, compare several on the same text."""
+"""`pellucid tokenizer`: train, show and compare tokenizers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import TOKENS_KNOWN
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.shared import add_corpus, add_json
+from pellucid.cli.output.printing import print_json
 from pellucid.errors import TextError
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
     from pellucid.tokenizers.merges import WordMerges
 
 _KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
-_WHY = """
-Perplexities of different tokenizers cannot be compared: they are per token, and
-the tokens differ. Bits per byte spread the same loss over the bytes of the
-text, and can be compared. Not where a row is marked: what is unknown or changed
-was not predicted, so that bits per byte flatter the model."""
-_FOREIGN = """
-From a file, trained on another text: the vocabulary was not made for this one,
-and this text may have been in that."""
+_COMPARISON_NOTE = """
+Do not compare perplexities of different tokenizers: they are per token, and the
+tokens differ. Bits per byte spread the same loss over the bytes of the text:
+compare those. They flatter the model in rows with a mark, because it does not
+predict unknown or changed characters."""
+_FOREIGN_NOTE = """
+A tokenizer from a file was trained on another text: its vocabulary was not made
+for this one, or this text was part of that one."""
 
 
 def add_to(verbs: Any) -> None:
@@ -35,16 +36,16 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser("tokenizer", help="train, show and compare tokenizers")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     training = actions.add_parser("train", help="train a tokenizer on text files")
-    _add_texts(training)
+    add_corpus(training, nargs="+")
     training.add_argument("--kind", choices=_KINDS, default="byte-pairs")
     training.add_argument("--vocab-size", type=TOKENS_KNOWN, default=4096, metavar="N")
     training.add_argument("--lowercase", action="store_true", help="for wordpiece")
     training.add_argument("--out", default="tokenizer.json", metavar="FILE")
-    showing = actions.add_parser("show", help="how a text is cut, merge by merge")
+    showing = actions.add_parser("show", help="show how a text becomes tokens, merge by merge")
     showing.add_argument("text", metavar="TEXT")
-    showing.add_argument("--tokenizer", metavar="FILE-OR-RUN", help="bytes, where none is named")
-    comparing = actions.add_parser("compare", help="several kinds on one text")
-    _add_texts(comparing)
+    showing.add_argument("--tokenizer", metavar="FILE-OR-RUN", help="default: bytes")
+    comparing = actions.add_parser("compare", help="compare several kinds on one text")
+    add_corpus(comparing, nargs="+")
     comparing.add_argument("--vocab-size", type=TOKENS_KNOWN, default=4096, metavar="N")
     comparing.add_argument(
         "--with",
@@ -52,17 +53,12 @@ def add_to(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="PATH",
-        help="a tokenizer from elsewhere too: tokenizer.json, GPT-2's pair, vocab.txt, or a run; "
-        "may be given again",
+        help="also this tokenizer: tokenizer.json, GPT-2's pair, vocab.txt, or a run; may be "
+        "repeated",
     )
     for action, call in ((training, _train), (showing, _show), (comparing, _compare)):
         add_json(action)
         action.set_defaults(call=call)
-
-
-def _add_texts(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders, patterns, or -")
-    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
 
 
 def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
@@ -83,42 +79,40 @@ def _reader(paths: list[str], field: str | None) -> Callable[[], Iterator[Piece]
     from pellucid import data
 
     piped = data.Piped()
-    return lambda: data.read_pieces(paths, field, data.Tally(), piped)
+    return lambda: data.read_pieces(paths, field, data.ReadCounts(), piped)
 
 
 def _train(arguments: argparse.Namespace) -> None:
     from pellucid import data
 
-    out = Path(arguments.out)
-    if os.path.lexists(out):
-        raise TextError(f"{out} is there already and is not overwritten: name another with --out")
+    file = Path(arguments.out)
+    if os.path.lexists(file):
+        raise TextError(f"{file} is there already: name another file with --out")
     choice = _choice(arguments.kind, arguments.vocab_size, lowercase=arguments.lowercase)
     read = _reader(arguments.paths, arguments.field)
     tokenizer = data.assemble_tokenizer(choice, data.training_texts(read()))
-    tokenizer.save(out)
+    tokenizer.save(file)
     facts = asdict(data.measure(tokenizer, read()))
     if arguments.json:
-        print_json({"file": str(out), "sha256": tokenizer.sha256, **facts})
+        print_json({"file": str(file), "sha256": tokenizer.sha256, **facts})
         return
-    print(f"{out}: {tokenizer.vocab_size:,} tokens, content {tokenizer.sha256[:12]}")
+    print(f"{file}: {tokenizer.vocab_size:,} tokens, content {tokenizer.sha256[:12]}")
     print(f"on its own text: {facts['bytes_per_token']:.2f} bytes per token")
     if facts["unknown"]:
         print(f"unknown: {facts['unknown']:,} of {facts['tokens']:,} tokens")
     if facts["changed"]:
-        print(
-            f"not given back as they were: {facts['changed']:,} of {facts['documents']:,} documents"
-        )
+        print(f"changed by a round trip: {facts['changed']:,} of {facts['documents']:,} documents")
 
 
 def _show(arguments: argparse.Namespace) -> None:
     from pellucid.tokenizers import replay, tokenizer_from, train_bytes
 
-    chosen = arguments.tokenizer
-    tokenizer = train_bytes() if chosen is None else tokenizer_from(Path(chosen))
+    path = arguments.tokenizer
+    tokenizer = train_bytes() if path is None else tokenizer_from(Path(path))
     ids = tokenizer.encode(arguments.text)
     rows = [(i, tokenizer.token(i), tokenizer.bytes_of(i)) for i in ids]
     words = replay(tokenizer, arguments.text)
-    back = tokenizer.decode(ids)
+    decoded = tokenizer.decode(ids)
     if arguments.json:
         print_json(
             {
@@ -127,8 +121,8 @@ def _show(arguments: argparse.Namespace) -> None:
                     for i, token, raw in rows
                 ],
                 "merges": [asdict(word) for word in words],
-                "decoded": back,
-                "round_trip": back == arguments.text,
+                "decoded": decoded,
+                "round_trip": decoded == arguments.text,
             }
         )
         return
@@ -138,8 +132,8 @@ def _show(arguments: argparse.Namespace) -> None:
         print(f"{i:>7}  {_cut(repr(token), 24):<24}  {_cut(_hex(raw), 40)}{mark}")
     for word in words:
         _print_merges(word)
-    if back != arguments.text:
-        print(f"\nnot given back as it was: {back!r}")
+    if decoded != arguments.text:
+        print(f"\nchanged by a round trip: {decoded!r}")
 
 
 def _print_merges(word: WordMerges) -> None:
@@ -156,7 +150,7 @@ def _compare(arguments: argparse.Namespace) -> None:
 
     tokenizers = {path: tokenizer_from(Path(path)) for path in arguments.others}
     read = _reader(arguments.paths, arguments.field)
-    parts = data.part(read, data.survey(read(), data.Tally(), drop_duplicates=False), 0.1)
+    parts = data.part(read, data.survey(read(), data.ReadCounts(), drop_duplicates=False), 0.1)
     rows: dict[str, Any] = {}
     for kind in _KINDS:
         choice = _choice(kind, arguments.vocab_size, lowercase=True)
@@ -169,7 +163,7 @@ def _compare(arguments: argparse.Namespace) -> None:
         print_json(rows)
         return
     n_bytes = parts.held_out.n_bytes
-    print(f"trained on 90% of the text, measured on the rest: {n_bytes:,} bytes\n")
+    print(f"trained on 90% of the text, measured on the other 10%: {n_bytes:,} bytes\n")
     print(
         f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
     )
@@ -180,9 +174,9 @@ def _compare(arguments: argparse.Namespace) -> None:
             f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(row)}"
         )
         print(line.rstrip())
-    print(_WHY)
+    print(_COMPARISON_NOTE)
     if labels:
-        print(_FOREIGN)
+        print(_FOREIGN_NOTE)
     for name, label in labels.items():
         print(f"{label}  {name}")
 

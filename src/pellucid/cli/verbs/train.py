@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import RANK
-from pellucid.cli.flags.run import add_run_flags, begin_as_said, observed, watchers_for
+from pellucid.cli.flags.run import add_run_flags, observed, start_training, watchers_for
+from pellucid.cli.flags.shared import add_json
 from pellucid.cli.output.proof import add_prove_flags
-from pellucid.cli.output.streams import add_json
-from pellucid.cli.output.train_summary import say_outcome
+from pellucid.cli.output.train_summary import print_summary
 from pellucid.cli.verbs.prove_on_alarm import train_with_alarm
 from pellucid.errors import ConfigError
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pellucid.runs import Run
     from pellucid.training import Interrupts, Observer
 
-#: Flags that a run which is resumed has answered already.
-_OF_A_NEW_RUN = (
+#: Flags that only a new run takes.
+_NEW_RUN_FLAGS = (
     "objective",
     "lora",
     "preset",
@@ -41,7 +41,8 @@ def add_to(verbs: Any) -> None:
         help="train a model on text",
         description="Train a model on text files, tables (.jsonl, .json, .csv, .tsv, .parquet; .gz "
         "or .zst) or folders of them (or - for standard input). Without any, on the documentation "
-        "in Python's standard library. What is learnt is --objective; what it goes on from --from.",
+        "in Python's standard library. Choose the objective with --objective. Continue from "
+        "trained weights with --from.",
     )
     parser.add_argument(
         "paths", nargs="*", metavar="PATH", help='files, folders, patterns as "data/**/*.md", or -'
@@ -49,11 +50,11 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--objective",
         metavar="NAME",
-        help="what to learn: next-token, mlm, span-corruption, seq2seq, classify, sft, dpo, "
+        help="the objective: next-token, mlm, span-corruption, seq2seq, classify, sft, dpo, "
         "policy-gradient",
     )
     parser.add_argument(
-        "--from", dest="start", metavar="RUN", help="go on from the weights of a run or model"
+        "--from", dest="start", metavar="RUN", help="start from the weights of a run or model"
     )
     parser.add_argument("--lora", type=RANK, metavar="RANK", help="train adapters of this rank")
     parser.add_argument(
@@ -66,24 +67,24 @@ def add_to(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=COLUMN",
-        help="which column of a row holds what, such as source=english; commas, or repeated",
+        help="the columns of a row, such as source=english; separate by commas, or repeat",
     )
     parser.add_argument(
         "--preset",
         metavar="NAME",
-        help="what everything is taken from that is not said (default: nano)",
+        help="preset for all settings you do not give (default: nano)",
     )
-    parser.add_argument("--resume", metavar="RUN", help="go on from a run's latest checkpoint")
+    parser.add_argument("--resume", metavar="RUN", help="continue a run from its latest checkpoint")
     parser.add_argument(
         "--allow-drift",
         action="store_true",
-        help="resume even if config, plan, machine or reward are not as they were; the change is "
-        "recorded",
+        help="resume even if config, plan, machine or reward have changed; pellucid records the "
+        "change",
     )
     parser.add_argument(
         "--prove-on-alarm",
         action="store_true",
-        help="when a vital sign stays sick, stop, name the cause, try fixes on forks, and offer "
+        help="when a vital sign stays sick: stop, name the cause, try fixes on forks, and offer "
         "the one that helps",
     )
     add_run_flags(parser)
@@ -93,26 +94,26 @@ def add_to(verbs: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Train or resume; then say what came of it and what can be done with it."""
+    """Train or resume; then print the results and the next commands."""
     if arguments.resume is not None:
         _branch_or_refuse(arguments)
-    begin = _resumed if arguments.resume is not None else _begun
+    start = _resume if arguments.resume is not None else _start
     if arguments.prove_on_alarm:
         if arguments.no_vitals:
             raise ConfigError("--prove-on-alarm: vital signs give the alarm; leave --no-vitals out")
-        train_with_alarm(arguments, begin)
+        train_with_alarm(arguments, start)
         return
     with observed(arguments) as (result, observers):
-        run = begin(arguments, observers)
-    say_outcome(run, result, as_json=arguments.json)
+        run = start(arguments, observers)
+    print_summary(run, result, as_json=arguments.json)
 
 
-def _begun(
+def _start(
     arguments: argparse.Namespace,
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
 ) -> Run:
-    return begin_as_said(
+    return start_training(
         arguments,
         arguments.paths,
         observers,
@@ -125,7 +126,7 @@ def _begun(
     )
 
 
-def _resumed(
+def _resume(
     arguments: argparse.Namespace,
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
@@ -146,28 +147,28 @@ def _resumed(
 
 
 def _branch_or_refuse(arguments: argparse.Namespace) -> None:
-    """With --config and --out the run goes on there under that config; the other one stays."""
+    """With --config and --out, continue in a new folder under that config; the run stays."""
     config_and_out = arguments.config, arguments.out
     if None in config_and_out:
         _refuse_with_resume(arguments)
         return
     from pellucid import runs
-    from pellucid.runs.resolve_config import choose
+    from pellucid.runs.resolve_config import resolve_config
 
     arguments.config = arguments.out = None
     _refuse_with_resume(arguments)
-    run = choose(config_file=config_and_out[0])
+    run = resolve_config(config_file=config_and_out[0])
     arguments.resume = str(runs.branch(arguments.resume, run, config_and_out[1]))
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:
-    flags = [f"--{name}" for name in _OF_A_NEW_RUN if getattr(arguments, name) is not None]
+    flags = [f"--{name}" for name in _NEW_RUN_FLAGS if getattr(arguments, name) is not None]
     flags += ["--from"] if arguments.start is not None else []
     flags += [f"--{name}" for name in ("set", "columns") if getattr(arguments, name)]
     flags += ["PATH"] if arguments.paths else []
     if flags:
         raise ConfigError(
-            f"--resume takes everything from the run, so {', '.join(flags)} cannot be given "
-            "with it: leave it out, or start a new run; to go on under another config in another "
+            f"--resume takes all settings from the run, so {', '.join(flags)} cannot change "
+            "them: leave it out, or start a new run; to continue under another config in a new "
             "folder, give both --config and --out"
         )

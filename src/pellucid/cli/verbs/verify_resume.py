@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import KILLS, SEED, STEPS_VERIFIED
-from pellucid.cli.output.streams import add_force, add_json, print_json
+from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.output.printing import print_json
 from pellucid.errors import RunError
 
 if TYPE_CHECKING:
@@ -18,28 +19,28 @@ def add_to(verbs: Any) -> None:
     parser = verbs.add_parser(
         "verify-resume",
         help="prove that resuming a run changes nothing",
-        description="Train on from a checkpoint twice, once straight and once stopped half-way "
-        "and resumed in another process, on copies; compare losses and weights bit for bit. With "
-        "--kills a copy is killed at random moments instead. The run is only read.",
+        description="Continue from a checkpoint twice, on copies: once straight, and once stopped "
+        "half-way and resumed in another process. Compare losses and weights bit for bit. With "
+        "--kills, kill a copy at random moments instead. The run stays unchanged.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument(
-        "--steps", type=STEPS_VERIFIED, default=10, metavar="N", help="how far (10)"
+        "--steps", type=STEPS_VERIFIED, default=10, metavar="N", help="number of updates (10)"
     )
     parser.add_argument(
         "--kills", type=KILLS, metavar="N", help="kill a copy N times at random moments"
     )
     parser.add_argument(
-        "--seed", type=SEED, default=1337, metavar="S", help="of these moments (default: 1337)"
+        "--seed", type=SEED, default=1337, metavar="S", help="seed of these moments (default: 1337)"
     )
-    parser.add_argument("--reward", metavar="M:F", help="the reward that it is trained for")
+    parser.add_argument("--reward", metavar="M:F", help="the reward that the run is trained for")
     add_force(parser)
     add_json(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print what was compared and whether it was equal."""
+    """Print the comparison, and whether all was equal."""
     from dataclasses import asdict
 
     from pellucid import runs
@@ -66,7 +67,7 @@ def call(arguments: argparse.Namespace) -> None:
     if not proof.holds:
         raise RunError(
             "resuming changes this run on this machine; torch_version and device_name in "
-            "plan.json say what it was computed with"
+            "plan.json describe the machine it was computed on"
         )
 
 

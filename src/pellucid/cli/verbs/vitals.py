@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output.streams import add_json, print_json
+from pellucid.cli.flags.shared import add_json
+from pellucid.cli.output.printing import print_json
 from pellucid.disk import write_output
 from pellucid.errors import RunError
 
@@ -26,30 +27,30 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("--all", action="store_true", help="draw every sign, not one of each row")
-    parser.add_argument("--why", action="store_true", help="the rule behind each row's word, alone")
-    parser.add_argument("--out", metavar="FILE", help="where to (default: vitals.html in the run)")
+    parser.add_argument("--why", action="store_true", help="only the rule behind each row's word")
+    parser.add_argument("--out", metavar="FILE", help="the file (default: vitals.html in the run)")
     add_json(parser)
     parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Draw them, and write the file."""
+    """Draw the vital signs, and write the file."""
     from pellucid import runs
     from pellucid.report import Said, vitals_page
     from pellucid.training import Vitals
-    from pellucid.vitals import chart, explained, rules_of
+    from pellucid.vitals import chart, explain_rows, rules_of
 
     folder, _ = runs.existing_folder(Path(arguments.run))
     events = [event for event in runs.read_events(folder.metrics) if isinstance(event, Vitals)]
     if not events:
         raise RunError(
-            f"{folder.path} has no vital signs: it was trained with --no-vitals, or has not come "
-            "far enough; `pellucid train --resume` watches it from here on"
+            f"{folder.path} has no vital signs: it was trained with --no-vitals, or has too few "
+            "updates; `pellucid train --resume` watches the next ones"
         )
     rules = rules_of()
     columns = min(shutil.get_terminal_size().columns, 100)
     if arguments.why and not arguments.json:
-        print("\n".join(explained(events, rules, columns=columns)))
+        print("\n".join(explain_rows(events, rules, columns=columns)))
         return
     rule_texts = {
         id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))

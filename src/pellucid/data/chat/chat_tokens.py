@@ -1,8 +1,5 @@
 """A rendered chat as token ids: what the template wrote may be special tokens, what was said not.
 
-Comes in: a tokenizer; a text with the places of what the messages said and of what is to be
-learned. Goes out: ids, and which of them are to be learned. It does not know templates.
-
 A text is cut at its special tokens and where an answer begins or ends, and each stretch is encoded
 by itself. So the ids before an answer are exactly those that the model is given when it is to write
 one, and no token stands half in a prompt and half in its answer.

@@ -1,7 +1,5 @@
 """Forms in which somebody is answered: conversations, preferences, prompts.
 
-Comes in: rows, columns, a template. Goes out: examples of ids. It does not know files or config.
-
 A prompt in a column of its own is what a user says, its answer what the assistant says, and both
 go through the template as a chat of two messages.
 """
@@ -38,7 +36,7 @@ class _Describable(Protocol):
     """Columns that can say which they are."""
 
     @property
-    def said(self) -> list[str]: ...
+    def choices(self) -> list[str]: ...
 
 
 C = TypeVar("C", bound=_Describable)
@@ -51,9 +49,9 @@ class _Answered(Generic[C]):
         self._columns, self._template, self._longest = columns, template, context_length
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
-        return [*self._columns.said, f"template: {self._template.template.said}"]
+        return [*self._columns.choices, f"template: {self._template.template.origin}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,20 +63,20 @@ class ConversationColumns:
     answer: Column | None
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
         named = {"messages": self.messages, "prompt": self.prompt, "answer": self.answer}
-        return [f"{part}: {column.said}" for part, column in named.items() if column is not None]
+        return [f"{part}: {column.choice}" for part, column in named.items() if column is not None]
 
     def chat(self, row: Row) -> Messages | Refusal:
         """The messages of a row, at least one of them an answer."""
         if self.messages is not None:
-            messages = messages_of(row, self.messages.said, self.messages.value(row))
+            messages = messages_of(row, self.messages.choice, self.messages.value(row))
             return messages if any(text.strip() for text in answers_of(messages)) else NO_ANSWER
         assert self.prompt is not None
         assert self.answer is not None
-        prompt = as_messages(row, self.prompt.said, self.prompt.value(row), "user")
-        answer = as_messages(row, self.answer.said, self.answer.value(row), ASSISTANT)
+        prompt = as_messages(row, self.prompt.choice, self.prompt.value(row), "user")
+        answer = as_messages(row, self.answer.choice, self.answer.value(row), ASSISTANT)
         if not prompt:
             return NO_PROMPT
         return prompt + answer if answer else NO_ANSWER
@@ -122,19 +120,19 @@ class PreferenceColumns:
     rejected: Column
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
-        prompt = "the messages in front of both" if self.prompt is None else self.prompt.said
+        prompt = "the messages in front of both" if self.prompt is None else self.prompt.choice
         return [
             f"prompt: {prompt}",
-            f"chosen: {self.chosen.said}",
-            f"rejected: {self.rejected.said}",
+            f"chosen: {self.chosen.choice}",
+            f"rejected: {self.rejected.choice}",
         ]
 
     def chats(self, row: Row) -> tuple[Messages, Messages, Messages] | Refusal:
         """The prompt's messages, and those of either answer."""
-        chosen = as_messages(row, self.chosen.said, self.chosen.value(row), ASSISTANT)
-        rejected = as_messages(row, self.rejected.said, self.rejected.value(row), ASSISTANT)
+        chosen = as_messages(row, self.chosen.choice, self.chosen.value(row), ASSISTANT)
+        rejected = as_messages(row, self.rejected.choice, self.rejected.value(row), ASSISTANT)
         if not chosen or not rejected:
             return NO_ANSWER
         if chosen == rejected:
@@ -145,7 +143,7 @@ class PreferenceColumns:
             chosen, rejected = chosen[1:], rejected[1:]
         if self.prompt is not None and not (shared and shared[0]["role"] != ASSISTANT):
             value = self.prompt.value(row)
-            shared = as_messages(row, self.prompt.said, value, "user") + shared
+            shared = as_messages(row, self.prompt.choice, value, "user") + shared
         if not shared:
             return NO_PROMPT
         if len(chosen) != 1 or len(rejected) != 1 or chosen[0]["role"] != rejected[0]["role"]:
@@ -210,13 +208,13 @@ class PromptColumns:
     prompt: Column
 
     @property
-    def said(self) -> list[str]:
+    def choices(self) -> list[str]:
         """What was chosen, in words to show."""
-        return [f"prompt: {self.prompt.said}"]
+        return [f"prompt: {self.prompt.choice}"]
 
     def chat(self, row: Row) -> Messages:
         """The messages up to the place where an answer is to begin; none where there is no text."""
-        messages = as_messages(row, self.prompt.said, self.prompt.value(row), "user")
+        messages = as_messages(row, self.prompt.choice, self.prompt.value(row), "user")
         while messages and messages[-1]["role"] == ASSISTANT:  # what another has answered
             messages.pop()
         return messages

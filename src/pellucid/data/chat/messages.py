@@ -1,8 +1,5 @@
 """Chats as rows hold them, checked and brought into one form.
 
-Comes in: a value of a row. Goes out: messages, each with a `role` and a `content`. It does not know
-templates.
-
 Messages with `from` and `value`, by human and gpt, are read as well.
 """
 

@@ -1,8 +1,6 @@
 """The process in which chat templates are rendered: started by its path, it knows jinja2 alone.
 
-Comes in: lines of JSON on standard input, the first with the template and its limits, each further
-one with what is to be rendered. Goes out: one line of JSON for each. It does not know tokens, nor
-anything else of pellucid: what runs here is somebody else's program.
+A template is a program that others wrote.
 
 With every text come two lists of places, [from, to): what the template marked with
 `{% generation %}`, and what the messages said, where that can be told.

@@ -1,8 +1,5 @@
 """Templates rendered in a process of their own, which is killed where it takes too long.
 
-Comes in: a template, and what it is to be given, row by row. Goes out: texts, with the places that
-were marked in them. It does not know tokens or rows.
-
 A template is somebody else's program. It runs in jinja2's immutable sandbox, in another process
 that may use so much memory and so much time. Where the system cannot limit the memory of a process
 (Windows; macOS in part), the time is limited alone.

@@ -1,8 +1,5 @@
 """Chats by a template: messages become one text, and that becomes ids with a mask of the answers.
 
-Comes in: a Jinja template and a tokenizer; messages. Goes out: ids, and which of them an assistant
-says. It does not know files of rows.
-
 Which part of the text is an answer is what the template marks with `{% generation %}`; where it
 marks nothing, the chat is rendered up to each answer and with it, and the answer is what is new.
 """
@@ -52,7 +49,7 @@ class Template(NamedTuple):
     """The source of a template, and where it came from."""
 
     source: str
-    said: str
+    origin: str
 
 
 def template_for(file: str | None, folder: Path | None) -> Template:
@@ -83,7 +80,7 @@ class ChatTemplate:
         self._spelling = Spelling(tokenizer)
         self._sandbox = Sandbox(
             template.source,
-            called=f"the chat template ({template.said})",
+            called=f"the chat template ({template.origin})",
             seconds=SECONDS,
             megabytes=MEGABYTES,
         )
@@ -121,13 +118,13 @@ class ChatTemplate:
         answers = whole.generated if by_tags else self._by_prefixes(where, whole.text, parts)
         if whole.contents is None or answers is None:
             raise TextError(
-                f"{where}: the chat template ({self.template.said}) changes what the messages say "
-                "so that their text cannot be told from its own special tokens: use another"
+                f"{where}: the chat template ({self.template.origin}) changes what the messages "
+                "say, so its own special tokens cannot be found in the text: use another template"
             )
         self._refuse_lost(where, whole.text, answers, [messages[turn] for turn in turns])
         if goes_on and answers and answers[-1][1] == len(whole.text):
             raise TextError(
-                f"{where}: the chat template ({self.template.said}) adds nothing where an answer "
+                f"{where}: the chat template ({self.template.origin}) adds nothing where an answer "
                 "is to begin: it has to where add_generation_prompt is true"
             )
         return self._spelling.spelled(whole.text, whole.contents, answers)
@@ -149,8 +146,8 @@ class ChatTemplate:
         )
         if answers and words and not any(word in written for word in words):
             raise TextError(
-                f"{where}: the chat template ({self.template.said}) leaves out what the assistant "
-                "says: it may want another kind of content than a text; use another template"
+                f"{where}: the chat template ({self.template.origin}) leaves out what the "
+                "assistant says: it may want another kind of content than a text. Use another"
             )
 
     def _context(self, messages: Sequence[Message], *, goes_on: bool) -> dict[str, Any]:
@@ -167,7 +164,7 @@ class ChatTemplate:
         for prefix, behind in zip(parts[::2], parts[1::2], strict=True):
             if not (behind.text.startswith(prefix.text) and text.startswith(behind.text)):
                 raise TextError(
-                    f"{where}: the chat template ({self.template.said}) does not say which part "
+                    f"{where}: the chat template ({self.template.origin}) does not say which part "
                     "is an answer: it has no {% generation %} tags, and a chat with an answer does "
                     "not begin with the chat before it. Put {% generation %} and "
                     "{% endgeneration %} around what the assistant writes, or use another template"

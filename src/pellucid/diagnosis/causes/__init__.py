@@ -1,8 +1,4 @@
-"""What may be behind a history: causes, each a small function from a course to a suspect.
-
-Comes in: the course of a training. Goes out: every suspect. How they are weighed against each other
-is told in `pellucid.diagnosis.diagnose`.
-"""
+"""Causes of what a history shows: rows of one comparison, and functions for the others."""
 
 from pellucid.diagnosis.causes import (
     architecture,
@@ -17,9 +13,9 @@ from pellucid.diagnosis.causes import (
     post_training,
     rates,
 )
-from pellucid.diagnosis.causes.candidate import Candidate, Cause
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
 from pellucid.diagnosis.causes.history_view import HistoryView
-from pellucid.diagnosis.not_examined import Asking
+from pellucid.diagnosis.not_examined import ProbeRunner
 from pellucid.old_names import names_of as _names_of
 
 CAUSES: tuple[Cause, ...] = (
@@ -37,12 +33,12 @@ CAUSES: tuple[Cause, ...] = (
 )
 
 
-def suspects(course: HistoryView, asking: Asking | None = None) -> list[Candidate]:
-    """Every cause that fits the course; one that raises does not lose the others."""
-    ask = asking or Asking()
-    return [suspect for cause in CAUSES if (suspect := ask(cause, course)) is not None]
+def find_candidates(view: HistoryView, runner: ProbeRunner | None = None) -> list[Candidate]:
+    """Every cause that fits the history; if one raises, the others are still examined."""
+    run = runner or ProbeRunner()
+    return [candidate for cause in CAUSES if (candidate := run(cause, view)) is not None]
 
 
-__all__ = ["CAUSES", "Candidate", "Cause", "HistoryView", "suspects"]
+__all__ = ["CAUSES", "Candidate", "Cause", "Comparison", "HistoryView", "find_candidates"]
 
 __getattr__ = _names_of(__name__)

@@ -1,32 +1,29 @@
-"""Causes in data and labels, as far as curves show them.
-
-Comes in: the course of a training. Goes out: suspects. They do not know one another.
-"""
+"""Causes in data and labels, as far as curves show them."""
 
 from __future__ import annotations
 
 import math
 import statistics
 
-from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
 from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def only_frequencies(course: HistoryView) -> Candidate | None:
+def only_frequencies(view: HistoryView) -> Candidate | None:
     """A plateau at the entropy of single tokens, with gradients that reach all blocks.
 
     {no residual, post-norm, shuffled labels, corrupted inputs}: the first two are told by the
     frame and by gradients that vanish; between the last two only the data can tell.
     """
-    unigram, end = course.facts.unigram, course.end
-    if unigram is None or end is None or not course.at_frequencies:
+    unigram, end = view.facts.unigram, view.end
+    if unigram is None or end is None or not view.at_frequencies:
         return None
-    if course.updates - course.settled < limit("DAT009", "updates"):
+    if view.updates - view.warm_up_end < limit("DAT009", "updates"):
         return None
-    if not course.facts.betas or not _early(course, unigram):
+    if not view.facts.betas or not _early(view, unigram):
         return None  # a slow training stays there for long, and leaves it
-    ratio = course.usual("gradient.depth_ratio")
+    ratio = view.usual("gradient.depth_ratio")
     reach = ratio is None or ratio > limit("ARC002", "depth_ratio")
     return Candidate(
         code="DAT009",
@@ -35,28 +32,28 @@ def only_frequencies(course: HistoryView) -> Candidate | None:
         clues=clue("DAT009", "loss, of single tokens' entropy", end - unigram)
         + clue("DAT009", "gradient.depth_ratio", ratio),
         where="data",
-        step=course.updates,
+        step=view.updates,
         rivals=() if reach else ("ARC012",),
     )
 
 
-def _early(course: HistoryView, unigram: float) -> bool:
+def _early(view: HistoryView, unigram: float) -> bool:
     """Whether the loss was there after a third of the way: it has stood ever since."""
-    n = len(course.losses) // 3
-    window = course.losses[n : n + 10]
+    n = len(view.losses) // 3
+    window = view.losses[n : n + 10]
     early_loss = statistics.fmean(window) if window else 0.0
     return abs(early_loss - unigram) < limit("DAT009", "above") or early_loss < unigram
 
 
-def too_good(course: HistoryView) -> Candidate | None:
+def too_good(view: HistoryView) -> Candidate | None:
     """A loss that falls far below what pairs of tokens tell, before it can."""
-    below = course.highest("loss.below_bigram", until=50)
-    bigram, start = course.facts.bigram, course.start
-    early = [v for s, v in course.history.losses if s <= limit("DAT011", "tokens")]
+    below = view.highest("loss.below_bigram", last_step=50)
+    bigram, start = view.facts.bigram, view.start
+    early = [v for s, v in view.history.losses if s <= limit("DAT011", "tokens")]
     fast = (
         bigram is not None
         and start is not None
-        and not course.facts.pretrained
+        and not view.facts.pretrained
         and start > bigram
         and len(early) >= 10
         and min(early) < limit("DAT011", "share") * bigram
@@ -74,30 +71,15 @@ def too_good(course: HistoryView) -> Candidate | None:
     )
 
 
-def same_batch(course: HistoryView) -> Candidate | None:
-    """The very same ids at look after look."""
-    again = course.lasting("batch.repeats", lambda v: v >= 2, n=1)
-    if again is None:
-        return None
-    return Candidate(
-        code="DAT001",
-        likely=0.97,
-        what=f"Up to update {again.step}, every batch that was looked at was the same.",
-        clues=clue("DAT001", "batch.repeats", again.value) + clue("DAT001", "loss", course.end),
-        where="loader",
-        step=again.step,
-    )
-
-
-def bad_batch(course: HistoryView) -> Candidate | None:
+def bad_batch(view: HistoryView) -> Candidate | None:
     """A jump that comes alone and goes by itself."""
-    spikes = [step for step, by in jumps(course) if by > limit("DAT008", "jump")]
-    if not spikes or course.history.stopped is not None or not course.goes_well:
+    spikes = [step for step, by in jumps(view) if by > limit("DAT008", "jump")]
+    if not spikes or view.history.stopped is not None or not view.goes_well:
         return None
-    since_spike = [loss for step, loss in course.history.losses if step >= spikes[0]]
+    since_spike = [loss for step, loss in view.history.losses if step >= spikes[0]]
     # a model that has learnt something guesses worse than at random only where text is no text;
     # one such batch is harmless
-    foreign = course.guessing is not None and sum(v > course.guessing for v in since_spike) >= 2
+    foreign = view.guessing is not None and sum(v > view.guessing for v in since_spike) >= 2
     return Candidate(
         code="DAT008",
         likely=0.7 if foreign else 0.5,
@@ -111,41 +93,10 @@ def bad_batch(course: HistoryView) -> Candidate | None:
     )
 
 
-def degenerate(course: HistoryView) -> Candidate | None:
-    """Rows that repeat a few tokens, in look after look."""
-    share = course.lasting("batch.repetitive", lambda v: v > limit("DAT012", "share"), n=2)
-    if share is None:
-        return None
-    return Candidate(
-        code="DAT012",
-        likely=0.9,
-        what=f"{share.value:.0%} of the rows of update {share.step} repeat a few tokens.",
-        clues=clue("DAT012", "batch.repetitive", share.value),
-        where="texts",
-        step=share.step,
-        rivals=("DAT008", "FIT001"),
-    )
-
-
-def few_tokens(course: HistoryView) -> Candidate | None:
-    """A handful of tokens in an update."""
-    tokens = course.facts.batch_tokens
-    if tokens is None or tokens >= limit("DAT010", "tokens"):
-        return None
-    return Candidate(
-        code="DAT010",
-        likely=0.5,
-        what=f"An update learns from {tokens} tokens.",
-        clues=clue("DAT010", "tokens in an update", tokens),
-        where="training.batch_size",
-        step=0,
-    )
-
-
-def jumps(course: HistoryView) -> list[tuple[int, float]]:
+def jumps(view: HistoryView) -> list[tuple[int, float]]:
     """Updates whose loss is far above the window before, with how far."""
     window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
-    points, jumped = course.history.losses, list[tuple[int, float]]()
+    points, jumped = view.history.losses, list[tuple[int, float]]()
     for i in range(20, len(points)):
         recent = [v for _, v in points[max(0, i - window) : i]][-20:]
         if not all(map(math.isfinite, recent)):
@@ -157,4 +108,38 @@ def jumps(course: HistoryView) -> list[tuple[int, float]]:
     return jumped
 
 
-CAUSES = (only_frequencies, too_good, same_batch, bad_batch, degenerate, few_tokens)
+CAUSES: tuple[Cause, ...] = (
+    only_frequencies,
+    too_good,
+    Comparison(
+        code="DAT001",
+        number="batch.repeats",
+        rule=(">=", 2),
+        likely=0.97,
+        what="Up to update {step}, every batch that was looked at was the same.",
+        n=1,
+        also={"loss": lambda view: view.end},
+        where="loader",
+    ),
+    bad_batch,
+    Comparison(
+        code="DAT012",
+        number="batch.repetitive",
+        rule=(">", "share"),
+        likely=0.9,
+        what="{value:.0%} of the rows of update {step} repeat a few tokens.",
+        n=2,
+        where="texts",
+        rivals=("DAT008", "FIT001"),
+    ),
+    Comparison(
+        code="DAT010",
+        number=lambda view: view.facts.batch_tokens,
+        rule=("<", "tokens"),
+        likely=0.5,
+        what="An update learns from {value} tokens.",
+        label="tokens in an update",
+        where="training.batch_size",
+        step=0,
+    ),
+)

@@ -1,7 +1,4 @@
-"""Weight decay that takes too much, or what it should not.
-
-Comes in: the course of a training. Goes out: suspects. They do not know one another.
-"""
+"""Weight decay that takes too much, or what it should not."""
 
 from __future__ import annotations
 
@@ -13,19 +10,19 @@ from pellucid.diagnosis.finding import limit
 _FEW = 4
 
 
-def heavy_decay(course: HistoryView) -> Candidate | None:
+def heavy_decay(view: HistoryView) -> Candidate | None:
     """Weights that shrink, at a product of rate and decay that explains it."""
-    decay, rate = course.facts.weight_decay, course.rate
+    decay, rate = view.facts.weight_decay, view.rate
     if not decay or not rate or rate * decay < limit("OPT010", "product"):
         return None
     shrunk = [
         (id, last / first)
         for id in ("weights.size", "embeddings.rms")
-        if (first := course.first(id)) and (last := course.last(id)) is not None
+        if (first := view.first(id)) and (last := view.last(id)) is not None
     ]
     least = min((ratio for _, ratio in shrunk), default=None)
-    if len(course.of("weights.size")) < _FEW and decay > limit("OPT010", "decay"):
-        return _capped(course, decay)
+    if len(view.readings("weights.size")) < _FEW and decay > limit("OPT010", "decay"):
+        return _capped(view, decay)
     if least is None or least > limit("OPT010", "shrunk"):
         return None
     return Candidate(
@@ -44,9 +41,9 @@ def heavy_decay(course: HistoryView) -> Candidate | None:
     )
 
 
-def _capped(course: HistoryView, decay: float) -> Candidate | None:
+def _capped(view: HistoryView, decay: float) -> Candidate | None:
     """Decay that leaves no weight room, where too little was seen to see weights shrink."""
-    if course.facts.optimiser not in ("Adam", "AdamW") or course.goes_well:
+    if view.facts.optimiser not in ("Adam", "AdamW") or view.goes_well:
         return None
     return Candidate(
         code="OPT010",
@@ -58,12 +55,12 @@ def _capped(course: HistoryView, decay: float) -> Candidate | None:
     )
 
 
-def decayed_gains(course: HistoryView) -> Candidate | None:
+def decayed_gains(view: HistoryView) -> Candidate | None:
     """Gains that fall while decay takes all parameters."""
-    low = course.last("norm.gain_low")
-    begun = course.first("norm.gain_low")
-    decay = (course.facts.weight_decay or 0) * sum(v for _, v in course.history.rates)
-    if course.facts.decays != "all" or decay < 0.2 or low is None or begun is None or begun < 0.9:
+    low = view.last("norm.gain_low")
+    begun = view.first("norm.gain_low")
+    decay = (view.facts.weight_decay or 0) * sum(v for _, v in view.history.rates)
+    if view.facts.decays != "all" or decay < 0.2 or low is None or begun is None or begun < 0.9:
         return None
     if low > limit("OPT011", "gain"):
         return None
@@ -73,8 +70,8 @@ def decayed_gains(course: HistoryView) -> Candidate | None:
         what=f"The smallest gain of a norm went from {begun:.2g} to {low:.2g}; weight decay takes "
         "gains too.",
         clues=clue("OPT011", "norm.gain_low", low),
-        where=course.of("norm.gain_low")[-1].where,
-        step=course.of("norm.gain_low")[-1].step,
+        where=view.readings("norm.gain_low")[-1].where,
+        step=view.readings("norm.gain_low")[-1].step,
     )
 
 

@@ -1,8 +1,4 @@
-"""A history, and the questions that causes ask of it.
-
-Comes in: a `History`. Goes out: numbers, or None where they are not known. It does not know any
-cause.
-"""
+"""What causes read from a history: numbers, or None if they are not known."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ from pellucid.diagnosis.history.history import History, Reading
 
 
 class HistoryView:
-    """The course of one training."""
+    """One training: its signs, its loss and its rates."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -26,61 +22,63 @@ class HistoryView:
 
     # ---- signs
 
-    def of(self, id: str, *, until: int | None = None, after: int = 0) -> list[Reading]:
-        """The finite readings of a sign, of some updates."""
+    def readings(self, id: str, *, last_step: int | None = None, after: int = 0) -> list[Reading]:
+        """The finite readings of a sign from update `after` + 1 to `last_step`."""
         return [
             read
             for read in self.history.signs.get(id, ())
             if math.isfinite(read.value)
             and read.step > after
-            and (until is None or read.step <= until)
+            and (last_step is None or read.step <= last_step)
         ]
 
     def first(self, id: str) -> float | None:
-        """A sign's first value, if it was measured before much had happened."""
-        early = self.of(id, until=5)
+        """A sign's first value, if it is from one of the first five updates."""
+        early = self.readings(id, last_step=5)
         return early[0].value if early else None
 
     def last(self, id: str) -> float | None:
         """The median of a sign's last three values."""
-        last_three = [read.value for read in self.of(id)[-3:]]
+        last_three = [read.value for read in self.readings(id)[-3:]]
         return statistics.median(last_three) if last_three else None
 
-    def usual(self, id: str, *, after: int = 0, until: int | None = None) -> float | None:
+    def usual(self, id: str, *, after: int = 0, last_step: int | None = None) -> float | None:
         """The median of a sign's values."""
-        numbers = [read.value for read in self.of(id, after=after, until=until)]
+        numbers = [read.value for read in self.readings(id, after=after, last_step=last_step)]
         return statistics.median(numbers) if numbers else None
 
-    def highest(self, id: str, *, until: int | None = None) -> Reading | None:
+    def highest(self, id: str, *, last_step: int | None = None) -> Reading | None:
         """A sign's largest reading."""
-        return max(self.of(id, until=until), key=lambda read: read.value, default=None)
+        return max(
+            self.readings(id, last_step=last_step), key=lambda read: read.value, default=None
+        )
 
     def lowest(self, id: str, *, after: int = 0) -> Reading | None:
         """A sign's smallest reading."""
-        return min(self.of(id, after=after), key=lambda read: read.value, default=None)
+        return min(self.readings(id, after=after), key=lambda read: read.value, default=None)
 
     def lasting(self, id: str, test: Callable[[float], bool], *, n: int = 3) -> Reading | None:
         """The first of `n` readings in a row that all pass a test."""
-        readings = self.of(id)
+        readings = self.readings(id)
         for i in range(len(readings) - n + 1):
             if all(test(read.value) for read in readings[i : i + n]):
                 return readings[i]
         return None
 
-    def times(self, id: str) -> float | None:
-        """How many times its first value a sign came to be, at most."""
+    def growth(self, id: str) -> float | None:
+        """The ratio of a sign's largest value to its first."""
         first, highest = self.first(id), self.highest(id)
         return None if not first or highest is None else highest.value / first
 
     def at_clip(self, norm: float) -> bool:
-        """Whether a norm is as long as clipping leaves it: those of some are measured after it."""
+        """Whether a norm has the clipping limit: some tools measure norms after clipping."""
         return self.facts.clip_norm is not None and norm >= 0.98 * self.facts.clip_norm
 
     # ---- the loss
 
     @property
     def updates(self) -> int:
-        """The number of the last update that is known."""
+        """The last update in the history."""
         last = [points[-1][0] for points in (self.history.losses, self.history.rates) if points]
         return max(last, default=0)
 
@@ -92,7 +90,7 @@ class HistoryView:
 
     @property
     def start(self) -> float | None:
-        """The first loss, of an update that was among the first."""
+        """The first loss, if it is from one of the first five updates."""
         return self.losses[0] if self.losses and self.steps[0] <= 5 else None
 
     @cached_property
@@ -103,14 +101,16 @@ class HistoryView:
     @cached_property
     def best(self) -> float | None:
         """The lowest mean of ten updates in a row."""
-        means = [_mean(self.losses[i : i + 10]) for i in range(0, max(1, len(self.losses) - 9), 5)]
-        return min((mean for mean in means if mean is not None), default=None)
+        window_means = [
+            _mean(self.losses[i : i + 10]) for i in range(0, max(1, len(self.losses) - 9), 5)
+        ]
+        return min((mean for mean in window_means if mean is not None), default=None)
 
     @cached_property
     def learnt(self) -> float | None:
         """How far below its start (and below guessing) the loss is at the end."""
-        begins = [v for v in (self.guessing, self.start) if v is not None]
-        return None if self.end is None or not begins else min(begins) - self.end
+        starts = [v for v in (self.guessing, self.start) if v is not None]
+        return None if self.end is None or not starts else min(starts) - self.end
 
     @cached_property
     def fall(self) -> float | None:
@@ -126,7 +126,7 @@ class HistoryView:
 
     @property
     def fresh(self) -> bool:
-        """Whether training began with a model that knew nothing, as far as its loss tells."""
+        """Whether training began with an untrained model, as far as its loss tells."""
         start, guessing = self.start, self.guessing
         unlike = start is None or guessing is None or start > guessing - 1
         return unlike and not self.facts.pretrained
@@ -146,7 +146,7 @@ class HistoryView:
 
     @property
     def above_frequencies(self) -> bool:
-        """Whether, after a hundred updates, it is still not below the entropy of single tokens."""
+        """Whether the loss is not below the entropy of single tokens after a hundred updates."""
         unigram, end = self.facts.unigram, self.end
         if unigram is None or end is None or self.updates < 100 or not self.losses:
             return False
@@ -166,7 +166,7 @@ class HistoryView:
 
     @property
     def memory(self) -> float | None:
-        """How many updates Adam remembers the size of gradients for."""
+        """Over how many updates Adam averages squared gradients."""
         betas = self.facts.betas
         return None if betas is None else 1 / (1 - betas[1]) if betas[1] < 1 else math.inf
 
@@ -176,23 +176,22 @@ class HistoryView:
         return self.facts.learning_rate or max((v for _, v in self.history.rates), default=None)
 
     @cached_property
-    def settled(self) -> int:
-        """After which update the rate is at least half of its highest."""
+    def warm_up_end(self) -> int:
+        """The first update whose rate is at least half of the highest."""
         highest = max((value for _, value in self.history.rates), default=0.0)
         early = (step for step, value in self.history.rates if value >= highest / 2)
         return next(early, 0)
 
 
 def clue(code: str, sign: str, value: float | int | str | None) -> tuple[Evidence, ...]:
-    """One piece of evidence against the code's threshold; nothing where there is no value."""
+    """One piece of evidence against the code's threshold; none if the value is None.
+
+    Args:
+        code: the code whose threshold is expected.
+        sign: what was measured.
+        value: the value it had.
+    """
     return () if value is None else (evidence(code, sign, value),)
-
-
-def slope(points: Sequence[tuple[int, float]]) -> float:
-    """By how much the value rises an update, by least squares; 0 of fewer than three."""
-    if len(points) < 3:
-        return 0.0
-    return statistics.linear_regression([p[0] for p in points], [p[1] for p in points]).slope
 
 
 def _mean(values: Sequence[float]) -> float | None:

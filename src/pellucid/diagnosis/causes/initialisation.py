@@ -1,22 +1,19 @@
-"""Causes in how weights start: too large, too small, the head alone, never loaded.
-
-Comes in: the course of a training. Goes out: suspects. They do not know one another.
-"""
+"""Causes in how weights start: too large, too small, the head alone, never loaded."""
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
 from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def too_large(course: HistoryView) -> Candidate | None:
+def too_large(view: HistoryView) -> Candidate | None:
     """Before training heads are narrow already, and scores are large."""
-    entropy, score = course.first("attention.entropy"), course.first("attention.max_logit")
-    if entropy is None or score is None or course.facts.pretrained:
+    entropy, score = view.first("attention.entropy"), view.first("attention.max_logit")
+    if entropy is None or score is None or view.facts.pretrained:
         return None
     narrow, large = limit("INI004", "entropy"), limit("INI004", "score")
-    size = course.first("weights.size")
+    size = view.first("weights.size")
     heavy = size is None or size > limit("INI004", "size")
     if entropy > narrow or score < large or not heavy:
         return None
@@ -32,12 +29,12 @@ def too_large(course: HistoryView) -> Candidate | None:
     )
 
 
-def loud_head(course: HistoryView) -> Candidate | None:
+def loud_head(view: HistoryView) -> Candidate | None:
     """A first loss above guessing while attention begins as it should."""
-    start, guessing = course.start, course.guessing
-    if start is None or guessing is None or course.facts.pretrained:
+    start, guessing = view.start, view.guessing
+    if start is None or guessing is None or view.facts.pretrained:
         return None
-    entropy, probe = course.first("attention.entropy"), course.first("loss.probe")
+    entropy, probe = view.first("attention.entropy"), view.first("loss.probe")
     if start < guessing + limit("INI005", "above") or (probe and abs(start / probe - 1) > 0.2):
         return None
     has_entropy = entropy is not None
@@ -50,29 +47,13 @@ def loud_head(course: HistoryView) -> Candidate | None:
         clues=clue("INI005", "first loss above ln V", start - guessing)
         + clue("INI005", "attention.entropy, first", entropy),
         where="head, embedding" if has_entropy else "",
-        step=steps_first(course),
+        step=steps_first(view),
     )
 
 
-def too_small(course: HistoryView) -> Candidate | None:
-    """A stream whose variance drowns in the eps of the norms."""
-    spread = course.first("norm.variance_over_eps")
-    if spread is None or spread > limit("INI006", "variance"):
-        return None
-    return Candidate(
-        code="INI006",
-        likely=0.93,
-        what=f"Before training, a norm is given a variance of {spread:.2g} times its eps.",
-        clues=clue("INI006", "norm.variance_over_eps, first", spread)
-        + clue("INI006", "update.ratio, first", course.first("update.ratio")),
-        where=course.of("norm.variance_over_eps")[0].where,
-        step=0,
-    )
-
-
-def large_norm_eps(course: HistoryView) -> Candidate | None:
+def large_norm_eps(view: HistoryView) -> Candidate | None:
     """Norms whose eps is as large as what they are to bring to size."""
-    eps, spread = course.facts.norm_eps, course.first("norm.variance_over_eps")
+    eps, spread = view.facts.norm_eps, view.first("norm.variance_over_eps")
     if eps is None or eps <= limit("ARC014", "eps"):
         return None
     if spread is not None and spread > limit("ARC014", "variance"):
@@ -88,12 +69,12 @@ def large_norm_eps(course: HistoryView) -> Candidate | None:
     )
 
 
-def never_loaded(course: HistoryView) -> Candidate | None:
+def never_loaded(view: HistoryView) -> Candidate | None:
     """A model that is said to be trained already, and begins where guessing stands."""
-    start, guessing = course.start, course.guessing
-    if not course.facts.pretrained or start is None or guessing is None:
+    start, guessing = view.start, view.guessing
+    if not view.facts.pretrained or start is None or guessing is None:
         return None
-    unigram = course.facts.unigram
+    unigram = view.facts.unigram
     partly = unigram is not None and start > unigram + limit("WGT004", "above")
     if start < guessing - limit("WGT004", "nats") and not partly:
         return None
@@ -105,13 +86,29 @@ def never_loaded(course: HistoryView) -> Candidate | None:
         + (f" and frequencies of single tokens alone give {unigram:.4g}." if partly else "."),
         clues=clue("WGT004", "first loss below ln V", guessing - start)
         + clue("WGT004", "first loss above single tokens' entropy", start - (unigram or start)),
-        step=steps_first(course),
+        step=steps_first(view),
     )
 
 
-def steps_first(course: HistoryView) -> int:
+def steps_first(view: HistoryView) -> int:
     """The update of the first loss."""
-    return course.steps[0] if course.steps else 0
+    return view.steps[0] if view.steps else 0
 
 
-CAUSES = (too_large, loud_head, too_small, large_norm_eps, never_loaded)
+CAUSES: tuple[Cause, ...] = (
+    too_large,
+    loud_head,
+    Comparison(
+        code="INI006",
+        number="norm.variance_over_eps",
+        rule=("<=", "variance"),
+        likely=0.93,
+        what="Before training, the input of a norm has a variance of {value:.2g} times its eps.",
+        look="first",
+        label="norm.variance_over_eps, first",
+        also={"update.ratio, first": lambda view: view.first("update.ratio")},
+        step=0,
+    ),
+    large_norm_eps,
+    never_loaded,
+)

@@ -1,7 +1,5 @@
 """Causes in the loss itself: summed, the wrong sign, softmax twice, something else than it seems.
 
-Comes in: the course of a training. Goes out: suspects. They do not know one another.
-
 The first look's rows are of the first batch, so that the first reported loss and -log p on these
 rows are about the same number, if the loss is what it should be.
 """
@@ -18,9 +16,9 @@ from pellucid.diagnosis.finding import Evidence, limit
 _LEAST = 0.1
 
 
-def summed(course: HistoryView) -> Candidate | None:
+def summed(view: HistoryView) -> Candidate | None:
     """A reported loss that is many times -log p: as many as there are tokens, or parts."""
-    ratio = _reported(course)
+    ratio = _reported(view)
     if ratio is None or ratio < 1.8:
         return None
     parts = abs(ratio - round(ratio)) < 0.06 * ratio and ratio < 33
@@ -36,16 +34,16 @@ def summed(course: HistoryView) -> Candidate | None:
     )
 
 
-def parted(course: HistoryView) -> Candidate | None:
+def parted(view: HistoryView) -> Candidate | None:
     """A loss that goes to nothing while -log p of the next token does not come along."""
-    probe, end = course.last("loss.probe"), course.end
-    if probe is None or end is None or not course.fresh or _reported(course) is None:
+    probe, end = view.last("loss.probe"), view.end
+    if probe is None or end is None or not view.fresh or _reported(view) is None:
         return None
-    if (course.start or 0) > limit("LOS001", "loud") * (course.guessing or math.inf):
+    if (view.start or 0) > limit("LOS001", "loud") * (view.guessing or math.inf):
         return None  # weights that begin far too large leave first rows behind them as well
-    if course.of("loss.probe")[-1].step < 0.8 * course.steps[-1]:
+    if view.readings("loss.probe")[-1].step < 0.8 * view.steps[-1]:
         return None  # what was measured long ago says nothing of the loss of now
-    ceiling = min(course.guessing or 0, limit("LOS001", "share") * probe)
+    ceiling = min(view.guessing or 0, limit("LOS001", "share") * probe)
     if end > ceiling or probe - end < limit("LOS001", "gap"):
         return None
     return Candidate(
@@ -55,36 +53,36 @@ def parted(course: HistoryView) -> Candidate | None:
         "what is learnt is something else than the next token.",
         clues=(Evidence("loss over -log p", end / probe, "about 1", "by definition"),),
         where="labels",
-        step=course.updates,
+        step=view.updates,
         severity="fault",  # labels were not seen: nothing that only curves tell is fatal
     )
 
 
-def climbing(course: HistoryView) -> Candidate | None:
+def climbing(view: HistoryView) -> Candidate | None:
     """A loss that rises from the first update on, and steadily."""
-    n, guessing, start = len(course.losses) // 4, course.guessing, course.start
-    if n < 10 or guessing is None or start is None or course.end is None:
+    n, guessing, start = len(view.losses) // 4, view.guessing, view.start
+    if n < 10 or guessing is None or start is None or view.end is None:
         return None
-    quarters = [sum(course.losses[i * n : (i + 1) * n]) / n for i in range(4)]
+    quarters = [sum(view.losses[i * n : (i + 1) * n]) / n for i in range(4)]
     rises = sorted(quarters) == quarters and quarters[-1] > 3 * guessing
-    if not rises or min(course.losses) < start - 0.5 or start > 2 * guessing:
+    if not rises or min(view.losses) < start - 0.5 or start > 2 * guessing:
         return None
     return Candidate(
         code="LOS009",
         likely=0.8,
-        what=f"The loss rises steadily, from {start:.3g} to {course.end:.3g}, and never fell: "
+        what=f"The loss rises steadily, from {start:.3g} to {view.end:.3g}, and never fell: "
         "it is made larger instead of smaller.",
-        clues=(Evidence("loss", course.end, f"below {start:.3g}", "by definition"),),
+        clues=(Evidence("loss", view.end, f"below {start:.3g}", "by definition"),),
         where="loss",
-        step=course.steps[0],
+        step=view.steps[0],
         rivals=("OPT005",),
     )
 
 
-def turned(course: HistoryView) -> Candidate | None:
+def turned(view: HistoryView) -> Candidate | None:
     """A loss below zero, of an objective whose loss cannot be."""
-    negative = [(s, v) for s, v in course.history.losses if v < -0.05]
-    if course.facts.objective in ("PolicyGradient", "DPO") or len(negative) < 3:
+    negative = [(s, v) for s, v in view.history.losses if v < -0.05]
+    if view.facts.objective in ("PolicyGradient", "DPO") or len(negative) < 3:
         return None
     return Candidate(
         code="LOS009",
@@ -96,16 +94,16 @@ def turned(course: HistoryView) -> Candidate | None:
     )
 
 
-def softmax_twice(course: HistoryView) -> Candidate | None:
+def softmax_twice(view: HistoryView) -> Candidate | None:
     """A loss that cannot leave the narrow band below ln V that probabilities as logits allow."""
-    guessing, start, size = course.guessing, course.start, course.facts.vocab_size
-    if guessing is None or start is None or course.end is None or size is None:
+    guessing, start, size = view.guessing, view.start, view.facts.vocab_size
+    if guessing is None or start is None or view.end is None or size is None:
         return None
     floor = math.log(math.e + size - 1) - 1
-    norms = [value for _, value in course.history.grad_norms[:5]]
-    faint = bool(norms) and 1e-6 < max(norms) < 0.3 and not course.at_clip(max(norms))
-    in_band = abs(start - guessing) < 0.02 and min(course.losses) > floor - 0.02
-    if not in_band or not faint or course.updates < 20:
+    norms = [value for _, value in view.history.grad_norms[:5]]
+    faint = bool(norms) and 1e-6 < max(norms) < 0.3 and not view.at_clip(max(norms))
+    in_band = abs(start - guessing) < 0.02 and min(view.losses) > floor - 0.02
+    if not in_band or not faint or view.updates < 20:
         return None
     return Candidate(
         code="LOS008",
@@ -114,16 +112,16 @@ def softmax_twice(course: HistoryView) -> Candidate | None:
         f"above {floor:.3g}, the least that is possible for probabilities taken as logits.",
         clues=(
             Evidence("gradient.norm, first", max(norms), "above 0.3", "measured: 5 to 7"),
-            Evidence("lowest loss", min(course.losses), f"below {floor:.3g}", "by the formula"),
+            Evidence("lowest loss", min(view.losses), f"below {floor:.3g}", "by the formula"),
         ),
         where="loss",
         step=1,
     )
 
 
-def diluted(course: HistoryView) -> Candidate | None:
+def diluted(view: HistoryView) -> Candidate | None:
     """A reported loss below -log p of the targets: something that is easy is counted."""
-    ratio = _reported(course)
+    ratio = _reported(view)
     if ratio is None or not 0.02 < ratio < 0.8:
         return None
     return Candidate(
@@ -137,20 +135,20 @@ def diluted(course: HistoryView) -> Candidate | None:
     )
 
 
-def other_terms(course: HistoryView) -> Candidate | None:
+def other_terms(view: HistoryView) -> Candidate | None:
     """Other terms than -log p that are much of the loss, by the config or by the numbers."""
-    run, ratio = course.history.config, _reported(course)
+    run, ratio = view.history.config, _reported(view)
     smoothing, z_loss = (
         0.0 if run is None else float(getattr(run.objective, name, 0.0))
         for name in ("label_smoothing", "z_loss")
     )
     heavy = smoothing > limit("LOS013", "smoothing") or z_loss > limit("LOS013", "z_loss")
     is_raised = ratio is not None and 1 + limit("LOS013", "share") < ratio < 1.8
-    probe, end = course.last("loss.probe"), course.end
-    if ratio is not None and probe and end and (course.facts.dropout or 0) < 0.15:
+    probe, end = view.last("loss.probe"), view.end
+    if ratio is not None and probe and end and (view.facts.dropout or 0) < 0.15:
         ratio = end / probe if abs(ratio - 1) < 0.1 else ratio
         is_raised = is_raised or (
-            ratio > 1.35 and end - probe > 0.8 and probe < (course.guessing or 0) - 0.3
+            ratio > 1.35 and end - probe > 0.8 and probe < (view.guessing or 0) - 0.3
         )
     if not heavy and not is_raised:
         return None
@@ -169,14 +167,14 @@ def other_terms(course: HistoryView) -> Candidate | None:
     )
 
 
-def _reported(course: HistoryView) -> float | None:
+def _reported(view: HistoryView) -> float | None:
     """The first reported loss over -log p on the first rows; None where either is not known.
 
     Where -log p is next to nothing, dropout alone makes the reported loss a multiple of it.
     """
-    probe, start = course.first("loss.probe"), course.start
-    plain = course.facts.objective in (None, "NextToken", "Seq2Seq")
-    if not plain or probe is None or probe < _LEAST or start is None or course.steps[0] > 2:
+    probe, start = view.first("loss.probe"), view.start
+    plain = view.facts.objective in (None, "NextToken", "Seq2Seq")
+    if not plain or probe is None or probe < _LEAST or start is None or view.steps[0] > 2:
         return None
     return start / probe if math.isfinite(start) else None
 

@@ -1,27 +1,24 @@
-"""Causes in the optimiser: its eps, its memory, its decay, clipping, what it is handed.
-
-Comes in: the course of a training. Goes out: suspects. They do not know one another.
-"""
+"""Causes in the optimiser: its eps, its memory, its decay, clipping, what it is handed."""
 
 from __future__ import annotations
 
 import statistics
 from itertools import pairwise
 
-from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
 from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def large_eps(course: HistoryView) -> Candidate | None:
+def large_eps(view: HistoryView) -> Candidate | None:
     """A first step of Adam's that is not 1 times the rate, as the formula has it."""
-    first = course.first("update.effective_step")
-    eps = course.facts.eps
+    first = view.first("update.effective_step")
+    eps = view.facts.eps
     if first is None or first > limit("OPT009", "first"):
         return None
     if eps is not None and eps <= limit("OPT009", "usual"):
         return None
-    later = course.last("update.effective_step")
+    later = view.last("update.effective_step")
     return Candidate(
         code="OPT009",
         likely=0.9 if eps is not None else 0.6,
@@ -34,9 +31,9 @@ def large_eps(course: HistoryView) -> Candidate | None:
     )
 
 
-def swapped_betas(course: HistoryView) -> Candidate | None:
+def swapped_betas(view: HistoryView) -> Candidate | None:
     """A first beta that is larger than the second."""
-    betas = course.facts.betas
+    betas = view.facts.betas
     if betas is None or betas[0] <= betas[1]:
         return None
     return Candidate(
@@ -49,39 +46,39 @@ def swapped_betas(course: HistoryView) -> Candidate | None:
     )
 
 
-def tight_clip(course: HistoryView) -> Candidate | None:
+def tight_clip(view: HistoryView) -> Candidate | None:
     """A limit far below the usual norm."""
-    clip = course.facts.clip_norm
-    norms = [value for _, value in course.history.grad_norms]
+    clip = view.facts.clip_norm
+    norms = [value for _, value in view.history.grad_norms]
     if clip is None or len(norms) < 5:
         return None
     cut = clip / max(statistics.median(norms), 1e-30)
-    at_clip = sum(map(course.at_clip, norms)) / len(norms) > 0.98
+    at_clip = sum(map(view.at_clip, norms)) / len(norms) > 0.98
     tiny = at_clip and clip < limit("OPT012", "tiny")
     if cut > limit("OPT012", "cut") and not tiny:
         return None
     return Candidate(
         code="OPT012",
-        likely=0.85 if _adapts(course) else 0.95,
+        likely=0.85 if _adapts(view) else 0.95,
         what=f"Gradients are cut to a norm of {clip:.3g}, every one of them.",
         clues=clue("OPT012", "limit over the usual norm", min(cut, 1.0))
         + clue("OPT012", "clip_norm", clip),
         where="training.clip_norm",
-        step=course.history.grad_norms[0][0],
-        severity="note" if course.goes_well and _adapts(course) else None,
+        step=view.history.grad_norms[0][0],
+        severity="note" if view.goes_well and _adapts(view) else None,
     )
 
 
-def _adapts(course: HistoryView) -> bool:
+def _adapts(view: HistoryView) -> bool:
     """Whether steps are of one size, however long gradients are."""
-    return course.facts.betas is not None or bool(course.of("update.effective_step"))
+    return view.facts.betas is not None or bool(view.readings("update.effective_step"))
 
 
-def still_weights(course: HistoryView) -> Candidate | None:
+def still_weights(view: HistoryView) -> Candidate | None:
     """A matrix that no update moves while the others do."""
-    lows = course.of("update.ratio_low", after=1)
-    moving = course.usual("update.ratio")
-    if len(lows) < 3 or any(read.value != 0 for read in lows) or course.rate == 0:
+    lows = view.readings("update.ratio_low", after=1)
+    moving = view.usual("update.ratio")
+    if len(lows) < 3 or any(read.value != 0 for read in lows) or view.rate == 0:
         return None
     alone = bool(moving)
     return Candidate(
@@ -96,23 +93,9 @@ def still_weights(course: HistoryView) -> Candidate | None:
     )
 
 
-def no_gradient(course: HistoryView) -> Candidate | None:
-    """Trainable tensors without any gradient, again and again."""
-    missing = course.lasting("gradient.missing", lambda v: v > 0)
-    if missing is None:
-        return None
-    return Candidate(
-        code="GRD001",
-        likely=0.9,
-        what=f"{missing.value:.0%} of the trainable tensors have no gradient.",
-        clues=clue("GRD001", "gradient.missing", missing.value),
-        step=missing.step,
-    )
-
-
-def never_cleared(course: HistoryView) -> Candidate | None:
+def never_cleared(view: HistoryView) -> Candidate | None:
     """Gradients that are there already when those of an update arrive."""
-    leftover = course.lasting("gradient.left", lambda v: v > 1e-3)
+    leftover = view.lasting("gradient.left", lambda v: v > 1e-3)
     if leftover is not None:
         return Candidate(
             code="OPT014",
@@ -123,14 +106,14 @@ def never_cleared(course: HistoryView) -> Candidate | None:
             where="the training loop",
             step=leftover.step,
         )
-    return None if course.of("gradient.left") else _repeated(course)
+    return None if view.readings("gradient.left") else _repeated(view)
 
 
-def _repeated(course: HistoryView) -> Candidate | None:
+def _repeated(view: HistoryView) -> Candidate | None:
     """Where that was not seen: gradients nearly the same at every look, which grow."""
     same = limit("OPT014", "alike")
-    late = [read.value for read in course.of("gradient.cosine", after=20)]
-    norms = [value for _, value in course.history.grad_norms]
+    late = [read.value for read in view.readings("gradient.cosine", after=20)]
+    norms = [value for _, value in view.history.grad_norms]
     if len(late) < 3 or min(late[-3:]) < same or len(norms) < 20:
         return None
     n = len(norms) // 4
@@ -148,12 +131,12 @@ def _repeated(course: HistoryView) -> Candidate | None:
     )
 
 
-def lost_memory(course: HistoryView) -> Candidate | None:
+def lost_memory(view: HistoryView) -> Candidate | None:
     """Adam's steps are of full size again in the middle of a training, and the loss jumps."""
-    steps = course.of("update.effective_step", after=30)
+    steps = view.readings("update.effective_step", after=30)
     low, high = limit("OPT015", "before"), limit("OPT015", "after")
     for last, current in pairwise(steps):
-        if last.value < low and current.value > high and _jumps(course, current.step):
+        if last.value < low and current.value > high and _jumps(view, current.step):
             return Candidate(
                 code="OPT015",
                 likely=0.8,
@@ -165,18 +148,18 @@ def lost_memory(course: HistoryView) -> Candidate | None:
     return None
 
 
-def stale_memory(course: HistoryView) -> Candidate | None:
+def stale_memory(view: HistoryView) -> Candidate | None:
     """Gradients larger than expected, then a jump of the loss, with a long memory."""
-    betas = course.facts.betas
+    betas = view.facts.betas
     if betas is None or betas[1] < limit("OPT008", "beta2"):
         return None
-    if (held := _held_back(course)) is not None:
+    if (held := _held_back(view)) is not None:
         return held
     surprise = next(
         (
             read
-            for read in course.of("gradient.rms_t", after=30)
-            if read.value > limit("OPT008", "rms") and _jumps(course, read.step)
+            for read in view.readings("gradient.rms_t", after=30)
+            if read.value > limit("OPT008", "rms") and _jumps(view, read.step)
         ),
         None,
     )
@@ -190,20 +173,20 @@ def stale_memory(course: HistoryView) -> Candidate | None:
         clues=clue("OPT008", "gradient.rms_t", surprise.value) + clue("OPT008", "beta2", betas[1]),
         where=surprise.where,
         step=surprise.step,
-        severity="note" if course.goes_well else None,
+        severity="note" if view.goes_well else None,
         rivals=("DAT008", "OPT005"),
     )
 
 
-def _held_back(course: HistoryView) -> Candidate | None:
+def _held_back(view: HistoryView) -> Candidate | None:
     """A jump after which steps are small, for the memory of it does not go."""
-    betas, memory = course.facts.betas, course.memory
-    steps = course.of("update.effective_step", after=30)
-    if betas is None or memory is None or memory < course.updates or (course.rose or 0) < 0.3:
+    betas, memory = view.facts.betas, view.memory
+    steps = view.readings("update.effective_step", after=30)
+    if betas is None or memory is None or memory < view.updates or (view.rose or 0) < 0.3:
         return None
     for i, current in enumerate(steps[1:-2], start=1):
         later = statistics.median(read.value for read in steps[i + 1 : i + 4])
-        if _jumps(course, current.step) and later < 0.75 * steps[i - 1].value:
+        if _jumps(view, current.step) and later < 0.75 * steps[i - 1].value:
             return Candidate(
                 code="OPT008",
                 likely=0.9,
@@ -220,10 +203,10 @@ def _held_back(course: HistoryView) -> Candidate | None:
     return None
 
 
-def _jumps(course: HistoryView, step: int) -> bool:
+def _jumps(view: HistoryView, step: int) -> bool:
     """Whether the loss rises around an update, of what it was before."""
     within = int(limit("OPT008", "within"))
-    points = course.history.losses
+    points = view.history.losses
     losses_before = [v for s, v in points if step - within <= s < step - 1]
     losses_after = [v for s, v in points if step - 1 <= s <= step + within]
     if len(losses_before) < 3 or not losses_after:
@@ -231,12 +214,19 @@ def _jumps(course: HistoryView, step: int) -> bool:
     return max(losses_after) > max(losses_before) + limit("OPT008", "jump")
 
 
-CAUSES = (
+CAUSES: tuple[Cause, ...] = (
     large_eps,
     swapped_betas,
     tight_clip,
     still_weights,
-    no_gradient,
+    Comparison(
+        code="GRD001",
+        number="gradient.missing",
+        rule=(">", 0),
+        likely=0.9,
+        what="{value:.0%} of the trainable tensors have no gradient.",
+        where="",
+    ),
     never_cleared,
     lost_memory,
     stale_memory,

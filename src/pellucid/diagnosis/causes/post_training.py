@@ -1,18 +1,15 @@
-"""Causes after pre-training: the reference, preferences, rewards.
-
-Comes in: the course of a training. Goes out: suspects. They do not know one another.
-"""
+"""Causes after pre-training: the reference, preferences, rewards."""
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.candidate import Candidate
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
 from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 
-def other_reference(course: HistoryView) -> Candidate | None:
+def other_reference(view: HistoryView) -> Candidate | None:
     """A distance before the first update."""
-    start = next((read.value for read in course.of("reference.kl_start")), None)
+    start = next((read.value for read in view.readings("reference.kl_start")), None)
     if start is None or start < limit("REF001", "start"):
         return None
     return Candidate(
@@ -26,10 +23,10 @@ def other_reference(course: HistoryView) -> Candidate | None:
     )
 
 
-def shared_reference(course: HistoryView) -> Candidate | None:
+def shared_reference(view: HistoryView) -> Candidate | None:
     """A distance of exactly 0 that stays."""
-    late = course.of("reference.kl", after=int(limit("REF002", "updates")))
-    moves = course.usual("update.ratio") or course.usual("update.kl_forward")
+    late = view.readings("reference.kl", after=int(limit("REF002", "updates")))
+    moves = view.usual("update.ratio") or view.usual("update.kl_forward")
     if len(late) < 2 or any(read.value != 0 for read in late) or not moves:
         return None
     return Candidate(
@@ -42,50 +39,35 @@ def shared_reference(course: HistoryView) -> Candidate | None:
     )
 
 
-def far_from_reference(course: HistoryView) -> Candidate | None:
-    """A distance that has become large and keeps growing."""
-    last, ceiling = course.last("reference.kl"), limit("REF003", "kl")
-    start = next((read.value for read in course.of("reference.kl_start")), 0.0)
-    if last is None or last < ceiling or start > 1:
-        return None
-    return Candidate(
-        code="REF003",
-        likely=0.7,
-        what=f"The model is {last:.3g} nats a token from its reference.",
-        clues=clue("REF003", "reference.kl", last),
-        step=course.of("reference.kl")[-1].step,
-    )
-
-
-def coin(course: HistoryView) -> Candidate | None:
+def coin(view: HistoryView) -> Candidate | None:
     """A preference loss that stays that of a coin."""
     low, high = limit("PRF001", "low"), limit("PRF001", "high")
-    end = course.end
-    if course.facts.objective != "DPO" or end is None:
+    end = view.end
+    if view.facts.objective != "DPO" or end is None:
         return None
-    if course.updates < limit("PRF001", "updates") or not low < end < high:
+    if view.updates < limit("PRF001", "updates") or not low < end < high:
         return None
     return Candidate(
         code="PRF001",
         likely=0.8,
-        what=f"After {course.updates} updates the loss is {end:.4g}; a coin has ln 2 = 0.6931.",
+        what=f"After {view.updates} updates the loss is {end:.4g}; a coin has ln 2 = 0.6931.",
         clues=clue("PRF001", "loss", end),
         where="preferences",
-        step=course.updates,
+        step=view.updates,
         rivals=("OPT007",),
     )
 
 
-def unchanged_answers(course: HistoryView) -> Candidate | None:
+def unchanged_answers(view: HistoryView) -> Candidate | None:
     """A margin or a reward that rose, and greedy answers that stayed what they were."""
-    samples, gains = course.history.samples, [value for _, value in course.history.gains]
+    samples, gains = view.history.samples, [value for _, value in view.history.gains]
     n = len(gains) // 4
     if len(samples) < 2 or len({text for _, text in samples}) > 1 or not n:
         return None
     risen = sum(gains[-n:]) / n - sum(gains[:n]) / n
     if risen < limit("PRF002", "risen"):
         return None
-    gain_name = "margin" if course.facts.objective == "DPO" else "reward"
+    gain_name = "margin" if view.facts.objective == "DPO" else "reward"
     return Candidate(
         code="PRF002",
         likely=0.6,
@@ -97,10 +79,15 @@ def unchanged_answers(course: HistoryView) -> Candidate | None:
     )
 
 
-def equal_rewards(course: HistoryView) -> Candidate | None:
+def _reference_was_near(view: HistoryView) -> bool:
+    """Whether the model began within a nat of its reference, as far as is known."""
+    return next((read.value for read in view.readings("reference.kl_start")), 0.0) <= 1
+
+
+def equal_rewards(view: HistoryView) -> Candidate | None:
     """Updates without a gradient, in learning from rewards."""
-    norms = [value for _, value in course.history.grad_norms]
-    if course.facts.objective != "PolicyGradient" or len(norms) < 10:
+    norms = [value for _, value in view.history.grad_norms]
+    if view.facts.objective != "PolicyGradient" or len(norms) < 10:
         return None
     share = sum(norm < 1e-8 for norm in norms) / len(norms)
     if share < limit("RLH001", "share"):
@@ -111,14 +98,23 @@ def equal_rewards(course: HistoryView) -> Candidate | None:
         what=f"{share:.0%} of the updates had no gradient: no answer was better than another.",
         clues=clue("RLH001", "share of updates without a gradient", share),
         where="rewards",
-        step=course.history.grad_norms[0][0],
+        step=view.history.grad_norms[0][0],
     )
 
 
-CAUSES = (
+CAUSES: tuple[Cause, ...] = (
     other_reference,
     shared_reference,
-    far_from_reference,
+    Comparison(
+        code="REF003",
+        number="reference.kl",
+        rule=(">=", "kl"),
+        likely=0.7,
+        what="The model is {value:.3g} nats a token from its reference.",
+        look="last",
+        condition=_reference_was_near,
+        where="",
+    ),
     coin,
     unchanged_answers,
     equal_rewards,

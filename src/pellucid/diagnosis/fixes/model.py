@@ -1,8 +1,4 @@
-"""Remedies for what a model is made of, and for its first weights: what each makes of a config.
-
-Comes in: a run's config. Goes out: the values that would change, by path; none where the remedy has
-nothing to do there. It does not know what is wrong, nor why a remedy helps.
-"""
+"""Remedies for what a model is made of, and for its first weights: what each makes of a config."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from pellucid import config
-from pellucid.diagnosis.fixes.training import Changes, Remedy, near
+from pellucid.diagnosis.fixes.training import Changes, ConfigChange, near
 
 _OVER_OTHERS = (config.BatchNorm, config.InstanceNorm)
 _NORM_AFTER = (config.PostNorm, config.DeepNorm)
@@ -125,7 +121,7 @@ def _attention(
     }
 
 
-def _in_attention(changed: Callable[[config.MultiHead], config.MultiHead]) -> Remedy:
+def _in_attention(changed: Callable[[config.MultiHead], config.MultiHead]) -> ConfigChange:
     def change(run: config.Run) -> Changes:
         changes: Changes = {}
         for path, stack in _stacks(run):
@@ -207,15 +203,15 @@ def _small_embedding(run: config.Run) -> Changes:
     return {"model.initialisation.embedding_std": _small(run)}
 
 
-def _weights(kind: config.He | config.Xavier) -> Remedy:
+def _weights(kind: config.He | config.Xavier) -> ConfigChange:
     return lambda run: {"model.initialisation.weights": kind}
 
 
-def _outputs(word: str) -> Remedy:
+def _outputs(word: str) -> ConfigChange:
     return lambda run: {"model.initialisation.outputs": word}
 
 
-OF_THE_MODEL: Mapping[str, Remedy] = {
+MODEL_FIXES: Mapping[str, ConfigChange] = {
     "residual": _residual,
     "pre_norm": _pre_norm,
     "deep_norm": _deep_norm,

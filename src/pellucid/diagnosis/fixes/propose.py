@@ -1,10 +1,7 @@
-"""Prescriptions: what could be changed in a config against what was found, the best first.
+"""Fixes: changes of a config that may help against a finding, the best first.
 
-Comes in: a finding, and the config of the run that it was found in. Goes out: `--set` assignments
-that hold for that config, each with why and who says so. It does not know whether one helps: see
-`prove`.
-
-The words and the order are in `fixes.toml`.
+`codes.toml` names the fixes of each cause, and `fixes.toml` has their words. Whether a fix helps is
+for `prove` to find out.
 """
 
 from __future__ import annotations
@@ -19,90 +16,76 @@ from typing import Any, Literal, cast
 
 from pellucid import config
 from pellucid.config import encode, run_from_table
-from pellucid.diagnosis.finding import Finding
-from pellucid.diagnosis.fixes.model import OF_THE_MODEL
-from pellucid.diagnosis.fixes.training import OF_TRAINING, RATES, SGD_RATE, Remedy
+from pellucid.diagnosis.finding import Finding, read_codes
+from pellucid.diagnosis.fixes.model import MODEL_FIXES
+from pellucid.diagnosis.fixes.training import RATES, SGD_RATE, TRAINING_FIXES
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.presets import find
 from pellucid.reader import parse_toml
 
-Needs = Literal["replay", "restart"]
-
 #: How far an update moves a matrix, of its own size, early in a healthy training (docs/vitals.md).
 _HEALTHY_UPDATE = 0.03
-#: Where weights ran away they have grown, and an update is less of what they are than of what they
-#: were; a first update without warm-up is of weights as they were drawn.
-_OF_GROWN, _OF_DRAWN = 0.01, 0.06
-#: So many times the usual rate of SGD is beyond what a factor of its updates can tell.
-_BEYOND = 10
-#: What is tried first where no factor would be enough.
+#: Weights that ran away have grown, so an update is a smaller share of them than before; without
+#: warm-up the first update is measured against the initial weights.
+_GROWN_UPDATE, _FIRST_UPDATE = 0.01, 0.06
+#: From this many times SGD's usual rate on, no factor of the measured update fits.
+_EXTREME_RATE = 10
+#: The fix to try first if no factor would be enough.
 _USUAL = "rate_usual"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prescription:
+class Fix:
     """A change of a config that may help.
 
-    `assignments` are `--set` texts that hold for that config. `needs`: a "replay" goes on from a
-    checkpoint; a "restart" begins anew, because shapes, first weights or the beginning change.
+    Args:
+        does: the change, in words.
+        assignments: the `--set` texts that make it in this config.
+        why: why it may help.
+        source: who says so.
+        needs: a "replay" continues from a checkpoint; a "restart" starts a new run, because shapes,
+            first weights or the beginning of the schedule change.
     """
 
     does: str
     assignments: tuple[str, ...]
     why: str
     source: str
-    needs: Needs
+    needs: Literal["replay", "restart"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Book:
-    remedies: Mapping[str, Mapping[str, Any]]
-    codes: Mapping[str, tuple[str, ...]]
+def propose_fixes(finding: Finding, run: config.Run) -> list[Fix]:
+    """The fixes that change `run` against a finding, the best first.
 
-
-def prescriptions(finding: Finding, run: config.Run) -> list[Prescription]:
-    """What could be changed in `run` against a finding, the best first; what changes nothing, not.
-
-    Where a run goes on from the weights of another, its model stays as it is, but for dropout.
+    If the run started from the weights of another, its model stays as it is, except for dropout.
     """
-    names = _nearest_rates(_book().codes.get(finding.code, ()), finding, run)
-    fitting: list[Prescription] = []
-    for name in names:
-        with suppress(ConfigError):  # the rest of this config does not go with it
-            candidate = prescription(name, run)
-            fitting += [] if candidate is None else [candidate]
-    return fitting
+    fixes: list[Fix] = []
+    for name in _nearest_rates(read_codes()[finding.code].fixes, finding, run):
+        with suppress(ConfigError):  # other values of this config exclude it
+            fix = build_fix(name, run)
+            fixes += [] if fix is None else [fix]
+    return fixes
 
 
-def remedies() -> tuple[str, ...]:
-    """The names of all remedies."""
-    return tuple(_book().remedies)
-
-
-def prescribed() -> Mapping[str, tuple[str, ...]]:
-    """The remedies of each code that a config can cure, the best first."""
-    return _book().codes
-
-
-def patched(run: config.Run, assignments: Iterable[str]) -> config.Run:
-    """The run with `--set` assignments laid over it.
+def apply_assignments(run: config.Run, assignments: Iterable[str]) -> config.Run:
+    """The run with `--set` assignments applied.
 
     Raises:
-        ConfigError: one of them does not hold for this config.
+        ConfigError: an assignment is not valid for this config.
     """
     return run_from_table(encode(run), find, assignments)
 
 
 def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> Sequence[str]:
-    """The remedies with changes of the learning rate in the order of how well they would fit.
+    """The fixes, with changes of the learning rate ordered by how well they fit the evidence.
 
-    The evidence may say how far an update moved a matrix; the step is as long as the rate says.
+    The evidence may say how far an update moved a matrix, which is proportional to the rate.
     """
-    if _USUAL in names and _far_beyond(run.optimiser):
+    if _USUAL in names and _is_extreme(run.optimiser):
         return [_USUAL, *(name for name in names if name != _USUAL)]
-    moved = [clue.value for clue in finding.evidence if clue.sign.startswith("update.ratio")]
-    ratios = [value for value in moved if isinstance(value, float) and 0 < value < math.inf]
+    ratios = [clue.value for clue in finding.evidence if clue.sign.startswith("update.ratio")]
+    ratios = [value for value in ratios if isinstance(value, float) and 0 < value < math.inf]
     if not ratios:
         return names
     factor = _target_update(finding, run) / ratios[0]
@@ -118,53 +101,52 @@ def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> S
 
 
 def _target_update(finding: Finding, run: config.Run) -> float:
-    """How far an update should move a matrix, where the evidence was measured."""
+    """How far an update should move a matrix at the time of the evidence."""
     if finding.code != "OPT005":
         return _HEALTHY_UPDATE
-    return _OF_GROWN if run.schedule.warm_up > 0 else _OF_DRAWN
+    return _GROWN_UPDATE if run.schedule.warm_up > 0 else _FIRST_UPDATE
 
 
-def _far_beyond(optimiser: config.Optimiser) -> bool:
-    """Whether a rate of SGD is so high that weights have nothing left to measure it by."""
-    return isinstance(optimiser, config.SGD) and optimiser.learning_rate >= _BEYOND * SGD_RATE
+def _is_extreme(optimiser: config.Optimiser) -> bool:
+    """Whether SGD's rate is so high that the weights no longer tell by how much."""
+    return isinstance(optimiser, config.SGD) and optimiser.learning_rate >= _EXTREME_RATE * SGD_RATE
 
 
-def prescription(name: str, run: config.Run) -> Prescription | None:
-    """What a remedy makes of a config; None where it changes nothing.
+def build_fix(name: str, run: config.Run) -> Fix | None:
+    """The fix of this name for a config; None if it would change nothing.
 
     Raises:
-        ConfigError: the rest of this config does not go with it.
+        ConfigError: other values of this config exclude it.
     """
-    remedy: Remedy = {**OF_TRAINING, **OF_THE_MODEL}[name]
-    changes = remedy(run)
-    assignments = tuple(f"{path}={_written(value)}" for path, value in changes.items())
-    patched_run = patched(run, assignments) if assignments else run
-    if patched_run == run or (
-        run.start is not None and not _same_model(run.model, patched_run.model)
+    changes = {**TRAINING_FIXES, **MODEL_FIXES}[name](run)
+    assignments = tuple(f"{path}={_toml_value(value)}" for path, value in changes.items())
+    changed_run = apply_assignments(run, assignments) if assignments else run
+    if changed_run == run or (
+        run.start is not None and not _same_model(run.model, changed_run.model)
     ):
         return None
-    return Prescription(assignments=assignments, **_book().remedies[name])
+    return Fix(assignments=assignments, **read_fixes()[name])
 
 
 def _same_model(first: config.Transformer, second: config.Transformer) -> bool:
-    """Whether trained weights mean the same in both: all but dropout is equal."""
-    return _dry(first) == _dry(second)
+    """Whether trained weights fit both: everything except dropout is equal."""
+    return _without_dropout(first) == _without_dropout(second)
 
 
-def _dry(part: Any) -> Any:
-    """A config without its dropouts, as plain values."""
+def _without_dropout(part: Any) -> Any:
+    """A config without its dropout rates, as plain values."""
     if isinstance(part, tuple):
-        return [_dry(member) for member in cast("tuple[Any, ...]", part)]
+        return [_without_dropout(member) for member in cast("tuple[Any, ...]", part)]
     if not hasattr(part, "__dataclass_fields__"):
         return part
     plain_fields = {
-        f.name: _dry(getattr(part, f.name)) for f in fields(part) if f.name != "dropout"
+        f.name: _without_dropout(getattr(part, f.name)) for f in fields(part) if f.name != "dropout"
     }
     return type(part).__name__, plain_fields
 
 
-def _written(value: Any) -> str:
-    """A value as TOML has it in one line; "none" takes it away."""
+def _toml_value(value: Any) -> str:
+    """A value as TOML in one line; "none" removes it."""
     if value is None:
         return '"none"'
     plain = encode(value)
@@ -173,16 +155,15 @@ def _written(value: Any) -> str:
     if isinstance(plain, str):
         return json_text(plain)
     if isinstance(plain, list):
-        return f"[{', '.join(_written(entry) for entry in cast('list[Any]', plain))}]"
+        return f"[{', '.join(_toml_value(entry) for entry in cast('list[Any]', plain))}]"
     if isinstance(plain, dict):
         table = cast("dict[str, Any]", plain)
-        return f"{{{', '.join(f'{key} = {_written(entry)}' for key, entry in table.items())}}}"
+        return f"{{{', '.join(f'{key} = {_toml_value(entry)}' for key, entry in table.items())}}}"
     return repr(plain)
 
 
 @cache
-def _book() -> _Book:
+def read_fixes() -> Mapping[str, Mapping[str, Any]]:
+    """The words of every fix in `fixes.toml`, by its name."""
     text = (files("pellucid.diagnosis.fixes") / "fixes.toml").read_text("utf-8")
-    read = cast("dict[str, dict[str, Any]]", parse_toml(text, "fixes.toml"))
-    codes = {code: tuple(cast("list[str]", names)) for code, names in read["codes"].items()}
-    return _Book(remedies=read["remedies"], codes=codes)
+    return cast("dict[str, dict[str, Any]]", parse_toml(text, "fixes.toml"))

@@ -1,8 +1,4 @@
-"""Remedies for how a model is trained: what each makes of a config.
-
-Comes in: a run's config. Goes out: the values that would change, by path; none where the remedy has
-nothing to do there. It does not know what is wrong, nor why a remedy helps.
-"""
+"""Remedies for how a model is trained: what each makes of a config."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from pellucid import config
 
 #: Values by path; None takes a value away.
 Changes = dict[str, Any]
-Remedy = Callable[[config.Run], Changes]
+ConfigChange = Callable[[config.Run], Changes]
 
 _MOST_WARM_UP = 0.3
 _USUAL_DECAY, _USUAL_EPS, _USUAL_BETA2 = 0.1, 1e-8, 0.95
@@ -44,7 +40,7 @@ def near(value: float) -> float:
     return float(f"{value:.3g}")
 
 
-def _rate(factor: float) -> Remedy:
+def _rate(factor: float) -> ConfigChange:
     return lambda run: {
         f"{path}.learning_rate": near(optimiser.learning_rate * factor)
         for path, optimiser in _optimisers(run)
@@ -176,7 +172,7 @@ def _plain_loss(run: config.Run) -> Changes:
     }
 
 
-def _leash(factor: float) -> Remedy:
+def _leash(factor: float) -> ConfigChange:
     def change(run: config.Run) -> Changes:
         beta = getattr(run.objective, "beta", None)
         return {"objective.beta": near(beta * factor)} if beta else {}
@@ -243,7 +239,7 @@ def _thaw(run: config.Run) -> Changes:
     return {"trained": None} if isinstance(run.trained, config.LastLayers) else {}
 
 
-OF_TRAINING: Mapping[str, Remedy] = {
+TRAINING_FIXES: Mapping[str, ConfigChange] = {
     **{name: _rate(factor) for name, factor in RATES.items()},
     "rate_usual": _rate_usual,
     "warm_up_longer": _warm_up_longer,

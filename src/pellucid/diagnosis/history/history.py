@@ -1,8 +1,4 @@
-"""A training as far as it is known, wherever it was trained: what causes are found from.
-
-Comes in: what a folder, a watch or somebody's log has. Goes out: one frozen `History`, in which
-what is not known is None or empty. It does not know where it came from, nor any cause.
-"""
+"""A training as far as it is known, wherever it was trained: what causes are found from."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The history of a run of pellucid's own, from its folder.
-
-Comes in: a folder. Goes out: a `History`. It does not know any cause, and runs nothing.
-"""
+"""The history of a run of pellucid's own, from its folder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The history of a training that was watched, whoever's model and loop it was.
 
-Comes in: a watch, open or closed. Goes out: a `History`. It does not know any cause; the model is
-run once, to see how its blocks are framed, and left as it was.
+pellucid runs the model once, to see where its norms are, and leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -9,16 +8,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 from torch import nn
 
-from pellucid.diagnosis.finding import Evidence, Finding, found, limit
+from pellucid.diagnosis.finding import Evidence, Finding, build_finding, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
-from pellucid.model import MultiHeadAttention
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+)
 from pellucid.training import silently
-from pellucid.vitals import Point, Seen, Watch, baselines, number_in
+from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
 
 #: Fewer labels tell nothing of how frequent tokens are.
 _LEAST_LABELS = 128
@@ -58,7 +63,7 @@ def _points(points: Iterable[Point]) -> Points:
     return tuple((point.step, point.value) for point in points)
 
 
-def _facts(watched: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
+def _facts(watched: WatchState, groups: list[dict[str, Any]], rates: Points) -> Facts:
     model, judge = watched.anatomy.model, watched.judge
     unknown = Frame(None, None)
     frame = unknown if watched.probe is None else frame_of(watched.anatomy, watched.probe.call)
@@ -85,7 +90,7 @@ def _facts(watched: Seen, groups: list[dict[str, Any]], rates: Points) -> Facts:
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
         unigram=_frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
-        norm_eps=max((norm.eps for norm in watched.anatomy.norms.values()), default=None),
+        norm_eps=max((norm.facts.eps for norm in watched.anatomy.norms.values()), default=None),
         frozen=1 - trained / max(1, sum(sizes)),
     )
 
@@ -115,7 +120,7 @@ def _decays(groups: list[dict[str, Any]]) -> Any:
     return "all" if min(shapes, default=2) < 2 else "matrices"
 
 
-def _frequencies(watched: Seen) -> float | None:
+def _frequencies(watched: WatchState) -> float | None:
     """The entropy of single tokens among the labels of the fixed rows, if there are enough."""
     labels = None if watched.probe is None else watched.probe.labels
     if labels is None or labels.ndim != 2 or labels.numel() < _LEAST_LABELS:
@@ -135,15 +140,25 @@ def _rising(rates: Points) -> int | None:
 def _attention(model: nn.Module) -> tuple[int | None, float | None]:
     """The features of a head, and the scale of scores times their root, where a module says so."""
     for module in model.modules():
-        if isinstance(module, MultiHeadAttention):
-            width = module.query.out_features // module.n_heads
-            return width, module.scale * math.sqrt(width)
-        of: Any = module
-        width: Any = next((getattr(of, n) for n in ("d_head", "head_dim") if hasattr(of, n)), None)
-        scale: Any = next((getattr(of, n) for n in ("scale", "scaling") if hasattr(of, n)), None)
-        if isinstance(width, int) and isinstance(scale, float):
-            return width, scale * math.sqrt(width)
+        facts = attention_facts(module)
+        match facts:
+            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+                return facts.d_head, facts.scale * math.sqrt(facts.d_head)
+            case LinearAttentionFacts():
+                continue
+            case UnknownFacts():
+                width = _attribute(module, "d_head", "head_dim")
+                scale = _attribute(module, "scale", "scaling")
+                if isinstance(width, int) and isinstance(scale, float):
+                    return width, scale * math.sqrt(width)
+            case _:
+                assert_never(facts)
     return None, None
+
+
+def _attribute(module: nn.Module, *names: str) -> object:
+    """The first of these attributes that a module has."""
+    return next((getattr(module, name) for name in names if hasattr(module, name)), None)
 
 
 def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
@@ -166,7 +181,9 @@ def _never_stepped(watch: Watch) -> list[Finding]:
         "losses without an update", watch.seen.told, "an update for each few", "by definition"
     )
     return [
-        found("OPT017", f"{watch.seen.told} losses were computed, and no update was made.", sign)
+        build_finding(
+            "OPT017", f"{watch.seen.told} losses were computed, and no update was made.", sign
+        )
     ]
 
 
@@ -185,10 +202,10 @@ def _begun_anew(watch: Watch) -> list[Finding]:
         "updates that it remembers", int(max(ages)), str(watch.updates), "by definition"
     )
     text = f"Of {watch.updates} updates, the optimiser remembers {int(max(ages))}."
-    return [replace(found("OPT015", text, sign, where="optimiser state"), step=lost)]
+    return [replace(build_finding("OPT015", text, sign, where="optimiser state"), step=lost)]
 
 
-def _left_out(watched: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
+def _left_out(watched: WatchState, groups: list[dict[str, Any]]) -> list[Finding]:
     """Trainable parameters that no optimiser of the watch moves."""
     if not watched.optimisers:
         return []
@@ -200,7 +217,7 @@ def _left_out(watched: Seen, groups: list[dict[str, Any]]) -> list[Finding]:
     text = (
         f"{len(names)} of {len(watched.anatomy.parameters)} trainable tensors are in no optimiser."
     )
-    return [found("OPT001", text, sign, where=", ".join(names[:4]))]
+    return [build_finding("OPT001", text, sign, where=", ".join(names[:4]))]
 
 
 def _not_finite(

@@ -1,8 +1,4 @@
-"""What columns of a log are called, by those who write logs.
-
-Comes in: the name of a column. Goes out: what it holds, and how sure that is. It does not know any
-file format.
-"""
+"""What columns of a log are called, by those who write logs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""What the curves of a log show by themselves: where the loss went, and how it began.
-
-Comes in: a `Log`. Goes out: findings. A curve shows that something is wrong more often than what:
-causes that look alike are named together.
-"""
+"""What the curves of a log show by themselves: where the loss went, and how it began."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import statistics
 from collections.abc import Iterable
 from dataclasses import replace
 
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
 from pellucid.diagnosis.logs.gradients import of_gradients
 from pellucid.diagnosis.logs.jumps import of_jumps
 from pellucid.diagnosis.logs.statistics import Log, ends, noise, smoothed, values
@@ -54,7 +50,7 @@ def _level(log: Log) -> Iterable[Finding]:
     if guessing is not None and span >= limit("LOG004", "updates") and start > guessing - 1:
         if abs(end - guessing) > limit("LOG004", "nats"):
             return
-        yield found(
+        yield build_finding(
             "LOG004",
             f"The loss is {end:.3f} after {losses[-1][0]} updates; guessing among {vocab} "
             f"tokens costs ln {vocab} = {guessing:.3f}.",
@@ -75,7 +71,7 @@ def _still(log: Log, start: float, end: float) -> Iterable[Finding]:
     moved = abs(first - last)
     if moved > limit("LOG005", "share") * abs(first) or moved > 2 * unsure:
         return
-    yield found(
+    yield build_finding(
         "LOG005",
         f"The loss was {first:.4g} and is {last:.4g}: no more than its noise.",
         evidence("LOG005", "change / loss", moved / abs(first)),
@@ -109,7 +105,7 @@ def _diverged(log: Log, start: float, at: int, lowest: float, end: float) -> Fin
             else f"{cause}, which was {when:.3g} when the loss turned"
         )
     cause += "; a change of the data at that update would look the same"
-    return found(
+    return build_finding(
         "LOG002",
         f"The loss fell to {lowest:.3f} until update {at} and stands at {end:.3f}; it began at "
         f"{start:.3f}.",
@@ -131,7 +127,7 @@ def _start(log: Log) -> Iterable[Finding]:
         return
     first = numbers[0]
     if statistics.median(numbers) < 0:
-        yield found(
+        yield build_finding(
             "LOS009",
             f"The loss is below 0: its median is {statistics.median(numbers):.3g}.",
             evidence("LOS009", "loss", statistics.median(numbers)),
@@ -151,7 +147,7 @@ def _too_high(first: float, guessing: float | None, vocab: int | None) -> Findin
     if guessing is not None and first > 1.9 * guessing:
         parts = round(first / guessing)
         if abs(first / guessing / parts - 1) <= limit("LOS007", "share_of_a_log"):
-            return found(
+            return build_finding(
                 "LOS007",
                 f"The first loss is {first:.4g}, {parts} times ln {vocab} = {guessing:.4g}.",
                 evidence("LOS007", "first loss / ln V", first / guessing),
@@ -162,7 +158,7 @@ def _too_high(first: float, guessing: float | None, vocab: int | None) -> Findin
     chance = (
         f"ln {vocab} = {guessing:.3f}" if guessing is not None and vocab else "12.5 nats at most"
     )
-    return found(
+    return build_finding(
         "INI001",
         f"The first loss is {first:.4g}; guessing costs {chance}.",
         evidence("INI001", "first loss - ln V", first - (guessing or 12.5)),
@@ -180,7 +176,7 @@ def _too_low(log: Log, first: float) -> Iterable[Finding]:
         return
     _, last = ends(log.losses, 0.1)
     if last < limit("LOG012", "nats"):
-        yield found(
+        yield build_finding(
             "LOG012",
             f"The loss fell from {first:.3f} to {last:.3g} within one pass over the data.",
             evidence("LOG012", "loss", last),
@@ -205,7 +201,7 @@ def _units(log: Log) -> Iterable[Finding]:
     if parts < 2 or any(abs(quotient / parts - 1) > 2 * off for quotient in ratios):
         return
     if abs(ratio / parts - 1) <= off:
-        yield found(
+        yield build_finding(
             "LOS007",
             f"The training loss is {parts} times the held-out loss, at every evaluation.",
             evidence("LOS007", "training loss / held-out loss", ratio),

@@ -1,7 +1,4 @@
-"""What a log's gradient norms and learning rates show, and where its numbers stop being numbers.
-
-Comes in: a `Log`. Goes out: findings. It does not know where in the model a gradient was.
-"""
+"""What a log's gradient norms and learning rates show, and where its numbers stop being numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
 from pellucid.diagnosis.logs.statistics import Log, ends, values
 
 
@@ -26,7 +23,7 @@ def _stopped(log: Log) -> Iterable[Finding]:
     hidden = any(s == step and value == 0 for s, value in log.loss)
     says = "is 0 with a gradient norm that is no number" if hidden else "is no number"
     sign = evidence("LOG001", "first update without a number", step)
-    yield found(
+    yield build_finding(
         "LOG001",
         f"From update {step} on the loss {says}.",
         sign,
@@ -68,7 +65,7 @@ def _none(log: Log) -> Iterable[Finding]:
     zero = sum(norm == 0 for norm in norms)
     if len(norms) < 3 or zero / len(norms) < limit("LOG006", "share") or log.stopped is not None:
         return
-    yield found(
+    yield build_finding(
         "LOG006",
         f"{zero} of {len(norms)} gradient norms are exactly 0.",
         evidence("LOG006", "share of norms that are 0", zero / len(norms)),
@@ -88,7 +85,7 @@ def _size(log: Log) -> Iterable[Finding]:
     losses = values(log.losses)
     learnt = bool(losses) and losses[-1] < 0.1 * losses[0]
     if last < first / limit("LOG007", "times") and not learnt:
-        yield found(
+        yield build_finding(
             "LOG007",
             f"The gradient norm went from {first:.3g} to {last:.3g}, and the loss is not learnt.",
             evidence("LOG007", "norm at first / norm now", first / last),
@@ -100,7 +97,7 @@ def _size(log: Log) -> Iterable[Finding]:
     usual = statistics.median(norm for _, norm in norms)
     tail = [norm for _, norm in norms[-max(3, len(norms) // 20) :]]
     if min(tail) > limit("LOG008", "times") * usual:
-        yield found(
+        yield build_finding(
             "LOG008",
             f"The gradient norm is usually {usual:.3g}; the last {len(tail)} are {min(tail):.3g} "
             "at least.",
@@ -120,7 +117,7 @@ def _clipped(log: Log) -> Iterable[Finding]:
     usual, clip = statistics.median(norms), log.facts.clip_norm
     same = sum(abs(norm - usual) <= 1e-3 * usual for norm in norms) / len(norms)
     if usual > 0 and same >= limit("LOG009", "share"):
-        yield found(
+        yield build_finding(
             "LOG009",
             f"{same:.0%} of the gradient norms are {usual:.4g}: what is logged is what is left "
             "after clipping.",
@@ -130,7 +127,7 @@ def _clipped(log: Log) -> Iterable[Finding]:
         )
     elif clip and usual > limit("LOG009", "times") * clip:
         over = sum(norm > clip for norm in norms) / len(norms)
-        yield found(
+        yield build_finding(
             "LOG009",
             f"Gradients are clipped at {clip:.4g}, and their norm is {usual:.4g} at the median.",
             evidence("LOG009", "share of updates that are clipped", over),
@@ -146,7 +143,7 @@ def _rates(log: Log) -> Iterable[Finding]:
         return
     zero = next((n for n, rate in enumerate(reversed(rates)) if rate != 0), len(rates))
     if zero == len(rates):
-        yield found(
+        yield build_finding(
             "OPT004",
             f"The learning rate is 0 in all {len(rates)} rows.",
             evidence("OPT004", "learning rate", 0.0),
@@ -155,7 +152,7 @@ def _rates(log: Log) -> Iterable[Finding]:
             severity="fault",
         )
     elif zero >= max(limit("LOG014", "rows"), limit("LOG014", "share") * len(rates)):
-        yield found(
+        yield build_finding(
             "LOG014",
             f"The last {zero} of {len(rates)} rows have a learning rate of 0.",
             evidence("LOG014", "share of rows at the end with a rate of 0", zero / len(rates)),

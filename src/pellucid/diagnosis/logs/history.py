@@ -1,8 +1,4 @@
-"""A history out of anybody's log: Hugging Face's, TensorBoard's, a table, lines of a console.
-
-Comes in: a file or a folder. Goes out: a `History` with what the log has, and with what its curves
-say by themselves among the findings. It does not know how models are watched or asked.
-"""
+"""A history out of anybody's log: Hugging Face's, TensorBoard's, a table, lines of a console."""
 
 from __future__ import annotations
 

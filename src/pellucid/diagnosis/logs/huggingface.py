@@ -1,7 +1,6 @@
 """What Hugging Face's trainer leaves behind: `trainer_state.json`, and plain JSON beside it.
 
-Comes in: a file, or a folder that holds it. Goes out: its rows, and what is said of how it was
-trained. `training_args.bin` is a pickle and is never opened: a pickle can run anything.
+pellucid never opens `training_args.bin`: it is a pickle, and a pickle can run anything.
 """
 
 from __future__ import annotations

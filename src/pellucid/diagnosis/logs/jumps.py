@@ -1,7 +1,4 @@
-"""What a loss that leaves its path shows: falls, jumps, two curves that part, a resumed training.
-
-Comes in: a `Log`. Goes out: findings. It does not know where the loss should be, only where it was.
-"""
+"""Sudden changes of the loss: falls, jumps, over-fitting, a resumed training that lost state."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable
 
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
 from pellucid.diagnosis.history.history import Points
 from pellucid.diagnosis.logs.statistics import Log, noise, values
 
@@ -33,7 +30,7 @@ def _fall(log: Log) -> Iterable[Finding]:
         if statistics.median(numbers[i - 2 * width : i - width]) - level > 0.1 * (level - end):
             continue  # it was falling anyway
         step = losses[i][0]
-        yield found(
+        yield build_finding(
             "LOG011",
             f"The loss was {level:.3f}, and from update {step} on it is {end:.3f}.",
             evidence("LOG011", "loss after / loss before", end / level),
@@ -63,7 +60,7 @@ def _jumps(log: Log) -> Iterable[Finding]:
     if not first:
         return
     steps = ", ".join(str(losses[i][0]) for i in first[:6]) + (", ..." if len(first) > 6 else "")
-    yield found(
+    yield build_finding(
         "LOG003",
         f"{_times(len(first))} in {len(numbers)} rows, at update {steps}.",
         evidence("LOG003", "jumps", len(first)),
@@ -106,7 +103,7 @@ def _overfitted(log: Log) -> Iterable[Finding]:
     latest = values(log.losses)[-5:]
     if not trained or not latest or statistics.median(latest) > statistics.median(trained):
         return
-    yield found(
+    yield build_finding(
         "LOG010",
         f"The held-out loss was {lowest:.3f} at update {at} and is {later[-1]:.3f}; the training "
         "loss went on falling.",
@@ -131,7 +128,7 @@ def _resumed(log: Log) -> Iterable[Finding]:
         )
         if jump <= least or jump <= 3 * noise(losses_before):
             continue
-        yield found(
+        yield build_finding(
             "LOG013",
             f"Before update {step} the loss was {statistics.median(losses_before):.3f}, after it "
             f"was taken up again {statistics.median(losses_after):.3f}.",

@@ -1,7 +1,6 @@
 """Rows of a log, whatever they were written as: JSON, lines of JSON, a table, lines of a console.
 
-Comes in: text. Goes out: rows of named numbers in the order of writing. It does not know what any
-name means, but for lines of a console, where numbers are found by their usual names.
+Names mean nothing here, except in the lines of a console, which are searched for usual names.
 """
 
 from __future__ import annotations

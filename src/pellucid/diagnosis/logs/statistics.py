@@ -1,7 +1,4 @@
-"""The curves of a log, and the plain statistics that are asked of them.
-
-Comes in: points. Goes out: medians, spreads, windows. It does not know what is healthy.
-"""
+"""The curves of a log, and the plain statistics that are asked of them."""
 
 from __future__ import annotations
 

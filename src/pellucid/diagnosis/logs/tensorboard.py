@@ -1,8 +1,5 @@
 """TensorBoard's event files, read without TensorBoard.
 
-Comes in: a file, or a folder with some. Goes out: the scalars by tag, as (step, value) in the order
-of writing. It does not know what a tag means.
-
 A file is a row of records: the length in 8 bytes, 4 bytes of checksum, the record, 4 bytes of
 checksum. A record is a protocol buffer, of which three fields are read: step (2), summary (5), and
 in it values (1) with tag (1) and the number, simple (2) or as a tensor (8).

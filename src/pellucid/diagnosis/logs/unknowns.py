@@ -1,7 +1,4 @@
-"""What cannot be known from what a history has, and how it could be.
-
-Comes in: a `History`. Goes out: sentences. They do not know what was found.
-"""
+"""What cannot be known from what a history has, and how it could be."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ _CALLBACK = (
 )
 
 
-def unsaid(history: History) -> list[str]:
+def list_unknowns(history: History) -> list[str]:
     """Which signs are missing, which causes therefore look alike, and what to run to know."""
     notes = [*_of_curves(history), *_of_signs(history)]
     if not history.findings and history.config is None:

@@ -1,8 +1,4 @@
-"""The scores of attention, listened to from outside: whatever module computes them.
-
-Comes in: a call to be made. Goes out: the scores (query against key) of each softmax over keys in
-it. It does not know the model; it stands between the model and torch.
-"""
+"""The scores of attention, listened to from outside: whatever module computes them."""
 
 from __future__ import annotations
 

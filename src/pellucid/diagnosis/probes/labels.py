@@ -1,7 +1,4 @@
-"""Probes of labels: what each place is asked to predict, and how many places are asked.
-
-Comes in: a `Subject` and `Examples`. Goes out: findings. It does not know any loss.
-"""
+"""Probes of labels: what each place is asked to predict, and how many places are asked."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from typing import Any
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.batches import Examples, alignment
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
-from pellucid.diagnosis.model_adapter import Subject
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.model_adapter import ModelAdapter
 
 _CODES = {0: "LOS001", 2: "LOS002"}
 _SHIFT_TEXTS = {
@@ -21,30 +18,30 @@ _SHIFT_TEXTS = {
 }
 
 
-def expected_shift(subject: Subject) -> int:
+def expected_shift(adapter: ModelAdapter) -> int:
     """How far labels are to stand from ids when they are handed over."""
-    if subject.declared.shift is not None:
-        return subject.declared.shift
-    return 0 if subject.family == "hugging face" else 1
+    if adapter.declared.shift is not None:
+        return adapter.declared.shift
+    return 0 if adapter.family == "hugging face" else 1
 
 
-def probe_labels(subject: Subject, data: Examples) -> list[Finding]:
+def probe_labels(adapter: ModelAdapter, data: Examples) -> list[Finding]:
     """Whether labels stand 0, 1 or 2 places from the inputs, against where they have to."""
     labels = data.labels
-    if labels is None or not subject.causal:
+    if labels is None or not adapter.causal:
         return []
-    if subject.has_encoder_and_decoder and data.source is None:
+    if adapter.has_encoder_and_decoder and data.source is None:
         return []
     if not bool((labels != IGNORED).any()):
         return []  # of this, another probe
     matches, agree = alignment(data.ids, labels), limit("LOS001", "agree")
-    best, expected = max(matches, key=lambda s: matches[s]), expected_shift(subject)
+    best, expected = max(matches, key=lambda s: matches[s]), expected_shift(adapter)
     if matches[expected] >= agree or bool((data.ids == data.ids[0, 0]).all()):
         return []
     signs = [evidence("LOS001", f"labels = ids {s} places on", matches[s]) for s in matches]
     if matches[best] < limit("LOS003", "share"):
         return [
-            found(
+            build_finding(
                 "LOS003",
                 f"At best {matches[best]:.0%} of the labels are a token of the same row, 0 to 2 "
                 "places on: labels are not the inputs, moved.",
@@ -54,12 +51,12 @@ def probe_labels(subject: Subject, data: Examples) -> list[Finding]:
             )
         ]
     code = _CODES.get(best, "LOS002" if expected == 0 else "LOS001")
-    return [found(code, _SHIFT_TEXTS[best], *signs, where="labels")]
+    return [build_finding(code, _SHIFT_TEXTS[best], *signs, where="labels")]
 
 
-def probe_supervised(subject: Subject, data: Examples) -> list[Finding]:
+def probe_supervised(adapter: ModelAdapter, data: Examples) -> list[Finding]:
     """Which share of the places is asked for anything at all."""
-    if data.labels is None or not subject.causal:
+    if data.labels is None or not adapter.causal:
         return []
     supervised = (data.labels != IGNORED).double()
     share = float(
@@ -67,7 +64,7 @@ def probe_supervised(subject: Subject, data: Examples) -> list[Finding]:
     )
     if share == 0:
         return [
-            found(
+            build_finding(
                 "LOS011",
                 "No place of the batch has a label: the loss is 0 / 0.",
                 evidence("LOS011", "supervised share", share),
@@ -77,7 +74,7 @@ def probe_supervised(subject: Subject, data: Examples) -> list[Finding]:
     if share >= limit("LOS004", "share"):
         return []
     return [
-        found(
+        build_finding(
             "LOS004",
             f"Only {share:.1%} of the places of the batch are asked for anything.",
             evidence("LOS004", "supervised share", share),
@@ -98,7 +95,7 @@ def probe_ends(data: Examples, tokenizer: Any) -> list[Finding]:
         wrong = 0 if pad is None or pad == eos else int((data.labels == pad).sum())
     if wrong:
         findings.append(
-            found(
+            build_finding(
                 "DAT006",
                 f"{wrong} labels ask for padding.",
                 evidence("DAT006", "labels that are padding", wrong),
@@ -108,7 +105,7 @@ def probe_ends(data: Examples, tokenizer: Any) -> list[Finding]:
     ends = 0 if eos is None else int((data.ids == eos).sum())
     if ends and not int((data.labels == eos).sum()):
         findings.append(
-            found(
+            build_finding(
                 "DAT005",
                 f"The end of text (id {eos}) stands {ends} times in the batch, and no label asks "
                 "for it" + (": it is the padding token too." if pad == eos else "."),

@@ -1,7 +1,6 @@
 """Probes of who can see whom: the future, the neighbours, padding, other documents.
 
-Comes in: a `Subject`. Goes out: findings. It does not know which kind of attention it prods: some
-tokens are changed, and what must not move is compared.
+A probe changes some tokens and compares the outputs that must not move.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
-from pellucid.diagnosis.model_adapter import HALF, Subject
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
 
 
 def moved(before: Tensor, after: Tensor) -> Tensor:
@@ -26,24 +25,24 @@ def tolerance(output: Tensor, code: str = "ATT001") -> float:
     return limit(code, "half" if output.dtype in HALF else "change")
 
 
-def probe_causality(subject: Subject) -> list[Finding]:
+def probe_causality(adapter: ModelAdapter) -> list[Finding]:
     """Whether an output depends on a token after it: later tokens are changed, place by place."""
-    if not subject.causal or subject.length < 2:
+    if not adapter.causal or adapter.length < 2:
         return []
-    time = subject.length
-    ids = subject.random_ids(1)
+    time = adapter.length
+    ids = adapter.random_ids(1)
     later = torch.arange(time) > torch.arange(-1, time - 1)[:, None]
     later = later.to(ids.device)  # row 0 changes all, row t those after t - 1
-    variants = torch.where(later, subject.changed_ids(ids), ids)
-    with subject.awake():
-        original, changed = _paired(subject, ids.expand(time, -1), variants)
+    variants = torch.where(later, adapter.changed_ids(ids), ids)
+    with adapter.awake():
+        original, changed = _paired(adapter, ids.expand(time, -1), variants)
     influence = moved(original, changed).masked_fill(later, 0.0)
     worst = float(influence.max())
     if not worst > tolerance(original):
         return []
     row, place = divmod(int(influence.argmax()), time)
     return [
-        found(
+        build_finding(
             "ATT001",
             f"The output at position {place} changes when only tokens after it, from position "
             f"{row} on, are changed.",
@@ -70,18 +69,18 @@ def _of_leak(influence: Tensor, allowed: float) -> str:
     )
 
 
-def probe_batch(subject: Subject) -> list[Finding]:
+def probe_batch(adapter: ModelAdapter) -> list[Finding]:
     """Whether a row's output depends on its neighbours in the batch."""
-    ids = subject.random_ids(3)
+    ids = adapter.random_ids(3)
     variants = ids.clone()
-    variants[1:] = subject.changed_ids(ids[1:])
-    with subject.awake():
-        original, changed = subject.outputs(ids), subject.outputs(variants)
+    variants[1:] = adapter.changed_ids(ids[1:])
+    with adapter.awake():
+        original, changed = adapter.outputs(ids), adapter.outputs(variants)
     worst = float(moved(original, changed)[0].max())
     if not worst > tolerance(original, "ATT002"):
         return []
     return [
-        found(
+        build_finding(
             "ATT002",
             "The first row's output changes when only the other rows of the batch are changed.",
             evidence("ATT002", "largest relative change", worst),
@@ -91,24 +90,24 @@ def probe_batch(subject: Subject) -> list[Finding]:
     ]
 
 
-def probe_padding(subject: Subject) -> list[Finding]:
+def probe_padding(adapter: ModelAdapter) -> list[Finding]:
     """Whether what stands under padding changes the outputs of real tokens."""
-    if not subject.takes_padding or subject.length < 4:
+    if not adapter.takes_padding or adapter.length < 4:
         return []
-    n, across = subject.length // 3, subject.has_encoder_and_decoder
-    pads_left = subject.causal and not across
-    real = torch.ones(2, subject.length, dtype=torch.bool, device=subject.device)
+    n, across = adapter.length // 3, adapter.has_encoder_and_decoder
+    pads_left = adapter.causal and not across
+    real = torch.ones(2, adapter.length, dtype=torch.bool, device=adapter.device)
     real[0, slice(0, n) if pads_left else slice(-n, None)] = False
-    ids = subject.random_ids(2)
-    variants = torch.where(real, ids, subject.changed_ids(ids))
+    ids = adapter.random_ids(2)
+    variants = torch.where(real, ids, adapter.changed_ids(ids))
     judged = torch.ones_like(real) if across else real
-    padded_outputs = _with_padding(subject, (ids, variants), real)
+    padded_outputs = _with_padding(adapter, (ids, variants), real)
     if padded_outputs is None:
         return []
     original, changed = padded_outputs
     if not bool(torch.isfinite(original[judged]).all()):
         return [
-            found(
+            build_finding(
                 "ATT006",
                 "With padding in the batch, outputs of real tokens are not finite.",
                 evidence("ATT006", "outputs that are not finite", _share_not_finite(original)),
@@ -118,7 +117,7 @@ def probe_padding(subject: Subject) -> list[Finding]:
     if not worst > tolerance(original, "ATT003"):
         return []
     return [
-        found(
+        build_finding(
             "ATT003",
             "Outputs of real tokens change when only the ids under padding are changed.",
             evidence("ATT003", "largest relative change", worst),
@@ -127,7 +126,7 @@ def probe_padding(subject: Subject) -> list[Finding]:
 
 
 def _with_padding(
-    subject: Subject, batches: tuple[Tensor, Tensor], real: Tensor
+    adapter: ModelAdapter, batches: tuple[Tensor, Tensor], real: Tensor
 ) -> tuple[Tensor, Tensor] | None:
     """Outputs for two batches of ids; None where the mask is to have another form.
 
@@ -136,9 +135,9 @@ def _with_padding(
     """
     outputs: tuple[Tensor, Tensor] | None = None
     for wide in (True, False):
-        with subject.awake(wide=wide):
+        with adapter.awake(wide=wide):
             try:
-                original, changed = (_padded(subject, batch, real) for batch in batches)
+                original, changed = (_padded(adapter, batch, real) for batch in batches)
             except (TypeError, RuntimeError):
                 return outputs
         outputs = original, changed
@@ -147,11 +146,11 @@ def _with_padding(
     return outputs
 
 
-def _padded(subject: Subject, ids: Tensor, real: Tensor) -> Tensor:
-    if subject.has_encoder_and_decoder:
-        read = subject.random_ids(ids.shape[0], seed=5)
-        return subject.outputs(read, source=ids, source_padding=real)
-    return subject.outputs(ids, padding=real)
+def _padded(adapter: ModelAdapter, ids: Tensor, real: Tensor) -> Tensor:
+    if adapter.has_encoder_and_decoder:
+        read = adapter.random_ids(ids.shape[0], seed=5)
+        return adapter.outputs(read, source=ids, source_padding=real)
+    return adapter.outputs(ids, padding=real)
 
 
 def _share_not_finite(output: Tensor) -> float:
@@ -163,23 +162,23 @@ def _without_nan(output: Tensor) -> Tensor:
     return torch.nan_to_num(output)
 
 
-def probe_documents(subject: Subject) -> list[Finding]:
+def probe_documents(adapter: ModelAdapter) -> list[Finding]:
     """Whether one of two documents packed into a row changes the outputs of the other."""
-    if not subject.takes_documents or subject.length < 4:
+    if not adapter.takes_documents or adapter.length < 4:
         return []
-    ids = subject.random_ids(1)
-    cut = subject.length // 2
-    second = (torch.arange(subject.length, device=ids.device) >= cut)[None]
+    ids = adapter.random_ids(1)
+    cut = adapter.length // 2
+    second = (torch.arange(adapter.length, device=ids.device) >= cut)[None]
     documents = second.long()
-    with subject.awake():
-        original = subject.outputs(ids, documents=documents)
-        first_changed = torch.where(second, ids, subject.changed_ids(ids))
-        changed = subject.outputs(first_changed, documents=documents)
+    with adapter.awake():
+        original = adapter.outputs(ids, documents=documents)
+        first_changed = torch.where(second, ids, adapter.changed_ids(ids))
+        changed = adapter.outputs(first_changed, documents=documents)
     worst = float(moved(original, changed)[second].max())
     if not worst > tolerance(original, "ATT004"):
         return []
     return [
-        found(
+        build_finding(
             "ATT004",
             "Outputs of the second document in a packed row change when only the first is changed.",
             evidence("ATT004", "largest relative change", worst),
@@ -187,6 +186,6 @@ def probe_documents(subject: Subject) -> list[Finding]:
     ]
 
 
-def _paired(subject: Subject, ids: Tensor, variants: Tensor) -> tuple[Tensor, Tensor]:
+def _paired(adapter: ModelAdapter, ids: Tensor, variants: Tensor) -> tuple[Tensor, Tensor]:
     """Outputs of both; in two calls of one shape, so that the kernels are the same."""
-    return subject.outputs(ids.contiguous()), subject.outputs(variants.contiguous())
+    return adapter.outputs(ids.contiguous()), adapter.outputs(variants.contiguous())

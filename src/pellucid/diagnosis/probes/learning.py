@@ -1,8 +1,4 @@
-"""Probes of learning: every weight gets a gradient and moves, and one batch can be learnt.
-
-Comes in: a `Subject`, ids, perhaps an optimiser. Goes out: findings. It does not know how the model
-is made.
-"""
+"""Probes of learning: every weight gets a gradient and moves, and one batch can be learnt."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
-from pellucid.diagnosis.model_adapter import Subject
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.diagnosis.probes.trial_updates import (
     Seen,
     adam,
@@ -33,20 +29,20 @@ _LEARNT_LOSS = 0.05
 _TOO_LARGE = 20_000_000
 
 
-def probe_gradients(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
+def probe_gradients(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Finding]:
     """Whether every weight that is to be trained gets a gradient that is not zero."""
-    findings = _left_over(subject) + _frozen(subject)
-    return findings + _of_gradients(subject, few_steps(subject, _ids(subject, ids), None))
+    findings = _left_over(adapter) + _frozen(adapter)
+    return findings + _of_gradients(adapter, few_steps(adapter, _ids(adapter, ids), None))
 
 
-def probe_moves(subject: Subject, optimizer: Any, ids: Tensor | None = None) -> list[Finding]:
+def probe_moves(adapter: ModelAdapter, optimizer: Any, ids: Tensor | None = None) -> list[Finding]:
     """Whether the optimiser holds every weight that is to be trained, and moves it."""
-    named = {n: p for n, p in subject.model.named_parameters() if p.requires_grad}
+    named = {n: p for n, p in adapter.model.named_parameters() if p.requires_grad}
     holds = held(optimizer)
-    missing = [n for n, p in named.items() if id(p) not in holds and _is_trainable(subject, n)]
+    missing = [n for n, p in named.items() if id(p) not in holds and _is_trainable(adapter, n)]
     if len(missing) == len(named) and named:
         return [
-            found(
+            build_finding(
                 "OPT003",
                 "The optimiser holds no parameter of this model: it updates another one's.",
                 evidence("OPT003", "parameters of the model in the optimiser", 0),
@@ -54,7 +50,7 @@ def probe_moves(subject: Subject, optimizer: Any, ids: Tensor | None = None) -> 
             )
         ]
     findings = [_named("OPT001", "are not in the optimiser", missing)] if missing else []
-    observed = few_steps(subject, _ids(subject, ids), optimizer)
+    observed = few_steps(adapter, _ids(adapter, ids), optimizer)
     still = [
         name
         for name in observed.trained
@@ -76,7 +72,9 @@ def _of_zero_rate(optimizer: Any) -> list[Finding]:
     if any(float(rate) != 0 for rate in rates):
         return []
     sign = evidence("OPT004", "learning rate", 0.0)
-    return [found("OPT004", "The learning rate of every group is 0.", sign, where="optimizer")]
+    return [
+        build_finding("OPT004", "The learning rate of every group is 0.", sign, where="optimizer")
+    ]
 
 
 def _of_half(observed: Seen) -> list[Finding]:
@@ -87,7 +85,7 @@ def _of_half(observed: Seen) -> list[Finding]:
         return []
     worst = max(lost, key=lambda name: lost[name])
     return [
-        found(
+        build_finding(
             "NUM001",
             f"Of {len(observed.stayed)} weights in half precision, {len(lost)} lose more than a "
             f"fifth of their updates to rounding.",
@@ -97,21 +95,21 @@ def _of_half(observed: Seen) -> list[Finding]:
     ]
 
 
-def _left_over(subject: Subject) -> list[Finding]:
+def _left_over(adapter: ModelAdapter) -> list[Finding]:
     with_gradient = [
-        n for n, p in subject.model.named_parameters() if p.grad is not None and p.grad.any()
+        n for n, p in adapter.model.named_parameters() if p.grad is not None and p.grad.any()
     ]
     return [_named("GRD004", "carry a gradient already", with_gradient)] if with_gradient else []
 
 
-def _frozen(subject: Subject) -> list[Finding]:
-    named = [(n, p) for n, p in subject.model.named_parameters() if p.is_floating_point()]
-    frozen = [n for n, p in named if not p.requires_grad and not subject.declared.is_frozen(n)]
+def _frozen(adapter: ModelAdapter) -> list[Finding]:
+    named = [(n, p) for n, p in adapter.model.named_parameters() if p.is_floating_point()]
+    frozen = [n for n, p in named if not p.requires_grad and not adapter.declared.is_frozen(n)]
     return [_named("GRD003", "do not require a gradient", frozen)] if frozen else []
 
 
-def _of_gradients(subject: Subject, observed: Seen) -> list[Finding]:
-    trainable = [name for name in observed.trained if _is_trainable(subject, name)]
+def _of_gradients(adapter: ModelAdapter, observed: Seen) -> list[Finding]:
+    trainable = [name for name in observed.trained if _is_trainable(adapter, name)]
     none = [name for name in trainable if name not in observed.with_some_gradient]
     zero = [
         n for n in trainable if n in observed.with_some_gradient and n not in observed.with_gradient
@@ -122,12 +120,12 @@ def _of_gradients(subject: Subject, observed: Seen) -> list[Finding]:
     return findings
 
 
-def _is_trainable(subject: Subject, name: str) -> bool:
-    return not subject.declared.is_frozen(name) and not _BESIDE.search(name)
+def _is_trainable(adapter: ModelAdapter, name: str) -> bool:
+    return not adapter.declared.is_frozen(name) and not _BESIDE.search(name)
 
 
 def _named(code: str, do_what: str, names: list[str]) -> Finding:
-    return found(
+    return build_finding(
         code,
         f"{len(names)} parameters {do_what}.",
         evidence(code, "parameters", len(names)),
@@ -141,31 +139,31 @@ def _listed(names: Iterable[str], n_shown: int = 4) -> str:
     return ", ".join(names[:n_shown]) + (f" and {n_hidden} more" if n_hidden > 0 else "")
 
 
-def _ids(subject: Subject, ids: Tensor | None) -> Tensor:
+def _ids(adapter: ModelAdapter, ids: Tensor | None) -> Tensor:
     """A small batch: what is asked does not depend on how much there is of it."""
-    batch = subject.random_ids(2) if ids is None else ids[:4, : max(32, subject.length)]
-    return batch.to(subject.device)
+    batch = adapter.random_ids(2) if ids is None else ids[:4, : max(32, adapter.length)]
+    return batch.to(adapter.device)
 
 
-def probe_overfit(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
+def probe_overfit(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Finding]:
     """Whether 60 updates on one small batch bring its loss down by half.
 
     Asked of models of at most 20 million weights, and where at least a tenth of them is trained.
     """
-    weights = list(subject.model.parameters())
+    weights = list(adapter.model.parameters())
     trained = sum(p.numel() for p in weights if p.requires_grad)
     n_weights = sum(p.numel() for p in weights)
-    if not subject.has_logits or n_weights > _TOO_LARGE or trained < n_weights / 10:
+    if not adapter.has_logits or n_weights > _TOO_LARGE or trained < n_weights / 10:
         return []
-    batch = _ids(subject, ids)[:2, :16]
+    batch = _ids(adapter, ids)[:2, :16]
     first, last = 0.0, float("inf")
     for rate in _RATES:
-        first, reached = _overfitted(subject, batch, rate)
+        first, reached = _overfitted(adapter, batch, rate)
         last = min(last, reached)
         if last <= limit("LRN001", "share") * first or first < _LEARNT_LOSS:
             return []
     return [
-        found(
+        build_finding(
             "LRN001",
             f"{limit('LRN001', 'updates'):.0f} updates on one batch of {batch.numel()} tokens "
             f"brought its loss from {first:.3f} to {last:.3f} only.",
@@ -175,17 +173,17 @@ def probe_overfit(subject: Subject, ids: Tensor | None = None) -> list[Finding]:
     ]
 
 
-def _overfitted(subject: Subject, batch: Tensor, rate: float) -> tuple[float, float]:
+def _overfitted(adapter: ModelAdapter, batch: Tensor, rate: float) -> tuple[float, float]:
     """The first and the lowest loss of one batch, learnt by Adam."""
-    with subject.as_is(wide=True):
-        trained = [p for p in subject.model.parameters() if p.requires_grad]
+    with adapter.as_is(wide=True):
+        trained = [p for p in adapter.model.parameters() if p.requires_grad]
         learner = adam(trained, rate)
         losses: list[Tensor] = []
         for step in range(round(limit("LRN001", "updates"))):
             learner.param_groups[0]["lr"] = rate * min(1.0, (step + 1) / 10)
             for parameter in trained:
                 parameter.grad = None
-            loss = loss_of(subject, batch)
+            loss = loss_of(adapter, batch)
             losses.append(loss.detach())
             backward(loss)
             torch.nn.utils.clip_grad_norm_(trained, 1.0)

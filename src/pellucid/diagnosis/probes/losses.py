@@ -1,8 +1,4 @@
-"""Probes of the loss: whether it is the cross-entropy, and whether it starts where it should.
-
-Comes in: a `Subject`, `Examples`, and the loss that is reported for them. Goes out: findings. It
-does not know how the reported loss is computed: it computes its own and compares.
-"""
+"""Probes of the loss: whether it is the cross-entropy, and whether it starts where it should."""
 
 from __future__ import annotations
 
@@ -16,8 +12,8 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.batches import Examples, cross_entropy, targets_for
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
-from pellucid.diagnosis.model_adapter import Subject
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.diagnosis.model_outputs import loss_in
 from pellucid.diagnosis.probes.embedding_and_head import find_ends
 from pellucid.diagnosis.probes.labels import expected_shift
@@ -29,17 +25,17 @@ Reported = float | Callable[..., Any]
 _LOUD = 2.0
 
 
-def true_targets(subject: Subject, data: Examples) -> Tensor:
+def true_targets(adapter: ModelAdapter, data: Examples) -> Tensor:
     """What each place is to predict: the labels moved into place, or the next token."""
     if data.labels is None:
-        return targets_for(data.ids, 1 if subject.causal else 0)
-    if expected_shift(subject) == 0 and subject.causal and not subject.has_encoder_and_decoder:
+        return targets_for(data.ids, 1 if adapter.causal else 0)
+    if expected_shift(adapter) == 0 and adapter.causal and not adapter.has_encoder_and_decoder:
         return targets_for(data.labels, 1)
     return data.labels
 
 
 def reported_loss(
-    subject: Subject, data: Examples, logits: Tensor, loss: Reported | None
+    adapter: ModelAdapter, data: Examples, logits: Tensor, loss: Reported | None
 ) -> float | None:
     """The loss as whoever trains would see it; None where nobody computes one."""
     if isinstance(loss, int | float):
@@ -47,41 +43,43 @@ def reported_loss(
     labels = data.labels
     if loss is not None:
         if labels is None:
-            labels = targets_for(data.ids, 1) if expected_shift(subject) else data.ids
+            labels = targets_for(data.ids, 1) if expected_shift(adapter) else data.ids
         count = len(inspect.signature(loss).parameters)
-        reported = loss(logits, labels) if count == 2 else loss(subject.model, data.ids, labels)
+        reported = loss(logits, labels) if count == 2 else loss(adapter.model, data.ids, labels)
         value = reported if isinstance(reported, Tensor) else getattr(reported, "total", reported)
         return float(value)
-    if subject.family != "hugging face" or subject.has_encoder_and_decoder or not subject.causal:
+    if adapter.family != "hugging face" or adapter.has_encoder_and_decoder or not adapter.causal:
         return None
     labels = data.ids if labels is None else labels
     mask = torch.ones_like(data.ids) if data.padding is None else data.padding.to(data.ids.dtype)
-    reported = loss_in(subject.model(data.ids, attention_mask=mask, labels=labels))
+    reported = loss_in(adapter.model(data.ids, attention_mask=mask, labels=labels))
     return None if reported is None else float(reported)
 
 
-def _logits(subject: Subject, data: Examples) -> Tensor:
-    return subject.outputs(
+def _logits(adapter: ModelAdapter, data: Examples) -> Tensor:
+    return adapter.outputs(
         data.ids,
-        padding=_padding(subject, data),
+        padding=_padding(adapter, data),
         source=data.source,
         source_padding=data.source_padding,
     )
 
 
-def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -> list[Finding]:
+def probe_loss(
+    adapter: ModelAdapter, data: Examples, loss: Reported | None = None
+) -> list[Finding]:
     """Whether the reported loss is the mean cross-entropy of the supervised places.
 
     Where it is not, the usual mistakes are computed too, and the one that gives it is named.
     """
-    if not _has_outputs(subject, data):
+    if not _has_outputs(adapter, data):
         return []
-    with subject.as_is(), torch.no_grad():
-        logits = _logits(subject, data)
+    with adapter.as_is(), torch.no_grad():
+        logits = _logits(adapter, data)
         if not isinstance(loss, int | float):
-            logits = _louder(subject, data, logits)
-        reported = reported_loss(subject, data, logits, loss)
-    targets = true_targets(subject, data)
+            logits = _louder(adapter, data, logits)
+        reported = reported_loss(adapter, data, logits, loss)
+    targets = true_targets(adapter, data)
     if reported is None or not bool((targets != IGNORED).any()):
         return []
     recomputed = cross_entropy(logits, targets)
@@ -94,7 +92,7 @@ def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -
     code, cause = _explained(reported, recomputed, logits, targets, data, allowed)
     sign = evidence(code, "reported loss / recomputed cross-entropy", reported / recomputed)
     return [
-        found(
+        build_finding(
             code,
             f"The reported loss is {reported:.4g}; the cross-entropy of the same logits, in "
             f"float32, is {recomputed:.4g}.",
@@ -106,16 +104,16 @@ def probe_loss(subject: Subject, data: Examples, loss: Reported | None = None) -
     ]
 
 
-def _louder(subject: Subject, data: Examples, logits: Tensor) -> Tensor:
+def _louder(adapter: ModelAdapter, data: Examples, logits: Tensor) -> Tensor:
     """Logits of the copy with its head turned up, where they are nearly equal.
 
     At the start every loss is near ln V, right or wrong; mistakes show where predictions differ.
     """
-    ends, loud = find_ends(subject), float(logits.float().std(dim=-1).mean())
+    ends, loud = find_ends(adapter), float(logits.float().std(dim=-1).mean())
     if ends is None or loud >= _LOUD or loud == 0:
         return logits
     ends[1].data.mul_(_LOUD / loud)
-    return _logits(subject, data)
+    return _logits(adapter, data)
 
 
 def _explained(
@@ -173,36 +171,36 @@ _MOVED = {
 }
 
 
-def probe_initial_loss(subject: Subject, data: Examples) -> list[Finding]:
+def probe_initial_loss(adapter: ModelAdapter, data: Examples) -> list[Finding]:
     """Whether an untrained model starts at ln V + Var(z) / 2, and near ln V.
 
     What is trained is below; so a low loss is no finding unless `declare(pretrained=False)`.
     """
-    if not _has_outputs(subject, data) or subject.declared.pretrained:
+    if not _has_outputs(adapter, data) or adapter.declared.pretrained:
         return []
-    with subject.as_is(), torch.no_grad():
-        logits = _logits(subject, data).float()
-    targets = true_targets(subject, data)
+    with adapter.as_is(), torch.no_grad():
+        logits = _logits(adapter, data).float()
+    targets = true_targets(adapter, data)
     if not bool((targets != IGNORED).any()) or not bool(torch.isfinite(logits).all()):
         return []
-    loss, chance = cross_entropy(logits, targets), math.log(subject.vocab)
+    loss, chance = cross_entropy(logits, targets), math.log(adapter.vocab)
     predicted = chance + float(logits.double().var(dim=-1).mean()) / 2
     loss_of_others = cross_entropy(_but_its_own(logits, data.ids), targets)
     if min(loss, loss_of_others) > chance + limit("INI001", "nats"):
         return [
-            found(
+            build_finding(
                 "INI001",
-                f"The first loss is {loss:.3f}, {loss - chance:.2f} nats above ln {subject.vocab} "
+                f"The first loss is {loss:.3f}, {loss - chance:.2f} nats above ln {adapter.vocab} "
                 f"= {chance:.3f}, which guessing would cost.",
                 evidence("INI001", "first loss - ln V", loss - chance),
                 where="logits",
                 confidence=0.9,
             )
         ]
-    fresh = subject.declared.pretrained is False and subject.causal
+    fresh = adapter.declared.pretrained is False and adapter.causal
     if fresh and loss < predicted - limit("INI002", "nats"):
         return [
-            found(
+            build_finding(
                 "INI002",
                 f"The first loss of an untrained model is {loss:.3f}, where {predicted:.3f} is "
                 "predicted: it knows what it cannot know.",
@@ -225,11 +223,11 @@ def _but_its_own(logits: Tensor, ids: Tensor) -> Tensor:
     return logits.scatter(-1, ids[..., None], logits.mean(dim=-1, keepdim=True))
 
 
-def _has_outputs(subject: Subject, data: Examples) -> bool:
+def _has_outputs(adapter: ModelAdapter, data: Examples) -> bool:
     """Whether there are logits for the data: of two stacks only where the source is there too."""
-    two = subject.has_encoder_and_decoder
-    return subject.has_logits and (not two or data.source is not None)
+    two = adapter.has_encoder_and_decoder
+    return adapter.has_logits and (not two or data.source is not None)
 
 
-def _padding(subject: Subject, data: Examples) -> Tensor | None:
-    return data.padding if subject.takes_padding else None
+def _padding(adapter: ModelAdapter, data: Examples) -> Tensor | None:
+    return data.padding if adapter.takes_padding else None

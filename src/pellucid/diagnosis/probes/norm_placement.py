@@ -1,8 +1,5 @@
 """How the blocks of a model are framed: whether a path goes past its layers, and where norms stand.
 
-Comes in: any model's blocks, and a call of it. Goes out: two words. It does not know how it is
-trained.
-
 Every matrix in the blocks is made to say nothing, and what a block is given is made three times as
 large. What comes out is then the residual path alone: three times as large where nothing stands in
 it, of its own size where a norm does, and nothing where there is no path.

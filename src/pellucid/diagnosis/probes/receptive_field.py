@@ -1,43 +1,45 @@
-"""Probes of how far a model sees, and whether it knows where a token stands.
-
-Comes in: a `Subject`. Goes out: findings. It does not know how positions are told to the model.
-"""
+"""Probes of how far a model sees, and whether it knows where a token stands."""
 
 from __future__ import annotations
 
-from typing import cast
+from typing import assert_never, cast
 
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
-from pellucid.diagnosis.model_adapter import HALF, Subject
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
 from pellucid.diagnosis.probes.attention_scores import scores_of, visible
 from pellucid.diagnosis.probes.leakage import moved, tolerance
-from pellucid.model import (
-    LinearAttention,
-    MultiHeadAttention,
-    NeuralMemory,
-    NoPositions,
-    Rotary,
-    Transformer,
+from pellucid.model import Block, Transformer
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    NoPositionFacts,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    position_facts,
 )
-from pellucid.typed import named_modules
 
 
-def probe_receptive_field(subject: Subject) -> list[Finding]:
+def probe_receptive_field(adapter: ModelAdapter) -> list[Finding]:
     """Whether every token within the window has an influence on the last output."""
-    reach = _declared_reach(subject)
-    if reach is None or subject.length < 3:
+    reach = _declared_reach(adapter)
+    if reach is None or adapter.length < 3:
         return []
-    ids = subject.random_ids(1)
+    ids = adapter.random_ids(1)
     time = ids.shape[1]
     diagonal = torch.eye(time, dtype=torch.bool, device=ids.device)
-    variants = torch.where(diagonal, subject.changed_ids(ids), ids)
-    with subject.awake():
+    variants = torch.where(diagonal, adapter.changed_ids(ids), ids)
+    with adapter.awake():
         original, changed = (
-            subject.outputs(ids.expand(time, -1).contiguous()),
-            subject.outputs(variants),
+            adapter.outputs(ids.expand(time, -1).contiguous()),
+            adapter.outputs(variants),
         )
     influence = moved(original, changed)[:, -1]
     first = max(0, time - reach)
@@ -47,7 +49,7 @@ def probe_receptive_field(subject: Subject) -> list[Finding]:
     if not blind:
         return []
     return [
-        found(
+        build_finding(
             "ATT005",
             f"{len(blind)} of the {time - first} tokens that the last output should see have no "
             f"influence on it at all: those at positions {_ranges(blind)}.",
@@ -75,28 +77,42 @@ def _ranges(places: list[int]) -> str:
     return f"{places[0]} to {places[-1]}" if whole else ", ".join(map(str, places))
 
 
-def _declared_reach(subject: Subject) -> int | None:
+def _declared_reach(adapter: ModelAdapter) -> int | None:
     """How many tokens back the last output is meant to see, itself among them; None: unknown."""
-    if subject.declared.window is not None:
-        return subject.declared.window
-    if subject.family == "pellucid":
-        modules = named_modules(cast("Transformer", subject.model).stack).values()
-        if any(isinstance(m, NeuralMemory) for m in modules):
-            return None  # what its memory keeps of a chunk is learned
-        layers = [m.window for m in modules if isinstance(m, MultiHeadAttention)]
-        return _through(layers, subject.length)
-    around = getattr(subject.settings, "attention_window", None)
-    if isinstance(around, list) and not subject.has_encoder_and_decoder:  # half before, half after
-        return _through([width // 2 + 1 for width in cast("list[int]", around)], subject.length)
-    window = getattr(subject.settings, "sliding_window", None)
-    depth = getattr(subject.settings, "num_hidden_layers", 1)
-    if isinstance(window, int) and not getattr(subject.settings, "layer_types", None):
-        return _through([window] * depth, subject.length)
-    kinds = getattr(subject.settings, "layer_types", None)
+    if adapter.declared.window is not None:
+        return adapter.declared.window
+    if adapter.family == "pellucid":
+        return _stated_reach(cast("Transformer", adapter.model), adapter.length)
+    around = getattr(adapter.settings, "attention_window", None)
+    if isinstance(around, list) and not adapter.has_encoder_and_decoder:  # half before, half after
+        return _through([width // 2 + 1 for width in cast("list[int]", around)], adapter.length)
+    window = getattr(adapter.settings, "sliding_window", None)
+    depth = getattr(adapter.settings, "num_hidden_layers", 1)
+    if isinstance(window, int) and not getattr(adapter.settings, "layer_types", None):
+        return _through([window] * depth, adapter.length)
+    kinds = getattr(adapter.settings, "layer_types", None)
     if isinstance(window, int) and isinstance(kinds, list | tuple):
         far = [window if kind == "sliding_attention" else None for kind in cast("list[str]", kinds)]
-        return _through(far, subject.length)
-    return subject.length
+        return _through(far, adapter.length)
+    return adapter.length
+
+
+def _stated_reach(model: Transformer, length: int) -> int | None:
+    windows: list[int | None] = []
+    for block in model.stack.blocks:
+        facts = attention_facts(cast("Block", block).attention)
+        match facts:
+            case SoftmaxAttentionFacts():
+                windows.append(facts.window)
+            case LinearAttentionFacts():
+                windows.append(None)
+            case NeuralMemoryFacts():
+                return None  # what its memory keeps of a chunk is learned
+            case UnknownFacts():
+                return None
+            case _:
+                assert_never(facts)
+    return _through(windows, length)
 
 
 def _through(windows: list[int | None], length: int) -> int:
@@ -105,29 +121,29 @@ def _through(windows: list[int | None], length: int) -> int:
     return 1 + sum(cast("int", window) - 1 for window in windows)
 
 
-def probe_positions(subject: Subject) -> list[Finding]:
+def probe_positions(adapter: ModelAdapter) -> list[Finding]:
     """Whether the order of tokens is told to the model at all.
 
     The same token is written everywhere: whatever differs between places, in a state or in a score,
     can come from the position alone. What shows no scores is asked whether two tokens may change
     places.
     """
-    if subject.declared.no_positions or subject.length < 4:
+    if adapter.declared.no_positions or adapter.length < 4:
         return []
-    if subject.family == "pellucid" and _has_none_by_design(cast("Transformer", subject.model)):
+    if adapter.family == "pellucid" and _has_none_by_design(cast("Transformer", adapter.model)):
         return []
-    same = torch.full((1, subject.length), subject.vocab // 2, device=subject.device)
-    with subject.awake():
-        if _differs_by_place(subject.outputs(same)[0]):
+    same = torch.full((1, adapter.length), adapter.vocab // 2, device=adapter.device)
+    with adapter.awake():
+        if _differs_by_place(adapter.outputs(same)[0]):
             return []
-        scores = scores_of(lambda: subject.outputs(same), subject.length)
+        scores = scores_of(lambda: adapter.outputs(same), adapter.length)
         if any(_spread(score) > limit("POS001", "change") for score in scores):
             return []
-        swapped = 0.0 if scores else _of_swapping(subject)
+        swapped = 0.0 if scores else _of_swapping(adapter)
     if swapped > limit("POS001", "change"):
         return []
     return [
-        found(
+        build_finding(
             "POS001",
             "With one token written at every place, no state and no score of attention differs "
             "between places: the model cannot tell where a token stands.",
@@ -137,7 +153,16 @@ def probe_positions(subject: Subject) -> list[Finding]:
 
 
 def _has_none_by_design(model: Transformer) -> bool:
-    return isinstance(model.stack.positions, NoPositions)
+    facts = position_facts(model.stack.positions)
+    match facts:
+        case NoPositionFacts():
+            return True
+        case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts():
+            return False
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _differs_by_place(output: Tensor) -> bool:
@@ -155,34 +180,34 @@ def _spread(scores: Tensor) -> float:
     return float(((high - low) / size).nan_to_num(0.0, 0.0, 0.0).max())
 
 
-def _of_swapping(subject: Subject) -> float:
-    ids = subject.random_ids(1)
+def _of_swapping(adapter: ModelAdapter) -> float:
+    ids = adapter.random_ids(1)
     swapped = ids.clone()
     swapped[0, 0], swapped[0, 1] = ids[0, 1], ids[0, 0]
     pair = torch.cat((ids, swapped))
-    output = subject.outputs(pair)
+    output = adapter.outputs(pair)
     return float(moved(output[:1], output[1:])[0, -1])
 
 
-def probe_rotary(subject: Subject) -> list[Finding]:
+def probe_rotary(adapter: ModelAdapter) -> list[Finding]:
     """Whether scores depend on the distance alone, where positions are rotary.
 
     With one token everywhere, the score of query i and key j must be that of i + 1 and j + 1.
     """
-    if not _is_rotary(subject) or subject.length < 4:
+    if not _is_rotary(adapter) or adapter.length < 4:
         return []
-    same = torch.full((1, subject.length), subject.vocab // 2, device=subject.device)
-    with subject.awake():
-        moves = _differs_by_place(subject.outputs(same)[0])
-        scores = scores_of(lambda: subject.outputs(same), subject.length)
+    same = torch.full((1, adapter.length), adapter.vocab // 2, device=adapter.device)
+    with adapter.awake():
+        moves = _differs_by_place(adapter.outputs(same)[0])
+        scores = scores_of(lambda: adapter.outputs(same), adapter.length)
     if moves:  # only what enters the first layer is known to be alike
-        scores = scores[:1] if _softmax_first(subject) else []
+        scores = scores[:1] if _softmax_first(adapter) else []
     worst = max(map(_shift, scores), default=0.0)
-    rounded = any(b.dtype in HALF for b in subject.model.buffers())
+    rounded = any(b.dtype in HALF for b in adapter.model.buffers())
     if worst <= limit("POS002", "half" if rounded else "change"):
         return []
     return [
-        found(
+        build_finding(
             "POS002",
             "With one token written at every place, the score of two tokens changes when both "
             "are moved by the same distance.",
@@ -191,15 +216,22 @@ def probe_rotary(subject: Subject) -> list[Finding]:
     ]
 
 
-def _softmax_first(subject: Subject) -> bool:
-    settings = cast("object", subject.settings)
-    named = [getattr(settings, name, None) for name in ("layer_types", "layers_block_type")]
-    by_layer = next((cast("list[str]", kinds) for kinds in named if kinds), ["attention"])
-    if "attention" not in by_layer[0] or by_layer[0] == "linear_attention":
-        return False  # a recurrent or convolutional layer: what leaves it differs by place
-    kinds = MultiHeadAttention | LinearAttention | NeuralMemory
-    layers = [m for m in named_modules(subject.model).values() if isinstance(m, kinds)]
-    return not layers or isinstance(layers[0], MultiHeadAttention)
+def _softmax_first(adapter: ModelAdapter) -> bool:
+    if adapter.family != "pellucid":
+        settings = cast("object", adapter.settings)
+        named = [getattr(settings, name, None) for name in ("layer_types", "layers_block_type")]
+        kinds = next((cast("list[str]", kinds) for kinds in named if kinds), ["attention"])
+        # a recurrent or convolutional layer: what leaves it differs by place
+        return "attention" in kinds[0] and kinds[0] != "linear_attention"
+    first = cast("Block", cast("Transformer", adapter.model).stack.blocks[0])
+    facts = attention_facts(first.attention)
+    match facts:
+        case SoftmaxAttentionFacts():
+            return True
+        case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _shift(scores: Tensor) -> float:
@@ -209,12 +241,13 @@ def _shift(scores: Tensor) -> float:
     return float((near - far).abs().masked_fill(~is_visible, 0.0).max() / size)
 
 
-def _is_rotary(subject: Subject) -> bool:
-    if subject.declared.rotary is not None:
-        return subject.declared.rotary
-    if subject.family == "pellucid":
-        return isinstance(cast("Transformer", subject.model).stack.positions, Rotary)
-    if getattr(subject.settings, "alibi", False):
+def _is_rotary(adapter: ModelAdapter) -> bool:
+    if adapter.declared.rotary is not None:
+        return adapter.declared.rotary
+    if adapter.family == "pellucid":
+        positions = cast("Transformer", adapter.model).stack.positions
+        return isinstance(position_facts(positions), RotaryFacts)
+    if getattr(adapter.settings, "alibi", False):
         return False
     setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")
-    return any(getattr(subject.settings, name, None) for name in setting_names)
+    return any(getattr(adapter.settings, name, None) for name in setting_names)

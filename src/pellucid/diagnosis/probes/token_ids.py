@@ -1,8 +1,4 @@
-"""Probes of the rows: ids that there are rows for, texts that are not the same one again.
-
-Comes in: `Examples`, the size of a vocabulary, perhaps a tokenizer. Goes out: findings. It does not
-know the model.
-"""
+"""Probes of the rows: ids that there are rows for, texts that are not the same one again."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.diagnosis.batches import Examples
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
 
 
 def probe_ids(data: Examples, vocab: int) -> list[Finding]:
@@ -22,7 +18,7 @@ def probe_ids(data: Examples, vocab: int) -> list[Finding]:
         return []
     outside = sum(int(((batch < 0) | (batch >= vocab)).sum()) for batch in data.batches)
     return [
-        found(
+        build_finding(
             "DAT003",
             f"{outside} ids are outside of the vocabulary: they reach from {lowest} to {highest}, "
             f"and the model has rows for 0 to {vocab - 1}.",
@@ -38,7 +34,7 @@ def probe_tokenizer(tokenizer: Any, vocab: int, data: Examples | None = None) ->
     findings: list[Finding] = []
     if size is not None and size > vocab:
         findings.append(
-            found(
+            build_finding(
                 "DAT007",
                 f"The tokenizer has {size} tokens, the model has rows for {vocab}.",
                 evidence("DAT007", "tokens without a row", size - vocab),
@@ -51,7 +47,7 @@ def probe_tokenizer(tokenizer: Any, vocab: int, data: Examples | None = None) ->
     share = float((data.ids == unknown).double().mean())
     if share > limit("DAT004", "share"):
         findings.append(
-            found(
+            build_finding(
                 "DAT004",
                 f"{share:.1%} of the tokens are the one for what the tokenizer cannot spell.",
                 evidence("DAT004", "share of unknown tokens", share),
@@ -76,7 +72,7 @@ def probe_duplicates(data: Examples) -> list[Finding]:
     again = len(hashes) - len(set(hashes))
     if again:
         findings.append(
-            found(
+            build_finding(
                 "DAT001",
                 f"Of {len(hashes)} batches in a row, {again} have come before.",
                 evidence("DAT001", "batches that came before", again),
@@ -87,7 +83,7 @@ def probe_duplicates(data: Examples) -> list[Finding]:
     twice = len(rows) - len(set(rows))
     if twice and data.ids.shape[1] >= 4:
         findings.append(
-            found(
+            build_finding(
                 "DAT002",
                 f"{twice} of the {len(rows)} rows of a batch are copies of another row of it.",
                 evidence("DAT002", "rows that are copies", twice),

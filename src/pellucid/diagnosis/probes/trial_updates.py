@@ -1,8 +1,4 @@
-"""A few updates of a copy: which weights get a gradient, and which move.
-
-Comes in: a `Subject`, ids, perhaps an optimiser. Goes out: what was seen, by parameter name. It
-does not know what should have moved.
-"""
+"""A few updates of a copy: which weights get a gradient, and which move."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from torch.nn import functional as F
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.batches import targets_for
 from pellucid.diagnosis.finding import limit
-from pellucid.diagnosis.model_adapter import Subject
+from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.diagnosis.preserve_state import each_weight
 from pellucid.optim import Adam
 from pellucid.typed import backward
@@ -57,26 +53,26 @@ def held(optimizer: Any) -> set[int]:
     return {id(parameter) for group in groups for parameter in group["params"]}
 
 
-def few_steps(subject: Subject, ids: Tensor, optimizer: Any | None) -> Seen:
+def few_steps(adapter: ModelAdapter, ids: Tensor, optimizer: Any | None) -> Seen:
     """What happens to each weight in three updates by a copy of `optimizer`, or by Adam.
 
     A learning rate of zero, as at the foot of a warm-up, is replaced: it is not what is asked.
     """
     observed = Seen()
-    with subject.as_is(training=True, wide=optimizer is None):
-        named = [(n, p) for n, p in each_weight(subject.model) if p.requires_grad]
+    with adapter.as_is(training=True, wide=optimizer is None):
+        named = [(n, p) for n, p in each_weight(adapter.model) if p.requires_grad]
         observed.trained = [name for name, weight in named if weight.numel()]
         if not named:
             return observed
         initial = {name: weight.detach().clone() for name, weight in named}
-        stepping = _copies(subject.model, optimizer) or [
+        stepping = _copies(adapter.model, optimizer) or [
             adam([weight for _, weight in named], _RATE, eps=1e-30)
         ]
         # where a projection starts at zero, what stands before it gets its gradient an update later
         for _ in range(round(limit("GRD002", "updates"))):
             for _, weight in named:
                 weight.grad = None
-            backward(loss_of(subject, ids))
+            backward(loss_of(adapter, ids))
             _note(observed, named)
             for torch_optimizer in stepping:
                 cast("Any", torch_optimizer).step()
@@ -125,13 +121,13 @@ def _copy(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> torch.optim
     return copied
 
 
-def loss_of(subject: Subject, ids: Tensor) -> Tensor:
+def loss_of(adapter: ModelAdapter, ids: Tensor) -> Tensor:
     """A loss through every output: cross-entropy, or a fixed mixture of hidden states."""
-    outputs = subject.outputs(ids).float()
-    if not subject.has_logits:
+    outputs = adapter.outputs(ids).float()
+    if not adapter.has_logits:
         draws = torch.Generator().manual_seed(3)
         mixture = torch.randn(outputs.shape[1:], generator=draws).to(outputs.device)
-        classes = subject.class_logits(ids)
+        classes = adapter.class_logits(ids)
         return (outputs * mixture).mean() + (0.0 if classes is None else classes.square().mean())
-    targets = targets_for(ids, 1 if subject.causal else 0)
+    targets = targets_for(ids, 1 if adapter.causal else 0)
     return F.cross_entropy(outputs.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)

@@ -1,7 +1,4 @@
-"""Probes of the weights as they are: ties, copies, zeros, numbers that are none, a wrong import.
-
-Comes in: a `Subject`. Goes out: findings. It does not know where the weights came from.
-"""
+"""Probes of the weights as they are: ties, copies, zeros, numbers that are none, a wrong import."""
 
 from __future__ import annotations
 
@@ -14,26 +11,26 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.diagnosis.batches import Examples, cross_entropy
-from pellucid.diagnosis.finding import Finding, evidence, found, limit
-from pellucid.diagnosis.model_adapter import Subject
+from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.diagnosis.probes.embedding_and_head import find_ends
 from pellucid.diagnosis.probes.losses import true_targets
 
 
-def probe_ties(subject: Subject) -> list[Finding]:
+def probe_ties(adapter: ModelAdapter) -> list[Finding]:
     """Whether the embedding and the head are one tensor exactly where they are said to be."""
-    ends = find_ends(subject)
+    ends = find_ends(adapter)
     if ends is None:
         return []
     embedding, head = ends
     is_shared = embedding is head or embedding.data_ptr() == head.data_ptr()
     alike = is_shared or (embedding.shape == head.shape and torch.equal(embedding, head))
-    should_tie = _said_tied(subject)
+    should_tie = _said_tied(adapter)
     if should_tie is None:
         should_tie = alike
     if should_tie and not is_shared:
         return [
-            found(
+            build_finding(
                 "TIE001",
                 "The head's matrix and the token embedding are to be one, and are two tensors"
                 + (" of equal values: the first update parts them." if alike else "."),
@@ -43,7 +40,7 @@ def probe_ties(subject: Subject) -> list[Finding]:
         ]
     if is_shared and not should_tie:
         return [
-            found(
+            build_finding(
                 "TIE002",
                 "The head's matrix and the token embedding are one tensor, and are said to be two.",
                 evidence("TIE002", "tensors", 1),
@@ -53,10 +50,10 @@ def probe_ties(subject: Subject) -> list[Finding]:
     return []
 
 
-def _said_tied(subject: Subject) -> bool | None:
-    if subject.declared.tied is not None:
-        return subject.declared.tied
-    tied = getattr(subject.settings, "tie_word_embeddings", None)
+def _said_tied(adapter: ModelAdapter) -> bool | None:
+    if adapter.declared.tied is not None:
+        return adapter.declared.tied
+    tied = getattr(adapter.settings, "tie_word_embeddings", None)
     return tied if isinstance(tied, bool) else None
 
 
@@ -75,14 +72,18 @@ def probe_numbers(model: nn.Module) -> list[Finding]:
         return []
     sign = evidence("WGT001", "parameters with NaN or infinity", len(broken))
     where = ", ".join(broken[:4])
-    return [found("WGT001", f"{len(broken)} parameters hold NaN or infinity.", sign, where=where)]
+    return [
+        build_finding(
+            "WGT001", f"{len(broken)} parameters hold NaN or infinity.", sign, where=where
+        )
+    ]
 
 
-def probe_weights(subject: Subject) -> list[Finding]:
+def probe_weights(adapter: ModelAdapter) -> list[Finding]:
     """Whether matrices that were drawn differ, and, of pretrained ones, whether none is zero."""
-    named = [(n, p.detach()) for n, p in subject.model.named_parameters() if p.is_floating_point()]
+    named = [(n, p.detach()) for n, p in adapter.model.named_parameters() if p.is_floating_point()]
     findings = _copied(named)
-    if subject.declared.pretrained:
+    if adapter.declared.pretrained:
         zero = [
             name
             for name, weight in named
@@ -91,8 +92,8 @@ def probe_weights(subject: Subject) -> list[Finding]:
         if zero:
             sign = evidence("WGT002", "matrices of zeros", len(zero))
             text = f"{len(zero)} matrices of a pretrained model are all zero."
-            findings.append(found("WGT002", text, sign, where=", ".join(zero[:4])))
-        findings += _bare_rows(subject)
+            findings.append(build_finding("WGT002", text, sign, where=", ".join(zero[:4])))
+        findings += _bare_rows(adapter)
     return findings
 
 
@@ -114,7 +115,7 @@ def _copied(named: list[tuple[str, Tensor]]) -> list[Finding]:
     if not pairs:
         return []
     return [
-        found(
+        build_finding(
             "INI003",
             f"{len(pairs)} pairs of matrices are equal, number for number, and are not shared.",
             evidence("INI003", "pairs", len(pairs)),
@@ -131,35 +132,37 @@ def _is_drawn(weight: Tensor) -> bool:
     return len(rows) > 1 and bool((rows[1:] != rows[:-1]).any(dim=1).all())
 
 
-def _bare_rows(subject: Subject) -> list[Finding]:
-    ends = find_ends(subject)
+def _bare_rows(adapter: ModelAdapter) -> list[Finding]:
+    ends = find_ends(adapter)
     if ends is None:
         return []
-    rows = ends[0].detach()[: subject.vocab]
+    rows = ends[0].detach()[: adapter.vocab]
     bare, n = int((~(rows != 0).any(dim=1)).sum()), len(rows)
     if bare <= max(limit("WGT003", "rows"), limit("WGT003", "share") * n):
         return []
     sign = evidence("WGT003", "share of rows that are zero", bare / n)
     return [
-        found("WGT003", f"{bare} of {n} token embeddings are zero.", sign, where="token embedding")
+        build_finding(
+            "WGT003", f"{bare} of {n} token embeddings are zero.", sign, where="token embedding"
+        )
     ]
 
 
-def probe_import(subject: Subject, data: Examples) -> list[Finding]:
+def probe_import(adapter: ModelAdapter, data: Examples) -> list[Finding]:
     """Whether pretrained weights know the text; if not, whether transposing some makes them.
 
     A square matrix can be read in either direction without an error. Those of one role (the
     queries of every layer) are transposed together, role by role, and the loss is taken again.
     """
-    if not subject.declared.pretrained or not subject.has_logits or not subject.causal:
+    if not adapter.declared.pretrained or not adapter.has_logits or not adapter.causal:
         return []
-    if subject.has_encoder_and_decoder:
+    if adapter.has_encoder_and_decoder:
         return []  # what it knows depends on what it looks at
-    targets = true_targets(subject, data)
-    with subject.as_is(), torch.no_grad():
-        loss = cross_entropy(subject.outputs(data.ids), targets)
-        chance = math.log(subject.vocab)
-        better = _best_transposed(subject, data, targets)
+    targets = true_targets(adapter, data)
+    with adapter.as_is(), torch.no_grad():
+        loss = cross_entropy(adapter.outputs(data.ids), targets)
+        chance = math.log(adapter.vocab)
+        better = _best_transposed(adapter, data, targets)
     knows_nothing = loss > chance - limit("WGT004", "nats")
     # to break what was sound may help a model that is sure of what is wrong: it must know something
     knows_then = better is not None and better[1] < chance - limit("WGT004", "nats")
@@ -167,7 +170,7 @@ def probe_import(subject: Subject, data: Examples) -> list[Finding]:
         role, lower = better
         sign = evidence("WGT005", "loss transposed, of the loss as it is", lower / loss)
         return [
-            found(
+            build_finding(
                 "WGT005",
                 f"The loss falls from {loss:.2f} to {lower:.2f} when `{role}` is transposed in "
                 "every layer.",
@@ -179,26 +182,28 @@ def probe_import(subject: Subject, data: Examples) -> list[Finding]:
     if not knows_nothing:
         return []
     return [
-        found(
+        build_finding(
             "WGT004",
             f"The loss of pretrained weights on the text is {loss:.2f}, and guessing costs ln "
-            f"{subject.vocab} = {chance:.2f}.",
+            f"{adapter.vocab} = {chance:.2f}.",
             evidence("WGT004", "ln V - loss", chance - loss),
             confidence=0.8,
         )
     ]
 
 
-def _best_transposed(subject: Subject, data: Examples, targets: Tensor) -> tuple[str, float] | None:
+def _best_transposed(
+    adapter: ModelAdapter, data: Examples, targets: Tensor
+) -> tuple[str, float] | None:
     roles: dict[str, list[nn.Parameter]] = defaultdict(list)
-    for name, weight in subject.model.named_parameters():
+    for name, weight in adapter.model.named_parameters():
         if weight.ndim == 2 and weight.shape[0] == weight.shape[1]:
             roles[".".join(part for part in name.split(".") if not part.isdigit())].append(weight)
     tried: list[tuple[float, str]] = []
     for role, weights in roles.items():
         for weight in weights:
             weight.data = weight.data.mT.contiguous()
-        tried.append((cross_entropy(subject.outputs(data.ids), targets), role))
+        tried.append((cross_entropy(adapter.outputs(data.ids), targets), role))
         for weight in weights:
             weight.data = weight.data.mT.contiguous()
     if not tried:

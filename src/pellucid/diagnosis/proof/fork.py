@@ -1,8 +1,6 @@
 """A fork of a run: some updates from one of its states, with its data, perhaps another config.
 
-Comes in: a run's folder, which is read and never written to; a config; a checkpoint, or none for
-the very start. Goes out: where the fork ended: its held-out loss, its vital signs, what was not
-finite. It does not know what the fork is to show.
+A fork never writes to the run's folder.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from pellucid.diagnosis.history.history import Reading
 from pellucid.errors import NonFiniteError
 from pellucid.runs.rebuild import rebuild, restore
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.saved_runs.plan import find_precision
+from pellucid.saved_runs.machine import find_precision
 from pellucid.tasks import Reward
 from pellucid.training import (
     Event,

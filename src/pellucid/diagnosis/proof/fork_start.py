@@ -1,8 +1,4 @@
-"""Where forks of a run begin, and how far they go: before the trouble, and past it.
-
-Comes in: a run's events, findings, the steps of its checkpoints. Goes out: a `Start`. It does not
-know checkpoints from the inside.
-"""
+"""Where forks of a run begin, and how far they go: before the trouble, and past it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""The config that a proof recommends, as a file, and the command that trains with it.
-
-Comes in: a proof, the run's config. Goes out: the proof with both. It does not know how fixes are
-tried.
-"""
+"""The config that a proof recommends, as a file, and the command that trains with it."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from pathlib import Path
 
 from pellucid import config
 from pellucid.config import run_to_toml
-from pellucid.diagnosis.fixes.propose import patched
+from pellucid.diagnosis.fixes.propose import apply_assignments
 from pellucid.diagnosis.proof.verdict import Proof
 from pellucid.disk import free_name, write_output
 from pellucid.saved_runs.folder import RunFolder
@@ -36,17 +32,17 @@ def write_fixed(
     if out is None:
         file = free_name(file)
     comments = [
-        f"# {name} with {best.prescription.does}, for {', '.join(best.codes)}:",
-        f"# {best.prescription.why}",
+        f"# {name} with {best.fix.does}, for {', '.join(best.codes)}:",
+        f"# {best.fix.why}",
         f"# Measured on {len(best.pairs)} pairs of forks of {best.pairs[0][1].steps} updates: "
         f"{best.words}.",
     ]
-    text = run_to_toml(patched(run, best.prescription.assignments))
+    text = run_to_toml(apply_assignments(run, best.fix.assignments))
     file.parent.mkdir(parents=True, exist_ok=True)
     write_output(file, "\n".join([*comments, "", text]))
     again = "" if reward is None else f" --reward {shlex.quote(reward)}"
     command, checkpoint = f"pellucid train --config {shlex.quote(str(file))}{again}", ""
-    if best.prescription.needs == "replay" and start:
+    if best.fix.needs == "replay" and start:
         checkpoint = str(folder.shelf.path(start))
         target = shlex.quote(str(file.with_suffix("")))
         command = (

@@ -1,8 +1,4 @@
-"""Proof: every fix is tried on forks of the run, against the same forks without it.
-
-Comes in: a run's folder, and findings. Goes out: a `Proof`, and a patched config where a fix
-helped. The run is only read: no byte of its folder changes. It does not know how it is shown.
-"""
+"""Proof: every fix is tried on forks of the run, against the same forks without it."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from pellucid import config
 from pellucid.checkpoints import Checkpoint
 from pellucid.checkpoints import load as load_checkpoint
 from pellucid.diagnosis.finding import Finding
-from pellucid.diagnosis.fixes.propose import Prescription, patched, prescriptions
+from pellucid.diagnosis.fixes.propose import Fix, apply_assignments, propose_fixes
 from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
 from pellucid.diagnosis.proof.fork_start import Start, choose_start
 from pellucid.diagnosis.proof.patched_config import write_fixed
@@ -24,9 +20,9 @@ from pellucid.disk import check_output
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import read_config, read_plan
-from pellucid.saved_runs.plan import machine_changes
+from pellucid.saved_runs.machine import machine_changes
 from pellucid.saved_runs.records import read_events
-from pellucid.tasks.rewards import find_reward, same_reward
+from pellucid.tasks.rewards import check_same_reward, find_reward
 from pellucid.training import generator_states, restore_generators
 
 #: Far apart, so that no seed of a fork is that of a run nearby.
@@ -89,7 +85,7 @@ def prove(
     folder, _ = existing_folder(Path(path))
     run, plan = read_config(folder), read_plan(folder)
     machine_changes(plan)  # for its refusal
-    same_reward(run.objective, folder, reward)
+    check_same_reward(run.objective, folder, reward)
     origin = Origin(folder=folder, run=run, plan=plan, reward=find_reward(run.objective, reward))
     tried, untried = _candidates(findings, run, candidates)
     start = choose_start(
@@ -106,41 +102,41 @@ def prove(
         trials=trials,
         untried=untried,
         incurable=tuple(
-            dict.fromkeys(finding.code for finding in findings if not prescriptions(finding, run))
+            dict.fromkeys(finding.code for finding in findings if not propose_fixes(finding, run))
         ),
-        note=start.note if any(t.prescription.needs == "replay" for t in trials) else "",
+        note=start.note if any(t.fix.needs == "replay" for t in trials) else "",
     )
     return write_fixed(proof, folder, run, start.step, reward=reward, out=out)
 
 
-Candidate = tuple[Prescription, tuple[str, ...]]
+Candidate = tuple[Fix, tuple[str, ...]]
 
 
 def _candidates(
     findings: Sequence[Finding], run: config.Run, n_candidates: int
-) -> tuple[list[Candidate], tuple[tuple[Prescription, str], ...]]:
+) -> tuple[list[Candidate], tuple[tuple[Fix, str], ...]]:
     """What to try, with the codes it is for, and what forks cannot try, with why.
 
     The second fix for the first finding comes before the first one for the third.
     """
-    ranked: list[tuple[int, int, Prescription]] = [
-        (i + j, i, prescription)
+    ranked: list[tuple[int, int, Fix]] = [
+        (i + j, i, fix)
         for i, finding in enumerate(findings)
-        for j, prescription in enumerate(prescriptions(finding, run))
+        for j, fix in enumerate(propose_fixes(finding, run))
     ]
     codes: dict[tuple[str, ...], list[str]] = {}
-    by_assignments: dict[tuple[str, ...], Prescription] = {}
-    for _, i, prescription in sorted(ranked, key=lambda item: item[:2]):
-        by_assignments.setdefault(prescription.assignments, prescription)
-        codes.setdefault(prescription.assignments, []).append(findings[i].code)
+    by_assignments: dict[tuple[str, ...], Fix] = {}
+    for _, i, fix in sorted(ranked, key=lambda item: item[:2]):
+        by_assignments.setdefault(fix.assignments, fix)
+        codes.setdefault(fix.assignments, []).append(findings[i].code)
     tried: list[Candidate] = []
-    untried: list[tuple[Prescription, str]] = []
-    for key, prescription in by_assignments.items():
-        why = _incomparable(run, patched(run, prescription.assignments))
+    untried: list[tuple[Fix, str]] = []
+    for key, fix in by_assignments.items():
+        why = _incomparable(run, apply_assignments(run, fix.assignments))
         if why:
-            untried.append((prescription, why))
+            untried.append((fix, why))
         elif len(tried) < n_candidates:
-            tried.append((prescription, tuple(dict.fromkeys(codes[key]))))
+            tried.append((fix, tuple(dict.fromkeys(codes[key]))))
     return tried, tuple(untried)
 
 
@@ -169,24 +165,23 @@ class _Forks:
 
     def trials(self, tried: Sequence[Candidate]) -> tuple[Trial, ...]:
         """Every fix on every seed."""
-        starts = [self._from(prescription) for prescription, _ in tried]
+        starts = [self._from(fix) for fix, _ in tried]
         plain = [steps for _, steps in set(starts)]
         self._of = (len(starts) + len(plain)) * len(self._seeds)
         self._all_updates = (sum(steps for _, steps in starts) + sum(plain)) * len(self._seeds)
         return tuple(
-            Trial(prescription=prescription, codes=codes, pairs=tuple(self._pairs(prescription)))
-            for prescription, codes in tried
+            Trial(fix=fix, codes=codes, pairs=tuple(self._pairs(fix))) for fix, codes in tried
         )
 
-    def _from(self, prescription: Prescription) -> tuple[int, int]:
+    def _from(self, fix: Fix) -> tuple[int, int]:
         """After which update, and for how many, a fix is tried."""
-        if prescription.needs == "restart":
+        if fix.needs == "restart":
             return 0, self._start.fresh_steps
         return self._start.step, self._start.steps
 
-    def _pairs(self, prescription: Prescription) -> Iterator[tuple[Fork, Fork]]:
-        start, steps = self._from(prescription)
-        fixed = patched(self._origin.run, prescription.assignments)
+    def _pairs(self, fix: Fix) -> Iterator[tuple[Fork, Fork]]:
+        start, steps = self._from(fix)
+        fixed = apply_assignments(self._origin.run, fix.assignments)
         for seed in self._seeds:
             if (start, seed) not in self._unfixed:
                 self._unfixed[start, seed] = self._fork(
@@ -194,7 +189,7 @@ class _Forks:
                 )
             yield (
                 self._unfixed[start, seed],
-                self._fork(fixed, prescription.does, start, steps, seed),
+                self._fork(fixed, fix.does, start, steps, seed),
             )
 
     def _fork(self, run: config.Run, label: str, start: int, steps: int, seed: int) -> Fork:

@@ -1,13 +1,10 @@
 """What forks prove: each fix against the unfixed run, pair by pair, and a verdict by a stated rule.
 
-Comes in: forks. Goes out: differences with their spread, signs that are sick no more, a verdict. It
-does not know how forks are run or shown.
-
 The rule. A pair is an unfixed and a fixed fork with the same seed: the same batches and dropout,
 and where weights are drawn, the same draws. A difference counts where every pair agrees, and its
 mean is above twice its spread (the standard deviation over pairs) and above 1% of the unfixed loss.
 
-    not finite      a fixed fork met a value that is not finite
+not finite      a fixed fork met a value that is not finite
     helped          the loss is lower by a difference that counts; or all fixed forks stay finite
                     where an unfixed one did not; or signs are sick no more in any pair while the
                     loss is no higher; and no sign is sick that was not
@@ -24,8 +21,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pellucid.diagnosis.fixes.propose import Prescription
+from pellucid.diagnosis.fixes.propose import Fix
 from pellucid.diagnosis.proof.fork import Fork
+from pellucid.old_names import warn_old_name
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
 
@@ -34,11 +32,17 @@ _SPREADS, _SHARE = 2.0, 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One fix, tried: pairs of an unfixed and a fixed fork, and the codes it is prescribed for."""
+    """One fix, tried: pairs of an unfixed and a fixed fork, and the codes that name the fix."""
 
-    prescription: Prescription
+    fix: Fix
     codes: tuple[str, ...]
     pairs: tuple[tuple[Fork, Fork], ...]
+
+    @property
+    def prescription(self) -> Fix:
+        """The name of `fix` in 0.1."""
+        warn_old_name("Trial.prescription is Trial.fix now; the old name goes in 0.3")
+        return self.fix
 
     @property
     def differences(self) -> tuple[float, ...]:
@@ -139,10 +143,10 @@ class Trial:
     def record(self) -> dict[str, Any]:
         """The trial as plain values."""
         return {
-            "does": self.prescription.does,
-            "set": list(self.prescription.assignments),
+            "does": self.fix.does,
+            "set": list(self.fix.assignments),
             "codes": list(self.codes),
-            "needs": self.prescription.needs,
+            "needs": self.fix.needs,
             "verdict": self.verdict,
             "difference": self.mean,
             "spread": self.spread,
@@ -167,7 +171,7 @@ class Proof:
 
     run: str
     trials: tuple[Trial, ...]
-    untried: tuple[tuple[Prescription, str], ...] = ()
+    untried: tuple[tuple[Fix, str], ...] = ()
     incurable: tuple[str, ...] = ()
     note: str = ""
     file: str = ""
@@ -186,12 +190,12 @@ class Proof:
             "run": self.run,
             "trials": [trial.record() for trial in self.trials],
             "untried": [
-                {"does": prescription.does, "set": list(prescription.assignments), "why": why}
-                for prescription, why in self.untried
+                {"does": fix.does, "set": list(fix.assignments), "why": why}
+                for fix, why in self.untried
             ],
             "incurable": list(self.incurable),
             "note": self.note,
-            "recommended": None if best is None else list(best.prescription.assignments),
+            "recommended": None if best is None else list(best.fix.assignments),
             "config": self.file or None,
             "command": self.command or None,
         }

@@ -1,6 +1,5 @@
 """What is inside attention and feed-forward, as parts of a drawing.
 
-Comes in: one kind of `config`, and the width of the residual stream. Goes out: a column of parts.
 With `assemble`, which calls it, the only file of this room that reads a config.
 """
 
@@ -55,22 +54,24 @@ def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
     """From a decoder's state and an encoder's last ones to what the decoder gathers there."""
     heads, kv = attention.n_heads, attention.n_kv_heads
     d_head, d_value = attention.d_head, attention.value_width
-    to = f"{kv} x {d_head}" + ("" if d_value == d_head else f" and {kv} x {d_value}")
-    encoded = Box(name="key, value", says=(f"{d_model} -> {to} each",), key=KEYS)
+    widths = f"{kv} x {d_head}" + ("" if d_value == d_head else f" and {kv} x {d_value}")
+    encoded = Box(name="key, value", lines=(f"{d_model} -> {widths} each",), key=KEYS)
     query = _projection("query", d_model, heads, d_head)
     score = Box(
         name="scores",
-        says=(*_scoring(attention), "mask: every token of the other text"),
+        lines=(*_scoring(attention), "mask: every token of the other text"),
         wide=True,
     )
-    gathered = Box(name="weighted sum", says=("of the encoder's values",))
+    weighted_sum = Box(name="weighted sum", lines=("of the encoder's values",))
     return (
-        Fork(((encoded, Arrow(to)), (Arrow(), query, Arrow(f"{heads} x {d_head}"))), outside=1),
+        Fork(
+            ((encoded, Arrow(widths)), (Arrow(), query, Arrow(f"{heads} x {d_head}"))), n_outside=1
+        ),
         score,
         Arrow(f"{heads} x time x source"),
         _softmax(attention),
         Arrow(),
-        gathered,
+        weighted_sum,
         Arrow(f"(batch, time, {heads} x {d_value})"),
         _output(heads, d_value, d_model),
         Arrow(),
@@ -80,14 +81,14 @@ def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
 def feed_forward_inside(feed_forward: FeedForward, d_model: int) -> Column:
     """Widened, bent, and narrowed again."""
     d_ff, activation = feed_forward.d_ff, feed_forward.activation
-    up = Box(name="up", says=(f"{d_model} -> {d_ff}",))
-    down = Box(name="down", says=(f"{d_ff} -> {d_model}",))
+    up = Box(name="up", lines=(f"{d_model} -> {d_ff}",))
+    down = Box(name="down", lines=(f"{d_ff} -> {d_model}",))
     wide, bent = Arrow(f"(batch, time, {d_ff})"), Box(name=activation)
     match feed_forward:
         case MLP():
             return (Arrow(), up, wide, bent, Arrow(), down, Arrow())
         case GatedMLP():
-            gate = Box(name="gate", says=(f"{d_model} -> {d_ff}",))
+            gate = Box(name="gate", lines=(f"{d_model} -> {d_ff}",))
             fork = Fork(((Arrow(), gate, Arrow(), bent, Arrow()), (Arrow(), up, Arrow())))
             product = Box(name="gate x up", wide=True)
             return (fork, product, wide, down, Arrow())
@@ -100,28 +101,28 @@ def _multi_head(
 ) -> Column:
     heads, kv = attention.n_heads, attention.n_kv_heads
     d_head, d_value = attention.d_head, attention.value_width
-    turned = (*_query_key_norm(attention), *_rotation(positions))
-    q = (_projection("query", d_model, heads, d_head), *turned, Arrow(f"{heads} x {d_head}"))
-    k = (_projection("key", d_model, kv, d_head), *turned, Arrow(f"{kv} x {d_head}"))
+    rotation = (*_query_key_norm(attention), *_rotation(positions))
+    q = (_projection("query", d_model, heads, d_head), *rotation, Arrow(f"{heads} x {d_head}"))
+    k = (_projection("key", d_model, kv, d_head), *rotation, Arrow(f"{kv} x {d_head}"))
     v = (_projection("value", d_model, kv, d_value), Arrow(f"{kv} x {d_value}"))
-    says = (*_scoring(attention), *_bias(positions), mask)
+    lines = (*_scoring(attention), *_bias(positions), mask)
     matched = (
         Fork(((Arrow(), *q), (Arrow(), *k))),
-        Box(name="scores", says=says, wide=True, key=key),
+        Box(name="scores", lines=lines, wide=True, key=key),
         Arrow(f"{heads} x time x time"),
         _softmax(attention),
         Arrow(),
     )
     adds = isinstance(positions, ShawRelative) and positions.values
-    gathered = Box(
+    weighted_sum = Box(
         name="weighted sum of values",
-        says=("+ that of ShawRelative's vectors",) if adds else (),
+        lines=("+ that of ShawRelative's vectors",) if adds else (),
         wide=True,
         key=key if adds else "",
     )
     return (
         Fork((matched, (Arrow(), *v))),
-        gathered,
+        weighted_sum,
         Arrow(f"(batch, time, {heads} x {d_value})"),
         _output(heads, d_value, d_model),
         Arrow(),
@@ -130,16 +131,21 @@ def _multi_head(
 
 def _linear(attention: LinearAttention, positions: Positions, d_model: int, causal: bool) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
-    turned = _rotation(positions)
-    features = (Arrow(), Box(name="phi", says=("elu + 1",)), *turned, Arrow(f"{heads} x {d_head}"))
-    says = ["phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k))"]
-    says += ["Rotary above the stroke alone"] if turned else []
-    says.append(f"{_mask(causal, None)}; in chunks of {attention.chunk}")
+    rotation = _rotation(positions)
+    features = (
+        Arrow(),
+        Box(name="phi", lines=("elu + 1",)),
+        *rotation,
+        Arrow(f"{heads} x {d_head}"),
+    )
+    lines = ["phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k))"]
+    lines += ["Rotary above the stroke alone"] if rotation else []
+    lines.append(f"{_mask(causal, None)}; in chunks of {attention.chunk}")
     q, k, v = (_projection(name, d_model, heads, d_head) for name in ("query", "key", "value"))
     value = (Arrow(), v, Arrow(f"{heads} x {d_head}"))
     return (
         Fork(((Arrow(), q, *features), (Arrow(), k, *features), value)),
-        Box(name="LinearAttention", says=tuple(says), wide=True),
+        Box(name="LinearAttention", lines=tuple(lines), wide=True),
         Arrow(f"(batch, time, {heads} x {d_head})"),
         _output(heads, d_head, d_model),
         Arrow(),
@@ -152,26 +158,26 @@ def _memory(attention: NeuralMemory, positions: Positions, d_model: int, key: st
     scores = (f"q k^T / sqrt({d_head})", *_bias(positions), _mask(True, attention.window))
     window = (
         Arrow(),
-        Box(name="query, key, value", says=(three,)),
+        Box(name="query, key, value", lines=(three,)),
         *_rotation(positions),
         Arrow(),
-        Box(name="window", says=(*scores, "softmax, sum of values"), key=key),
+        Box(name="window", lines=(*scores, "softmax, sum of values"), key=key),
         shape,
     )
     learns = "stays as it started" if attention.frozen else "learns while it reads"
-    says = (f"a matrix per head, {learns}, in chunks of {attention.chunk}",)
+    lines = (f"a matrix per head, {learns}, in chunks of {attention.chunk}",)
     memory = (
         Arrow(),
-        Box(name="query, key, value", says=(three, "q and k of length 1")),
+        Box(name="query, key, value", lines=(three, "q and k of length 1")),
         Arrow(),
-        Box(name="memory", says=says),
+        Box(name="memory", lines=lines),
         Arrow(),
-        Box(name="RMSNorm", says=("over each head",)),
+        Box(name="RMSNorm", lines=("over each head",)),
         shape,
     )
     return (
         Fork((window, memory)),
-        Box(name="gate", says=("(1 - g) window + g memory, g per token and head",), wide=True),
+        Box(name="gate", lines=("(1 - g) window + g memory, g per token and head",), wide=True),
         Arrow(f"(batch, time, {heads} x {d_head})"),
         _output(heads, d_head, d_model),
         Arrow(),
@@ -179,40 +185,40 @@ def _memory(attention: NeuralMemory, positions: Positions, d_model: int, key: st
 
 
 def _projection(name: str, d_model: int, heads: int, width: int) -> Box:
-    return Box(name=name, says=(f"{d_model} -> {heads} x {width}",))
+    return Box(name=name, lines=(f"{d_model} -> {heads} x {width}",))
 
 
 def _output(heads: int, d_value: int, d_model: int) -> Box:
-    return Box(name="output", says=(f"heads joined, {heads * d_value} -> {d_model}",))
+    return Box(name="output", lines=(f"heads joined, {heads * d_value} -> {d_model}",))
 
 
 def _query_key_norm(attention: MultiHead) -> Column:
     if attention.qk_norm is None:
         return ()
-    over = attention.qk_norm_over.replace("_", " ")
-    return (Arrow(), Box(name=type(attention.qk_norm).__name__, says=(f"over {over}",)))
+    qk_norm_over = attention.qk_norm_over.replace("_", " ")
+    return (Arrow(), Box(name=type(attention.qk_norm).__name__, lines=(f"over {qk_norm_over}",)))
 
 
 def _rotation(positions: Positions) -> Column:
     if not isinstance(positions, Rotary):
         return ()
-    says = [f"base {positions.base:g}"]
+    lines = [f"base {positions.base:g}"]
     if positions.n_features is not None:
-        says.append(f"{positions.n_features} features")
+        lines.append(f"{positions.n_features} features")
     if positions.scaling is not None:
-        says.append(f"{type(positions.scaling).__name__} x {positions.scaling.factor:g}")
-    return (Arrow(), Box(name="Rotary", says=tuple(says)))
+        lines.append(f"{type(positions.scaling).__name__} x {positions.scaling.factor:g}")
+    return (Arrow(), Box(name="Rotary", lines=tuple(lines)))
 
 
 def _scoring(attention: MultiHead) -> tuple[str, ...]:
     scale = f"/ sqrt({attention.d_head})"
     if attention.scale is not None:
         root = attention.scale**-2
-        whole = math.isclose(root, round(root)) and root > 1.5
-        scale = f"/ sqrt({round(root)})" if whole else f"x {attention.scale:g}"
-    says = (f"q k^T {scale}" if scale != "x 1" else "q k^T",)
+        is_simple_root = math.isclose(root, round(root)) and root > 1.5
+        scale = f"/ sqrt({round(root)})" if is_simple_root else f"x {attention.scale:g}"
+    lines = (f"q k^T {scale}" if scale != "x 1" else "q k^T",)
     cap = attention.soft_cap
-    return says if cap is None else (*says, f"soft cap: {cap:g} tanh(s / {cap:g})")
+    return lines if cap is None else (*lines, f"soft cap: {cap:g} tanh(s / {cap:g})")
 
 
 def _bias(positions: Positions) -> tuple[str, ...]:
@@ -235,5 +241,6 @@ def _mask(causal: bool, window: int | None) -> str:
 
 def _softmax(attention: MultiHead) -> Box:
     return Box(
-        name="softmax", says=("a trained sink per head takes its share",) if attention.sinks else ()
+        name="softmax",
+        lines=("a trained sink per head takes its share",) if attention.sinks else (),
     )

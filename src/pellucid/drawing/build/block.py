@@ -1,7 +1,6 @@
 """A block with its norms and sums, as parts of a drawing.
 
-Comes in: a counted model and one of its stacks. Goes out: a frame for each kind of block. With
-`assemble`, which calls it, the only file of this room that reads a config.
+With `assemble`, which calls it, the only file of this room that reads a config.
 """
 
 from __future__ import annotations
@@ -23,69 +22,69 @@ from pellucid.config import (
     Residual,
     SandwichNorm,
 )
-from pellucid.counting.layers import AlikeLayers, NamedStack, alike
+from pellucid.counting.layers import AlikeLayers, NamedStack, group_layers
 from pellucid.drawing.build.attention import (
     SCORES,
     attention_inside,
     cross_attention_inside,
     feed_forward_inside,
 )
-from pellucid.drawing.build.counts import Counted
+from pellucid.drawing.build.counts import ModelBoxes
 from pellucid.drawing.elements import Arrow, Box, Column, Frame, Item, Sum, boxes
 
 
-def blocks(counted: Counted, named: NamedStack) -> list[Frame]:
+def blocks(model_boxes: ModelBoxes, named_stack: NamedStack) -> list[Frame]:
     """A block for each kind of attention, and which layers have it."""
-    stack = named.stack
-    kinds = alike(named)
+    stack = named_stack.stack
+    kinds = group_layers(named_stack)
     frames: list[Frame] = []
     for kind in kinds:
-        says = [_rule(stack.residual)]
+        lines = [_rule(stack.residual)]
         if isinstance(stack.attention, Alternating):
             having = [
                 n
                 for n, attention in enumerate(stack.layers, start=1)
                 if attention == kind.attention
             ]
-            says.append(f"Alternating: {kind.name.removeprefix(named.prefix)}")
-            says.append(f"layer{'s' * (len(having) > 1)} {_numbers(having)}")
+            lines.append(f"Alternating: {kind.name.removeprefix(named_stack.prefix)}")
+            lines.append(f"layer{'s' * (len(having) > 1)} {_numbers(having)}")
         if stack.reparametrisation is not None:
-            says.append(f"{type(stack.reparametrisation).__name__} of every matrix")
+            lines.append(f"{type(stack.reparametrisation).__name__} of every matrix")
         if isinstance(stack.positions, NoPositions):
-            says.append("NoPositions")
-        inside = _block(counted, named, kind)
-        per_block = sum(box.parameters for box in boxes(inside))
+            lines.append("NoPositions")
+        attention_column = _block(model_boxes, named_stack, kind)
+        per_block = sum(box.parameters for box in boxes(attention_column))
         frames.append(
             Frame(
-                Box(name=f"{named.prefix}block", says=tuple(says)),
-                inside,
+                Box(name=f"{named_stack.prefix}block", lines=tuple(lines)),
+                attention_column,
                 label=f"x {kind.layers}, {per_block:,} each",
             )
         )
     return frames
 
 
-def _block(counted: Counted, named: NamedStack, kind: AlikeLayers) -> Column:
-    stack, prefix, d_model = named.stack, named.prefix, counted.model.d_model
-    part = counted.box(kind.name, f"attention: {type(kind.attention).__name__}")
-    inside = attention_inside(
+def _block(model_boxes: ModelBoxes, named_stack: NamedStack, kind: AlikeLayers) -> Column:
+    stack, prefix, d_model = named_stack.stack, named_stack.prefix, model_boxes.model.d_model
+    part = model_boxes.box(kind.name, f"attention: {type(kind.attention).__name__}")
+    attention_column = attention_inside(
         kind.attention,
         stack.positions,
         d_model=d_model,
-        causal=named.causal,
+        causal=named_stack.causal,
         scores=prefix + SCORES,
     )
-    layers: list[Item] = [Frame(part, inside)]
+    layers: list[Item] = [Frame(part, attention_column)]
     if stack.cross_attention is not None:
-        part = counted.box("cross attention", "cross-attention: MultiHead")
+        part = model_boxes.box("cross attention", "cross-attention: MultiHead")
         part = replace(part, times=kind.layers)
         layers.append(Frame(part, cross_attention_inside(stack.cross_attention, d_model)))
     name = f"feed-forward: {type(stack.feed_forward).__name__}"
-    part = replace(counted.box(f"{prefix}feed-forward", name), times=kind.layers)
+    part = replace(model_boxes.box(f"{prefix}feed-forward", name), times=kind.layers)
     layers.append(Frame(part, feed_forward_inside(stack.feed_forward, d_model)))
-    norms = counted.box(f"{prefix}norms of the blocks", type(stack.norm).__name__)
+    norms = model_boxes.box(f"{prefix}norms of the blocks", type(stack.norm).__name__)
     norm = replace(norms, times=kind.layers)
-    column = (*_ruled(stack.residual, norm, layers, counted.shape), Arrow())
+    column = (*_ruled(stack.residual, norm, layers, model_boxes.shape), Arrow())
     return column if isinstance(column[0], Sum) else (Arrow(), *column)
 
 
@@ -125,22 +124,22 @@ def _layer(
 def _rule(rule: Residual) -> str:
     match rule:
         case PreNorm():
-            says = "x + f(norm(x))"
+            lines = "x + f(norm(x))"
         case PostNorm():
-            says = "norm(x + f(x))"
+            lines = "norm(x + f(x))"
         case OutputNorm():
-            says = "x + norm(f(x))"
+            lines = "x + norm(f(x))"
         case SandwichNorm():
-            says = "x + norm(f(norm(x)))"
+            lines = "x + norm(f(norm(x)))"
         case DeepNorm():
-            says = "norm(alpha x + f(x))"
+            lines = "norm(alpha x + f(x))"
         case Parallel():
-            says = "x + f(norm(x)) + g(norm'(x))"
+            lines = "x + f(norm(x)) + g(norm'(x))"
         case NoResidual():
-            says = "f(norm(x))"
+            lines = "f(norm(x))"
         case _:
             assert_never(rule)
-    return f"{type(rule).__name__}: {says}"
+    return f"{type(rule).__name__}: {lines}"
 
 
 def _numbers(numbers: Sequence[int]) -> str:

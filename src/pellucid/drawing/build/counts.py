@@ -1,7 +1,6 @@
 """The parts of a model as boxes, with what `counting` counts of them.
 
-Comes in: a `config.Transformer`. Goes out: boxes with parameters and formulas. It counts nothing
-itself, and does not know how the parts are joined.
+It counts nothing itself, and does not know how the parts are joined.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from pellucid.counting import parameters
 from pellucid.drawing.elements import Arrow, Box
 
 
-class Counted:
+class ModelBoxes:
     """A model, and its parts with what `counting` counts of them."""
 
     def __init__(self, model: Transformer) -> None:
@@ -21,12 +20,12 @@ class Counted:
         self.shape = Arrow(f"(batch, time, {model.d_model})")
         self._rows = {row.part: row for row in parameters(model)}
 
-    def box(self, row: str, name: str = "", says: Sequence[str] = (), key: str = "") -> Box:
+    def box(self, row: str, name: str = "", lines: Sequence[str] = (), key: str = "") -> Box:
         """The part that is counted in a row, each time it occurs."""
         counted_row = self._rows[row]
         return Box(
             name=name or row,
-            says=tuple(says),
+            lines=tuple(lines),
             parameters=counted_row.count // counted_row.times,
             times=counted_row.times,
             formula=counted_row.formula,

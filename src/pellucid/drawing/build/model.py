@@ -1,7 +1,6 @@
 """From a model's config to the parts of its drawing.
 
-Comes in: a `config.Transformer` and its name. Goes out: a `Drawing`. Counts and their formulas are
-those of `counting`; it adds up nothing but them. It does not know where anything will be drawn.
+Counts and their formulas are those of `counting`; it adds up nothing but them.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from pellucid.counting import parameter_count
 from pellucid.counting.layers import NamedStack, stacks
 from pellucid.drawing.build.attention import KEYS, SCORES
 from pellucid.drawing.build.block import blocks
-from pellucid.drawing.build.counts import Counted
+from pellucid.drawing.build.counts import ModelBoxes
 from pellucid.drawing.elements import (
     Arrow,
-    Aside,
     Box,
     Column,
     Drawing,
     Fork,
     Link,
+    SideBox,
     Words,
 )
 
@@ -44,158 +43,165 @@ _HEAD, _EMBEDDING, _SHARED, _ENCODED = "head", "embedding", "positions", "encode
 
 def assemble(model: Transformer, name: str) -> Drawing:
     """The drawing of a model: a column for each stack, the encoder's first."""
-    counted = Counted(model)
-    named = stacks(model)
-    last = named[-1]
+    model_boxes = ModelBoxes(model)
+    named_stacks = stacks(model)
+    last = named_stacks[-1]
     columns = [
-        _column(counted, named_stack, first=named_stack is named[0], last=named_stack is last)
-        for named_stack in named
+        _column(
+            model_boxes, named_stack, first=named_stack is named_stacks[0], last=named_stack is last
+        )
+        for named_stack in named_stacks
     ]
     links = [
         Link("positions", named_stack.prefix + _SHARED, named_stack.prefix + SCORES)
-        for named_stack in named
+        for named_stack in named_stacks
         if isinstance(named_stack.stack.positions, BucketedBias | ShawRelative)
     ]
-    if len(named) > 1:
+    if len(named_stacks) > 1:
         links.append(Link("encoded", _ENCODED, KEYS))
     if isinstance(model.head, LanguageHead) and model.embedding.tied:
         links.append(Link("tied", _HEAD, last.prefix + _EMBEDDING))
-    return Drawing(name, _sentence(model, named), tuple(columns), tuple(links))
+    return Drawing(name, _sentence(model, named_stacks), tuple(columns), tuple(links))
 
 
-def _sentence(model: Transformer, named: Sequence[NamedStack]) -> str:
+def _sentence(model: Transformer, named_stacks: Sequence[NamedStack]) -> str:
     """What kind of model it is, how deep, how many parameters."""
-    if len(named) > 1:
+    if len(named_stacks) > 1:
         kind = "an encoder and a decoder"
     else:
-        kind = "a decoder" if named[0].causal else "an encoder"
-    layers = " and ".join(str(named_stack.stack.n_layers) for named_stack in named)
+        kind = "a decoder" if named_stacks[0].causal else "an encoder"
+    layers = " and ".join(str(named_stack.stack.n_layers) for named_stack in named_stacks)
     return (
         f"{kind} of {layers} layers, d_model {model.d_model}, context {model.context_length:,}: "
         f"{parameter_count(model):,} parameters"
     )
 
 
-def _column(counted: Counted, named: NamedStack, *, first: bool, last: bool) -> Column:
-    stack, prefix, shape = named.stack, named.prefix, counted.shape
+def _column(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool, last: bool) -> Column:
+    stack, prefix, shape = named_stack.stack, named_stack.prefix, model_boxes.shape
     column: Column = (
         Words(f"{prefix}token ids"),
         Arrow("(batch, time)"),
-        *_embedding(counted, named, first=first),
+        *_embedding(model_boxes, named_stack, first=first),
         shape,
-        *_positions(counted, named),
+        *_positions(model_boxes, named_stack),
     )
     if stack.input_norm is not None:
-        norm = counted.box(f"{prefix}input norm", type(stack.input_norm).__name__, ("input norm",))
+        norm = model_boxes.box(
+            f"{prefix}input norm", type(stack.input_norm).__name__, ("input norm",)
+        )
         column += (norm, shape)
-    for frame in blocks(counted, named):
+    for frame in blocks(model_boxes, named_stack):
         column += (frame, shape)
     if stack.final_norm:
-        norm = counted.box(f"{prefix}final norm", type(stack.norm).__name__, ("final norm",))
+        norm = model_boxes.box(f"{prefix}final norm", type(stack.norm).__name__, ("final norm",))
         column += (norm, shape)
     if last:
-        return column + _top(counted)
+        return column + _top(model_boxes)
     return (*column, Words("encoded text", _ENCODED))
 
 
-def _embedding(counted: Counted, named: NamedStack, *, first: bool) -> Column:
-    model, key = counted.model, named.prefix + _EMBEDDING
-    says = [f"{model.rows} x {model.d_model}"]
+def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool) -> Column:
+    model, key = model_boxes.model, named_stack.prefix + _EMBEDDING
+    lines = [f"{model.rows} x {model.d_model}"]
     if model.embedding.scaled:
-        says.append(f"times sqrt({model.d_model})")
+        lines.append(f"times sqrt({model.d_model})")
     if first:
-        column: Column = (counted.box("token embedding", says=says, key=key),)
+        column: Column = (model_boxes.box("token embedding", lines=lines, key=key),)
     else:
-        column = (Box(name="token embedding", says=(*says, "the encoder's own"), key=key),)
+        column = (Box(name="token embedding", lines=(*lines, "the encoder's own"), key=key),)
     if model.embedding.segments is None:
         return column
-    says = [f"+ one of {model.embedding.segments} vectors, by kind of text"]
+    lines = [f"+ one of {model.embedding.segments} vectors, by kind of text"]
     if first:
-        segments = counted.box("segment embedding", says=says)
+        segments = model_boxes.box("segment embedding", lines=lines)
     else:
-        segments = Box(name="segment embedding", says=(*says, "the encoder's own"))
-    return (*column, counted.shape, segments)
+        segments = Box(name="segment embedding", lines=(*lines, "the encoder's own"))
+    return (*column, model_boxes.shape, segments)
 
 
-def _positions(counted: Counted, named: NamedStack) -> Column:
+def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
     """What is added to the embedding, or stands aside for the scores to look at."""
-    scheme, prefix, shape = named.stack.positions, named.prefix, counted.shape
+    scheme, prefix, shape = named_stack.stack.positions, named_stack.prefix, model_boxes.shape
     match scheme:
         case Learned():
-            says = [f"+ one of {counted.model.context_length} vectors, by position"]
-            return (counted.box(f"{prefix}position embedding", "Learned positions", says), shape)
+            lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
+            return (
+                model_boxes.box(f"{prefix}position embedding", "Learned positions", lines),
+                shape,
+            )
         case Sinusoidal():
-            says = (f"+ sines and cosines, base {scheme.base:g}",)
-            return (Box(name="Sinusoidal positions", says=says), shape)
+            lines = (f"+ sines and cosines, base {scheme.base:g}",)
+            return (Box(name="Sinusoidal positions", lines=lines), shape)
         case BucketedBias():
-            says = [f"{scheme.n_buckets} buckets of distances", "a number per head in each"]
+            lines = [f"{scheme.n_buckets} buckets of distances", "a number per head in each"]
             name = "BucketedBias"
-            shared = counted.box(f"{prefix}position bias", name, says, prefix + _SHARED)
-            return (Aside(shared), Arrow())
+            shared = model_boxes.box(f"{prefix}position bias", name, lines, prefix + _SHARED)
+            return (SideBox(shared), Arrow())
         case ShawRelative():
-            says = [f"a vector per distance up to {scheme.max_distance}"]
+            lines = [f"a vector per distance up to {scheme.max_distance}"]
             name = "ShawRelative"
-            shared = counted.box(f"{prefix}relative positions", name, says, prefix + _SHARED)
-            return (Aside(shared), Arrow())
+            shared = model_boxes.box(f"{prefix}relative positions", name, lines, prefix + _SHARED)
+            return (SideBox(shared), Arrow())
         case NoPositions() | Rotary() | ALiBi():
             return ()
         case _:
             assert_never(scheme)
 
 
-def _top(counted: Counted) -> Column:
+def _top(model_boxes: ModelBoxes) -> Column:
     """What is made of the last states."""
-    model = counted.model
+    model = model_boxes.model
     pooler: Column = ()
     if isinstance(model.head, ClassificationHead) and model.head.pooling == "first":
-        return _classes(counted, model.head)
+        return _classes(model_boxes, model.head)
     if model.pooler:
-        box = counted.box("pooler", says=("tanh(dense(x)) of the first token",))
+        box = model_boxes.box("pooler", lines=("tanh(dense(x)) of the first token",))
         pooler = (Arrow(), box, Arrow(f"(batch, {model.d_model})"), Words("pooled text"))
     match model.head:
         case LanguageHead():
-            head = _head(counted, model.head)
+            head = _head(model_boxes, model.head)
         case NoHead():
             head = (Words("hidden states: NoHead"),)
         case ClassificationHead():
-            head = _classes(counted, model.head)
+            head = _classes(model_boxes, model.head)
         case _:
             assert_never(model.head)
     return (Fork((pooler, (Arrow(), *head))),) if pooler else head
 
 
-def _classes(counted: Counted, head: ClassificationHead) -> Column:
+def _classes(model_boxes: ModelBoxes, head: ClassificationHead) -> Column:
     """Through the pooler, where the first token's state is read and there is one."""
-    model, n = counted.model, len(head.names)
+    model, n = model_boxes.model, len(head.names)
     column: Column = ()
     phrases = {"first": "of the first token", "mean": "of the mean", "last": "of the last token"}
-    of = phrases[head.pooling]
+    pooled_input = phrases[head.pooling]
     if model.pooler and head.pooling == "first":
-        box = counted.box("pooler", says=("tanh(dense(x)) of the first token",))
-        column, of = (box, Arrow(f"(batch, {model.d_model})")), "of what was pooled"
-    says = [f"{model.d_model} -> {n}", of, *(["with biases"] if head.bias else [])]
-    box = counted.box("classifier", "head: ClassificationHead", says)
+        box = model_boxes.box("pooler", lines=("tanh(dense(x)) of the first token",))
+        column, pooled_input = (box, Arrow(f"(batch, {model.d_model})")), "of what was pooled"
+    lines = [f"{model.d_model} -> {n}", pooled_input, *(["with biases"] if head.bias else [])]
+    box = model_boxes.box("classifier", "head: ClassificationHead", lines)
     return (*column, box, Arrow(f"(batch, {n})"), Words("logits of classes"))
 
 
-def _head(counted: Counted, head: LanguageHead) -> Column:
-    model, tied = counted.model, counted.model.embedding.tied
+def _head(model_boxes: ModelBoxes, head: LanguageHead) -> Column:
+    model, tied = model_boxes.model, model_boxes.model.embedding.tied
     column: Column = ()
     if head.transform is not None:
-        says = f"{type(head.transform.norm).__name__}({head.transform.activation}(dense(x)))"
-        column += (counted.box("head transform", "HeadTransform", (says,)), counted.shape)
-    says = [f"{model.d_model} -> {model.rows}"]
-    says += ["tied to the token embedding"] if tied else []
-    says += [f"of states / sqrt({model.d_model})"] if head.scaled else []
-    says += ["with biases"] if head.bias else []
-    box = Box(name="head: LanguageHead", says=tuple(says), key=_HEAD)
+        lines = f"{type(head.transform.norm).__name__}({head.transform.activation}(dense(x)))"
+        column += (model_boxes.box("head transform", "HeadTransform", (lines,)), model_boxes.shape)
+    lines = [f"{model.d_model} -> {model.rows}"]
+    lines += ["tied to the token embedding"] if tied else []
+    lines += [f"of states / sqrt({model.d_model})"] if head.scaled else []
+    lines += ["with biases"] if head.bias else []
+    box = Box(name="head: LanguageHead", lines=tuple(lines), key=_HEAD)
     for row in ([] if tied else ["head"]) + (["head bias"] if head.bias else []):
-        part = counted.box(row)
+        part = model_boxes.box(row)
         formula = " + ".join(filter(None, (box.formula, part.formula)))
         box = replace(box, parameters=box.parameters + part.parameters, formula=formula)
     shape = Arrow(f"(batch, time, {model.rows})")
     column += (box, shape)
     if head.soft_cap is not None:
         cap = f"{head.soft_cap:g}"
-        column += (Box(name="soft cap", says=(f"{cap} tanh(z / {cap})",)), shape)
+        column += (Box(name="soft cap", lines=(f"{cap} tanh(z / {cap})",)), shape)
     return (*column, Words("logits"))

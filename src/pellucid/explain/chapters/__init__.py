@@ -1,9 +1,12 @@
 """Chapters: one part of a sentence's way each, for every face. Knows no screen.
 
-`CHAPTERS` is the one list; `tell` builds one of them at a place.
+`CHAPTERS` is the one list; `build_chapter` builds one of them at a place.
 """
 
-from pellucid.explain.chapters.contents import CHAPTERS, Entry, find, tell
+from pellucid.explain.chapters.contents import CHAPTERS, ChapterEntry, build_chapter, find_chapter
 from pellucid.explain.chapters.maps import pooled_map
+from pellucid.old_names import names_of
 
-__all__ = ["CHAPTERS", "Entry", "find", "pooled_map", "tell"]
+__all__ = ["CHAPTERS", "ChapterEntry", "build_chapter", "find_chapter", "pooled_map"]
+
+__getattr__ = names_of(__name__)

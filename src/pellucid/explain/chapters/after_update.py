@@ -1,7 +1,4 @@
-"""After the step: every weight of a copy moved once, and the sentence read again.
-
-Comes in: a trace, a token. Goes out: a chapter.
-"""
+"""After the step: every weight of a copy moved once, and the sentence read again."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from pellucid.explain.ablation import change
 from pellucid.explain.chapter_types import Chapter, Place, Table
 from pellucid.explain.chapters.backward import nothing, priced, without_numbers
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.chapters.target_token import shares_at
+from pellucid.explain.chapters.target_token import probabilities_at
 from pellucid.explain.receipts.optimiser_step import moved_to
 from pellucid.explain.receipts.outputs import loss_receipt, piece, probability_receipt
-from pellucid.explain.selection import settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _ROWS = 24
@@ -24,7 +21,7 @@ _ROWS = 24
 
 def build(trace: Trace, place: Place) -> Chapter:
     """p of the word that came, before and after; what else changed; the loss, token by token."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     why = no_loss(trace)
     if why is not None:
         return nothing("after-update", why)
@@ -35,7 +32,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     token = priced(trace, chosen)
     updated = optimiser_step.after_update(trace)
     came = int(trace.ids[token + 1])
-    p_before, p_after = (float(shares_at(version, token)[came]) for version in (trace, updated))
+    p_before, p_after = (
+        float(probabilities_at(version, token)[came]) for version in (trace, updated)
+    )
     probability_change = change(trace, updated, token)
     rows = tuple(
         (piece(trace, word), old_p, new_p, new_p - old_p)
@@ -48,7 +47,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
     pieces = trace.pieces(trace.side)
     loss, new_loss = float(trace["loss"]), float(updated["loss"])
-    step_settings = optimiser_step.settings(trace, next(iter(trace.backward().norms)))
+    step_settings = optimiser_step.choose_settings(trace, next(iter(trace.backward().norms)))
     return Chapter(
         id="after-update",
         number=20,
@@ -70,8 +69,8 @@ def build(trace: Trace, place: Place) -> Chapter:
             for receipt in (probability_receipt(updated, token, came), loss_receipt(updated))
         ),
         notes=(
-            step_settings.told,
-            *optimiser_step.left_out(trace),
+            step_settings.origin,
+            *optimiser_step.list_left_out(trace),
             f"the distribution after this token moved by KL {probability_change.kl:.4g} nats",
             "the model that is looked at was not touched: a copy was moved, and is forgotten",
         ),

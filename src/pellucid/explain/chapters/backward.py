@@ -1,7 +1,4 @@
-"""Backward: what was said minus what came. Where every gradient begins.
-
-Comes in: a trace, a token. Goes out: a chapter.
-"""
+"""Backward: what was said minus what came. Where every gradient begins."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from pellucid.explain.chapter_types import Bars, Chapter, Part, Place, Tokens
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.receipts.gradients import error_receipt, mean_receipt, zero_sum_receipt
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _MAX_WORDS = 11
@@ -27,7 +24,7 @@ _HEADINGS: dict[str, tuple[int, Part, str]] = {
 
 def build(trace: Trace, place: Place) -> Chapter:
     """p - y at the chosen token: the word that came is pulled up, each other pushed down."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     why = no_loss(trace)
     if why is not None:
         return nothing("backward", why)
@@ -84,7 +81,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def priced(trace: Trace, chosen: Chosen) -> int:
+def priced(trace: Trace, chosen: Selection) -> int:
     """The chosen token, or the last whose next one came."""
     return min(chosen.token if chosen.side == trace.side else 0, len(trace.ids) - 2)
 

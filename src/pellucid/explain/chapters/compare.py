@@ -1,8 +1,4 @@
-"""Compare: another model, another checkpoint, or another sentence, held against this one.
-
-Comes in: two traces, a place in the first. Goes out: a chapter: what both expect, KL in both
-directions at every pair of places, the difference of a head's maps; and what cannot be compared.
-"""
+"""Compare: another model, another checkpoint, or another sentence, held against this one."""
 
 from __future__ import annotations
 
@@ -16,21 +12,21 @@ from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Chapter, Matrix, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.maps import MOST
 from pellucid.explain.expressions import Expression
-from pellucid.explain.outputs import wide
+from pellucid.explain.outputs import widen
 from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
     apply,
     at,
     constant,
     number,
-    source_of,
+    source_line,
     total,
 )
 from pellucid.explain.receipts.builder import receipt as made
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.selection import Chosen, settled
+from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_comparison import Comparison, shares
-from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.typed import to_list
 
@@ -42,7 +38,7 @@ _chapter = partial(Chapter, id="compare", part="compare", title="Compare")
 
 def alone(trace: Trace, place: Place) -> Chapter:
     """What to do where there is nothing to compare with."""
-    settled(trace, place)
+    select_place(trace, place)
     return _chapter(
         sentence="Nothing was chosen to compare with: in a terminal --against RUN (another run, a "
         'checkpoint, a Hugging Face directory) or --against-text "SENTENCE"; on a page the picker '
@@ -52,7 +48,7 @@ def alone(trace: Trace, place: Place) -> Chapter:
 
 def build(trace: Trace, other: Trace, place: Place) -> Chapter:
     """Both at the chosen place, at all places, and in the chosen head."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     comparison = Comparison(trace, other)
     if trace.model.classifier is not None and other.model.classifier is not None:
         return _of_classes(trace, other)
@@ -75,9 +71,10 @@ def build(trace: Trace, other: Trace, place: Place) -> Chapter:
                 f"the texts differ: {len(comparison.pairs)} places are paired, where both have the "
                 "same tokens, and the ends"
             )
-    elif comparison.stretches:
+    elif comparison.shared_texts:
         totals = [
-            math.fsum(getattr(s, name) for s in comparison.stretches) for name in ("one", "other")
+            math.fsum(getattr(s, name) for s in comparison.shared_texts)
+            for name in ("one", "other")
         ]
         sentence += f" The whole text costs {totals[0]:.4f} nats here and {totals[1]:.4f} there."
         pictures.append(_stretches(comparison))
@@ -109,13 +106,13 @@ def kl_receipt(trace: Trace, other: Trace, token: int, beside: int) -> Receipt:
         formula="Σ p (log p - log q)",
         expression=total(written, remaining_terms),
         address=at("probabilities", token),
-        source=source_of(kl_divergence, "times(p, _log_ratio(p, q))"),
+        source=source_line(kl_divergence, "times(p, _log_ratio(p, q))"),
         model=float(kl_divergence(p, q)),
     )
 
 
 def _logs(trace: Trace, token: int) -> Tensor:
-    return wide(trace.logits_at(token)).double().log_softmax(-1)
+    return widen(trace.logits_at(token)).double().log_softmax(-1)
 
 
 def _describe_pair(trace: Trace, other_trace: Trace) -> str:
@@ -188,16 +185,16 @@ def _places(comparison: Comparison, token: int) -> Table:
 
 
 def _stretches(comparison: Comparison) -> Table:
-    shown_stretches = comparison.stretches[:_ROWS]
-    part = "" if len(shown_stretches) == len(comparison.stretches) else f": the first {_ROWS}"
+    shown_texts = comparison.shared_texts[:_ROWS]
+    part = "" if len(shown_texts) == len(comparison.shared_texts) else f": the first {_ROWS}"
     return Table(
         title=f"what the same characters cost, in nats{part}",
         columns=("text", "here", "there", "here - there"),
-        rows=tuple((repr(s.text), s.one, s.other, s.one - s.other) for s in shown_stretches),
+        rows=tuple((repr(s.text), s.one, s.other, s.one - s.other) for s in shown_texts),
     )
 
 
-def _maps(trace: Trace, other_trace: Trace, chosen: Chosen) -> Matrix | str:
+def _maps(trace: Trace, other_trace: Trace, chosen: Selection) -> Matrix | str:
     """The chosen head's weights here less those there; or why there is no such map."""
     address = f"{chosen.head_name}.weights"
     try:
@@ -211,7 +208,7 @@ def _maps(trace: Trace, other_trace: Trace, chosen: Chosen) -> Matrix | str:
         )
     rows = trace.pieces(chosen.side)
     columns = trace.pieces("encoder" if chosen.cross else chosen.side)
-    mask = attention_heads.mask(chosen.look(trace))
+    mask = attention_heads.mask(chosen.attention(trace))
     apart = (weights - other_weights).masked_fill(~mask, math.nan)[:MOST, :MOST]
     values = [[None if math.isnan(x) else x for x in row] for row in to_list(apart)]
     cut = max(weights.shape) > MOST

@@ -1,7 +1,6 @@
 """The list of chapters, in the order of the story.
 
-Comes in: a chapter's name, a trace, a place. Goes out: the chapter. Adding one is a file of its own
-and a row here; its number is its place in the list.
+Adding one is a file of its own and a row here; its number is its place in the list.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ from pellucid.explain.chapters import (
     tokens,
     update,
 )
-from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ChapterEntry:
     """A chapter: its name, its title and part of the story, what it is about, what builds it.
 
     `walks` says that it takes the way back through all layers, which of a large model is done when
@@ -61,62 +60,66 @@ class Entry:
 
 _WEIGHT = ("weight", "row", "column")
 
-CHAPTERS: tuple[Entry, ...] = (
-    Entry("tokens", "Tokens", "forward", "how the tokenizer cuts the sentence", tokens.build),
-    Entry(
+CHAPTERS: tuple[ChapterEntry, ...] = (
+    ChapterEntry(
+        "tokens", "Tokens", "forward", "how the tokenizer cuts the sentence", tokens.build
+    ),
+    ChapterEntry(
         "embedding",
         "Embedding",
         "forward",
         "a row of numbers for each token, and its neighbours",
         embedding.build,
     ),
-    Entry(
+    ChapterEntry(
         "positions",
         "Positions",
         "forward",
         "how the model knows where a token stands",
         positions.build,
     ),
-    Entry("norm", "Norm", "forward", "features brought to a common scale", norm.build),
-    Entry(
+    ChapterEntry("norm", "Norm", "forward", "features brought to a common scale", norm.build),
+    ChapterEntry(
         "qkv", "Queries, keys, values", "forward", "queries, keys and values of a head", qkv.build
     ),
-    Entry("scores", "Scores", "forward", "how well a query matches each key", scores.build),
-    Entry(
+    ChapterEntry("scores", "Scores", "forward", "how well a query matches each key", scores.build),
+    ChapterEntry(
         "softmax", "Softmax", "forward", "scores become shares; what the head finds", softmax.build
     ),
-    Entry("heads", "Heads", "forward", "all heads at once, by where they look", heads.build),
-    Entry(
+    ChapterEntry("heads", "Heads", "forward", "all heads at once, by where they look", heads.build),
+    ChapterEntry(
         "residual",
         "Residual stream",
         "forward",
         "what each part adds to one prediction",
         residual.build,
     ),
-    Entry(
+    ChapterEntry(
         "feed-forward",
         "Feed-forward",
         "forward",
         "the units that speak for a token",
         feed_forward.build,
     ),
-    Entry("lens", "Logit lens", "forward", "what would be predicted after each layer", lens.build),
-    Entry(
+    ChapterEntry(
+        "lens", "Logit lens", "forward", "what would be predicted after each layer", lens.build
+    ),
+    ChapterEntry(
         "probabilities",
         "Probabilities",
         "forward",
         "logits, probabilities, and how a token is drawn",
         probabilities.build,
     ),
-    Entry("loss", "Loss", "forward", "what each token cost", loss.build),
-    Entry(
+    ChapterEntry("loss", "Loss", "forward", "what each token cost", loss.build),
+    ChapterEntry(
         "backward",
         "Backward",
         "backward",
         "p - y: where every gradient begins",
         backward.build,
     ),
-    Entry(
+    ChapterEntry(
         "head-gradient",
         "The head's gradient",
         "backward",
@@ -124,7 +127,7 @@ CHAPTERS: tuple[Entry, ...] = (
         head_gradient.build,
         walks=True,
     ),
-    Entry(
+    ChapterEntry(
         "gradients",
         "Gradients",
         "backward",
@@ -132,7 +135,7 @@ CHAPTERS: tuple[Entry, ...] = (
         gradients.build,
         walks=True,
     ),
-    Entry(
+    ChapterEntry(
         "rules",
         "Local rules",
         "backward",
@@ -140,7 +143,7 @@ CHAPTERS: tuple[Entry, ...] = (
         local_gradients.build,
         walks=True,
     ),
-    Entry(
+    ChapterEntry(
         "nudge",
         "Nudge",
         "backward",
@@ -150,7 +153,7 @@ CHAPTERS: tuple[Entry, ...] = (
         once=True,
         axes=("stack", "layer", *_WEIGHT),
     ),
-    Entry(
+    ChapterEntry(
         "update",
         "Update",
         "update",
@@ -159,7 +162,7 @@ CHAPTERS: tuple[Entry, ...] = (
         walks=True,
         axes=_WEIGHT,
     ),
-    Entry(
+    ChapterEntry(
         "after-update",
         "After the step",
         "update",
@@ -169,14 +172,14 @@ CHAPTERS: tuple[Entry, ...] = (
         once=True,
         axes=("stack", "token"),
     ),
-    Entry(
+    ChapterEntry(
         "over-time",
         "Over time",
         "over time",
         "the sentence while the model was trained",
         film.build,
     ),
-    Entry(
+    ChapterEntry(
         "compare",
         "Compare",
         "compare",
@@ -187,7 +190,7 @@ CHAPTERS: tuple[Entry, ...] = (
 )
 
 
-def find(name: str) -> Entry:
+def find_chapter(name: str) -> ChapterEntry:
     """The chapter of that name.
 
     Raises:
@@ -202,13 +205,13 @@ def find(name: str) -> Entry:
     raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
 
 
-def tell(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
+def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
     """One chapter at a place; `versus` is what it is compared with, where it compares.
 
     Raises:
         PellucidError: there is no such chapter, or the place is not in the trace.
     """
-    entry = find(name)
+    entry = find_chapter(name)
     number = 1 + CHAPTERS.index(entry)
     if versus is not None and entry.against is not None:
         return replace(entry.against(trace, versus, place), number=number)

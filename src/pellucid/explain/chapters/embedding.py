@@ -1,7 +1,4 @@
-"""Embedding: each token's row of numbers, and the tokens that have similar ones.
-
-Comes in: a trace and a token. Goes out: a chapter.
-"""
+"""Embedding: each token's row of numbers, and the tokens that have similar ones."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ import torch
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.outputs import wide
+from pellucid.explain.outputs import widen
 from pellucid.explain.receipts import embedding_receipt
-from pellucid.explain.receipts.builder import apply, at, product, receipt, row, source_of
+from pellucid.explain.receipts.builder import apply, at, product, receipt, row, source_line
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.receipts.sums import start_of
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipts.sums import stack_prefix
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _FEATURES, _NEAREST = 24, 5
@@ -25,10 +22,10 @@ _ROWS_AT_ONCE = 16_384
 
 def build(trace: Trace, place: Place) -> Chapter:
     """A token's row, its nearest neighbours by cosine, and whether the head is the same matrix."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     model = trace.model
-    token_id = int(trace.passed(chosen.side).ids[0, chosen.token])
-    embedded = trace[at(f"{start_of(trace, chosen.side)}embedding", chosen.token)]
+    token_id = int(trace.stack_pass(chosen.side).ids[0, chosen.token])
+    embedded = trace[at(f"{stack_prefix(trace, chosen.side)}embedding", chosen.token)]
     rows, width = model.token_embedding.weight.shape
     neighbours, cosines = nearest(model.token_embedding.weight, token_id)
     n_shown = min(_FEATURES, width)
@@ -62,10 +59,10 @@ def build(trace: Trace, place: Place) -> Chapter:
 @torch.no_grad()
 def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
     """The tokens whose rows point in the most similar direction, and the cosines."""
-    own_row = wide(table[token_id])
-    products, lengths = torch.empty_like(wide(table[:, 0])), torch.empty_like(wide(table[:, 0]))
+    own_row = widen(table[token_id])
+    products, lengths = torch.empty_like(widen(table[:, 0])), torch.empty_like(widen(table[:, 0]))
     for start in range(0, len(table), _ROWS_AT_ONCE):
-        rows = wide(table[start : start + _ROWS_AT_ONCE])
+        rows = widen(table[start : start + _ROWS_AT_ONCE])
         products[start : start + len(rows)] = torch.mv(rows, own_row)
         lengths[start : start + len(rows)] = rows.square().sum(-1).sqrt()
     cosines = products / (lengths * lengths[token_id]).clamp_min(torch.finfo(own_row.dtype).tiny)
@@ -75,7 +72,7 @@ def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
 
 
 def _cosine(
-    trace: Trace, chosen: Chosen, token_id: int, neighbours: list[int]
+    trace: Trace, chosen: Selection, token_id: int, neighbours: list[int]
 ) -> tuple[Receipt, ...]:
     if not neighbours:
         return ()
@@ -89,7 +86,7 @@ def _cosine(
         formula="a · b / (|a| |b|)",
         expression=apply("div", product(a, b), lengths),
         address=at("token_embedding.weight", token_id),
-        source=source_of(nearest, "cosines = products /"),
+        source=source_line(nearest, "cosines = products /"),
         model=nearest(table, token_id)[1][0],
     )
     return (cosine,)

@@ -1,7 +1,7 @@
 """Over time: what a sentence looked like inside while the model was trained.
 
-Comes in: a trace, a place. Goes out: a chapter. Its numbers are those of the film, taken from the
-weights as they were; of the trace it is the sentence and the place.
+Its numbers are those of the film, taken from the weights as they were; of the trace it is the
+sentence and the place.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 
 from torch import Tensor
 
-from pellucid.explain.addresses import letter_of
+from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Picture, Place, Receipt
 from pellucid.explain.chapters.target_token import mask_or
 from pellucid.explain.films.capture import SIDE, Snapshot, pooled
@@ -19,8 +19,8 @@ from pellucid.explain.films.source import filmed, footage
 from pellucid.explain.films.store import Film as Footage
 from pellucid.explain.receipts.film import film_receipt
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.saved_runs.folder import is_published
 from pellucid.typed import to_list
 
@@ -34,7 +34,7 @@ _chapter = partial(Chapter, id="over-time", part="over time", title="Over time")
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Probabilities and loss by snapshot, the chosen head's map, the chosen token's ladder."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     if trace.run is None or not trace.sentence.text:
         return _chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
     if trace.sentence.kind == "encoder-decoder":
@@ -155,8 +155,8 @@ def _rung(
     return word, float(tensors["shares"][layer, token, 0]), target, norm
 
 
-def _frames(trace: Trace, film: Footage, chosen: Chosen) -> Frames | None:
-    name = f"{letter_of(chosen.side)}{chosen.layer}.weights"
+def _frames(trace: Trace, film: Footage, chosen: Selection) -> Frames | None:
+    name = f"{stack_letter(chosen.side)}{chosen.layer}.weights"
     shots = film.snapshots
     if name not in shots[0].tensors or chosen.cross:
         return None

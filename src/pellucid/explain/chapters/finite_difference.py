@@ -1,21 +1,18 @@
-"""Nudge: one weight moved a little both ways, and the loss measured, beside its gradient.
-
-Comes in: a trace, a weight. Goes out: a chapter.
-"""
+"""Nudge: one weight moved a little both ways, and the loss measured, beside its gradient."""
 
 from __future__ import annotations
 
 import torch
 
 from pellucid.explain import finite_difference
+from pellucid.explain.backward_segments import is_large
 from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.gradients import is_large
 from pellucid.explain.receipts.gradients import weight_gradient_receipt
 from pellucid.explain.receipts.optimiser_step import nudge_receipt
-from pellucid.explain.selection import ChosenWeight, settled, weight_at
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import SelectedWeight, select_place, select_weight
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _EACH_WAY = 4
@@ -27,8 +24,8 @@ def build(trace: Trace, place: Place) -> Chapter:
     why = no_loss(trace)
     if why is not None:
         return nothing("nudge", why)
-    weight, chosen = weight_at(trace, place), settled(trace, place)
-    gradient, step = float(trace[weight.at(".grad")]), finite_difference.step_of(trace, weight)
+    weight, chosen = select_weight(trace, place), select_place(trace, place)
+    gradient, step = float(trace[weight.at(".grad")]), finite_difference.choose_step(trace, weight)
     below, unmoved, above = finite_difference.losses(trace, weight, (-step, 0.0, step))
     receipts: list[Receipt] = [nudge_receipt(trace, weight, below, above, step)]
     local = weight_gradient_receipt(trace, chosen, weight)
@@ -60,7 +57,7 @@ def build(trace: Trace, place: Place) -> Chapter:
 
 def _table(
     trace: Trace,
-    weight: ChosenWeight,
+    weight: SelectedWeight,
     losses: tuple[float, float, float],
     slope: tuple[float, float],
 ) -> Table:
@@ -77,7 +74,7 @@ def _table(
     )
 
 
-def _along(trace: Trace, weight: ChosenWeight, unmoved_loss: float, gradient: float) -> Lines:
+def _along(trace: Trace, weight: SelectedWeight, unmoved_loss: float, gradient: float) -> Lines:
     """The loss for larger moves, where it bends away from the straight line."""
     size = float(trace[weight.name].double().square().mean().sqrt())
     moves = [size * 2 * n / _EACH_WAY for n in range(-_EACH_WAY, _EACH_WAY + 1)]
@@ -92,7 +89,7 @@ def _along(trace: Trace, weight: ChosenWeight, unmoved_loss: float, gradient: fl
     )
 
 
-def _largest(trace: Trace, weight: ChosenWeight) -> Table:
+def _largest(trace: Trace, weight: SelectedWeight) -> Table:
     """Where in the matrix the gradient is largest: weights worth choosing."""
     gradient, values = trace[f"{weight.name}.grad"], trace[weight.name]
     order = gradient.abs().flatten().topk(min(_N_LARGEST, gradient.numel())).indices

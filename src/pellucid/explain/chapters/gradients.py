@@ -1,11 +1,8 @@
-"""Gradients: how far the loss reaches back, through every layer and every matrix.
-
-Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
-"""
+"""Gradients: how far the loss reaches back, through every layer and every matrix."""
 
 from __future__ import annotations
 
-from pellucid.explain.addresses import letter_of
+from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
@@ -14,15 +11,15 @@ from pellucid.explain.receipts.gradients import (
     norm_receipt_of_all,
     split_receipt,
 )
-from pellucid.explain.residual_sums import why_not
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.residual_sums import why_no_sums
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import length
 
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The stream's gradients from the loss to the embedding; the matrices of the chosen layer."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     why = no_loss(trace)
     if why is not None:
         return nothing("gradients", why)
@@ -35,7 +32,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     split = split_receipt(trace, chosen)
     if split is not None:
         receipts.append(split)
-    no_sum_reason = why_not(trace, chosen.side)
+    no_sum_reason = why_no_sums(trace, chosen.side)
     frozen = [name for name in dict(trace.model.named_parameters()) if name not in back.norms]
     return Chapter(
         id="gradients",
@@ -72,7 +69,7 @@ def stream_norms(trace: Trace) -> list[tuple[str, float]]:
     """Each state's address and the length of what reaches it, from the loss to the ids."""
     back = trace.backward()
     return [
-        (f"{letter_of(side)}{place}.residual", length(grad))
+        (f"{stack_letter(side)}{place}.residual", length(grad))
         for side in reversed(trace.sides)
         for place, grad in reversed(list(enumerate(back.stream(side))))
     ]
@@ -89,7 +86,7 @@ def _describe_trend(first: float, last: float) -> str:
     return "On the way it neither vanishes nor grows out of hand."
 
 
-def _table(trace: Trace, chosen: Chosen) -> Table:
+def _table(trace: Trace, chosen: Selection) -> Table:
     """The chosen layer's parameters, and those before and behind all layers."""
     back = trace.backward()
     inside = f"{chosen.side}.blocks.{chosen.layer}."

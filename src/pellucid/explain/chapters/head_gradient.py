@@ -1,7 +1,4 @@
-"""The head's gradient: one number of the matrix that made the logits; with both ways where tied.
-
-Comes in: a trace, a token, a feature. Goes out: a chapter.
-"""
+"""The head's gradient: one number of the matrix that made the logits; with both ways where tied."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from pellucid.explain.chapters.backward import nothing, priced, without_numbers
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.receipts.gradients import both_receipt, head_receipt, input_receipt
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.selection import settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _PLACES = 16
@@ -19,7 +16,7 @@ _PLACES = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """dW = (p - y) x^T / n, for the word that came and the chosen feature."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     why = no_loss(trace)
     if why is not None:
         return nothing("head-gradient", why)

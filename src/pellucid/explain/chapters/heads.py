@@ -1,7 +1,6 @@
 """Heads: all of a stack at once, by where they look; those of one layer as small maps.
 
-Comes in: a trace, a layer, a token. Goes out: a chapter. Every layer is opened once, one head's
-square at a time.
+Every layer is opened once, one head's square at a time.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from pellucid.explain.receipts.builder import (
     at,
     number,
     receipt,
-    source_of,
+    source_line,
     total,
 )
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _INDUCTION = "induction: share given to what came after the same token before"
@@ -63,7 +62,7 @@ class HeadNumbers:
     induction: float | None
 
 
-def numbers_of(weights: Tensor, again: Sequence[tuple[int, int]] = ()) -> HeadNumbers:
+def measure_head(weights: Tensor, again: Sequence[tuple[int, int]] = ()) -> HeadNumbers:
     """Where a square of weights, (queries, keys), looks; `again` as `repeats` gives it."""
     wide = weights.double()
     rows = _entropy(wide)
@@ -102,12 +101,12 @@ def _entropy(weights: Tensor) -> Tensor:
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The grid of all heads, three numbers each; the maps of the chosen layer's."""
-    chosen = settled(trace, place)
-    look = chosen.look(trace)
-    ids = [] if chosen.cross else to_list(trace.passed(chosen.side).ids[0])
+    chosen = select_place(trace, place)
+    attention = chosen.attention(trace)
+    ids = [] if chosen.cross else to_list(trace.stack_pass(chosen.side).ids[0])
     again = repeats(ids)
     grid = [_layer(trace, chosen, layer, again) for layer in range(trace.n_layers(chosen.side))]
-    n_maps = min(look.n_heads, _MAPS)
+    n_maps = min(attention.n_heads, _MAPS)
     maps = tuple(
         pooled_map(trace, replace(chosen, head=head), most=_CELLS) for head in range(n_maps)
     )
@@ -118,8 +117,8 @@ def build(trace: Trace, place: Place) -> Chapter:
         notes.append(f"induction is the mean over {len(again)} queries whose token came before")
     elif not chosen.cross:
         notes.append("no token comes again after others: no induction score can be taken here")
-    if n_maps < look.n_heads:
-        notes.append(f"small maps: the first {n_maps} of the layer's {look.n_heads} heads")
+    if n_maps < attention.n_heads:
+        notes.append(f"small maps: the first {n_maps} of the layer's {attention.n_heads} heads")
     if any(numbers.entropy is None for row in grid for numbers in row):
         notes.append("turned features make shares below 0: such a head has no entropy")
     return Chapter(
@@ -141,7 +140,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _describe_heads(chosen: Chosen, grid: list[list[HeadNumbers]]) -> str:
+def _describe_heads(chosen: Selection, grid: list[list[HeadNumbers]]) -> str:
     """How many there are, and which of them look most at the token before and at the first."""
     numbers_by_name = {
         replace(chosen, layer=layer, head=head).head_name: numbers
@@ -159,19 +158,19 @@ def _describe_heads(chosen: Chosen, grid: list[list[HeadNumbers]]) -> str:
 
 
 def _layer(
-    trace: Trace, chosen: Chosen, layer: int, again: Sequence[tuple[int, int]]
+    trace: Trace, chosen: Selection, layer: int, again: Sequence[tuple[int, int]]
 ) -> list[HeadNumbers]:
-    look = trace.layer(chosen.side, layer).looks.get("cross" if chosen.cross else "")
-    if look is None:
+    attention = trace.layer(chosen.side, layer).attentions.get("cross" if chosen.cross else "")
+    if attention is None:
         return []
     layer_place = replace(chosen, layer=layer)
     return [
-        numbers_of(trace[f"{replace(layer_place, head=head).head_name}.weights"], again)
-        for head in range(look.n_heads)
+        measure_head(trace[f"{replace(layer_place, head=head).head_name}.weights"], again)
+        for head in range(attention.n_heads)
     ]
 
 
-def _grid(chosen: Chosen, grid: list[list[HeadNumbers]], measure: str, title: str) -> Matrix:
+def _grid(chosen: Selection, grid: list[list[HeadNumbers]], measure: str, title: str) -> Matrix:
     widest = max(map(len, grid))
     letter = chosen.layer_name[0]
     return Matrix(
@@ -189,7 +188,7 @@ def _grid(chosen: Chosen, grid: list[list[HeadNumbers]], measure: str, title: st
     )
 
 
-def _ranking(chosen: Chosen, grid: list[list[HeadNumbers]]) -> Table:
+def _ranking(chosen: Selection, grid: list[list[HeadNumbers]]) -> Table:
     """The heads in the order of each number, those that look most that way first."""
     columns: list[str] = []
     orders: list[list[str]] = []
@@ -210,7 +209,7 @@ def _ranking(chosen: Chosen, grid: list[list[HeadNumbers]]) -> Table:
     )
 
 
-def entropy_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+def entropy_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """-sum w log w of one query, over the keys it gives a share to."""
     address = f"{chosen.head_name}.weights"
     weights = trace[address][chosen.token]
@@ -225,7 +224,7 @@ def entropy_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         formula="-Σ w log w",
         expression=apply("neg", total(terms, ())),
         address=at(address, chosen.token),
-        source=source_of(_entropy, "torch.xlogy"),
+        source=source_line(_entropy, "torch.xlogy"),
         model=float(_entropy(weights.double()[None])[0]),
     )
 

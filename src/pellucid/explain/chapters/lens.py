@@ -1,7 +1,7 @@
 """Lens: what would be predicted if the model ended after a layer.
 
-Comes in: a trace, a token. Goes out: a chapter. The final norm and the head are applied to a state
-they were not trained for: what is read off early is a hint, and the chapter says so.
+The final norm and the head are applied to a state they were not trained for: what is read off early
+is a hint, and the chapter says so.
 """
 
 from __future__ import annotations
@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Chapter, Matrix, Place, Table
-from pellucid.explain.chapters.target_token import mask_or, word_of
-from pellucid.explain.outputs import wide
+from pellucid.explain.chapters.target_token import mask_or, target_word
+from pellucid.explain.outputs import widen
+from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts import logit_receipt, probability_receipt
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.selection import settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 #: Tokens of the ladder, at most: every cell is a whole distribution.
@@ -27,7 +28,7 @@ _TOKENS = 32
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The likeliest word after each layer at the chosen token; p of what came, for all tokens."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     if not trace.model.has_head:
         _ = trace.model.head_weight  # for its refusal
     if chosen.side != trace.side:
@@ -35,8 +36,8 @@ def build(trace: Trace, place: Place) -> Chapter:
             "no word is read off this stack: look at the other with --stack decoder"
         )
     token = mask_or(trace, chosen.token)
-    word, origin = word_of(trace, token)
-    states = trace.passed(trace.side).states
+    word, origin = target_word(trace, token)
+    states = trace.stack_pass(trace.side).states
     rows: list[tuple[str | float | int, ...]] = []
     for layer, state in enumerate(states):
         shares = lens(trace, state, [token])[0]
@@ -76,21 +77,21 @@ def lens(trace: Trace, state: Tensor, places: Sequence[int]) -> Tensor:
     The norm is given the whole text: there are norms that look at all of it.
     """
     model = trace.model
-    end = model.readable(trace.passed(trace.side).stack.final_norm(state))
-    return torch.softmax(wide(model.logits(end[0, list(places)])), dim=-1)
+    end = model.readable(trace.stack_pass(trace.side).stack.final_norm(state))
+    return torch.softmax(widen(model.logits(end[0, list(places)])), dim=-1)
 
 
 def _end(trace: Trace) -> str:
-    bare = isinstance(trace.passed(trace.side).stack.final_norm, nn.Identity)
+    bare = is_identity(trace.stack_pass(trace.side).stack.final_norm)
     return "The head is" if bare else "The final norm and the head are"
 
 
 def _ladder(trace: Trace, token: int) -> Matrix:
     """p of the word that came (or is likeliest in the end), layer by layer and token by token."""
-    pieces, states = trace.pieces(trace.side), trace.passed(trace.side).states
+    pieces, states = trace.pieces(trace.side), trace.stack_pass(trace.side).states
     first = max(0, min(token - _TOKENS // 2, len(pieces) - _TOKENS))
     places = range(first, min(first + _TOKENS, len(pieces)))
-    words = torch.tensor([word_of(trace, place)[0] for place in places])
+    words = torch.tensor([target_word(trace, place)[0] for place in places])
     grid = [to_list(lens(trace, state, places).gather(1, words[:, None])[:, 0]) for state in states]
     cut = len(places) < len(pieces)
     return Matrix(

@@ -1,7 +1,4 @@
-"""Local rules: how a gradient passes one softmax, one weighted sum, one score and one norm.
-
-Comes in: a trace, a head, a query and a key, a feature. Goes out: a chapter.
-"""
+"""Local rules: how a gradient passes one softmax, one weighted sum, one score and one norm."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from torch import Tensor
 from pellucid.explain.chapter_types import Bars, Chapter, Matrix, Picture, Place, Receipt
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts.local_gradients import (
     norm_rule,
     query_rule,
@@ -19,10 +17,9 @@ from pellucid.explain.receipts.local_gradients import (
     sum_rule,
     why_no_rules,
 )
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.softmax import softmax_jacobian
-from pellucid.model import Sandwich
 from pellucid.typed import to_list
 
 _KEYS = 16
@@ -30,7 +27,7 @@ _KEYS = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The Jacobian of the chosen query's softmax, and each step's rule with its numbers."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     why = no_loss(trace)
     if why is not None:
         return nothing("rules", why)
@@ -44,10 +41,9 @@ def build(trace: Trace, place: Place) -> Chapter:
             softmax_rule(trace, chosen),
             query_rule(trace, chosen),
         ]
-    block = trace.passed(chosen.side).stack.blocks[chosen.layer]
+    block = trace.stack_pass(chosen.side).stack.blocks[chosen.layer]
     kind = "cross_attention_norm" if chosen.cross else "attention_norm"
-    is_sandwich = isinstance(getattr(block, kind), Sandwich)
-    norm = norm_rule(trace, chosen, f"{kind}.before" if is_sandwich else kind)
+    norm = norm_rule(trace, chosen, entry_norm(block, kind))
     return Chapter(
         id="rules",
         number=17,
@@ -72,19 +68,19 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _largest(trace: Trace, chosen: Chosen) -> list[int]:
+def _largest(trace: Trace, chosen: Selection) -> list[int]:
     """The keys that the query looks at most, in the order of the text."""
     weights = trace[f"{chosen.head_name}.weights"][chosen.token]
     return sorted(to_list(weights.argsort(descending=True, stable=True)[:_KEYS]))
 
 
-def _jacobian(trace: Trace, chosen: Chosen) -> Matrix:
+def _jacobian(trace: Trace, chosen: Selection) -> Matrix:
     name = chosen.head_name
     scores, mask = trace[f"{name}.scores"][chosen.token], trace[f"{name}.mask"][chosen.token]
     keys = [key for key in _largest(trace, chosen) if bool(mask[key])]
     whole = scores.double().masked_fill(~mask, -float("inf"))
     jacobian = cast("Tensor", softmax_jacobian(whole))[keys][:, keys]
-    scoring = chosen.look(trace).scoring
+    scoring = chosen.attention(trace).scoring
     if scoring is not None and scoring.sinks is not None:
         # a sink takes a part of each share
         w = trace[f"{name}.weights"][chosen.token].double()[keys]
@@ -103,15 +99,15 @@ def _jacobian(trace: Trace, chosen: Chosen) -> Matrix:
     )
 
 
-def _scores(trace: Trace, chosen: Chosen) -> Bars:
+def _scores(trace: Trace, chosen: Selection) -> Bars:
     name = chosen.head_name
-    arriving = trace[f"{name}.scores.grad"][chosen.token].double()
+    upstream = trace[f"{name}.scores.grad"][chosen.token].double()
     keys = _largest(trace, chosen)
     pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
     return Bars(
         title=f"dL/ds: below 0, more of that key would lower the loss ({name})",
         names=tuple(f"{pieces[key]!r} ({key})" for key in keys),
-        values=tuple(to_list(arriving[keys])),
+        values=tuple(to_list(upstream[keys])),
         unit="dL/ds",
-        rest=float(arriving.sum() - arriving[keys].sum()) if len(arriving) > len(keys) else None,
+        rest=float(upstream.sum() - upstream[keys].sum()) if len(upstream) > len(keys) else None,
     )

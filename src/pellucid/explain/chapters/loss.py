@@ -1,7 +1,4 @@
-"""Loss: what each token cost, given those before it, and their mean.
-
-Comes in: a trace, a token. Goes out: a chapter.
-"""
+"""Loss: what each token cost, given those before it, and their mean."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ import math
 
 from pellucid.explain.chapter_types import Chapter, Picture, Place, Receipt, Table, Tokens
 from pellucid.explain.receipts import loss_receipt, surprisal_receipt
-from pellucid.explain.selection import settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _ROWS = 24
@@ -18,7 +15,7 @@ _ROWS = 24
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Surprisal under each word, the loss, and what guessing would cost."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     why = no_loss(trace)
     if why is not None:
         return Chapter(id="loss", number=13, part="forward", title="Loss", sentence=why)

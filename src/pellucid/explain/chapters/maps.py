@@ -1,8 +1,4 @@
-"""Squares of queries and keys as pictures: whole where they fit, else cut out or pooled, and said.
-
-Comes in: a head's numbers. Goes out: matrices of plain numbers with their labels. It does not know
-what they mean.
-"""
+"""Squares of queries and keys as pictures: if they do not fit, cut out or pooled, and said so."""
 
 from __future__ import annotations
 
@@ -13,8 +9,8 @@ from torch.nn import functional as F
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Matrix
-from pellucid.explain.selection import Chosen
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 #: Rows and columns of a map, at most; a chapter is to stay small, however long the text.
@@ -22,11 +18,11 @@ MOST = 48
 
 
 def head_map(
-    trace: Trace, chosen: Chosen, what: str, scale: Literal["sequential", "diverging"]
+    trace: Trace, chosen: Selection, what: str, scale: Literal["sequential", "diverging"]
 ) -> Matrix:
     """The scores or weights of a head, about the chosen query and key; what is masked is None."""
-    look = chosen.look(trace)
-    values, mask = trace[f"{chosen.head_name}.{what}"].float(), attention_heads.mask(look)
+    attention = chosen.attention(trace)
+    values, mask = trace[f"{chosen.head_name}.{what}"].float(), attention_heads.mask(attention)
     rows, columns = (
         trace.pieces(chosen.side),
         trace.pieces("encoder" if chosen.cross else chosen.side),
@@ -53,10 +49,10 @@ def head_map(
     )
 
 
-def pooled_map(trace: Trace, chosen: Chosen, most: int = 32) -> Matrix:
+def pooled_map(trace: Trace, chosen: Selection, most: int = 32) -> Matrix:
     """A head's weights small enough for a thumbnail: the largest of each patch."""
     weights = trace[f"{chosen.head_name}.weights"].float()
-    mask = attention_heads.mask(chosen.look(trace))
+    mask = attention_heads.mask(chosen.attention(trace))
     queries, keys = weights.shape
     patch = -(-max(queries, keys) // most)
     note = ""

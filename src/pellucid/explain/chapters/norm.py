@@ -1,39 +1,38 @@
-"""Norm: one token's features before and after, with mean and variance put in.
-
-Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
-"""
+"""Norm: one token's features before and after, with mean and variance put in."""
 
 from __future__ import annotations
 
 import math
+from typing import assert_never
+
+from torch import nn
 
 from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Table
-from pellucid.explain.norms import leaks, scale_of
+from pellucid.explain.norms import describe_leak, describe_scale
+from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts import norm_receipt
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
-from pellucid.model import Sandwich
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import (
+    BlockPart,
+    NormPart,
+    ResidualFacts,
+    UnknownFacts,
+    block_facts,
+    norm_facts,
+)
 from pellucid.typed import to_list
 
 _FEATURES = 64
-_WHERE = {
-    "pre_norm": "before each sublayer",
-    "post_norm": "after each sum of stream and sublayer",
-    "output_norm": "on what each sublayer writes",
-    "sandwich_norm": "before each sublayer and on what it writes",
-    "deep_norm": "after each sum of scaled stream and sublayer",
-    "no_residual": "before each sublayer",
-}
 
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The norm of the chosen layer's attention; the one before it, where there are two."""
-    chosen = settled(trace, place)
-    stack = trace.passed(chosen.side).stack
+    chosen = select_place(trace, place)
+    stack = trace.stack_pass(chosen.side).stack
     block = stack.blocks[chosen.layer]
-    is_sandwich = isinstance(getattr(block, "attention_norm", None), Sandwich)
-    name = "attention_norm.before" if is_sandwich else "attention_norm"
+    name = entry_norm(block, "attention_norm")
     address = f"{chosen.layer_name}.{name}"
     module = trace.model.get_submodule(f"{chosen.side}.blocks.{chosen.layer}.{name}")
     receipt = norm_receipt(
@@ -44,18 +43,15 @@ def build(trace: Trace, place: Place) -> Chapter:
         token=chosen.token,
         feature=chosen.feature,
     )
-    leak = leaks(module, causal=stack.causal)
-    rule = getattr(block.residual, "__name__", "") or getattr(
-        getattr(block.residual, "func", None), "__name__", ""
-    )
+    facts = norm_facts(module)
+    leak = describe_leak(facts, causal=stack.causal)
     return Chapter(
         id="norm",
         number=4,
         part="forward",
         title="Norm",
-        sentence=f"{type(module).__name__} brings the features of {chosen.query(trace)} to a "
-        f"common scale: {scale_of(module)}. In this model norms stand "
-        f"{_WHERE.get(rule, 'before each sublayer')}.",
+        sentence=f"{_describe_norm(module, facts, chosen.query(trace))}"
+        f"{_describe_place(block_facts(block))}",
         pictures=_pictures(trace, chosen, address),
         receipts=() if receipt is None else (receipt,),
         notes=(
@@ -65,7 +61,32 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _pictures(trace: Trace, chosen: Chosen, address: str) -> tuple[Picture, ...]:
+def _describe_norm(module: nn.Module, facts: NormPart, token: str) -> str:
+    kind, scale = type(module).__name__, describe_scale(facts)
+    if scale is None:
+        return f"{kind} stands in the place of a norm, and does not say what it does to {token}."
+    return f"{kind} brings the features of {token} to a common scale: {scale}."
+
+
+def _describe_place(facts: BlockPart) -> str:
+    """Where in a block the norms are; nothing about a block that does not say so."""
+    residual = facts if isinstance(facts, UnknownFacts) else facts.residual
+    match residual:
+        case UnknownFacts():
+            return ""
+        case ResidualFacts(norm=norm, carried=carried):
+            places = {
+                "input": "before each sublayer",
+                "output": "on what each sublayer writes",
+                "sandwich": "before each sublayer and on what it writes",
+                "sum": f"after each sum of {'' if carried == 1 else 'scaled '}stream and sublayer",
+            }
+            return f" In this model norms stand {places[norm]}."
+        case _:
+            assert_never(residual)
+
+
+def _pictures(trace: Trace, chosen: Selection, address: str) -> tuple[Picture, ...]:
     inputs = trace[at(f"{address}.in", chosen.token)].double()
     outputs = trace[at(address, chosen.token)].double()
     n_shown = min(_FEATURES, len(inputs))
@@ -90,7 +111,7 @@ def _pictures(trace: Trace, chosen: Chosen, address: str) -> tuple[Picture, ...]
     )
 
 
-def _list_other_norms(trace: Trace, chosen: Chosen, address: str) -> list[str]:
+def _list_other_norms(trace: Trace, chosen: Selection, address: str) -> list[str]:
     """The addresses of the layer's other norms, and of the last."""
     prefix = f"{chosen.layer_name}."
     names = [

@@ -1,29 +1,29 @@
-"""Positions: how a model knows where a token stands; each scheme where it acts.
-
-Comes in: a trace, a token and another. Goes out: a chapter: a vector added, pairs turned, or scores
-biased.
-"""
+"""Positions: how a model knows where a token stands; each scheme where it acts."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import assert_never
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt, Table
 from pellucid.explain.receipts import position_receipt, rotation_receipt, score_receipt
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.receipts.sums import start_of
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
-from pellucid.model import (
-    ALiBi,
-    BucketedBias,
-    Learned,
-    LinearAttention,
-    Rotary,
-    ShawRelative,
-    Sinusoidal,
+from pellucid.explain.receipts.sums import stack_prefix
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    NoPositionFacts,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    position_facts,
 )
 from pellucid.typed import to_list
 
@@ -41,22 +41,32 @@ def build(trace: Trace, place: Place) -> Chapter:
     """What the stack's scheme does at the chosen place."""
     if place.cross:  # positions act within one text
         place = replace(place, cross=False, other=0)
-    chosen = settled(trace, place)
-    scheme = trace.passed(chosen.side).positions
+    chosen = select_place(trace, place)
     notes: list[str] = []
-    match scheme:
-        case Learned() | Sinusoidal():
-            sentence, pictures, receipts = _added(trace, chosen)
-        case Rotary():
-            sentence, pictures, receipts = _turned(trace, chosen)
-        case ALiBi() | BucketedBias() | ShawRelative():
-            sentence, pictures, receipts = _biased(trace, chosen)
-        case _:
-            sentence, pictures, receipts = (
-                _NOTHING[chosen.side],
-                list[Picture](),
-                list[Receipt | None](),
+    stated = position_facts(trace.stack_pass(chosen.side).positions)
+    match stated:
+        case AddedPositionFacts(learned=learned):
+            sentence, pictures, receipts = _added(trace, chosen, learned=learned)
+        case RotaryFacts() as facts:
+            sentence, pictures, receipts = _turned(trace, chosen, facts)
+        case DistanceBiasFacts(rule="slope"):
+            sentence, pictures, receipts = _biased(
+                trace, chosen, "a penalty that grows with the distance, each head at its own slope"
             )
+        case DistanceBiasFacts():
+            sentence, pictures, receipts = _biased(
+                trace, chosen, "a learnt number for each head and range of distances"
+            )
+        case DistanceVectorFacts():
+            sentence, pictures, receipts = _biased(
+                trace, chosen, "the query's product with a learnt vector for each distance"
+            )
+        case NoPositionFacts():
+            sentence, pictures, receipts = _NOTHING[chosen.side], [], []
+        case UnknownFacts(part=part):
+            sentence, pictures, receipts = f"{part} does not say what it does.", [], []
+        case _:
+            assert_never(stated)
     if chosen.side == "decoder" and len(trace.sides) == 2:
         notes.append("attention to the encoder knows no order: positions act within one text")
     return Chapter(
@@ -71,12 +81,11 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _added(trace: Trace, chosen: Chosen) -> _Parts:
-    learnt = isinstance(trace.passed(chosen.side).positions, Learned)
-    added = trace[at(f"{start_of(trace, chosen.side)}positions", chosen.token)]
+def _added(trace: Trace, chosen: Selection, *, learned: bool) -> _Parts:
+    added = trace[at(f"{stack_prefix(trace, chosen.side)}positions", chosen.token)]
     n_shown = min(_FEATURES, len(added))
     sentence = f"A vector for place {chosen.token} is added to the embedding: " + (
-        "it was learnt, one for each place." if learnt else "sines and cosines, not learnt."
+        "it was learnt, one for each place." if learned else "sines and cosines, not learnt."
     )
     picture = Bars(
         title=f"what place {chosen.token} adds: the first {n_shown} of {len(added)} features",
@@ -86,17 +95,19 @@ def _added(trace: Trace, chosen: Chosen) -> _Parts:
     return sentence, [picture], [position_receipt(trace, chosen)]
 
 
-def _turned(trace: Trace, chosen: Chosen) -> _Parts:
-    scheme = trace.passed(chosen.side).positions
-    assert isinstance(scheme, Rotary)
-    cos, sin = scheme.cos[chosen.token], scheme.sin[chosen.token]
-    half = scheme.n_rotated // 2
-    look = chosen.look(trace)
-    assert look.q_plain is not None
-    plain, turned = look.q_plain[0, chosen.head, chosen.token], look.q[0, chosen.head, chosen.token]
+def _turned(trace: Trace, chosen: Selection, facts: RotaryFacts) -> _Parts:
+    scheme = trace.stack_pass(chosen.side).positions
+    cos, sin = (scheme.get_buffer(name)[chosen.token] for name in (facts.cos, facts.sin))
+    half = facts.n_rotated // 2
+    attention = chosen.attention(trace)
+    assert attention.q_plain is not None
+    plain, turned = (
+        attention.q_plain[0, chosen.head, chosen.token],
+        attention.q[0, chosen.head, chosen.token],
+    )
     rows: list[tuple[str | float | int, ...]] = []
     for pair in range(min(half, _PAIRS)):
-        i, j = (pair, pair + half) if scheme.pairing == "half_split" else (2 * pair, 2 * pair + 1)
+        i, j = (pair, pair + half) if facts.pairing == "half_split" else (2 * pair, 2 * pair + 1)
         angle = math.degrees(math.atan2(float(sin[i]), float(cos[i])))
         pairs = (float(plain[i]), float(plain[j]), angle, float(turned[i]), float(turned[j]))
         rows.append((f"{i}, {j}", *pairs))
@@ -106,8 +117,8 @@ def _turned(trace: Trace, chosen: Chosen) -> _Parts:
     picture = Table(
         title=title, columns=("pair", "x", "y", "degrees", "x turned", "y turned"), rows=tuple(rows)
     )
-    width = look.q.shape[-1]
-    part = f"{scheme.n_rotated} of the {width} features of " if scheme.n_rotated < width else ""
+    width = attention.q.shape[-1]
+    part = f"{facts.n_rotated} of the {width} features of " if facts.n_rotated < width else ""
     sentence = (
         f"Nothing is added: {part}queries and keys are turned, pair by pair, by an angle that "
         f"grows with the place (here {chosen.token}), so that their product depends on the "
@@ -117,11 +128,16 @@ def _turned(trace: Trace, chosen: Chosen) -> _Parts:
     return sentence, [picture], [*receipts]
 
 
-def _biased(trace: Trace, chosen: Chosen) -> _Parts:
-    look = chosen.look(trace)
-    if isinstance(look.layer, LinearAttention):
-        return "Positions act on scores here, and linear attention has none.", [], []
-    bias = attention_heads.bias(look, chosen.head)
+def _biased(trace: Trace, chosen: Selection, rule: str) -> _Parts:
+    attention = chosen.attention(trace)
+    match attention.facts:
+        case LinearAttentionFacts():
+            return "Positions act on scores here, and linear attention has none.", [], []
+        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            pass
+        case _:
+            assert_never(attention.facts)
+    bias = attention_heads.bias(attention, chosen.head)
     assert bias is not None
     line = to_list(bias[chosen.token].float())
     picture = Lines(
@@ -131,13 +147,7 @@ def _biased(trace: Trace, chosen: Chosen) -> _Parts:
         series=(tuple(line),),
         x_unit="key's place minus query's",
     )
-    kind = type(trace.passed(chosen.side).positions).__name__
-    rule = {
-        "ALiBi": "a penalty that grows with the distance, each head at its own slope",
-        "BucketedBias": "a learnt number for each head and range of distances",
-        "ShawRelative": "the query's product with a learnt vector for each distance",
-    }[kind]
     sentence = f"No vector is told its place: to the score of a query and a key is added {rule}."
-    if look.positions.adds_values:
+    if attention.positions.adds_values:
         sentence += " To each value is added a learnt vector for its distance, too."
     return sentence, [picture], [score_receipt(trace, chosen)]

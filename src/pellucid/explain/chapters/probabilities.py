@@ -1,8 +1,4 @@
-"""Probabilities: logits over the whole vocabulary, and how a token is drawn from them.
-
-Comes in: a trace, a token. Goes out: a chapter: the likeliest words, what each way of drawing cuts
-off, receipts of one logit and its probability.
-"""
+"""Probabilities: logits over the whole vocabulary, and how a token is drawn from them."""
 
 from __future__ import annotations
 
@@ -12,11 +8,11 @@ import torch
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.chapters.target_token import mask_or, shares_at
+from pellucid.explain.chapters.target_token import mask_or, probabilities_at
 from pellucid.explain.receipts import logit_receipt, probability_receipt
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.selection import settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.sampling import keep_top_k, keep_top_p
 from pellucid.typed import to_list
 
@@ -34,13 +30,13 @@ _SETTINGS: tuple[tuple[float, int | None, float | None], ...] = (
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The distribution at one place, whole and as it is cut for drawing."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     if trace.model.classifier is not None:
         return _classes(trace)
     _ = trace.model.head_weight  # for its refusal
     token = mask_or(trace, chosen.token) if chosen.side == trace.side else len(trace.ids) - 1
     logits = trace.logits_at(token)
-    shares = shares_at(trace, token)
+    shares = probabilities_at(trace, token)
     values, words = shares.topk(min(_MAX_WORDS, len(shares)))
     best: list[int] = to_list(words)
     token_text = trace.pieces(trace.side)[token]

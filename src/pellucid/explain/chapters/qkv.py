@@ -1,17 +1,18 @@
-"""Queries, keys and values: what a token asks for, offers, and hands on.
-
-Comes in: a trace, a head, a token, a feature. Goes out: a chapter.
-"""
+"""Queries, keys and values: what a token asks for, offers, and hands on."""
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt
-from pellucid.explain.receipts import linear_receipt
+from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
-from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory
+from pellucid.explain.receipts.linear import projection_receipt
+from pellucid.explain.record_block import AttentionRecord
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.typed import to_list
 
 _FEATURES = 24
@@ -19,8 +20,8 @@ _FEATURES = 24
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The three vectors of a token in one head, and one product of each."""
-    chosen = settled(trace, place)
-    look = chosen.look(trace)
+    chosen = select_place(trace, place)
+    attention = chosen.attention(trace)
     read = "the source's token" if chosen.cross else "the same token"
     token = chosen.other if chosen.cross else chosen.token
     return Chapter(
@@ -36,7 +37,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             for part in ("q", "k", "v")
         ),
         receipts=tuple(_products(trace, chosen)),
-        notes=tuple(_notes(chosen, look.layer, look.n_heads, look.k.shape[1])),
+        notes=tuple(_notes(chosen, attention)),
     )
 
 
@@ -51,68 +52,49 @@ def _bars(trace: Trace, address: str, token: int) -> Bars:
     )
 
 
-def _products(trace: Trace, chosen: Chosen) -> list[Receipt]:
+def _products(trace: Trace, chosen: Selection) -> list[Receipt]:
     """One row of each matrix times the token; of an encoder's keys the query alone is in reach."""
     kind = "cross_attention" if chosen.cross else "attention"
-    look = chosen.look(trace)
-    parts = (
-        (("query", look.q),)
-        if chosen.cross
-        else (
-            ("query", look.q),
-            ("key", look.k),
-            ("value", look.v),
-        )
-    )
+    attention = chosen.attention(trace)
+    parts = {"query": attention.q}
+    if not chosen.cross:
+        parts |= {"key": attention.k, "value": attention.v}
     receipts: list[Receipt] = []
-    for name, tensor in parts:
+    for name, tensor in parts.items():
         n_heads, width = tensor.shape[1], tensor.shape[-1]
-        head = chosen.head * n_heads // look.n_heads
+        head = chosen.head * n_heads // attention.n_heads
         feature = head * width + chosen.feature % width
-        address = f"{chosen.layer_name}.{kind}.{name}"
-        if address not in trace.addresses():
+        if f"{chosen.layer_name}.{kind}.{name}" not in trace.addresses():
             raise PellucidError(f"layer {chosen.layer} has no {name} whose rows are known")
-        receipts.append(
-            linear_receipt(
-                trace,
-                layer=f"{chosen.side}.blocks.{chosen.layer}.{kind}.{name}",
-                given=f"{chosen.layer_name}.{kind}.in",
-                made=address,
-                token=chosen.token,
-                feature=feature,
-                title=f"feature {feature % width} of the {name}, as it is projected",
-                line=_LINES.get((type(look.layer).__name__, name), _TOGETHER),
-            )
-        )
+        receipts.append(projection_receipt(trace, chosen, kind, name, feature=feature))
     return receipts
 
 
-#: The line that projects, by the layer's kind; one for all three where there is no other.
-_LINES = {
-    ("MultiHeadAttention", "query"): "self.query(x)",
-    ("MultiHeadAttention", "key"): "self.key(x)",
-    ("MultiHeadAttention", "value"): "self.value(x)",
-    ("CrossAttention", "query"): "self.query(",
-}
-_TOGETHER = "(self.query, self.key"
-
-
-def _notes(chosen: Chosen, layer: object, n_heads: int, n_kv_heads: int) -> list[str]:
+def _notes(chosen: Selection, attention: AttentionRecord) -> list[str]:
     notes: list[str] = []
+    n_heads, n_kv_heads = attention.n_heads, attention.k.shape[1]
     if n_kv_heads < n_heads:
         notes.append(
             f"grouped: {n_heads} heads of queries share {n_kv_heads} of keys and values, "
             f"{n_heads // n_kv_heads} each; this one reads group "
             f"{chosen.head * n_kv_heads // n_heads}"
         )
-    if isinstance(layer, MultiHeadAttention) and list(layer.query_norm.parameters()):
-        notes.append("queries and keys are normalised after the product: q and k are what follows")
-    if isinstance(layer, LinearAttention):
-        notes.append("linear attention: q and k are features of the products, elu(x) + 1")
-    if isinstance(layer, NeuralMemory):
-        notes.append(
-            f"beside these, which look through a window of {layer.window}, the layer has a memory "
-            f"with keys of its own: what was read in it is at {chosen.head_name}.memory, its "
-            f"share at {chosen.head_name}.gate"
-        )
+    match attention.facts:
+        case SoftmaxAttentionFacts(query_norm=str(norm)):
+            if not is_identity(attention.layer.get_submodule(norm)):
+                notes.append(
+                    "queries and keys are normalised after the product: q and k are what follows"
+                )
+        case SoftmaxAttentionFacts():
+            pass
+        case LinearAttentionFacts():
+            notes.append("linear attention: q and k are features of the products, elu(x) + 1")
+        case NeuralMemoryFacts(window=window):
+            notes.append(
+                f"beside these, which look through a window of {window}, the layer has a memory "
+                f"with keys of its own: what was read in it is at {chosen.head_name}.memory, its "
+                f"share at {chosen.head_name}.gate"
+            )
+        case _:
+            assert_never(attention.facts)
     return notes

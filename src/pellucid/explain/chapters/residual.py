@@ -1,31 +1,28 @@
-"""Residual stream: what each sublayer adds to it, and to one prediction.
-
-Comes in: a trace, a layer, a token, a feature. Goes out: a chapter.
-"""
+"""Residual stream: what each sublayer adds to it, and to one prediction."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt
-from pellucid.explain.chapters.target_token import word_of
+from pellucid.explain.chapters.target_token import target_word
 from pellucid.explain.contributions import contributions, why_no_contributions
+from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts import residual_receipt
-from pellucid.explain.receipts.builder import apply, at, receipt, row, source_of
+from pellucid.explain.receipts.builder import apply, at, receipt, row, source_line
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.residual_sums import sums, why_not
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.residual_sums import list_sums, why_no_sums
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Contributions to the logit of the word that came, or is likeliest; and the stream's steps."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     pictures: list[Picture] = []
     receipts: list[Receipt] = []
     notes: list[str] = []
@@ -33,7 +30,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     if chosen.side != trace.side:
         notes.append("no word is read off this stack: its states are read by the other")
     elif why is None:
-        word, origin = word_of(trace, chosen.token)
+        word, origin = target_word(trace, chosen.token)
         picture, contribution_receipt = _taken_apart(trace, chosen, word, origin)
         pictures.append(picture)
         receipts.append(contribution_receipt)
@@ -41,7 +38,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             "direct contributions"
             + (
                 ""
-                if isinstance(trace.passed(trace.side).stack.final_norm, nn.Identity)
+                if is_identity(trace.stack_pass(trace.side).stack.final_norm)
                 else ", with the final norm's scale held as it is for the whole stream"
             )
             + ": so they add up to the logit",
@@ -51,9 +48,9 @@ def build(trace: Trace, place: Place) -> Chapter:
         notes.append(f"contributions do not add up to a logit here: {why}")
     receipts += [
         residual_receipt(trace, chosen, stream_sum)
-        for stream_sum in sums(trace, chosen.side, chosen.layer)
+        for stream_sum in list_sums(trace, chosen.side, chosen.layer)
     ]
-    no_sum_reason = why_not(trace, chosen.side)
+    no_sum_reason = why_no_sums(trace, chosen.side)
     if no_sum_reason is not None and why != no_sum_reason:
         notes.append(f"there is no plain sum to show: {no_sum_reason}")
     pictures.append(_steps(trace, chosen))
@@ -72,7 +69,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _taken_apart(trace: Trace, chosen: Chosen, word: int, origin: str) -> tuple[Bars, Receipt]:
+def _taken_apart(trace: Trace, chosen: Selection, word: int, origin: str) -> tuple[Bars, Receipt]:
     logit_parts = contributions(trace, chosen.token, word)
     cap = trace.model.soft_cap
     bars = Bars(
@@ -94,13 +91,13 @@ def _taken_apart(trace: Trace, chosen: Chosen, word: int, origin: str) -> tuple[
         formula="Σ contributions" if cap is None else "cap × tanh(Σ contributions / cap)",
         expression=expression,
         address=at("logits", chosen.token, word),
-        source=source_of(contributions, "terms = ["),
+        source=source_line(contributions, "terms = ["),
     )
 
 
-def _steps(trace: Trace, chosen: Chosen) -> Lines:
+def _steps(trace: Trace, chosen: Selection) -> Lines:
     """How far each layer turns the stream, and how long it is."""
-    states = [state[0, chosen.token].double() for state in trace.passed(chosen.side).states]
+    states = [state[0, chosen.token].double() for state in trace.stack_pass(chosen.side).states]
     turns = [
         float(F.cosine_similarity(earlier, later, dim=0)) for earlier, later in pairwise(states)
     ]

@@ -1,7 +1,4 @@
-"""Scores: how well a query matches each key, before the mask and the softmax.
-
-Comes in: a trace, a head, a query and a key. Goes out: a chapter.
-"""
+"""Scores: how well a query matches each key, before the mask and the softmax."""
 
 from __future__ import annotations
 
@@ -12,8 +9,8 @@ from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receip
 from pellucid.explain.chapters.maps import head_map
 from pellucid.explain.receipts import score_receipt
 from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _TERMS = 12
@@ -21,13 +18,13 @@ _TERMS = 12
 
 def build(trace: Trace, place: Place) -> Chapter:
     """All scores of a head, and one as the sum of its products."""
-    chosen = settled(trace, place)
-    look = chosen.look(trace)
-    scoring = look.scoring
+    chosen = select_place(trace, place)
+    attention = chosen.attention(trace)
+    scoring = attention.scoring
     if scoring is None:
         return _chapter("This layer scores nothing.", notes=(attention_heads.NO_SCORES,))
-    hidden = not bool(attention_heads.mask(look)[chosen.token, chosen.other])
-    biased = attention_heads.bias(look, chosen.head) is not None
+    hidden = not bool(attention_heads.mask(attention)[chosen.token, chosen.other])
+    biased = attention_heads.bias(attention, chosen.head) is not None
     notes = (
         *(
             (f"a soft cap keeps scores between {-cap:g} and {cap:g}, before any bias",)
@@ -47,8 +44,8 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
     return _chapter(
         f"How well does the query of {chosen.query(trace)} match the key of {chosen.key(trace)}? "
-        f"Their {look.q.shape[-1]} features are multiplied and summed, times "
-        f"{scoring.scale:.6g}{_why(scoring.scale, look.q.shape[-1])}.",
+        f"Their {attention.q.shape[-1]} features are multiplied and summed, times "
+        f"{scoring.scale:.6g}{_why(scoring.scale, attention.q.shape[-1])}.",
         pictures=(head_map(trace, chosen, "scores", "diverging"), _terms(trace, chosen)),
         receipts=(score_receipt(trace, chosen),),
         notes=notes,
@@ -61,7 +58,7 @@ def _why(scale: float, width: int) -> str:
     return ", one over the root of their number, so that wide heads do not shout" if usual else ""
 
 
-def _terms(trace: Trace, chosen: Chosen) -> Bars:
+def _terms(trace: Trace, chosen: Selection) -> Bars:
     """The products that make the score, the largest first."""
     name = chosen.head_name
     q, k = trace[at(f"{name}.q", chosen.token)], trace[at(f"{name}.k", chosen.other)]

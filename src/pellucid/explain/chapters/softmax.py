@@ -1,18 +1,17 @@
-"""Softmax: scores become shares that add up to one, and the shares weigh the values.
-
-Comes in: a trace, a head, a query and a key. Goes out: a chapter.
-"""
+"""Softmax: scores become shares that add up to one, and the shares weigh the values."""
 
 from __future__ import annotations
+
+from typing import assert_never
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Chapter, Place
 from pellucid.explain.chapters.maps import head_map
 from pellucid.explain.receipts import out_receipt, product_receipt, weight_receipt
 from pellucid.explain.record_block import AttentionRecord
-from pellucid.explain.selection import Chosen, settled
-from pellucid.explain.tracing import Trace
-from pellucid.model import LinearAttention, NeuralMemory
+from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.typed import to_list
 
 _KEYS = 16
@@ -20,8 +19,8 @@ _KEYS = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Where a query looks, and one feature of what it finds."""
-    chosen = settled(trace, place)
-    look = chosen.look(trace)
+    chosen = select_place(trace, place)
+    attention = chosen.attention(trace)
     weights = trace[f"{chosen.head_name}.weights"][chosen.token].double()
     order = weights.argsort(descending=True, stable=True)[:_KEYS]
     pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
@@ -51,11 +50,11 @@ def build(trace: Trace, place: Place) -> Chapter:
             product_receipt(trace, chosen),
             out_receipt(trace, chosen),
         ),
-        notes=tuple(_notes(trace, look, chosen)),
+        notes=tuple(_notes(trace, attention, chosen)),
     )
 
 
-def _notes(trace: Trace, look: AttentionRecord, chosen: Chosen) -> list[str]:
+def _notes(trace: Trace, attention: AttentionRecord, chosen: Selection) -> list[str]:
     notes: list[str] = []
     if chosen.as_head() in trace.scales:
         by = trace.scales[chosen.as_head()]
@@ -63,20 +62,27 @@ def _notes(trace: Trace, look: AttentionRecord, chosen: Chosen) -> list[str]:
             "replaced by their mean over the sentence" if by == "mean" else f"multiplied by {by:g}"
         )
         notes.append(f"what this head found is {scaling}")
-    if look.positions.adds_values:
+    if attention.positions.adds_values:
         notes.append("positions add a vector of their own to each value")
-    scoring = look.scoring
+    scoring = attention.scoring
     if scoring is not None and scoring.sinks is not None:
         notes.append("a sink takes the share that is missing from 1: a head may look at nothing")
-    if isinstance(look.layer, LinearAttention):
-        notes.append(
-            "linear attention has no softmax: these are the shares of each key in the sums that "
-            "it divides; turned by rotary positions, they need not add up to 1"
-        )
-    if isinstance(look.layer, NeuralMemory):
-        notes.append("this is what the window gives; a gate mixes it with what the memory gives")
-    if not bool(attention_heads.mask(look).all()):
+    match attention.facts:
+        case LinearAttentionFacts():
+            notes.append(
+                "linear attention has no softmax: these are the shares of each key in the sums "
+                "that it divides; turned by rotary positions, they need not add up to 1"
+            )
+        case NeuralMemoryFacts():
+            notes.append(
+                "this is what the window gives; a gate mixes it with what the memory gives"
+            )
+        case SoftmaxAttentionFacts():
+            pass
+        case _:
+            assert_never(attention.facts)
+    if not bool(attention_heads.mask(attention).all()):
         notes.append("hidden cells are masked: their share is 0")
-    if look.window is not None:
-        notes.append(f"a query sees {look.window} keys at most")
+    if attention.window is not None:
+        notes.append(f"a query sees {attention.window} keys at most")
     return notes

@@ -1,18 +1,15 @@
-"""Which word of the vocabulary a place is about: the one that came, or else the likeliest.
-
-Comes in: a trace and a place. Goes out: an id, and how it was chosen.
-"""
+"""Which word of the vocabulary a place is about: the one that came, or else the likeliest."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from pellucid.explain.outputs import wide
-from pellucid.explain.tracing import Trace
+from pellucid.explain.outputs import widen
+from pellucid.explain.trace_types import Trace
 
 
-def word_of(trace: Trace, token: int) -> tuple[int, str]:
+def target_word(trace: Trace, token: int) -> tuple[int, str]:
     """The token that came after `token`; the likeliest, behind the last and in an encoder."""
     if trace.predicts and token + 1 < len(trace.ids):
         return int(trace.ids[token + 1]), "which came next"
@@ -25,6 +22,6 @@ def mask_or(trace: Trace, token: int) -> int:
     return masks[0] if masks and token == len(trace.ids) - 1 else token
 
 
-def shares_at(trace: Trace, token: int) -> Tensor:
+def probabilities_at(trace: Trace, token: int) -> Tensor:
     """The probabilities at one place, in float64: (vocab)."""
-    return torch.softmax(wide(trace.logits_at(token)).double(), dim=-1)
+    return torch.softmax(widen(trace.logits_at(token)).double(), dim=-1)

@@ -1,13 +1,10 @@
-"""Tokens: what the tokenizer made of the sentence, and how it came to it.
-
-Comes in: a trace. Goes out: a chapter.
-"""
+"""Tokens: what the tokenizer made of the sentence, and how it came to it."""
 
 from __future__ import annotations
 
 from pellucid.explain.chapter_types import Chapter, Picture, Place, Table, Tokens
-from pellucid.explain.selection import settled
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import select_place
+from pellucid.explain.trace_types import Trace
 from pellucid.tokenizers import Tokenizer, WordMerges, replay
 
 _MOST_STEPS = 16
@@ -15,9 +12,9 @@ _MOST_STEPS = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Pieces and ids; the merges of the chosen token's word; bytes of split characters."""
-    chosen = settled(trace, place)
+    chosen = select_place(trace, place)
     pieces = trace.pieces(chosen.side)
-    ids = tuple(int(token) for token in trace.passed(chosen.side).ids[0])
+    ids = tuple(int(token) for token in trace.stack_pass(chosen.side).ids[0])
     pictures: list[Picture] = [Tokens(title="tokens and their ids", pieces=pieces, ids=ids)]
     notes = list(trace.sentence.notes)
     if trace.run is not None:
@@ -35,7 +32,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             Tokens(
                 title=f"what the {other_side} reads",
                 pieces=other_pieces,
-                ids=tuple(int(token) for token in trace.passed(other_side).ids[0]),
+                ids=tuple(int(token) for token in trace.stack_pass(other_side).ids[0]),
             )
         )
     return Chapter(
@@ -91,13 +88,13 @@ def _split(tokenizer: Tokenizer, ids: tuple[int, ...], pieces: tuple[str, ...]) 
     """Tokens whose bytes are no whole characters."""
     rows: list[tuple[str | float | int, ...]] = []
     for place, (token_id, piece) in enumerate(zip(ids, pieces, strict=True)):
-        spelled = tokenizer.bytes_of(token_id)
-        if spelled is None:
+        format_expression = tokenizer.bytes_of(token_id)
+        if format_expression is None:
             continue
         try:
-            spelled.decode()
+            format_expression.decode()
         except UnicodeDecodeError:
-            rows.append((place, piece, spelled.hex(" ")))
+            rows.append((place, piece, format_expression.hex(" ")))
     if not rows:
         return []
     title = "tokens that are a part of a character: its bytes are spread over several"

@@ -1,7 +1,4 @@
-"""Update: the optimiser on one weight: gradient, moments, corrected, step, decay, before, after.
-
-Comes in: a trace, a weight. Goes out: a chapter.
-"""
+"""Update: the optimiser on one weight: gradient, moments, corrected, step, decay, before, after."""
 
 from __future__ import annotations
 
@@ -15,8 +12,8 @@ from pellucid.explain import optimiser_step
 from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.expressions import value
-from pellucid.explain.optimiser_step import Settings
+from pellucid.explain.expressions import evaluate
+from pellucid.explain.optimiser_step import StepSettings
 from pellucid.explain.receipts.gradients import weight_gradient_receipt
 from pellucid.explain.receipts.optimiser_step import (
     correction,
@@ -26,8 +23,8 @@ from pellucid.explain.receipts.optimiser_step import (
     muon_receipt,
     next_receipt,
 )
-from pellucid.explain.selection import ChosenWeight, settled, weight_at
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import SelectedWeight, select_place, select_weight
+from pellucid.explain.trace_types import Trace
 
 #: How far from one a singular value is still called near it.
 _NEAR = 0.3
@@ -38,8 +35,8 @@ def build(trace: Trace, place: Place) -> Chapter:
     why = no_loss(trace)
     if why is not None:
         return nothing("update", why)
-    weight, chosen = weight_at(trace, place), settled(trace, place)
-    settings = optimiser_step.settings(trace, weight.name)
+    weight, chosen = select_weight(trace, place), select_place(trace, place)
+    settings = optimiser_step.choose_settings(trace, weight.name)
     old_weight, new_weight = float(trace[weight.at()]), float(trace[weight.at(".next")])
     trend = "up" if new_weight > old_weight else "down" if new_weight < old_weight else "nowhere"
     ends = _apart(old_weight, new_weight), _apart(new_weight, old_weight)
@@ -96,7 +93,7 @@ def _apart(x: float, reference: float) -> str:
     return next((text for text, reference_text in texts if text != reference_text), f"{x:.6g}")
 
 
-def _singular_values(trace: Trace, weight: ChosenWeight) -> str:
+def _singular_values(trace: Trace, weight: SelectedWeight) -> str:
     """Where the singular values of what Muon moves along really are."""
     matrix = trace[f"{weight.name}.direction"].double()
     values: Tensor = cast("Any", torch.linalg).svdvals(matrix)
@@ -107,11 +104,11 @@ def _singular_values(trace: Trace, weight: ChosenWeight) -> str:
     )
 
 
-def _along(trace: Trace, weight: ChosenWeight, settings: Settings) -> float:
-    return value(direction(trace, weight, settings))
+def _along(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> float:
+    return evaluate(direction(trace, weight, settings))
 
 
-def _bars(settings: Settings, old_weight: float, along: float) -> Bars:
+def _bars(settings: StepSettings, old_weight: float, along: float) -> Bars:
     return Bars(
         title="what the weight is changed by",
         names=("the step", "weight decay"),
@@ -123,7 +120,7 @@ def _bars(settings: Settings, old_weight: float, along: float) -> Bars:
     )
 
 
-def _plain_table(trace: Trace, weight: ChosenWeight) -> Table:
+def _plain_table(trace: Trace, weight: SelectedWeight) -> Table:
     rows = (("w before", weight.at()), ("g", weight.at(".grad")), ("w after", weight.at(".next")))
     return Table(
         title=f"the step on {weight.at()}",
@@ -132,7 +129,7 @@ def _plain_table(trace: Trace, weight: ChosenWeight) -> Table:
     )
 
 
-def _muon_table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
+def _muon_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
     divided = optimiser_step.divisor(trace, settings)
     gradient = float(trace[weight.at(".grad")])
     m = float(trace[weight.at(".m")])
@@ -155,13 +152,13 @@ def _muon_table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table
     return _steps("Muon", weight, settings, rows)
 
 
-def _table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
+def _table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
     m, v = (float(trace[weight.at(f".{part}")]) for part in ("m", "v"))
     gradient, w = float(trace[weight.at(".grad")]), float(trace[weight.at()])
     divisor = optimiser_step.divisor(trace, settings)
     were = [0.0 if x is None else float(x[weight.index]) for x in (settings.m, settings.v)]
-    corrected_m = m / value(correction(settings.beta1, settings.step))
-    corrected_v = v / value(correction(settings.beta2, settings.step))
+    corrected_m = m / evaluate(correction(settings.beta1, settings.step))
+    corrected_v = v / evaluate(correction(settings.beta2, settings.step))
     rows: list[tuple[str, float, str]] = [
         ("w before", w, ""),
         ("g", gradient, "the gradient"),
@@ -172,7 +169,7 @@ def _table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
         ("v", v, f"{settings.beta2:g} v + {1 - settings.beta2:.9g} g²"),
         ("m, corrected", corrected_m, f"m / (1 - {settings.beta1:g}^{settings.step})"),
         ("v, corrected", corrected_v, f"v / (1 - {settings.beta2:g}^{settings.step})"),
-        ("direction", value(direction(trace, weight, settings)), "corrected m / (√ v + eps)"),
+        ("direction", evaluate(direction(trace, weight, settings)), "corrected m / (√ v + eps)"),
         ("decay", settings.weight_decay * w, f"{settings.weight_decay:g} × w"),
         ("w after", float(trace[weight.at(".next")]), "w - lr × (decay + direction)"),
     ]
@@ -180,7 +177,10 @@ def _table(trace: Trace, weight: ChosenWeight, settings: Settings) -> Table:
 
 
 def _steps(
-    name: str, weight: ChosenWeight, settings: Settings, rows: Sequence[tuple[str, float, str]]
+    name: str,
+    weight: SelectedWeight,
+    settings: StepSettings,
+    rows: Sequence[tuple[str, float, str]],
 ) -> Table:
     rate = f"learning rate {settings.learning_rate:.9g}"
     return Table(
@@ -195,15 +195,18 @@ def _exact(x: float) -> str:
     return f"{x:.9g}"
 
 
-def _notes(trace: Trace, settings: Settings) -> list[str]:
-    notes = [settings.told, "the batch of this step is this one sentence; a training averages many"]
+def _notes(trace: Trace, settings: StepSettings) -> list[str]:
+    notes = [
+        settings.origin,
+        "the batch of this step is this one sentence; a training averages many",
+    ]
     if settings.kind == "AdamW" and settings.step == 1:
         notes.append(
             "in a first step the corrected m is g and the corrected v is g²: so, but for decay, "
             "the step is the learning rate times the sign of g wherever |g| is far above eps "
             f"({settings.eps:g})"
         )
-    notes += optimiser_step.left_out(trace)
+    notes += optimiser_step.list_left_out(trace)
     if settings.clip_norm is not None:
         length = trace.backward().norm
         clipped = length > settings.clip_norm

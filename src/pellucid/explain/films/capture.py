@@ -1,9 +1,5 @@
 """What a sentence looks like inside a model at one moment, in few bytes.
 
-Comes in: a trace. Goes out: a `Snapshot`: maps of attention in 256 shades, the likeliest words
-after each layer, probabilities of what came, lengths of the residual stream. It does not know when
-it is taken, nor where it is kept.
-
 In bytes, for n layers of h heads and t tokens: n h t^2 for the maps, and 4 (n + 1) t (2 k + 2) for
 all else, k words a layer and token. Maps of more than `SIDE` tokens are pooled.
 """
@@ -16,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from pellucid.explain.addresses import letter_of
-from pellucid.explain.outputs import wide
-from pellucid.explain.tracing import Trace
+from pellucid.explain.addresses.syntax import stack_letter
+from pellucid.explain.outputs import widen
+from pellucid.explain.trace_types import Trace
 
 #: Rows and columns of a map, at most.
 SIDE = 48
@@ -53,19 +49,19 @@ class Snapshot:
 
 
 @torch.no_grad()
-def snapshot_of(trace: Trace, step: int) -> Snapshot:
+def take_snapshot(trace: Trace, step: int) -> Snapshot:
     """What the trace's sentence looks like inside."""
     tensors: dict[str, Tensor] = {}
     for side in trace.sides:
-        states = trace.passed(side).states
+        states = trace.stack_pass(side).states
         tensors[f"{side}.norms"] = torch.stack(
             [s[0].float().square().sum(-1).sqrt() for s in states]
         )
         for layer in range(trace.n_layers(side)):
-            look = trace.layer(side, layer).looks.get("")
-            if look is not None:
-                at = f"{letter_of(side)}{layer}"
-                heads = [trace[f"{at}.H{head}.weights"] for head in range(look.n_heads)]
+            attention = trace.layer(side, layer).attentions.get("")
+            if attention is not None:
+                at = f"{stack_letter(side)}{layer}"
+                heads = [trace[f"{at}.H{head}.weights"] for head in range(attention.n_heads)]
                 tensors[f"{at}.weights"] = _shades(torch.stack(heads))
     if trace.model.has_head:
         tensors |= _ladder(trace)
@@ -89,13 +85,13 @@ def _shades(weights: Tensor) -> Tensor:
 
 def _ladder(trace: Trace) -> dict[str, Tensor]:
     """One layer at a time: every cell is a whole distribution."""
-    model, passed = trace.model, trace.passed(trace.side)
+    model, stack_pass = trace.model, trace.stack_pass(trace.side)
     words: list[Tensor] = []
     shares: list[Tensor] = []
     targets: list[Tensor] = []
-    for state in passed.states:
-        hidden = model.readable(passed.stack.final_norm(state))[0]
-        p = torch.softmax(wide(model.logits(hidden)), dim=-1)
+    for state in stack_pass.states:
+        hidden = model.readable(stack_pass.stack.final_norm(state))[0]
+        p = torch.softmax(widen(model.logits(hidden)), dim=-1)
         best = p.topk(min(WORDS, p.shape[-1]))
         words.append(best.indices.int())
         shares.append(best.values.float())

@@ -1,8 +1,5 @@
 """Filming a training: snapshots of what sentences look like inside, from the first update on.
 
-Comes in: sentences; then a job and its events, as `runs` hands them to watchers. Goes out: films in
-the run's folder. It does not know how they are shown.
-
 A film changes nothing of the training: a snapshot is a forward pass in evaluation mode without
 gradients, from which nothing is drawn at random, and weights are read as they are.
 """
@@ -14,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pellucid.errors import PellucidError
-from pellucid.explain.films.capture import snapshot_of
+from pellucid.explain.films.capture import take_snapshot
 from pellucid.explain.films.store import Reel, reels
-from pellucid.explain.sentence import Sentence, sentence_of
-from pellucid.explain.tracing import Trace
+from pellucid.explain.sentence import Sentence, encode_sentence
+from pellucid.explain.tracing import ModelTrace
 from pellucid.model import Transformer
 from pellucid.runs import Run, RunFolder
 from pellucid.saved_runs.load import read_config
@@ -43,8 +40,8 @@ def film(*sentences: str) -> Watcher:
         if not sentence.strip():
             raise PellucidError("the sentence to film is empty: write a few words")
 
-    def look_into(job: Job, tell: Observer) -> AbstractContextManager[Observer]:
-        del tell  # a film is looked at afterwards
+    def look_into(job: Job, build_chapter: Observer) -> AbstractContextManager[Observer]:
+        del build_chapter  # a film is looked at afterwards
         return _filmed(job, sentences)
 
     return look_into
@@ -67,7 +64,7 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
             if not reel.file(step).is_file():
                 # hooks within a compiled block are heard only when it runs uncompiled
                 with eagerly():
-                    reel.add(snapshot_of(Trace(job.model, sentence), step))
+                    reel.add(take_snapshot(ModelTrace(job.model, sentence), step))
 
     def observe(event: Event) -> None:
         match event:
@@ -103,7 +100,7 @@ def _begun(
                 "text in each snapshot"
             )
         for text, reel in reels_by_text.items():
-            sentence = sentence_of(run, text)
+            sentence = encode_sentence(run, text)
             reel.begin(sentence)
             reel.cut_after(step)
             begun.append((reel, sentence))

@@ -1,8 +1,4 @@
-"""What there is to see of a sentence over a training: its film, else the run's checkpoints.
-
-Comes in: a run and a sentence. Goes out: a `Film`; of a film no weight is read. It does not know
-how it is shown.
-"""
+"""What there is to see of a sentence over a training: its film, else the run's checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections import OrderedDict
 from pellucid import runs
 from pellucid.errors import PellucidError
 from pellucid.explain.api import trace
-from pellucid.explain.films.capture import Snapshot, snapshot_of
+from pellucid.explain.films.capture import Snapshot, take_snapshot
 from pellucid.explain.films.store import Film, Reel, has_film, reels
 from pellucid.explain.sentence import Sentence
 from pellucid.runs import Run, RunFolder
@@ -60,7 +56,7 @@ def _developed(folder: RunFolder, sentence: Sentence, steps: list[int]) -> Film:
         except PellucidError as error:
             problems.append(str(error))
             continue
-        snapshots.append(snapshot_of(trace(run, sentence.text), step))
+        snapshots.append(take_snapshot(trace(run, sentence.text), step))
     return Film(
         sentence=sentence.text,
         ids=sentence.ids,

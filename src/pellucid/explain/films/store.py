@@ -3,10 +3,9 @@
     films/9f86d081884c/film.json     the sentence, its ids and pieces
     films/9f86d081884c/step-64.shot  SHA-256 of what follows, and that: safetensors
 
-Comes in: snapshots, or a run's folder. Goes out: files, and back as a `Film`. A file is written
-beside its place and renamed, so that a killed process loses the snapshot it was writing and no
-other; a bit that flipped later is noticed, and the snapshots beside it are whole. Nothing is ever
-unpickled. It does not know what a snapshot shows.
+A file is written beside its place and renamed, so that a killed process loses the snapshot it was
+writing and no other; a bit that flipped later is noticed, and the snapshots beside it are whole.
+Nothing is ever unpickled.
 """
 
 from __future__ import annotations

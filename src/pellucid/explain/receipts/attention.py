@@ -1,16 +1,17 @@
 """Receipts of attention: a turned pair, a score, a weight, what a head found.
 
-Comes in: a trace, a head, a query and a key. Goes out: receipts. They say what the model did with
-its scores: a soft cap, a bias, a sink, a memory beside the window.
+They say what the model did with its scores: a soft cap, a bias, a sink, a memory beside the window.
 """
 
 from __future__ import annotations
+
+from typing import assert_never
 
 import torch
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Expression, Number, value
+from pellucid.explain.expressions import Expression, Number, evaluate
 from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
     added,
@@ -22,23 +23,30 @@ from pellucid.explain.receipts.builder import (
     receipt,
     row,
     shares,
-    source_of,
+    source_line,
     total,
     vector,
 )
 from pellucid.explain.record_block import AttentionRecord
-from pellucid.explain.selection import Chosen
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
 from pellucid.model import LinearAttention, NeuralMemory, Rotary
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    RotaryFacts,
+    SoftmaxAttentionFacts,
+    position_facts,
+)
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import gather, scores_of, weights_of
 from pellucid.typed import to_list
 
 
-def score_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+def score_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """scale q . k, capped and with its bias where there are any: before the mask."""
-    look, name = chosen.look(trace), chosen.head_name
-    scoring = look.scoring
+    attention, name = chosen.attention(trace), chosen.head_name
+    scoring = attention.scoring
     assert scoring is not None
     q = vector(trace, at(f"{name}.q", chosen.token), "q")
     k = vector(trace, at(f"{name}.k", chosen.other), "k")
@@ -49,7 +57,7 @@ def score_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         expression = apply("mul", cap, apply("tanh", apply("div", expression, cap)))
         formula = "cap × tanh(q · k × scale / cap)"
     where = at(f"{name}.bias", chosen.token, chosen.other)
-    if attention_heads.bias(look, chosen.head) is not None:
+    if attention_heads.bias(attention, chosen.head) is not None:
         expression = added(expression, number(trace, where, "bias"))
         formula += " + bias"
     return receipt(
@@ -58,19 +66,24 @@ def score_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         formula=formula,
         expression=expression,
         address=at(f"{name}.scores", chosen.token, chosen.other),
-        source=source_of(scores_of, "* scoring.scale"),
+        source=source_line(scores_of, "* scoring.scale"),
     )
 
 
-def weight_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+def weight_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """exp(s - max) over the sum of them, over the keys that are seen; a sink is one more."""
-    look, name = chosen.look(trace), chosen.head_name
+    attention, name = chosen.attention(trace), chosen.head_name
     address = at(f"{name}.weights", chosen.token, chosen.other)
-    if isinstance(look.layer, LinearAttention):
-        return _share_receipt(trace, chosen, look, address)
-    visible_keys = attention_heads.mask(look)[chosen.token].nonzero().flatten()
+    match attention.facts:
+        case LinearAttentionFacts():
+            return _share_receipt(trace, chosen, attention, address)
+        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            pass
+        case _:
+            assert_never(attention.facts)
+    visible_keys = attention_heads.mask(attention)[chosen.token].nonzero().flatten()
     scores = trace[f"{name}.scores"][chosen.token]
-    scoring = look.scoring
+    scoring = attention.scoring
     sinks = None if scoring is None else scoring.sinks
     sink = None if sinks is None else constant(float(sinks[chosen.head].detach()), "sink")
     if bool((visible_keys == chosen.other).any()):
@@ -90,14 +103,14 @@ def weight_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         formula=formula,
         expression=expression,
         address=address,
-        source=source_of(weights_of, "torch.softmax(scores, dim=-1)"),
+        source=source_line(weights_of, "torch.softmax(scores, dim=-1)"),
     )
 
 
-def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+def out_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """One feature of what a head found: the values, weighed."""
-    look, name = chosen.look(trace), chosen.head_name
-    feature = chosen.feature % look.out.shape[-1]
+    attention, name = chosen.attention(trace), chosen.head_name
+    feature = chosen.feature % attention.out.shape[-1]
     scale = trace.scales.get(chosen.as_head(), 1.0)
     if scale == "mean":
         mean_weights = trace[f"{name}.weights"].double().mean(0)
@@ -107,12 +120,12 @@ def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
     values = row(trace[f"{name}.v"][:, feature], f"v[:, {feature}]", f"{name}.v[:, {feature}]")
     expression = product(weights, values)
     formula = f"w · v[:, {feature}]"
-    if look.positions.adds_values:
-        moved = _added_by_positions(look, trace[f"{name}.weights"])[:, feature]
+    if attention.positions.adds_values:
+        moved = _added_by_positions(attention, trace[f"{name}.weights"])[:, feature]
         far = moved.mean() if scale == "mean" else moved[chosen.token]
         expression = added(expression, constant(float(far), "positions"))
         formula += " + what positions add to the values"
-    if isinstance(look.layer, NeuralMemory):
+    if attention.gate is not None:
         share = number(trace, at(f"{name}.gate", chosen.token), "g")
         memory = number(trace, at(f"{name}.memory", chosen.token, feature), "memory")
         near = apply("mul", apply("sub", constant(1.0), share), expression)
@@ -129,11 +142,11 @@ def out_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         formula=formula,
         expression=expression,
         address=at(f"{name}.out", chosen.token, feature),
-        source=_out_source(look),
+        source=_out_source(attention),
     )
 
 
-def product_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+def product_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """The shares of a head's keys add up to 1; with a sink, to less."""
     name = chosen.head_name
     weights = vector(trace, at(f"{name}.weights", chosen.token), "w")
@@ -144,18 +157,19 @@ def product_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         formula="Σ w",
         expression=apply("sum", weights),
         address=at(f"{name}.weights", chosen.token),
-        source=source_of(weights_of, "torch.softmax(scores, dim=-1)"),
+        source=source_line(weights_of, "torch.softmax(scores, dim=-1)"),
         model=model,
     )
 
 
-def rotation_receipt(trace: Trace, chosen: Chosen, which: str = "q") -> Receipt:
+def rotation_receipt(trace: Trace, chosen: Selection, which: str = "q") -> Receipt:
     """One feature of a query or key, turned with its partner by the angle of its position."""
-    look, name = chosen.look(trace), chosen.head_name
-    scheme = look.positions
-    assert isinstance(scheme, Rotary)
-    feature = chosen.feature % scheme.n_rotated
-    partner_feature, sign = _partner(feature, scheme.n_rotated, scheme.pairing)
+    attention, name = chosen.attention(trace), chosen.head_name
+    scheme = attention.positions
+    facts = position_facts(scheme)
+    assert isinstance(facts, RotaryFacts)
+    feature = chosen.feature % facts.n_rotated
+    partner_feature, sign = _partner(feature, facts.n_rotated, facts.pairing)
     token = chosen.token if which == "q" else chosen.other
     stack = f"{chosen.side}.positions"
     component = number(trace, at(f"{name}.{which}_plain", token, feature), f"{which}{feature}")
@@ -171,21 +185,24 @@ def rotation_receipt(trace: Trace, chosen: Chosen, which: str = "q") -> Receipt:
         formula=f"{which}{feature} cos θ {'-' if sign < 0 else '+'} {which}{partner_feature} sin θ",
         expression=apply("sub" if sign < 0 else "add", apply("mul", component, cos), turned),
         address=at(f"{name}.{which}", token, feature),
-        source=source_of(Rotary, "x * cos +"),
+        source=source_line(Rotary, "x * cos +"),
     )
 
 
-def _share_receipt(trace: Trace, chosen: Chosen, look: AttentionRecord, address: str) -> Receipt:
+def _share_receipt(
+    trace: Trace, chosen: Selection, attention: AttentionRecord, address: str
+) -> Receipt:
     name = chosen.head_name
-    assert look.q_plain is not None
-    assert look.k_plain is not None
-    mask = attention_heads.mask(look)[chosen.token]
-    plain_q = row(look.q_plain[0, chosen.head, chosen.token], "φ(q)")
+    assert attention.q_plain is not None
+    assert attention.k_plain is not None
+    mask = attention_heads.mask(attention)[chosen.token]
+    plain_q = row(attention.q_plain[0, chosen.head, chosen.token], "φ(q)")
     keys: list[int] = to_list(mask.nonzero().flatten())
     terms = [
-        apply("dot", plain_q, row(look.k_plain[0, chosen.head, key], f"φ(k{key})")) for key in keys
+        apply("dot", plain_q, row(attention.k_plain[0, chosen.head, key], f"φ(k{key})"))
+        for key in keys
     ]
-    written, remaining = terms[:WRITTEN_OUT], [value(term) for term in terms[WRITTEN_OUT:]]
+    written, remaining = terms[:WRITTEN_OUT], [evaluate(term) for term in terms[WRITTEN_OUT:]]
     below = added(total(written, remaining), constant(EPS, "eps"))
     q = vector(trace, at(f"{name}.q", chosen.token), "q")
     k = vector(trace, at(f"{name}.k", chosen.other), "k")
@@ -196,22 +213,28 @@ def _share_receipt(trace: Trace, chosen: Chosen, look: AttentionRecord, address:
         formula="0: the mask hides this key" if hidden else "q · k / (Σ φ(q) · φ(k) + eps)",
         expression=constant(0.0, "masked") if hidden else apply("div", apply("dot", q, k), below),
         address=address,
-        source=source_of(LinearAttention, "gathered / (normaliser + EPS)"),
+        source=source_line(LinearAttention, "gathered / (normaliser + EPS)"),
     )
 
 
-def _added_by_positions(look: AttentionRecord, weights: torch.Tensor) -> torch.Tensor:
-    nothing = torch.zeros_like(look.out[:, :1])
+def _added_by_positions(attention: AttentionRecord, weights: torch.Tensor) -> torch.Tensor:
+    nothing = torch.zeros_like(attention.out[:, :1])
     with torch.no_grad():
-        return look.positions.add_values(nothing, weights[None, None].to(nothing), look.view)[0, 0]
+        return attention.positions.add_values(
+            nothing, weights[None, None].to(nothing), attention.view
+        )[0, 0]
 
 
-def _out_source(look: AttentionRecord) -> str:
-    if isinstance(look.layer, NeuralMemory):
-        return source_of(NeuralMemory, "torch.lerp(")
-    if isinstance(look.layer, LinearAttention):
-        return source_of(LinearAttention, "gathered / (normaliser + EPS)")
-    return source_of(gather, "return _fused(q, read, scoring, bias, view)")
+def _out_source(attention: AttentionRecord) -> str:
+    match attention.facts:
+        case NeuralMemoryFacts():
+            return source_line(NeuralMemory, "torch.lerp(")
+        case LinearAttentionFacts():
+            return source_line(LinearAttention, "gathered / (normaliser + EPS)")
+        case SoftmaxAttentionFacts():
+            return source_line(gather, "return _fused(q, read, scoring, bias, view)")
+        case _:
+            assert_never(attention.facts)
 
 
 def _partner(feature: int, n_rotated: int, pairing: str) -> tuple[int, int]:

@@ -1,7 +1,5 @@
 """What every receipt is made with: operands with their addresses, a tolerance, a line of source.
 
-Comes in: a trace, addresses, a tree. Goes out: a `Receipt`. It knows no formula.
-
 The tolerance is stated relative to the scale of the sum: the largest numbers that are added on the
 way to the result, because that is what rounding is relative to.
 """
@@ -17,8 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Apply, Expression, Number, Operator, Vector, value
-from pellucid.explain.tracing import Trace
+from pellucid.explain.expressions import Apply, Expression, Number, Operator, Vector, evaluate
+from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 #: Rounding of one operation, with room for the few that a number takes.
@@ -61,7 +59,7 @@ def receipt(
     )
 
 
-def source_of(thing: Any, line: str) -> str:
+def source_line(thing: Any, line: str) -> str:
     """The file of pellucid and the line in it where `thing` holds the text `line`.
 
     Raises:
@@ -156,7 +154,7 @@ def shares(
     wide = values.detach().double().cpu()
     order = wide.argsort(descending=True, stable=True)
     numbers: list[float] = to_list(wide[order])
-    top = max(numbers[0], -math.inf if extra is None else value(extra))
+    top = max(numbers[0], -math.inf if extra is None else evaluate(extra))
     maximum = Number(top, "max")
 
     def raised(part: Expression) -> Expression:
@@ -179,21 +177,23 @@ def magnitude(expression: Expression) -> float:
         case Apply("dot", (Vector(lhs), Vector(rhs))):
             return math.fsum(abs(a * b) for a, b in zip(lhs, rhs, strict=True))
         case Apply("add" | "sub", (Number(), Number())):
-            return abs(value(expression))  # of exact operands: rounded once
+            return abs(evaluate(expression))  # of exact operands: rounded once
         case Apply("add" | "sub" | "sum" | "neg" | "max" | "min", parts):
             return math.fsum(map(magnitude, parts))
         case Apply("mul", (lhs, rhs)):
-            a, b = abs(value(lhs)), abs(value(rhs))
+            a, b = abs(evaluate(lhs)), abs(evaluate(rhs))
             return magnitude(lhs) * b + a * magnitude(rhs) - a * b
         case Apply("div", (lhs, rhs)):
-            a, b = abs(value(lhs)), abs(value(rhs))
+            a, b = abs(evaluate(lhs)), abs(evaluate(rhs))
             return magnitude(lhs) / b + a / b * (magnitude(rhs) / b - 1)
         case Apply("exp", (part,)):
-            return value(expression) * max(1.0, magnitude(part))
+            return evaluate(expression) * max(1.0, magnitude(part))
         case Apply("sqrt" | "pow" | "log", (part, *_)):
-            return abs(value(expression)) * max(1.0, magnitude(part) / abs(value(part) or 1.0))
+            return abs(evaluate(expression)) * max(
+                1.0, magnitude(part) / abs(evaluate(part) or 1.0)
+            )
         case Apply(_, parts):
-            return max(abs(value(expression)), *map(magnitude, parts))
+            return max(abs(evaluate(expression)), *map(magnitude, parts))
 
 
 def at(address: str, *index: int) -> str:

@@ -1,22 +1,22 @@
-"""Receipts of a feed-forward layer's units: the activation of one, and a gate where there is one.
-
-Comes in: a trace, a layer, a token and a unit. Goes out: a receipt, or nothing for an activation of
-the user's own.
-"""
+"""Receipts of the units of a feed-forward: the activation of one, and its gate."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import assert_never
 
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
-from pellucid.explain.receipts.builder import apply, at, constant, number, receipt, source_of
-from pellucid.explain.selection import Chosen
-from pellucid.explain.tracing import Trace
-from pellucid.model import GatedMLP
-from pellucid.model import feed_forward as layers
+from pellucid.explain.receipts.builder import apply, at, constant, number, receipt, source_line
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import (
+    ActivationName,
+    FeedForwardFacts,
+    UnknownFacts,
+    feed_forward_facts,
+)
 
 Bend = Callable[[Expression], Expression]
 
@@ -45,24 +45,32 @@ def _relu_squared(x: Expression) -> Expression:
     return apply("pow", _relu(x), constant(2.0))
 
 
-_BENDS: dict[Any, tuple[str, Bend]] = {
-    layers.gelu: ("0.5 x (1 + erf(x / √2))", _gelu),
-    layers.gelu_tanh: ("0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))", _gelu_tanh),
-    layers.silu: ("x / (1 + exp(-x))", _silu),
-    layers.relu: ("max(x, 0)", _relu),
-    layers.relu_squared: ("max(x, 0)²", _relu_squared),
+_ACTIVATIONS: dict[ActivationName, tuple[str, Bend]] = {
+    "gelu": ("0.5 x (1 + erf(x / √2))", _gelu),
+    "gelu_tanh": ("0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))", _gelu_tanh),
+    "silu": ("x / (1 + exp(-x))", _silu),
+    "relu": ("max(x, 0)", _relu),
+    "relu_squared": ("max(x, 0)²", _relu_squared),
 }
 
 
-def activation_receipt(trace: Trace, chosen: Chosen, unit: int) -> Receipt | None:
-    """What a unit says: its activation, times what its gate lets through where it has one."""
-    module = cast("Any", trace.passed(chosen.side).stack.blocks[chosen.layer]).feed_forward
-    activation = _BENDS.get(getattr(module, "activation", None))
+def activation_receipt(trace: Trace, chosen: Selection, unit: int) -> Receipt | None:
+    """A unit's activation, times its gate if it has one; None without a known activation."""
+    block = trace.stack_pass(chosen.side).stack.blocks[chosen.layer]
+    module = block.get_submodule("feed_forward")
+    facts = feed_forward_facts(module)
+    match facts:
+        case FeedForwardFacts(activation=activation, gate=gate):
+            pass
+        case UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
     if activation is None:
         return None
-    text, bend = activation
+    text, bend = _ACTIVATIONS[activation]
+    gated = gate is not None
     at_layer = f"{chosen.layer_name}.feed_forward"
-    gated = isinstance(module, GatedMLP)
     bent = number(trace, at(f"{at_layer}.{'gate' if gated else 'up'}", chosen.token, unit), "x")
     expression = bend(bent)
     if gated:
@@ -74,5 +82,5 @@ def activation_receipt(trace: Trace, chosen: Chosen, unit: int) -> Receipt | Non
         formula=text,
         expression=expression,
         address=at(f"{at_layer}.units", chosen.token, unit),
-        source=source_of(type(module), "self.activation("),
+        source=source_line(type(module), "self.activation("),
     )

@@ -1,16 +1,13 @@
-"""The receipt of a film: a number that was kept while the model trained, beside its weights.
-
-Comes in: a trace of a checkpoint, a snapshot of the same update. Goes out: a receipt.
-"""
+"""The receipt of a film: a number that was kept while the model trained, beside its weights."""
 
 from __future__ import annotations
 
 from pellucid.explain import outputs
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.films.capture import Snapshot
-from pellucid.explain.receipts.builder import apply, at, constant, receipt, source_of
+from pellucid.explain.receipts.builder import apply, at, constant, receipt, source_line
 from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.tracing import Trace
+from pellucid.explain.trace_types import Trace
 
 
 def film_receipt(trace: Trace, shot: Snapshot, token: int) -> Receipt:
@@ -23,5 +20,5 @@ def film_receipt(trace: Trace, shot: Snapshot, token: int) -> Receipt:
         formula="exp(-filmed surprisal)",
         expression=apply("exp", apply("neg", filmed)),
         address=at("probabilities", token, word),
-        source=source_of(outputs.of, 'torch.softmax(wide(trace["logits"])'),
+        source=source_line(outputs.read_probabilities, 'torch.softmax(widen(trace["logits"])'),
     )

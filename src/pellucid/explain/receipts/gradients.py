@@ -1,17 +1,15 @@
-"""Receipts of the way back: p - y, a row of the head, any weight of a linear layer, lengths.
-
-Comes in: a trace, a place. Goes out: receipts of torch's own gradients, made of the operands alone:
-what came back to a layer, and what it had been given.
-"""
+"""Receipts of the way back: p - y, a row of the head, any weight of a linear layer, lengths."""
 
 from __future__ import annotations
+
+from typing import assert_never
 
 import torch
 
 from pellucid.explain import outputs
-from pellucid.explain.backward_segments import back
+from pellucid.explain.backward_segments import backward_segment
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Expression, Number, value
+from pellucid.explain.expressions import Expression, Number, evaluate
 from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
     added,
@@ -22,21 +20,35 @@ from pellucid.explain.receipts.builder import (
     product,
     receipt,
     row,
-    source_of,
+    source_line,
     summed,
     total,
     vector,
 )
 from pellucid.explain.receipts.outputs import piece, probability_receipt
-from pellucid.explain.residual_sums import sums
-from pellucid.explain.selection import Chosen, ChosenWeight
-from pellucid.explain.tracing import Trace
+from pellucid.explain.residual_sums import list_sums
+from pellucid.explain.selection import SelectedWeight, Selection
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
-from pellucid.model import MultiHeadAttention, Transformer
+from pellucid.model import LanguageHead, Transformer
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    LinearFacts,
+    LoRAFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    linear_facts,
+)
 from pellucid.typed import length, to_list
 
+
 #: Where torch goes back: the number that each receipt here is held against.
-AUTOGRAD = source_of(back, "grads = gradients(")
+def autograd_line() -> str:
+    return source_line(backward_segment, "grads = gradients(")
+
+
 #: Linear layers of a block: what they are given and what they make, by the name of the weight.
 _GIVEN_AND_MADE = {
     "attention.query": ("attention.in", "attention.query"),
@@ -59,7 +71,7 @@ def error_receipt(trace: Trace, token: int, word: int) -> Receipt:
         formula=f"exp(z - max) / Σ exp(z - max) - {int(came)}",
         expression=apply("sub", share, constant(float(came), "y")),
         address=at("error", token, word),
-        source=source_of(cross_entropy_grad, "return softmax(logits) * scale - y"),
+        source=source_line(cross_entropy_grad, "return softmax(logits) * scale - y"),
     )
 
 
@@ -71,7 +83,7 @@ def zero_sum_receipt(trace: Trace, token: int) -> Receipt:
         formula="Σ (p - y)",
         expression=summed(vector(trace, at("error", token), "p - y")),
         address=at("error", token),
-        source=source_of(cross_entropy_grad, "return softmax(logits) * scale - y"),
+        source=source_line(cross_entropy_grad, "return softmax(logits) * scale - y"),
         model=float(trace[at("error", token)].double().sum()),
     )
 
@@ -85,7 +97,7 @@ def mean_receipt(trace: Trace, token: int, word: int) -> Receipt:
         formula="(p - y) / n",
         expression=apply("div", number(trace, at("error", token, word), "p - y"), n),
         address=at("logits.grad", token, word),
-        source=source_of(outputs.loss_of, "return F.cross_entropy("),
+        source=source_line(outputs.next_token_loss, "return F.cross_entropy("),
         least=0.0,
     )
 
@@ -110,7 +122,7 @@ def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
         formula=formula,
         expression=apply("div", numerator, n),
         address=at(stands, word, feature),
-        source=source_of(Transformer.logits, "F.linear(hidden"),
+        source=source_line(LanguageHead.logits, "F.linear(hidden"),
         least=0.0,
     )
 
@@ -128,7 +140,7 @@ def _capped(trace: Trace, word: int, feature: int, cap: float) -> Expression:
 
     count = len(trace.ids) - 1
     written = [term(place) for place in range(min(count, WRITTEN_OUT))]
-    return total(written, [value(term(place)) for place in range(WRITTEN_OUT, count)])
+    return total(written, [evaluate(term(place)) for place in range(WRITTEN_OUT, count)])
 
 
 def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
@@ -136,7 +148,7 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     terms: list[Expression] = []
     for side in trace.sides:
         begins = "" if side == trace.side else "encoder."
-        for place in to_list((trace.passed(side).ids[0] == word).nonzero().flatten()):
+        for place in to_list((trace.stack_pass(side).ids[0] == word).nonzero().flatten()):
             terms.append(number(trace, at(f"{begins}embedding.grad", place, feature), f"d{place}"))
     expression: Expression = apply("sum", *terms) if terms else constant(0.0, "it stands nowhere")
     formula = f"Σ dL/de[t, {feature}] where it stands" if terms else "0: it stands nowhere"
@@ -152,7 +164,7 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
         formula=formula,
         expression=expression,
         address=at("token_embedding.weight.grad.input", word, feature),
-        source=source_of(Transformer.embed, "x = self.token_embedding(ids)"),
+        source=source_line(Transformer.embed, "x = self.token_embedding(ids)"),
         least=0.0,
     )
 
@@ -170,12 +182,14 @@ def both_receipt(trace: Trace, word: int, feature: int) -> Receipt:
             number(trace, at(f"{name}.input", word, feature), "as the input"),
         ),
         address=at(name, word, feature),
-        source=AUTOGRAD,
+        source=autograd_line(),
         least=0.0,
     )
 
 
-def weight_gradient_receipt(trace: Trace, chosen: Chosen, weight: ChosenWeight) -> Receipt | None:
+def weight_gradient_receipt(
+    trace: Trace, chosen: Selection, weight: SelectedWeight
+) -> Receipt | None:
     """dW[i, j] = sum_t delta[t, i] x[t, j]; db[i] = sum_t delta[t, i]. None for other parameters.
 
     delta is what came back to what the layer made, x what it was given.
@@ -198,25 +212,36 @@ def weight_gradient_receipt(trace: Trace, chosen: Chosen, weight: ChosenWeight) 
         formula=formula,
         expression=expression,
         address=weight.at(".grad"),
-        source=AUTOGRAD,
+        source=autograd_line(),
         least=0.0,
     )
 
 
 def _given_and_made(
-    trace: Trace, chosen: Chosen, layer: str, column: int | None
+    trace: Trace, chosen: Selection, layer: str, column: int | None
 ) -> tuple[str, str] | None:
     """The address of the column that a linear layer was given, and of what it made."""
     inside = f"{chosen.side}.blocks.{chosen.layer}."
     local_name, letter = layer.removeprefix(inside), chosen.layer_name
     module = trace.model.get_submodule(layer)
-    if not layer.startswith(inside) or type(module) is not torch.nn.Linear:
-        return None
+    facts = linear_facts(module)
+    match facts:
+        case LinearFacts(computed=False) if layer.startswith(inside):
+            pass
+        case LinearFacts() | LoRAFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
     if local_name == "attention.output":
         attention = trace.model.get_submodule(f"{inside}attention")
-        if not isinstance(attention, MultiHeadAttention):
-            return None
-        width = attention.output.in_features // attention.n_heads
+        facts = attention_facts(attention)
+        match facts:
+            case SoftmaxAttentionFacts(d_value=width):
+                pass
+            case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+                return None
+            case _:
+                assert_never(facts)
         head, feature = divmod(column or 0, width)
         return f"{letter}.H{head}.out[:, {feature}]", f"{letter}.attention"
     addresses = _GIVEN_AND_MADE.get(local_name)
@@ -225,7 +250,7 @@ def _given_and_made(
     return f"{letter}.{addresses[0]}[:, {column}]", f"{letter}.{addresses[1]}"
 
 
-def length_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+def length_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """How long the gradient is that reaches a token's state."""
     address = at(f"{chosen.layer_name}.residual.grad", chosen.token)
     parts = vector(trace, address, "g")
@@ -235,7 +260,7 @@ def length_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         formula="√(Σ g²)",
         expression=apply("sqrt", product(parts, parts)),
         address=address,
-        source=AUTOGRAD,
+        source=autograd_line(),
         model=length(trace[address]),
         least=0.0,
     )
@@ -251,17 +276,17 @@ def norm_receipt_of_all(trace: Trace) -> Receipt:
         formula="√(Σ ‖g‖²) over all parameters",
         expression=apply("sqrt", product(lengths, lengths)),
         address="grad_norm",
-        source=AUTOGRAD,
+        source=autograd_line(),
         least=0.0,
     )
 
 
-def split_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
+def split_receipt(trace: Trace, chosen: Selection) -> Receipt | None:
     """Before a sum the gradient is that behind it, undivided, and what the sublayer passes back.
 
     None where the layer's rule does not add, or adds both sublayers at once.
     """
-    stream_sums = sums(trace, chosen.side, chosen.layer)
+    stream_sums = list_sums(trace, chosen.side, chosen.layer)
     if not stream_sums or len(stream_sums[0].written) > 1:
         return None
     first, layer = stream_sums[0], chosen.layer_name
@@ -279,7 +304,7 @@ def split_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
         formula="past the attention + through it",
         expression=added(behind, through),
         address=at(f"{first.before}.grad", token, feature),
-        source=source_of(*first.source),
+        source=source_line(*first.source),
         least=0.0,
     )
 

@@ -1,14 +1,15 @@
-"""Receipts of local rules: how a gradient passes a softmax, a weighted sum, a score and a norm.
-
-Comes in: a trace, a head, a query and a key; a norm. Goes out: receipts of torch's own gradients on
-both sides of one step.
-"""
+"""Receipts of local rules: how a gradient passes a softmax, a weighted sum, a score and a norm."""
 
 from __future__ import annotations
+
+from typing import assert_never
+
+from torch import nn
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
+from pellucid.explain.part_facts import norms_one_token
 from pellucid.explain.receipts.builder import (
     apply,
     at,
@@ -17,60 +18,71 @@ from pellucid.explain.receipts.builder import (
     product,
     receipt,
     row,
-    source_of,
+    source_line,
     summed,
     vector,
 )
-from pellucid.explain.receipts.gradients import AUTOGRAD
-from pellucid.explain.selection import Chosen
-from pellucid.explain.tracing import Trace
+from pellucid.explain.receipts.gradients import autograd_line
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
 from pellucid.maths.softmax import softmax_jacobian_product
-from pellucid.model import LayerNorm, LinearAttention, NeuralMemory, RMSNorm, ShawRelative
+from pellucid.model.facts import (
+    DistanceVectorFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    position_facts,
+)
 
 
-def why_no_rules(trace: Trace, chosen: Chosen) -> str | None:
+def why_no_rules(trace: Trace, chosen: Selection) -> str | None:
     """Why attention's rules are not shown at a place; None where they are."""
-    layer = chosen.look(trace).layer
-    if isinstance(layer, LinearAttention):
-        return attention_heads.NO_SCORES
-    if isinstance(layer, NeuralMemory):
-        return "what a head found is mixed with a memory: its rules are not shown step by step"
-    return None
+    facts = chosen.attention(trace).facts
+    match facts:
+        case LinearAttentionFacts():
+            return attention_heads.NO_SCORES
+        case NeuralMemoryFacts():
+            return "what a head found is mixed with a memory: its rules are not shown step by step"
+        case SoftmaxAttentionFacts():
+            return None
+        case _:
+            assert_never(facts)
 
 
-def softmax_rule(trace: Trace, chosen: Chosen) -> Receipt:
+def softmax_rule(trace: Trace, chosen: Selection) -> Receipt:
     """dL/ds_k = w_k (dL/dw_k - sum_j w_j dL/dw_j): the Jacobian's row, times what arrives."""
     name = chosen.head_name
     w = vector(trace, at(f"{name}.weights", chosen.token), "w")
-    arriving = vector(trace, at(f"{name}.weights.grad", chosen.token), "dL/dw")
+    upstream = vector(trace, at(f"{name}.weights.grad", chosen.token), "dL/dw")
     own_weight = number(trace, at(f"{name}.weights", chosen.token, chosen.other), "w")
     own_arriving = number(trace, at(f"{name}.weights.grad", chosen.token, chosen.other), "dL/dw")
-    mean = product(w, arriving)
+    mean = product(w, upstream)
     return receipt(
         trace,
         title=f"through the softmax: score of {chosen.pair(trace)}",
         formula="w (dL/dw - Σ w dL/dw)",
         expression=apply("mul", own_weight, apply("sub", own_arriving, mean)),
         address=at(f"{name}.scores.grad", chosen.token, chosen.other),
-        source=source_of(softmax_jacobian_product, "return p * (direction"),
+        source=source_line(softmax_jacobian_product, "return p * (direction"),
         least=0.0,
     )
 
 
-def sum_rule(trace: Trace, chosen: Chosen) -> Receipt | None:
+def sum_rule(trace: Trace, chosen: Selection) -> Receipt | None:
     """dL/dw[q, k] = dL/dout[q] . v[k]; None where positions add to the values too."""
-    look, name = chosen.look(trace), chosen.head_name
-    if look.positions.adds_values:
+    attention, name = chosen.attention(trace), chosen.head_name
+    if attention.positions.adds_values:
         return None
     scale = trace.scales.get(chosen.as_head(), 1.0)
     if scale == "mean":
         mean_grad = trace[f"{name}.out.grad"].double().mean(0)
-        arriving = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
+        upstream = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
     else:
-        arriving = vector(trace, at(f"{name}.out.grad", chosen.token), "dL/dout")
+        upstream = vector(trace, at(f"{name}.out.grad", chosen.token), "dL/dout")
     v = vector(trace, at(f"{name}.v", chosen.other), "v")
-    expression: Expression = product(arriving, v)
+    expression: Expression = product(upstream, v)
     formula = "dL/dout · v"
     if scale != "mean" and scale != 1.0:
         expression, formula = (
@@ -83,32 +95,37 @@ def sum_rule(trace: Trace, chosen: Chosen) -> Receipt | None:
         formula=formula,
         expression=expression,
         address=at(f"{name}.weights.grad", chosen.token, chosen.other),
-        source=AUTOGRAD,
+        source=autograd_line(),
         least=0.0,
     )
 
 
-def query_rule(trace: Trace, chosen: Chosen) -> Receipt | None:
+def query_rule(trace: Trace, chosen: Selection) -> Receipt | None:
     """dL/dq[q, f] = scale sum_k dL/ds[q, k] k[k, f]; None where a cap or positions come between."""
-    look, name = chosen.look(trace), chosen.head_name
-    scoring = look.scoring
-    if scoring is None or scoring.soft_cap or isinstance(look.positions, ShawRelative):
+    attention, name = chosen.attention(trace), chosen.head_name
+    scoring = attention.scoring
+    if scoring is None or scoring.soft_cap or _biases_by_query(attention.positions):
         return None
-    feature = chosen.feature % look.q.shape[-1]
-    arriving = vector(trace, at(f"{name}.scores.grad", chosen.token), "dL/ds")
+    feature = chosen.feature % attention.q.shape[-1]
+    upstream = vector(trace, at(f"{name}.scores.grad", chosen.token), "dL/ds")
     keys = vector(trace, f"{name}.k[:, {feature}]", f"k[:, {feature}]")
     return receipt(
         trace,
         title=f"through the scores: feature {feature} of the query of {chosen.query(trace)}",
         formula=f"scale × Σ dL/ds k[:, {feature}]",
-        expression=apply("mul", constant(scoring.scale, "scale"), product(arriving, keys)),
+        expression=apply("mul", constant(scoring.scale, "scale"), product(upstream, keys)),
         address=at(f"{name}.q.grad", chosen.token, feature),
-        source=AUTOGRAD,
+        source=autograd_line(),
         least=0.0,
     )
 
 
-def norm_rule(trace: Trace, chosen: Chosen, norm: str) -> Receipt | None:
+def _biases_by_query(positions: nn.Module) -> bool:
+    """Whether the bias of a score depends on the query, or may."""
+    return isinstance(position_facts(positions), DistanceVectorFacts | UnknownFacts)
+
+
+def norm_rule(trace: Trace, chosen: Selection, norm: str) -> Receipt | None:
     """dL/dx = s (gain g - mean(gain g) - unit mean(gain g unit)); None for a norm not known.
 
     `norm` is its name in the block. RMSNorm takes no mean out. The last mean is told by what the
@@ -116,37 +133,39 @@ def norm_rule(trace: Trace, chosen: Chosen, norm: str) -> Receipt | None:
     """
     address, name = f"{chosen.layer_name}.{norm}", f"{chosen.side}.blocks.{chosen.layer}.{norm}"
     module = trace.model.get_submodule(name)
-    if not isinstance(module, LayerNorm | RMSNorm):
+    facts = norms_one_token(module)
+    if facts is None or facts.gain is None:
         return None
     token, feature = chosen.token, chosen.feature
     x = vector(trace, at(f"{address}.in", token), "x")
     g = vector(trace, at(f"{address}.grad", token), "g")
     y = vector(trace, at(address, token), "y")
     n = constant(len(x.values), "n")
-    gain_vector = vector(trace, f"{name}.gain", "gain")
-    gain: Expression = number(trace, at(f"{name}.gain", feature), "gain")
+    gain_vector = vector(trace, f"{name}.{facts.gain}", "gain")
+    gain: Expression = number(trace, at(f"{name}.{facts.gain}", feature), "gain")
     feature_value = number(trace, at(f"{address}.in", token, feature), "x")
     mean: Expression | None = None
     squares: Expression = apply("div", product(x, x), n)
     along: Expression = product(g, y)
-    if isinstance(module, LayerNorm):
+    if facts.centred:
         mean = apply("div", summed(x), n)
         squares = apply("sub", squares, apply("mul", mean, mean))
-        if getattr(module, "bias", None) is not None:
-            along = apply("sub", along, product(g, vector(trace, f"{name}.bias", "bias")))
-    elif module.unit_offset:
-        gain = apply("add", constant(1.0), gain)
-    eps = constant(module.eps, "eps")
+        if facts.bias is not None:
+            bias = vector(trace, f"{name}.{facts.bias}", "bias")
+            along = apply("sub", along, product(g, bias))
+    if facts.gain_offset:
+        gain = apply("add", constant(facts.gain_offset), gain)
+    eps = constant(facts.eps, "eps")
     s = apply("div", constant(1.0), apply("sqrt", apply("add", squares, eps)))
     unit = apply("mul", feature_value if mean is None else apply("sub", feature_value, mean), s)
-    passed: Expression = apply(
+    scaled_grad: Expression = apply(
         "mul", gain, number(trace, at(f"{address}.grad", token, feature), "g")
     )
     formula = "s (gain g - unit mean(gain g unit))"
     if mean is not None:
-        passed = apply("sub", passed, apply("div", product(gain_vector, g), n))
+        scaled_grad = apply("sub", scaled_grad, apply("div", product(gain_vector, g), n))
         formula = "s (gain g - mean(gain g) - unit mean(gain g unit))"
-    back = apply("sub", passed, apply("mul", unit, apply("div", along, n)))
+    back = apply("sub", scaled_grad, apply("mul", unit, apply("div", along, n)))
     rule = layer_norm_grad if mean is not None else rms_norm_grad
     return receipt(
         trace,
@@ -154,6 +173,8 @@ def norm_rule(trace: Trace, chosen: Chosen, norm: str) -> Receipt | None:
         formula=formula,
         expression=apply("mul", s, back),
         address=at(f"{address}.in.grad", token, feature),
-        source=source_of(rule, "dx = standardised_grad" if mean is not None else "return scale *"),
+        source=source_line(
+            rule, "dx = standardised_grad" if mean is not None else "return scale *"
+        ),
         least=0.0,
     )

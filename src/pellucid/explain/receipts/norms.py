@@ -1,12 +1,12 @@
 """Receipts of norms: mean, variance, eps, gain and bias put into the formula.
 
-Comes in: a trace, a norm by its name, a token and a feature. Goes out: a receipt. The mean and the
-variance are recomputed from the features, not taken from the model.
+The mean and the variance are recomputed from the features, not taken from the model.
 """
 
 from __future__ import annotations
 
 import inspect
+from typing import assert_never
 
 from torch import Tensor, nn
 
@@ -21,12 +21,18 @@ from pellucid.explain.receipts.builder import (
     product,
     receipt,
     row,
-    source_of,
+    source_line,
     summed,
     vector,
 )
-from pellucid.explain.tracing import Trace
-from pellucid.model import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import (
+    IdentityFacts,
+    NormFacts,
+    SandwichFacts,
+    UnknownFacts,
+    norm_facts,
+)
 
 
 def norm_receipt(
@@ -34,60 +40,62 @@ def norm_receipt(
 ) -> Receipt | None:
     """One feature after a norm: `norm` is the module's name; None for one that is not known."""
     module = trace.model.get_submodule(norm)
-    written = _written(trace, module, given, token, feature)
-    if written is None:
-        return None
-    formula, made_of = written
-    if getattr(module, "gain", None) is not None:
-        gain: Expression = number(trace, at(f"{norm}.gain", feature), "gain")
-        if isinstance(module, RMSNorm) and module.unit_offset:
-            gain, formula = apply("add", constant(1.0), gain), f"{formula} × (1 + gain)"
+    stated = norm_facts(module)
+    match stated:
+        case NormFacts() as facts:
+            pass
+        case SandwichFacts() | IdentityFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(stated)
+    formula, expression = _standardise(trace, norm, facts, given, token, feature)
+    if facts.gain is not None:
+        gain: Expression = number(trace, at(f"{norm}.{facts.gain}", feature), "gain")
+        if facts.gain_offset:
+            gain = apply("add", constant(facts.gain_offset), gain)
+            formula = f"{formula} × ({facts.gain_offset:g} + gain)"
         else:
             formula += " × gain"
-        made_of = apply("mul", made_of, gain)
-    if getattr(module, "bias", None) is not None:
-        made_of = added(made_of, number(trace, at(f"{norm}.bias", feature), "bias"))
+        expression = apply("mul", expression, gain)
+    if facts.bias is not None:
+        expression = added(expression, number(trace, at(f"{norm}.{facts.bias}", feature), "bias"))
         formula += " + bias"
     return receipt(
         trace,
         title=f"feature {feature} after the norm",
         formula=formula,
-        expression=made_of,
+        expression=expression,
         address=at(made, token, feature),
-        source=_source(module),
+        source=_source(module, facts),
     )
 
 
-def _written(
-    trace: Trace, module: nn.Module, address: str, token: int, feature: int
-) -> tuple[str, Expression] | None:
+def _standardise(
+    trace: Trace, norm: str, facts: NormFacts, address: str, token: int, feature: int
+) -> tuple[str, Expression]:
     """The part that brings to a common scale: its formula, and its tree."""
     x = number(trace, at(address, token, feature), "x")
-    match module:
-        case RMSNorm(eps=eps):
-            squares = vector(trace, at(address, token), "x")
-            mean = apply("div", product(squares, squares), constant(len(squares.values), "n"))
-            return "x / √(Σ x² / n + eps)", _over_root(x, mean, eps)
-        case LayerNorm(eps=eps):
-            return _centred(x, vector(trace, at(address, token), "x"), eps)
-        case GroupNorm(eps=eps, n_groups=n_groups):
-            features = trace[address][token]
-            group = features.shape[0] // n_groups
-            first = feature // group * group
-            last = first + group
-            return _centred(
-                x, row(features[first:last], "x", f"{address}[{token}, {first}:{last}]"), eps
-            )
-        case InstanceNorm(eps=eps):
-            return _centred(
-                x,
-                row(trace[address][:, feature], f"x[:, {feature}]", f"{address}[:, {feature}]"),
-                eps,
-            )
-        case BatchNorm(eps=eps, running_mean=mean, running_var=var):
-            return _by_running(x, mean[feature], var[feature], eps)
+    match facts.over:
+        case "batch":
+            names = (facts.running_mean, facts.running_variance)
+            mean, variance = (trace[f"{norm}.{name}"][feature] for name in names)
+            return _by_running(x, mean, variance, facts.eps)
+        case "sequence":
+            column = trace[address][:, feature]
+            features = row(column, f"x[:, {feature}]", f"{address}[:, {feature}]")
+        case "features" if facts.n_groups > 1:
+            size = trace[address].shape[1] // facts.n_groups
+            first = feature // size * size
+            group = trace[address][token][first : first + size]
+            features = row(group, "x", f"{address}[{token}, {first}:{first + size}]")
+        case "features":
+            features = vector(trace, at(address, token), "x")
         case _:
-            return None
+            assert_never(facts.over)
+    if facts.centred:
+        return _centred(x, features, facts.eps)
+    mean_square = apply("div", product(features, features), constant(len(features.values), "n"))
+    return "x / √(Σ x² / n + eps)", _over_root(x, mean_square, facts.eps)
 
 
 def _centred(x: Expression, features: Vector, eps: float) -> tuple[str, Expression]:
@@ -109,12 +117,12 @@ def _over_root(above: Expression, below: Expression, eps: float) -> Expression:
     return apply("div", above, apply("sqrt", apply("add", below, constant(eps, "eps"))))
 
 
-def _source(module: nn.Module) -> str:
+def _source(module: nn.Module, facts: NormFacts) -> str:
     """The line of the norm that divides."""
     from pellucid.model import norms
 
-    if isinstance(module, RMSNorm):
-        return source_of(norms, "torch.rsqrt(wide.square()")
+    if not facts.centred:
+        return source_line(norms, "torch.rsqrt(wide.square()")
     lines = inspect.getsource(type(module).forward).splitlines()
     dividing_line = next(line.strip() for line in lines if "norm(" in line or "rsqrt" in line)
-    return source_of(type(module), dividing_line)
+    return source_line(type(module), dividing_line)

@@ -1,8 +1,4 @@
-"""Receipts of a step: moments, the weight after it, a finite difference.
-
-Comes in: a trace, one weight. Goes out: receipts: what torch's AdamW made of it, beside the
-equation with its operands.
-"""
+"""Receipts of a step: moments, the weight after it, a finite difference."""
 
 from __future__ import annotations
 
@@ -13,42 +9,42 @@ import torch
 from pellucid.explain import finite_difference, optimiser_step
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Apply, Expression, Number, Vector
-from pellucid.explain.optimiser_step import Settings
+from pellucid.explain.optimiser_step import StepSettings
 from pellucid.explain.receipts.builder import (
     TOLERANCES,
     apply,
     constant,
     number,
     receipt,
-    source_of,
+    source_line,
 )
-from pellucid.explain.selection import ChosenWeight
-from pellucid.explain.tracing import Trace
+from pellucid.explain.selection import SelectedWeight
+from pellucid.explain.trace_types import Trace
 from pellucid.maths.optimisers import adamw_step
 from pellucid.optim import Muon
 
 
-def momentum_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+def momentum_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Receipt:
     """Muon's m <- mu m + g."""
-    gradient, spelled = _clipped(trace, weight, how)
-    old_moment = constant(_at(how.m, weight), "m before")
+    gradient, gradient_text = _clipped(trace, weight, settings)
+    old_moment = constant(_at(settings.m, weight), "m before")
     return receipt(
         trace,
         title="m: the sum of all gradients, in which older ones fade",
-        formula=f"μ × m + {spelled}",
-        expression=apply("add", apply("mul", constant(how.beta1, "μ"), old_moment), gradient),
+        formula=f"μ × m + {gradient_text}",
+        expression=apply("add", apply("mul", constant(settings.beta1, "μ"), old_moment), gradient),
         address=weight.at(".m"),
-        source=source_of(Muon, "momentum = torch.stack(buffers) * mu + grads"),
+        source=source_line(Muon, "momentum = torch.stack(buffers) * mu + grads"),
         least=0.0,
     )
 
 
-def muon_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+def muon_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Receipt:
     """w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) d."""
     rows, columns = trace[weight.name].shape
-    w, lr = number(trace, weight.at(), "w"), constant(how.learning_rate, "lr")
+    w, lr = number(trace, weight.at(), "w"), constant(settings.learning_rate, "lr")
     decay_factor = apply(
-        "sub", constant(1.0), apply("mul", lr, constant(how.weight_decay, "decay"))
+        "sub", constant(1.0), apply("mul", lr, constant(settings.weight_decay, "decay"))
     )
     tall = constant(max(1.0, rows / columns), "max(1, rows / columns)")
     rate = apply("mul", lr, apply("sqrt", tall))
@@ -59,17 +55,26 @@ def muon_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
         formula="w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
         expression=apply("sub", apply("mul", w, decay_factor), moved),
         address=weight.at(".next"),
-        source=source_of(Muon, "moved = weights * (1 - lr"),
+        source=source_line(Muon, "moved = weights * (1 - lr"),
         least=0.0,
     )
 
 
-def moment_receipts(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[Receipt, Receipt]:
+def moment_receipts(
+    trace: Trace, weight: SelectedWeight, settings: StepSettings
+) -> tuple[Receipt, Receipt]:
     """m <- beta1 m + (1 - beta1) g and v <- beta2 v + (1 - beta2) g^2."""
-    gradient, spelled = _clipped(trace, weight, how)
+    gradient, gradient_text = _clipped(trace, weight, settings)
     parts = (
-        ("m", "mean", how.beta1, how.m, gradient, spelled),
-        ("v", "mean square", how.beta2, how.v, apply("mul", gradient, gradient), f"{spelled}²"),
+        ("m", "mean", settings.beta1, settings.m, gradient, gradient_text),
+        (
+            "v",
+            "mean square",
+            settings.beta2,
+            settings.v,
+            apply("mul", gradient, gradient),
+            f"{gradient_text}²",
+        ),
     )
     m, v = (
         receipt(
@@ -84,7 +89,7 @@ def moment_receipts(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[
                 apply("mul", apply("sub", constant(1.0), constant(beta, "β")), new_term),
             ),
             address=weight.at(f".{name}"),
-            source=source_of(adamw_step, f"{name} = beta"),
+            source=source_line(adamw_step, f"{name} = beta"),
             least=0.0,
         )
         for name, statistic, beta, old_moment, new_term, term in parts
@@ -92,29 +97,29 @@ def moment_receipts(trace: Trace, weight: ChosenWeight, how: Settings) -> tuple[
     return m, v
 
 
-def next_receipt(trace: Trace, weight: ChosenWeight, how: Settings) -> Receipt:
+def next_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Receipt:
     """w <- w - lr decay w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)."""
     w = number(trace, weight.at(), "w")
-    lr = constant(how.learning_rate, "lr")
-    decay = apply("mul", apply("mul", lr, constant(how.weight_decay, "decay")), w)
-    moved = apply("mul", lr, direction(trace, weight, how))
+    lr = constant(settings.learning_rate, "lr")
+    decay = apply("mul", apply("mul", lr, constant(settings.weight_decay, "decay")), w)
+    moved = apply("mul", lr, direction(trace, weight, settings))
     return receipt(
         trace,
         title=f"{weight.at()} after the step",
         formula="w - lr × decay × w - lr × (m / (1 - β₁ᵗ)) / (√(v / (1 - β₂ᵗ)) + eps)",
         expression=apply("sub", apply("sub", w, decay), moved),
         address=weight.at(".next"),
-        source=source_of(adamw_step, "return w - learning_rate * weight_decay * w"),
+        source=source_line(adamw_step, "return w - learning_rate * weight_decay * w"),
         least=0.0,
     )
 
 
-def direction(trace: Trace, weight: ChosenWeight, how: Settings) -> Expression:
+def direction(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Expression:
     """The corrected mean over the root of the corrected mean square."""
     m, v = (number(trace, weight.at(f".{part}"), part) for part in ("m", "v"))
-    root = apply("sqrt", apply("div", v, correction(how.beta2, how.step)))
-    above = apply("div", m, correction(how.beta1, how.step))
-    return apply("div", above, apply("add", root, constant(how.eps, "eps")))
+    root = apply("sqrt", apply("div", v, correction(settings.beta2, settings.step)))
+    above = apply("div", m, correction(settings.beta1, settings.step))
+    return apply("div", above, apply("add", root, constant(settings.eps, "eps")))
 
 
 def correction(beta: float, step: int) -> Expression:
@@ -123,7 +128,7 @@ def correction(beta: float, step: int) -> Expression:
 
 
 def nudge_receipt(
-    trace: Trace, weight: ChosenWeight, below: float, above: float, step: float
+    trace: Trace, weight: SelectedWeight, below: float, above: float, step: float
 ) -> Receipt:
     """(L(w + h) - L(w - h)) / 2h beside the gradient.
 
@@ -141,7 +146,7 @@ def nudge_receipt(
         formula="(L(w + h) - L(w - h)) / 2h",
         expression=slope,
         address=weight.at(".grad"),
-        source=source_of(finite_difference.losses, "moved[weight.index] += move"),
+        source=source_line(finite_difference.losses, "moved[weight.index] += move"),
     )
     largest_grad = float(trace[f"{weight.name}.grad"].abs().max())
     rounding = 4 * torch.finfo(finite_difference.precision(trace)).eps * max(1.0, abs(above)) / step
@@ -166,7 +171,9 @@ def _moved(tree: Expression, prefix: str) -> Expression:
             return replace(tree, address=prefix + tree.address) if tree.address else tree
 
 
-def _clipped(trace: Trace, weight: ChosenWeight, settings: Settings) -> tuple[Expression, str]:
+def _clipped(
+    trace: Trace, weight: SelectedWeight, settings: StepSettings
+) -> tuple[Expression, str]:
     """The gradient as AdamW is given it: divided, where the run clips and this one is too long."""
     gradient = number(trace, weight.at(".grad"), "g")
     if optimiser_step.divisor(trace, settings) == 1.0 or settings.clip_norm is None:
@@ -177,5 +184,5 @@ def _clipped(trace: Trace, weight: ChosenWeight, settings: Settings) -> tuple[Ex
     return apply("div", gradient, share), "(g / clip)"
 
 
-def _at(moment: torch.Tensor | None, weight: ChosenWeight) -> float:
+def _at(moment: torch.Tensor | None, weight: SelectedWeight) -> float:
     return 0.0 if moment is None else float(moment[weight.index])

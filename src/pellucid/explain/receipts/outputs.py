@@ -1,7 +1,6 @@
 """Receipts of the end: a logit, a probability, a surprisal, the loss.
 
-Comes in: a trace, a token, a word of the vocabulary. Goes out: receipts. Of a large vocabulary the
-largest logits are written out, and the others stand as one number.
+Of a large vocabulary the largest logits are written out, and the others stand as one number.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from pellucid.explain.receipts.builder import (
     receipt,
     row,
     shares,
-    source_of,
+    source_line,
     vector,
 )
-from pellucid.explain.tracing import Trace
-from pellucid.model import Transformer
+from pellucid.explain.trace_types import Trace
+from pellucid.model import LanguageHead
 
 
 def logit_receipt(trace: Trace, token: int, word: int) -> Receipt:
@@ -48,7 +47,7 @@ def logit_receipt(trace: Trace, token: int, word: int) -> Receipt:
         formula=formula,
         expression=expression,
         address=at("logits", token, word),
-        source=source_of(Transformer.logits, "F.linear(hidden"),
+        source=source_line(LanguageHead.logits, "F.linear(hidden"),
     )
 
 
@@ -60,7 +59,7 @@ def probability_receipt(trace: Trace, token: int, word: int) -> Receipt:
         formula="exp(z - max) / Σ exp(z - max)",
         expression=_share(trace, token, word),
         address=at("probabilities", token, word),
-        source=source_of(outputs.of, 'torch.softmax(wide(trace["logits"])'),
+        source=source_line(outputs.read_probabilities, 'torch.softmax(widen(trace["logits"])'),
     )
 
 
@@ -73,7 +72,7 @@ def surprisal_receipt(trace: Trace, token: int) -> Receipt:
         formula="-log p",
         expression=apply("neg", apply("log", _share(trace, token, word))),
         address=at("surprisal", token),
-        source=source_of(outputs.of, 'reduction="none"'),
+        source=source_line(outputs.read_surprisal, 'reduction="none"'),
     )
 
 
@@ -87,7 +86,7 @@ def loss_receipt(trace: Trace) -> Receipt:
         formula="Σ surprisals / n",
         expression=apply("div", apply("sum", all_of_them), n),
         address="loss",
-        source=source_of(outputs.loss_of, "return F.cross_entropy("),
+        source=source_line(outputs.next_token_loss, "return F.cross_entropy("),
     )
 
 

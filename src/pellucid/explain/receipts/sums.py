@@ -1,15 +1,11 @@
-"""Receipts of sums: an embedding, what a position adds, a step of the residual stream.
-
-Comes in: a trace, a place. Goes out: receipts.
-"""
+"""Receipts of sums: an embedding, what a position adds, a step of the residual stream."""
 
 from __future__ import annotations
-
-from torch import nn
 
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
 from pellucid.explain.forward_pass import Side
+from pellucid.explain.part_facts import is_identity, where_positions_act
 from pellucid.explain.receipts.builder import (
     added,
     apply,
@@ -17,24 +13,24 @@ from pellucid.explain.receipts.builder import (
     constant,
     number,
     receipt,
-    source_of,
+    source_line,
 )
 from pellucid.explain.residual_sums import Sum
-from pellucid.explain.selection import Chosen
-from pellucid.explain.tracing import Trace
-from pellucid.model import Positions, Transformer
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
+from pellucid.model import Transformer
 
 
-def start_of(trace: Trace, side: Side) -> str:
+def stack_prefix(trace: Trace, side: Side) -> str:
     """What the addresses of a stack's beginning begin with."""
     return "" if side == trace.side else "encoder."
 
 
-def embedding_receipt(trace: Trace, chosen: Chosen) -> Receipt:
+def embedding_receipt(trace: Trace, chosen: Selection) -> Receipt:
     """One feature of a token's embedding: its row, scaled, with its kind of text where said."""
-    at_start = start_of(trace, chosen.side)
+    at_start = stack_prefix(trace, chosen.side)
     token, feature = chosen.token, chosen.feature
-    token_id = int(trace.passed(chosen.side).ids[0, token])
+    token_id = int(trace.stack_pass(chosen.side).ids[0, token])
     table = number(trace, at("token_embedding.weight", token_id, feature), f"E[{token_id}]")
     expression: Expression = table
     formula = f"E[{token_id}, {feature}]"
@@ -56,16 +52,15 @@ def embedding_receipt(trace: Trace, chosen: Chosen) -> Receipt:
         formula=formula,
         expression=expression,
         address=at(f"{at_start}embedding", token, feature),
-        source=source_of(Transformer.embed, "x = self.token_embedding(ids)"),
+        source=source_line(Transformer.embed, "x = self.token_embedding(ids)"),
     )
 
 
-def position_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
+def position_receipt(trace: Trace, chosen: Selection) -> Receipt | None:
     """Embedding plus what its position adds; None where it adds nothing, or a norm follows."""
-    at_start = start_of(trace, chosen.side)
-    stack = trace.passed(chosen.side).stack
-    adds = type(stack.positions).embed is not Positions.embed
-    if not adds or not isinstance(stack.input_norm, nn.Identity):
+    at_start = stack_prefix(trace, chosen.side)
+    stack = trace.stack_pass(chosen.side).stack
+    if where_positions_act(stack.positions) != "stream" or not is_identity(stack.input_norm):
         return None
     token, feature = chosen.token, chosen.feature
     letter = chosen.layer_name[0]
@@ -79,11 +74,11 @@ def position_receipt(trace: Trace, chosen: Chosen) -> Receipt | None:
             number(trace, at(f"{at_start}positions", token, feature), "position"),
         ),
         address=at(f"{letter}0.residual", token, feature),
-        source=source_of(type(stack), "self.positions.embed(x, view)"),
+        source=source_line(type(stack), "self.positions.embed(x, view)"),
     )
 
 
-def residual_receipt(trace: Trace, chosen: Chosen, found: Sum) -> Receipt:
+def residual_receipt(trace: Trace, chosen: Selection, found: Sum) -> Receipt:
     """One feature of the stream after a sublayer: what it was, and what was written."""
     token, feature = chosen.token, chosen.feature
     entering = number(trace, at(found.before, token, feature), "stream")
@@ -100,5 +95,5 @@ def residual_receipt(trace: Trace, chosen: Chosen, found: Sum) -> Receipt:
         formula=formula,
         expression=expression,
         address=at(found.after, token, feature),
-        source=source_of(*found.source),
+        source=source_line(*found.source),
     )

@@ -1,8 +1,4 @@
-"""How arguments come through the door: each read as its kind, all of one library and one width.
-
-Comes in: arguments as they were given, and their kinds. Goes out: arrays and numbers that a bare
-formula can take, or a `MathsError`. It does not know any formula.
-"""
+"""How arguments come through the door: each read as its kind, all of one library and one width."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ _LEAST_FLOAT32 = 1e-37
 
 
 @dataclass(frozen=True, slots=True)
-class Entered:
+class CheckedArguments:
     """Arguments as the formula takes them; the floating type that came, and that of the formula."""
 
     arguments: dict[str, Any]
@@ -44,7 +40,9 @@ class Entered:
     holds_nan: bool = False
 
 
-def enter(values: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, Any]) -> Entered:
+def read_arguments(
+    values: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, Any]
+) -> CheckedArguments:
     """All arguments, checked and converted."""
     numbers: dict[str, Any] = {}
     array_kinds: dict[str, ArrayKind] = {}
@@ -58,7 +56,7 @@ def enter(values: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, An
         else:
             array_kinds[name] = kind
     if not array_kinds:
-        return Entered(numbers)
+        return CheckedArguments(numbers)
     arrays = _of_one_library({name: values[name] for name in array_kinds}, array_kinds)
     xp = namespace(*arrays.values())
     lengths = check_axes(arrays, array_kinds, numbers)
@@ -67,7 +65,7 @@ def enter(values: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, An
     for name, kind in array_kinds.items():
         arrays[name] = _checked(name, arrays[name], kind, lengths, narrow=is_narrow(input_dtype))
     holds_nan = any(has_nan(x) for name, x in arrays.items() if _may_hold_nan(array_kinds[name]))
-    return Entered(numbers | arrays, xp, input_dtype, dtype, holds_nan)
+    return CheckedArguments(numbers | arrays, xp, input_dtype, dtype, holds_nan)
 
 
 def _read(name: str, value: Any, kind: Number | Flag | Words) -> Any:
@@ -193,9 +191,9 @@ def _checked(name: str, x: Array, kind: ArrayKind, lengths: Lengths, *, narrow: 
         return check_floats(name, x, kind, narrow=narrow)
     if not isinstance(kind, Wholes):
         return x
-    check_wholes(name, x, kind.range, None if kind.below is None else lengths.lengths[kind.below])
+    check_wholes(name, x, kind.range, None if kind.size is None else lengths.lengths[kind.size])
     xp = namespace(x)
-    if kind.below is not None and "torch" in xp.__name__:
+    if kind.size is not None and "torch" in xp.__name__:
         return _cast(xp, x, xp.int64)
     if x.dtype in (xp.int32, xp.int64):
         return x

@@ -1,7 +1,6 @@
 """Whether shapes fit the declared axes, and each other; nothing broadcasts that is not to.
 
-Comes in: arrays by name, their axes, and the whole numbers that name lengths too. Goes out:
-nothing, or a `MathsError`. It looks at shapes alone.
+It looks at shapes alone.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ class Lengths:
     def __init__(self, numbers: dict[str, int]) -> None:
         self.leading: Shape | None = None
         self.lengths = dict(numbers)
-        self.seen: dict[Axes, tuple[str, Shape]] = {}
+        self.shapes: dict[Axes, tuple[str, Shape]] = {}
 
     def expected(self, axes: Axes, shape: Shape) -> Shape:
         """The lengths that the named axes must have; those that are seen, where not known yet."""
         lengths = dict(self.lengths)
         return tuple(
             1 if axis.or_one and length == 1 else lengths.setdefault(axis.name, length)
-            for axis, length in zip(axes.named, shape, strict=True)
+            for axis, length in zip(axes.trailing, shape, strict=True)
         )
 
     def take(self, name: str, axes: Axes, shape: Shape) -> None:
         """Learn from an array whose shape fits."""
-        self.seen.setdefault(axes, (name, shape))
-        cut = len(shape) - len(axes.named)
+        self.shapes.setdefault(axes, (name, shape))
+        cut = len(shape) - len(axes.trailing)
         if axes.leading and self.leading is None:
             self.leading = shape[:cut]
-        for axis, length in zip(axes.named, shape[cut:], strict=True):
+        for axis, length in zip(axes.trailing, shape[cut:], strict=True):
             if axis.name not in self.lengths and not (axis.or_one and length == 1):
                 self.lengths[axis.name] = length
 
@@ -64,14 +63,14 @@ def check_axes(
 
 
 def _check_shape(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
-    cut = len(shape) - len(axes.named)
+    cut = len(shape) - len(axes.trailing)
     if cut < 0 or (cut and not axes.leading):
         raise MathsError(f"{name} has shape {shape}; {_expected(axes, None, lengths)}")
     leading = lengths.leading if axes.leading and lengths.leading is not None else shape[:cut]
     expected = (*leading, *lengths.expected(axes, shape[cut:]))
     if shape != expected:
         raise MathsError(f"{name} has shape {shape}; {_expected(axes, expected, lengths)}")
-    for axis, length in zip(axes.named, shape[cut:], strict=True):
+    for axis, length in zip(axes.trailing, shape[cut:], strict=True):
         if length < axis.least:
             raise MathsError(
                 f"{name} has shape {shape}; {axes} needs at least {axis.least} {axis.name}"
@@ -80,9 +79,11 @@ def _check_shape(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
 
 def _check_broadcast(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> None:
     leading = lengths.leading if axes.leading and lengths.leading is not None else ()
-    target = (*leading, *(lengths.lengths.get(axis.name, 1) for axis in axes.named))
+    target = (*leading, *(lengths.lengths.get(axis.name, 1) for axis in axes.trailing))
     pairs = zip(reversed(shape), reversed(target), strict=False)
-    if len(shape) > len(target) or any(mine not in (1, axis_length) for mine, axis_length in pairs):
+    if len(shape) > len(target) or any(
+        own_length not in (1, axis_length) for own_length, axis_length in pairs
+    ):
         raise MathsError(
             f"{name} has shape {shape}, and does not broadcast to {target}, that is {axes}: these"
             " shapes do not broadcast together"
@@ -91,7 +92,7 @@ def _check_broadcast(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> N
 
 def _expected(axes: Axes, expected: Shape | None, lengths: Lengths) -> str:
     """What the shape must be: another argument's, or numbers with the names of the axes."""
-    if axes in lengths.seen:
-        name, shape = lengths.seen[axes]
+    if axes in lengths.shapes:
+        name, shape = lengths.shapes[axes]
         return f"it must be that of {name}, {shape}"
     return f"it must be {axes}" if expected is None else f"it must be {expected}, that is {axes}"

@@ -1,7 +1,5 @@
 """What equations ask of values; each error says the name, what it was and what it must be.
 
-Comes in: arguments by name. Goes out: nothing, or a `MathsError`. It does not know any formula.
-
 Shapes and dtypes are known while code is compiled or mapped, so they are checked always. Values are
 not: they are checked where an equation is called with numbers, and passed over in silence inside
 `torch.compile`, `torch.func` and JAX's transformations. Nothing there waits for a device. To check
@@ -65,23 +63,25 @@ def check_floats(name: str, x: Array, kind: Floats, *, narrow: bool) -> Array:
         if not kind.nan:
             raise MathsError(f"{name} holds nan; it must hold numbers")
         return x
-    meant = "finite numbers, or -inf where masked" if kind.lowest else "finite numbers"
+    expected = "finite numbers, or -inf where masked" if kind.lowest else "finite numbers"
     if (low == -math.inf and not kind.lowest) or (high == math.inf and not kind.highest):
-        raise MathsError(f"{name} holds {low if low == -math.inf else high}; it must hold {meant}")
+        raise MathsError(
+            f"{name} holds {low if low == -math.inf else high}; it must hold {expected}"
+        )
     _check_range(name, low, high, kind.range)
     return x
 
 
-def check_wholes(name: str, x: Array, range: Range, below: int | None) -> None:
-    """Refuse whole numbers outside of a range, or that are no index below `below`."""
+def check_wholes(name: str, x: Array, range: Range, size: int | None) -> None:
+    """Refuse whole numbers outside of a range, or that are no index below `size`."""
     if not has_values(x) or 0 in x.shape:
         return
     xp = namespace(x)
     low, high = int(xp.min(x)), int(xp.max(x))
     _check_range(name, low, high, range)
-    if below is not None and (low < 0 or high >= below):
+    if size is not None and (low < 0 or high >= size):
         wrong = high if low >= 0 else low
-        raise MathsError(f"{name} holds {wrong}; it must hold numbers from 0 to {below - 1}")
+        raise MathsError(f"{name} holds {wrong}; it must hold numbers from 0 to {size - 1}")
 
 
 def _check_range(name: str, low: float, high: float, range: Range) -> None:
@@ -137,8 +137,8 @@ def positive_definite(**matrices: Array) -> None:
         xp = namespace(x)
         if getattr(x.dtype, "itemsize", 8) > 8:
             raise MathsError(f"{name} is {x.dtype}; linear algebra takes at most float64")
-        apart = _number(xp.max(xp.abs(x - xp.matrix_transpose(x))))
-        if apart > _rounding(x) * _number(xp.max(xp.abs(x))):
+        asymmetry = _number(xp.max(xp.abs(x - xp.matrix_transpose(x))))
+        if asymmetry > _rounding(x) * _number(xp.max(xp.abs(x))):
             raise MathsError(f"{name} is not symmetric; a covariance must be")
         least = _number(xp.min(xp.linalg.eigvalsh(x)))
         if not least > 0:

@@ -1,9 +1,5 @@
 """The public door of the equations: what is not meant stays outside, what is narrow is widened.
 
-Comes in: a function that is a bare formula, and the kinds of its arguments. Goes out: the same
-function, declared; and, for the room's public names, one that checks and converts and then calls
-it. It does not know any formula.
-
 The modules of this room hold bare formulas, and whatever computes in a loop imports those:
 `from pellucid.maths.softmax import softmax`. `pellucid.maths.softmax` goes through the door:
 
@@ -28,7 +24,7 @@ import numpy as np
 
 from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array
-from pellucid.maths.door.arguments import Entered, enter
+from pellucid.maths.door.arguments import CheckedArguments, read_arguments
 from pellucid.maths.door.checks import has_nan
 from pellucid.maths.door.kinds import Kind, floats
 
@@ -52,11 +48,11 @@ class Equation:
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments by name, in order; Python's own TypeError where they do not fit."""
-        named = dict(zip(self.positional, args, strict=False))
-        arguments = {**self.defaults, **named, **kwargs}
+        by_name = dict(zip(self.positional, args, strict=False))
+        arguments = {**self.defaults, **by_name, **kwargs}
         if (
             len(args) > len(self.positional)
-            or any(name in named for name in kwargs)
+            or any(name in by_name for name in kwargs)
             or set(arguments) != set(self.kinds)
         ):
             self.signature.bind(*args, **kwargs)
@@ -121,11 +117,16 @@ def checked(body: Callable[P, R]) -> Callable[P, R]:
     def door(*args: P.args, **kwargs: P.kwargs) -> R:
         arguments = declared.bind(args, kwargs)
         try:
-            entered = enter(arguments, declared.kinds, declared.defaults)
-            with _quiet(entered):
-                for need, needed in declared.needs.items():
-                    need(**{argument: entered.arguments[argument] for argument in needed})
-                return _leave(entered, body(**entered.arguments))  # pyright: ignore[reportCallIssue]
+            checked_arguments = read_arguments(arguments, declared.kinds, declared.defaults)
+            with _quiet(checked_arguments):
+                for need, parameters in declared.needs.items():
+                    need(
+                        **{
+                            argument: checked_arguments.arguments[argument]
+                            for argument in parameters
+                        }
+                    )
+                return _check_results(checked_arguments, body(**checked_arguments.arguments))  # pyright: ignore[reportCallIssue]
         except MathsError as refusal:
             raise MathsError(f"{name}: {refusal}") from None
         except (ArithmeticError, MemoryError) as error:
@@ -135,28 +136,31 @@ def checked(body: Callable[P, R]) -> Callable[P, R]:
     return door
 
 
-def _quiet(entered: Entered) -> AbstractContextManager[Any]:
+def _quiet(checked_arguments: CheckedArguments) -> AbstractContextManager[Any]:
     """NumPy is not to warn of an exponential on its way to 0, nor of what became infinite."""
-    library = entered.xp.__name__ if entered.xp is not None else "torch"
+    library = checked_arguments.xp.__name__ if checked_arguments.xp is not None else "torch"
     return nullcontext() if "torch" in library or "jax" in library else np.errstate(all="ignore")
 
 
-def _leave(entered: Entered, results: Any) -> Any:
+def _check_results(checked_arguments: CheckedArguments, results: Any) -> Any:
     """The results in the type that came."""
     if isinstance(results, tuple):
-        return tuple(_leave(entered, result) for result in results)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    _refuse_nan(entered, results)
-    if entered.input_dtype == entered.dtype or results.dtype != entered.dtype:
+        return tuple(_check_results(checked_arguments, result) for result in results)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    _refuse_nan(checked_arguments, results)
+    if (
+        checked_arguments.input_dtype == checked_arguments.dtype
+        or results.dtype != checked_arguments.dtype
+    ):
         return results
-    return entered.xp.astype(results, entered.input_dtype)
+    return checked_arguments.xp.astype(results, checked_arguments.input_dtype)
 
 
-def _refuse_nan(entered: Entered, result: Array) -> None:
+def _refuse_nan(checked_arguments: CheckedArguments, result: Array) -> None:
     """Arguments that are numbers have come to none: of 0 / 0, say, or of two infinities."""
-    xp = entered.xp
+    xp = checked_arguments.xp
     if xp is None:
         is_nan = result != result
     else:
         is_nan = xp.isdtype(result.dtype, "real floating") and has_nan(result)
-    if is_nan and not entered.holds_nan:
+    if is_nan and not checked_arguments.holds_nan:
         raise MathsError("the result holds nan: for these arguments there is no number")

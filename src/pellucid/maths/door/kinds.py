@@ -1,8 +1,5 @@
 """What the arguments of an equation may be: its kinds of arrays and of numbers, and their axes.
 
-Comes in: axes as a string ("... time features"), and ranges. Goes out: kinds, with which
-`pellucid.maths.door.equation` declares an equation. It knows no equation and looks at no array.
-
 Axes with one name have one length in all arguments, `...` stands for the same leading axes in all
 of them, and nothing broadcasts unless its kind says so. An axis has at least one entry;
 "samples>=2" asks for more, "time>=0" for fewer, and "width|1" lets an axis of one stand for all.
@@ -27,21 +24,21 @@ class Axes:
     """The axes of an array; `leading` where any number of others, `...`, may come before."""
 
     leading: bool
-    named: tuple[Axis, ...]
+    trailing: tuple[Axis, ...]
 
     def __str__(self) -> str:
-        names = [*(["..."] if self.leading else []), *(axis.name for axis in self.named)]
+        names = [*(["..."] if self.leading else []), *(axis.name for axis in self.trailing)]
         return f"({', '.join(names)}{',' if names and names != ['...'] and len(names) < 2 else ''})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """Which numbers are meant."""
+    """The allowed numbers: greater than `gt`, at least `ge`, at most `le` and less than `lt`."""
 
-    above: float | None = None
-    least: float | None = None
-    most: float | None = None
-    below: float | None = None
+    gt: float | None = None
+    ge: float | None = None
+    le: float | None = None
+    lt: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +58,11 @@ class Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wholes:
-    """Whole numbers; where `below` names an axis or an argument, from 0 to below it."""
+    """Whole numbers; with `size`, the name of an axis or an argument, from 0 to size - 1."""
 
     axes: Axes
     range: Range = Range()
-    below: str | None = None
+    size: str | None = None
     broadcasts: bool = False
 
 
@@ -82,7 +79,7 @@ class Number:
     """One number, never nan; not an array."""
 
     range: Range = Range()
-    whole: bool = False
+    integer: bool = False
     even: bool = False
     infinite: bool = False
 
@@ -112,22 +109,23 @@ class Either:
 
 Kind = ArrayKind | Number | Words | Flag | Either
 
-_ABOVE_ZERO, _FROM_ZERO = Range(above=0), Range(least=0)
+_ABOVE_ZERO, _FROM_ZERO = Range(gt=0), Range(ge=0)
 
 ANY_NUMBER = Number()
 POSITIVE = Number(range=_ABOVE_ZERO)
 NOT_NEGATIVE = Number(range=_FROM_ZERO)
 #: Where an infinite price is one too.
 COST = Number(infinite=True)
-ABOVE_ONE = Number(range=Range(above=1))
-AT_LEAST_ONE = Number(range=Range(least=1))
-FRACTION = Number(range=Range(least=0, most=1))
-BELOW_ONE = Number(range=Range(least=0, below=1))
+GREATER_THAN_ONE = Number(range=Range(gt=1))
+AT_LEAST_ONE = Number(range=Range(ge=1))
+FRACTION = Number(range=Range(ge=0, le=1))
+#: In [0, 1).
+DECAY_RATE = Number(range=Range(ge=0, lt=1))
 #: In (0, 1].
-SHARE = Number(range=Range(above=0, most=1))
-COUNT = Number(range=Range(least=1), whole=True)
-FROM_ZERO = Number(range=_FROM_ZERO, whole=True)
-EVEN = Number(range=Range(least=2), whole=True, even=True)
+SHARE = Number(range=Range(gt=0, le=1))
+COUNT = Number(range=Range(ge=1), integer=True)
+FROM_ZERO = Number(range=_FROM_ZERO, integer=True)
+EVEN = Number(range=Range(ge=2), integer=True, even=True)
 FLAG = Flag()
 
 
@@ -191,12 +189,12 @@ def reals(axes: str) -> Floats:
 
 def wholes(axes: str, *, least: int | None = None) -> Wholes:
     """Whole numbers."""
-    return Wholes(axes=parse_axes(axes), range=Range(least=least))
+    return Wholes(axes=parse_axes(axes), range=Range(ge=least))
 
 
-def index(axes: str, *, of: str) -> Wholes:
+def index(axes: str, *, size: str) -> Wholes:
     """Whole numbers from 0 to below the length of an axis, or an argument's value."""
-    return Wholes(axes=parse_axes(axes), below=of)
+    return Wholes(axes=parse_axes(axes), size=size)
 
 
 def mask(axes: str) -> Truths:
@@ -212,26 +210,26 @@ def truths(axes: str) -> Truths:
 def in_range(x: float, range: Range) -> bool:
     """Whether a number is meant; nan never is."""
     return (
-        (range.above is None or x > range.above)
-        and (range.least is None or x >= range.least)
-        and (range.most is None or x <= range.most)
-        and (range.below is None or x < range.below)
+        (range.gt is None or x > range.gt)
+        and (range.ge is None or x >= range.ge)
+        and (range.le is None or x <= range.le)
+        and (range.lt is None or x < range.lt)
         and x == x
     )
 
 
 def describe(range: Range) -> str:
     """A range in words: "greater than 0", "between 0 and 1"."""
-    minimum, maximum = range.least, range.most
+    minimum, maximum = range.ge, range.le
     if minimum is not None and maximum is not None:
         return f"between {minimum:g} and {maximum:g}"
     words: list[str] = []
-    if range.above is not None:
-        words.append(f"greater than {range.above:g}")
+    if range.gt is not None:
+        words.append(f"greater than {range.gt:g}")
     if minimum is not None:
         words.append(f"at least {minimum:g}")
     if maximum is not None:
         words.append(f"at most {maximum:g}")
-    if range.below is not None:
-        words.append(f"less than {range.below:g}")
+    if range.lt is not None:
+        words.append(f"less than {range.lt:g}")
     return " and ".join(words)

@@ -1,8 +1,4 @@
-"""Single arguments, read as what they are declared to be: numbers, words, lists, arrays' dtypes.
-
-Comes in: an argument with its name and kind. Goes out: a number, a word, an array, or a
-`MathsError` that says what was given and what was expected. It does not know the other arguments.
-"""
+"""Single arguments, read as what they are declared to be: numbers, words, lists, arrays' dtypes."""
 
 from __future__ import annotations
 
@@ -40,12 +36,12 @@ def read_number(name: str, x: Any, kind: Number) -> Any:
         if getattr(x, "requires_grad", False):
             raise MathsError(f"{name} carries a gradient; it must be a plain number: take .item()")
         x = x.item() if hasattr(x, "item") else float(x)
-    needed = "a whole number" if kind.whole else "a number"
-    if isinstance(x, bool) or not isinstance(x, int if kind.whole else int | float):
-        raise MathsError(f"{name} is {described(x)}; it must be {needed}")
+    expected = "a whole number" if kind.integer else "a number"
+    if isinstance(x, bool) or not isinstance(x, int if kind.integer else int | float):
+        raise MathsError(f"{name} is {describe_value(x)}; it must be {expected}")
     if not in_range(x, kind.range):
         words = describe(kind.range)
-        raise MathsError(f"{name} must be {words or needed}, was {x}")
+        raise MathsError(f"{name} must be {words or expected}, was {x}")
     if x in (math.inf, -math.inf) and not kind.infinite:
         raise MathsError(f"{name} must be finite, was {x}")
     if kind.even and x % 2:
@@ -56,7 +52,7 @@ def read_number(name: str, x: Any, kind: Number) -> Any:
 def read_flag(name: str, x: Any) -> bool:
     """True or False."""
     if not isinstance(x, bool | np.bool_):
-        raise MathsError(f"{name} is {described(x)}; it must be True or False")
+        raise MathsError(f"{name} is {describe_value(x)}; it must be True or False")
     return bool(x)  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -64,7 +60,7 @@ def read_word(name: str, x: Any, kind: Words) -> str:
     """One of the words."""
     if not (isinstance(x, str) and x in kind.choices):
         choices = " or ".join(map(repr, kind.choices))
-        raise MathsError(f"{name} is {described(x)}; it has to be {choices}")
+        raise MathsError(f"{name} is {describe_value(x)}; it has to be {choices}")
     return x
 
 
@@ -72,17 +68,20 @@ def from_python(name: str, x: Any, kind: ArrayKind) -> Array:
     """A NumPy array of a number, or of lists of them; in float64 where floats are meant."""
     if not isinstance(x, int | float | list | tuple | range):
         raise MathsError(
-            f"{name} is {described(x)}; it must be an array, a number, or a list of numbers"
+            f"{name} is {describe_value(x)}; it must be an array, a number, or a list of numbers"
         )
     try:
         array = np.asarray(x)
     except (ValueError, TypeError, RuntimeError, OverflowError) as error:
         raise MathsError(
-            f"{name} is {described(x)} whose rows differ in length; it must be rows of one length"
+            f"{name} is {describe_value(x)} whose rows differ in length; "
+            "it must be rows of one length"
         ) from error
     for entry in _entries(x):
         if not isinstance(entry, int | float | np.generic | np.ndarray) or array.dtype == object:
-            raise MathsError(f"{name} holds {described(entry)}; a list must hold numbers alone")
+            raise MathsError(
+                f"{name} holds {describe_value(entry)}; a list must hold numbers alone"
+            )
     if isinstance(kind, Floats):
         numeric = array.size == 0 or array.dtype.kind in ("f" if kind.whole_too else "iuf")
         return array.astype(np.float64) if numeric else array
@@ -102,7 +101,9 @@ def _entries(x: Any) -> Iterator[Any]:
 def check_array(name: str, x: Array, kind: ArrayKind) -> None:
     """Refuse an array whose dtype, or whose layout in memory, is not meant."""
     if isinstance(x, np.ma.MaskedArray):
-        raise MathsError(f"{name} is {described(x)}; it must be a plain array: convert it first")
+        raise MathsError(
+            f"{name} is {describe_value(x)}; it must be a plain array: convert it first"
+        )
     if str(getattr(x, "layout", "torch.strided")) != "torch.strided":
         raise MathsError(f"{name} is {x.layout}; it must be dense: convert it first")
     if getattr(x, "is_nested", False):
@@ -119,7 +120,7 @@ def check_array(name: str, x: Array, kind: ArrayKind) -> None:
         raise MathsError(f"{name} is {dtype}; it must hold truth values: true where seen")
 
 
-def described(x: Any) -> str:
+def describe_value(x: Any) -> str:
     """What a value is, for a message: short ones as they are, long ones by their type."""
     if x is None or isinstance(x, bool | int | float | complex | str):
         text = repr(x)

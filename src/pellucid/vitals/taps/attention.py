@@ -1,8 +1,5 @@
 """Where attention's queries and keys are had from: hooks in pellucid's models, calls in others.
 
-Comes in: a model's anatomy. Goes out: measurements on a tape, while a pass runs under `on`. It does
-not know how shares are computed from queries and keys.
-
 In a pellucid model the named submodules `query_norm` and `key_norm` give them, and what follows is
 repeated as the layer does it. In any other model the pass itself is listened to: every call of
 torch's fused attention, and every softmax over a square of scores. So rotated queries, norms of
@@ -15,21 +12,35 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from pellucid.model import CrossAttention, MultiHeadAttention
+from pellucid.model import Positions
 from pellucid.model.attention import split_heads
-from pellucid.model.scores import Scoring
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    tensor_at,
+)
 from pellucid.model.views import View, distances
 from pellucid.training import Guard
 from pellucid.typed import named_modules
-from pellucid.vitals.async_metrics import Tape
-from pellucid.vitals.attention import Looks, Scored, by_rows, fused_call, normalised, of_scores
+from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.attention import (
+    AttentionStats,
+    ScoreRule,
+    by_rows,
+    fused_call,
+    normalised,
+    of_scores,
+)
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.taps.hooks import Hooks
 
@@ -46,11 +57,11 @@ class AttentionTaps:
         self.missing: dict[str, str] = {}
 
     @contextmanager
-    def on(self, tape: Tape) -> Generator[None]:
+    def on(self, tape: AsyncMetrics) -> Generator[None]:
         """Within it every pass is measured."""
-        looks_by_place: list[tuple[str, Looks]] = []
+        looks_by_place: list[tuple[str, AttentionStats]] = []
 
-        def note(place: str, looks: Looks) -> None:
+        def note(place: str, looks: AttentionStats) -> None:
             looks_by_place.append((place, looks))
 
         with Hooks(tape.guard) as hooks, ExitStack() as stack:
@@ -67,11 +78,11 @@ class AttentionTaps:
             _put_signs(tape, looks_by_place)
 
 
-def _put_signs(tape: Tape, looks_by_place: list[tuple[str, Looks]]) -> None:
+def _put_signs(tape: AsyncMetrics, looks_by_place: list[tuple[str, AttentionStats]]) -> None:
     heads = [(place, looks.largest.shape[1]) for place, looks in looks_by_place]
     places = tuple(f"{place}.head.{head}" for place, n_heads in heads for head in range(n_heads))
     all_looks = [looks for _, looks in looks_by_place]
-    signs: dict[str, Callable[[Looks], Tensor]] = {
+    signs: dict[str, Callable[[AttentionStats], Tensor]] = {
         "attention.max_logit": lambda looks: looks.largest.amax((0, 2)),
         "attention.entropy": lambda looks: normalised(looks, looks.entropy).mean(0),
         "attention.renyi2": lambda looks: normalised(looks, looks.renyi2).mean(0),
@@ -84,16 +95,22 @@ def _put_signs(tape: Tape, looks_by_place: list[tuple[str, Looks]]) -> None:
         )
 
 
-Note = Callable[[str, Looks], None]
+Note = Callable[[str, AttentionStats], None]
 
 
 def _hook(model: nn.Module, hooks: Hooks, note: Note) -> None:
     """pellucid's own layers: queries and keys after their norms, and the rest as the layer does."""
     for name, module in named_modules(model).items():
-        if isinstance(module, MultiHeadAttention):
-            _tap(module, name, hooks, note)
-        elif isinstance(module, CrossAttention):
-            _tap_across(module, name, hooks, note)
+        facts = attention_facts(module)
+        match facts:
+            case SoftmaxAttentionFacts(keys_from="same_text"):
+                _tap(module, facts, name, hooks, note)
+            case SoftmaxAttentionFacts():
+                _tap_across(module, facts, name, hooks, note)
+            case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+                pass  # it has no softmax over all of its scores
+            case _:
+                assert_never(facts)
 
 
 def _keeping(projections: dict[str, Tensor], role: str) -> Any:
@@ -103,39 +120,43 @@ def _keeping(projections: dict[str, Tensor], role: str) -> Any:
     return hook
 
 
-def _tap(layer: MultiHeadAttention, name: str, hooks: Hooks, note: Note) -> None:
+def _tap(
+    layer: nn.Module, facts: SoftmaxAttentionFacts, name: str, hooks: Hooks, note: Note
+) -> None:
     projections: dict[str, Tensor] = {}
+    sources = (facts.query_norm or facts.query), (facts.key_norm or facts.key)
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
         if len(projections) < 2:  # a layer whose forward was replaced: its scores are not known
             return
-        positions, view = inputs[1], cast("View", inputs[2])
+        positions, view = cast("Positions", inputs[1]), cast("View", inputs[2])
         q, k = projections.pop("query"), projections.pop("key")
-        if layer.norms_over_all_heads:
-            q, k = split_heads(q, layer.n_heads), split_heads(k, layer.n_kv_heads)
+        if facts.norms_over_all_heads or facts.query_norm is None:
+            q, k = split_heads(q, facts.n_heads), split_heads(k, facts.n_kv_heads)
         q, k = positions.rotate(q, view), positions.rotate(k, view)
-        scored = scored_by(layer.scoring(), positions.bias(q, view, layer.scale), view, layer, q)
-        note(name, by_rows(q, k, scored))
+        near = view.within(facts.window, q.shape[2], q.device)
+        mask = near.mask
+        if near.causal:
+            mask = distances(near.start, q.shape[2], q.device) <= 0
+        bias = positions.bias(q, view, facts.scale)
+        note(name, by_rows(q, k, _scored(layer, facts, mask, bias)))
 
-    hooks.after(layer.query_norm, _PART, _keeping(projections, "query"))
-    hooks.after(layer.key_norm, _PART, _keeping(projections, "key"))
+    for role, source in zip(("query", "key"), sources, strict=True):
+        hooks.after(layer.get_submodule(source), _PART, _keeping(projections, role))
     hooks.after(layer, _PART, hook)
 
 
-def scored_by(
-    scoring: Scoring, bias: Tensor | None, view: View, layer: MultiHeadAttention, q: Tensor
-) -> Scored:
-    """What a pellucid layer does to its scores, under a view and the layer's window."""
-    near = view.within(layer.window, q.shape[2], q.device)
-    mask = near.mask
-    if near.causal:
-        mask = distances(near.start, q.shape[2], q.device) <= 0
-    return Scored(
-        scoring.scale, mask=mask, bias=bias, soft_cap=scoring.soft_cap, sinks=scoring.sinks
-    )
+def _scored(
+    layer: nn.Module, facts: SoftmaxAttentionFacts, mask: Tensor | None, bias: Tensor | None
+) -> ScoreRule:
+    """What a pellucid layer does to its scores."""
+    sinks = None if facts.sinks is None else tensor_at(layer, facts.sinks)
+    return ScoreRule(facts.scale, mask=mask, bias=bias, soft_cap=facts.soft_cap, sinks=sinks)
 
 
-def _tap_across(layer: CrossAttention, name: str, hooks: Hooks, note: Note) -> None:
+def _tap_across(
+    layer: nn.Module, facts: SoftmaxAttentionFacts, name: str, hooks: Hooks, note: Note
+) -> None:
     projections: dict[str, Tensor] = {}
 
     def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
@@ -143,14 +164,12 @@ def _tap_across(layer: CrossAttention, name: str, hooks: Hooks, note: Note) -> N
             return
         padding = inputs[1].padding
         mask = None if padding is None else padding[:, None, None, :]
-        q = split_heads(projections.pop("query"), layer.n_heads)
-        k = split_heads(projections.pop("key"), layer.n_kv_heads)
-        scoring = layer.scoring()
-        scored = Scored(scoring.scale, mask=mask, soft_cap=scoring.soft_cap, sinks=scoring.sinks)
-        note(name, by_rows(q, k, scored))
+        q = split_heads(projections.pop("query"), facts.n_heads)
+        k = split_heads(projections.pop("key"), facts.n_kv_heads)
+        note(name, by_rows(q, k, _scored(layer, facts, mask, None)))
 
-    hooks.after(layer.query, _PART, _keeping(projections, "query"))
-    hooks.after(layer.key, _PART, _keeping(projections, "key"))
+    hooks.after(layer.get_submodule(facts.query), _PART, _keeping(projections, "query"))
+    hooks.after(layer.get_submodule(facts.key), _PART, _keeping(projections, "key"))
     hooks.after(layer, _PART, hook)
 
 
@@ -186,7 +205,7 @@ class _Listening(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _hear(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        looks: Looks | None = None
+        looks: AttentionStats | None = None
         if func is F.scaled_dot_product_attention:
             names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
             arguments = dict(zip(names, args, strict=False)) | kwargs

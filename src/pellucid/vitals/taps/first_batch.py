@@ -1,22 +1,18 @@
-"""The first batch of a training that is not ours: its rows become the probe, its labels are read.
-
-Comes in: a model, as it is called by somebody's loop. Goes out: a probe, labels, losses. It does
-not know what is measured.
-"""
+"""The first batch of any training loop: its rows become the probe."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.batches import IGNORED
-from pellucid.model import Transformer
-from pellucid.vitals.async_metrics import Tape
+from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.model_parts import unwrapped
 from pellucid.vitals.probe import Probe
@@ -34,11 +30,13 @@ _PERIODS, _REPEATED_SHARE, _LONG = range(2, 9), 0.5, 32
 _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
 
-class Capture:
+class FirstBatch:
     """Hooks on the model as it is called; the first call that is training is kept."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = unwrapped(model)
+        #: whether a pellucid model has a decoder; None for any other model
+        self._decodes = _decodes(self._model)
         self.labels: Tensor | None = None
         #: the losses that the model gave since the last update, so many at most
         self.losses: deque[Tensor] = deque(maxlen=_LOSSES)
@@ -54,9 +52,9 @@ class Capture:
         """Listen to the model's calls."""
         hooks.before(model, "the first batch", self._hear_inputs, named=True)
         hooks.after(model, "the model's own loss", self._hear_output)
-        if isinstance(self._model, Transformer):
+        if self._decodes is not None:
             # objectives ask it for hidden states, and never call the model itself
-            embedding = self._model.token_embedding
+            embedding = self._model.get_submodule("token_embedding")
             hooks.before(embedding, "the first batch", self._embedded)
 
     def probe(self) -> Probe | None:
@@ -83,7 +81,7 @@ class Capture:
 
         return again
 
-    def put(self, tape: Tape) -> None:
+    def put(self, tape: AsyncMetrics) -> None:
         """Put what is known of the latest batch on the tape: a number for it, and its repeats."""
         if self._ids is None:
             return
@@ -140,7 +138,7 @@ class Capture:
         args, kwargs = self._call.args, self._call.kwargs
         labels = kwargs.get("labels")
         kind = type(self._model).__name__
-        if isinstance(self._model, Transformer) and self._model.decoder is not None:
+        if self._decodes:
             labels = args[0] if args else None
         elif not isinstance(labels, Tensor) or not kind.endswith((*_SHIFTED, "ForMaskedLM")):
             return None
@@ -186,3 +184,14 @@ def _attribute(output: Any, name: str) -> Any:
     if isinstance(output, Mapping):
         return cast("Mapping[str, Any]", output).get(name)
     return getattr(output, name, None)
+
+
+def _decodes(model: nn.Module) -> bool | None:
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts():
+            return facts.stacks != "encoder"
+        case UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy, local
 from pellucid.vitals.step_signs import sample
 from pellucid.vitals.update_sizes import groups_by_parameter
@@ -53,7 +53,7 @@ class Gradients:
         self._groups = groups_by_parameter(self._optimisers) if several else {}
 
     @torch.no_grad()
-    def gather(self, optimiser: torch.optim.Optimizer | None, tape: Tape) -> None:
+    def gather(self, optimiser: torch.optim.Optimizer | None, tape: AsyncMetrics) -> None:
         """Take the gradients that a step uses: all there are, unless others step too."""
         parameters = {
             name: parameter
@@ -103,7 +103,7 @@ class Gradients:
         }
 
     @torch.no_grad()
-    def put(self, tape: Tape) -> None:
+    def put(self, tape: AsyncMetrics) -> None:
         """Put what was gathered on the tape: the update is done."""
         share = self._n_lacking / max(1, self._n_asked)
         tape.put("gradient.missing", torch.tensor(share, device="cpu"))
@@ -114,7 +114,7 @@ class Gradients:
         if self._numbers:
             tape.guard("gradient.zeros", self._put_numbers, tape)
 
-    def _put_numbers(self, tape: Tape) -> None:
+    def _put_numbers(self, tape: AsyncMetrics) -> None:
         """What the numbers of the gradients are like, all samples at once."""
         together = torch.cat([numbers.to(self._numbers[0].device) for numbers in self._numbers])
         names = list(self.samples)
@@ -135,7 +135,7 @@ class Gradients:
         around = module.rpartition(".")[0]
         return not self.called or module in self.called or (bool(around) and around in self.called)
 
-    def _profile(self, norms: Tensor, tape: Tape) -> None:
+    def _profile(self, norms: Tensor, tape: AsyncMetrics) -> None:
         blocks = tuple(self._anatomy.blocks)
         # a block that is not trained has no gradient to lose
         trained = {depth for depth in self._depth.values() if depth is not None}

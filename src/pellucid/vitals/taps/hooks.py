@@ -1,8 +1,4 @@
-"""Hooks on modules, parameters and optimisers: each calls through a guard and changes nothing.
-
-Comes in: what to hook, and what to call. Goes out: hooks that are taken off all at once. They are
-no part of a copy of the module, nor of what is saved of it. They do not know what is measured.
-"""
+"""Hooks on modules, parameters and optimisers: each calls through a guard and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""An update, told from the steps of one optimiser or of several.
-
-Comes in: optimisers. Goes out: calls when an update begins, when a step has its gradients, and
-when the update is done. It does not know what is measured.
-"""
+"""An update, told from the steps of one optimiser or of several."""
 
 from __future__ import annotations
 

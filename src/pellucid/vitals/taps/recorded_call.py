@@ -1,7 +1,4 @@
-"""A call of a model as it was made: kept, cut to a few rows, and made again.
-
-Comes in: arguments. Goes out: copies of them, of all rows or of some. It does not know the model.
-"""
+"""A call of a model as it was made: kept, cut to a few rows, and made again."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""A model that is run by somebody who watches, and is afterwards as it was.
-
-Comes in: a model. Goes out: within the context, the model to be run; afterwards its attributes,
-modes and buffers, and every generator, as before, whatever was raised. It does not know why it is
-run.
-"""
+"""A model that is run by somebody who watches, and is afterwards as it was."""
 
 from __future__ import annotations
 

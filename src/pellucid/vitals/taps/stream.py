@@ -1,21 +1,18 @@
-"""The residual stream as it passes: its size by depth, what each block adds, what norms divide by.
-
-Comes in: a model's anatomy. Goes out: measurements on a tape, while a pass runs under `on`. It does
-not know whose pass it is.
-"""
+"""The residual stream: its size by depth, what each block adds, what norms divide by."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor, nn
 
+from pellucid.model.facts import tensor_at
 from pellucid.training import Guard
 from pellucid.typed import named_modules
-from pellucid.vitals.async_metrics import Tape
+from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy, Norm, first_tensor
 from pellucid.vitals.taps.hooks import Hooks
 
@@ -34,10 +31,10 @@ class StreamTaps:
         if not anatomy.blocks:
             self.missing["stream.rms"] = "no list of alike blocks was found in the model"
         if not anatomy.norms:
-            self.missing["norm.variance_over_eps"] = "no LayerNorm or RMSNorm was found"
+            self.missing["norm.variance_over_eps"] = "what the model's norms divide by is not known"
 
     @contextmanager
-    def on(self, tape: Tape) -> Generator[None]:
+    def on(self, tape: AsyncMetrics) -> Generator[None]:
         """Within it every pass is measured; the last one counts."""
         measurements = _StreamMeasurements(tape.guard)
         with Hooks(tape.guard) as hooks:
@@ -90,9 +87,7 @@ class _StreamMeasurements:
             # what a matrix has just written is a branch: it may begin at zero, the stream may not
             branch = self._written
             if x is not None and (branch is None or x.data_ptr() != branch.data_ptr()):
-                x = _wide(x)
-                spread = x.var(-1, correction=0) if norm.centred else x.square().mean(-1)
-                over = spread.mean() / max(norm.eps, 1e-30)
+                over = _variance(_wide(x), norm).mean() / max(norm.facts.eps, 1e-30)
                 self.note("norm.variance_over_eps", name, lambda: over)
 
         return hook
@@ -110,7 +105,7 @@ class _StreamMeasurements:
 
         return hook
 
-    def put_signs(self, tape: Tape) -> None:
+    def put_signs(self, tape: AsyncMetrics) -> None:
         for sign, at in self.by_sign.items():
             if sign == "tokens.cosine":  # the last block's alone
                 place, value = list(at.items())[-1]
@@ -121,6 +116,25 @@ class _StreamMeasurements:
         stream = list(self.by_sign.get("stream.rms", {}).values())
         if len(stream) > 1:
             tape.put("stream.growth", lambda: stream[-1] / stream[0].clamp(min=1e-30))
+
+
+def _variance(x: Tensor, norm: Norm) -> Tensor:
+    """What a norm divides by the root of, without its epsilon, in evaluation mode."""
+    facts = norm.facts
+    if facts.running_variance is not None:
+        return tensor_at(norm.module, facts.running_variance)
+    match facts.over:
+        case "features":
+            dims: tuple[int, ...] = (-1,)
+            if facts.n_groups > 1:
+                x = x.view(*x.shape[:-1], facts.n_groups, -1)
+        case "sequence":
+            dims = (-2,)
+        case "batch":
+            dims = tuple(range(x.ndim - 1))
+        case _:
+            assert_never(facts.over)
+    return x.var(dims, correction=0) if facts.centred else x.square().mean(dims)
 
 
 def _added(stream_in: Tensor, stream_out: Tensor) -> Tensor:

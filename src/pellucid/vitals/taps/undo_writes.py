@@ -1,9 +1,5 @@
 """Writing to tensors that is undone: what a call changes in place is put back after it.
 
-Comes in: whatever runs within the context. Goes out: afterwards, every tensor that was there
-before holds the numbers that it held, and counts the versions that it counted. It does not know who
-owns them: parameters, buffers, and what a model keeps anywhere else.
-
 A tensor is copied only where something is about to write to it. What was made within the context
 is not looked after, and what a kernel of somebody else's writes is not seen.
 """

@@ -1,0 +1,115 @@
+"""Flags that many commands have, and the parser that reads them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+from pellucid.cli.flags.numbers import NEW_TOKENS
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's parser, but flags may come anywhere among a list of texts.
+
+    Before Python 3.13 a flag ends a list of words, and argparse does not recognise the words after
+    it. A command names its list with `set_defaults(list_of_words=...)`.
+    """
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """The namespace, and words that are neither flags nor in a list."""
+        parsed, extras = super().parse_known_args(args, namespace)
+        name: str | None = getattr(parsed, "list_of_words", None)
+        if name is None:
+            return parsed, extras
+        words = [word for word in extras if word == "-" or not word.startswith("-")]
+        setattr(parsed, name, [*getattr(parsed, name), *words])
+        return parsed, [word for word in extras if word not in words]
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the model that a command uses."""
+    parser.add_argument(
+        "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that every command has."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+
+
+def add_force(parser: Any) -> None:
+    """Add the flag of every command that checks its memory first."""
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="continue even if the command may need more memory than is free",
+    )
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add where the model computes."""
+    parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default), cuda, mps")
+
+
+def add_new_tokens(parser: argparse.ArgumentParser) -> None:
+    """Add the length of a text that the model writes."""
+    parser.add_argument(
+        "--max-new-tokens", type=NEW_TOKENS, default=200, metavar="N", help="write N tokens at most"
+    )
+
+
+def add_settings(parser: Any, *, example: str) -> None:
+    """Add `--set`, with an example of a setting."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="PATH=VALUE",
+        help=f"any value of the config, such as {example}",
+    )
+
+
+def add_corpus(parser: Any, *, nargs: str) -> None:
+    """Add text files, and the column of a table that holds the text."""
+    parser.add_argument("paths", nargs=nargs, metavar="PATH", help="files, folders, patterns, or -")
+    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
+
+
+def add_weights(parser: argparse.ArgumentParser) -> None:
+    """Add the format to which the model's matrices are rounded."""
+    parser.add_argument(
+        "--weights",
+        choices=("float32", "bfloat16", "int8"),
+        default="float32",
+        help="round the model's matrices to this format: fewer bits generate faster (float32: no "
+        "rounding)",
+    )
+
+
+def add_finding_flags(parser: Any) -> None:
+    """Add which findings set the exit code, and which are left out or intended."""
+    parser.add_argument(
+        "--fail-on",
+        choices=("warn", "fault", "fatal"),
+        metavar="SEVERITY",
+        help="exit with code 4 if any finding is at least this severe: warn, fault or fatal",
+    )
+    parser.add_argument(
+        "--ignore", action="append", default=[], metavar="CODE", help="leave out this code"
+    )
+    parser.add_argument(
+        "--frozen", action="append", default=[], metavar="NAME", help="weights meant not to change"
+    )
+    parser.add_argument(
+        "--no-positions", action="store_true", help="the model has no positions by design"
+    )
+
+
+def list_given(arguments: argparse.Namespace, names: Sequence[str]) -> str:
+    """The flags among `names` that were used, for a message; empty if none was."""
+    used = [name for name in names if getattr(arguments, name) not in (None, False, [])]
+    return ", ".join(f"--{name.replace('_', '-')}" for name in used)

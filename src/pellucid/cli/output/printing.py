@@ -1,0 +1,77 @@
+"""How commands print: text for people, JSON for programs, one paragraph for errors."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pellucid.errors import Interrupted, PellucidError
+from pellucid.json_text import json_text
+
+#: Columns of a text that is shown in one line.
+TEXT_WIDTH = 60
+
+
+def print_result(facts: Any, lines: Callable[[], Iterable[str]], *, as_json: bool) -> None:
+    """Print what a command found, once.
+
+    Args:
+        facts: the result for programs.
+        lines: makes the lines for people.
+        as_json: whether the user gave `--json`.
+    """
+    if as_json:
+        print_json(facts)
+    else:
+        print("\n".join(lines()))
+
+
+def print_json(result: Any) -> None:
+    """Print one JSON document on standard output."""
+    has_utf8 = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    print(json_text(result, indent=2, ensure_ascii=not has_utf8))
+
+
+def print_error(error: PellucidError, *, as_json: bool = False) -> None:
+    """Print one paragraph on standard error; with `as_json` also JSON on standard output."""
+    if as_json:
+        print_json({"error": type(error).__name__, "message": str(error)})
+    head = "stopped: " if isinstance(error, Interrupted) else "error: "
+    text = str(error) if str(error).startswith("stopped") else f"{head}{error}"
+    width = min(96, shutil.get_terminal_size().columns) if sys.stderr.isatty() else 96
+    text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    print(text, file=sys.stderr)
+
+
+def align_values(rows: Iterable[tuple[str, str]]) -> list[str]:
+    """Lines of labels and values; the values begin in one column."""
+    rows = list(rows)
+    width = max(len(label) for label, _ in rows)
+    return [f"{label:<{width}}  {value}" for label, value in rows]
+
+
+def shorten(text: str) -> str:
+    """As much of a text as fits in one line."""
+    from pellucid.display import visible
+
+    text = visible(text)
+    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
+
+
+def escape_controls(text: str) -> str:
+    """Draw a model's control characters on a terminal, so that it does not obey them."""
+    from pellucid.display import visible
+
+    if not sys.stdout.isatty():
+        return text
+    return re.sub(r"[^\n\t]+", lambda match: visible(match[0]), text)
+
+
+def count_findings(count: int) -> str:
+    """The last line of `check` and `diagnose`."""
+    findings = "1 finding" if count == 1 else f"{count} findings"
+    return f"\n{findings}; to leave one out: --ignore CODE; all codes: docs/diagnosis.md"

@@ -1,0 +1,287 @@
+"""Batches of windows and of examples: an order says which, a collator makes a batch of them.
+
+order            collator                     batch
+WindowOrder      predict_next                 each token from those before it
+WindowOrder      MaskTokens                   the masked tokens
+WindowOrder      CorruptSpans                 the spans that were cut out
+BucketOrder      a `Collation`                examples of like length
+PackedOrder      (several examples a row)     the answers of conversations
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.batches import IGNORED, TokenBatch
+from pellucid.data.collate import Collation, with_targets
+from pellucid.data.order import BucketOrder, Indices, PackedOrder, WindowOrder
+from pellucid.data.store import Examples
+from pellucid.errors import TextError
+from pellucid.typed import from_numpy
+
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """Windows of a text, all "rows time".
+
+    `following` are the tokens after each; `counted` is true for tokens that no other window counts;
+    `documents` numbers the documents. `position` is the number of the first window.
+    """
+
+    position: int
+    ids: Indices
+    following: Indices
+    counted: npt.NDArray[np.bool_]
+    documents: Indices | None
+
+
+class WindowBatches(Generic[B]):
+    """Batches of a text, for training.
+
+    Args:
+        tokens: the text, all documents end to end.
+        collate: makes a batch of windows.
+        length: of a window, in tokens.
+        seed: of the order.
+        documents: the sorted places at which documents begin; with them, batches number the
+            document of each token.
+
+    Raises:
+        TextError: there are fewer tokens than one window.
+    """
+
+    def __init__(
+        self,
+        tokens: npt.NDArray[Any],
+        collate: Callable[[Windows], B],
+        *,
+        length: int,
+        seed: int,
+        documents: npt.NDArray[Any] | None = None,
+    ) -> None:
+        if len(tokens) < length:
+            raise TextError(
+                f"the training text has {len(tokens):,} tokens, fewer than one context of "
+                f"{length:,}: pass more text, or a shorter context with "
+                f"--set model.context_length={max(1, len(tokens) // 8)}"
+            )
+        self._tokens, self._documents, self._collate = tokens, documents, collate
+        self._length = length
+        self._order = WindowOrder(len(tokens), length=length, seed=seed)
+        self.rows_per_epoch = self._order.rows_per_epoch
+        #: How many tokens of text a row has, on average.
+        self.tokens_per_row = len(tokens) / self.rows_per_epoch
+
+    def batch(self, position: int, n_rows: int) -> B:
+        """The windows from `position` on, counted over all epochs."""
+        starts, n_counted = self._order.windows(position, n_rows)
+        columns = np.arange(self._length + 1)
+        # a ring: the first token follows the last, as one document follows another
+        places = (starts[:, None] + columns) % len(self._tokens)
+        ring = self._tokens[places].astype(np.int64)
+        windows = Windows(
+            position,
+            ids=ring[:, :-1].copy(),
+            following=ring[:, 1:],
+            counted=columns[:-1] < n_counted[:, None],
+            documents=_numbered(places[:, :-1], self._documents),
+        )
+        return self._collate(windows)
+
+
+def predict_next(windows: Windows) -> TokenBatch:
+    """The collator of causal language models: token i + 1 is the target of token i."""
+    documents = windows.documents
+    return TokenBatch(
+        ids=from_numpy(windows.ids),
+        targets=from_numpy(np.where(windows.counted, windows.following, IGNORED)),
+        n_supervised=int(windows.counted.sum()),
+        documents=None if documents is None else from_numpy(documents),
+    )
+
+
+def next_token_batches(
+    tokens: npt.NDArray[Any],
+    *,
+    context_length: int,
+    seed: int,
+    documents: npt.NDArray[Any] | None = None,
+) -> WindowBatches[TokenBatch]:
+    """Windows of `context_length` tokens in which each token is a target once an epoch.
+
+    Args:
+        tokens: the text, all documents end to end.
+        context_length: of a window.
+        seed: of the order.
+        documents: where documents begin, to number the document of each token.
+
+    Raises:
+        TextError: there are fewer tokens than one context.
+    """
+    return WindowBatches(
+        tokens, predict_next, length=context_length, seed=seed, documents=documents
+    )
+
+
+def next_token_windows(
+    tokens: npt.NDArray[Any],
+    *,
+    context_length: int,
+    batch_size: int,
+    documents: npt.NDArray[Any] | None = None,
+) -> Iterator[TokenBatch]:
+    """Every token after the first as a target exactly once, in order: for evaluation.
+
+    Args:
+        tokens: the text, all documents end to end.
+        context_length: of a window.
+        batch_size: rows of a batch.
+        documents: where documents begin, to number the document of each token.
+    """
+    n = len(tokens) - 1
+    for first in range(0, n, batch_size * context_length):
+        starts = np.arange(first, min(n, first + batch_size * context_length), context_length)
+        index = starts[:, None] + np.arange(context_length)
+        places = np.minimum(index, n)
+        windows = Windows(
+            first // context_length,
+            ids=tokens[places].astype(np.int64),
+            following=tokens[np.minimum(index + 1, n)].astype(np.int64),
+            counted=index < n,
+            documents=_numbered(places, documents),
+        )
+        yield predict_next(windows)
+
+
+def windows_in_turn(
+    tokens: npt.NDArray[Any],
+    *,
+    length: int,
+    batch_size: int,
+    documents: npt.NDArray[Any] | None = None,
+) -> Iterator[Windows]:
+    """Windows in which each token counts once, in order: for evaluation.
+
+    The last ends with the text and repeats some tokens, which are not counted.
+
+    Args:
+        tokens: the text, all documents end to end.
+        length: of a window, in tokens.
+        batch_size: windows at a time.
+        documents: where documents begin, to number the document of each token.
+
+    Raises:
+        TextError: the text is shorter than one window.
+    """
+    n = len(tokens)
+    if n < length:
+        raise TextError(
+            f"the held-out text has {n:,} tokens, fewer than one window of {length:,}: hold out "
+            "more, or take a shorter context"
+        )
+    begins = np.arange(0, n, length)
+    for first in range(0, len(begins), batch_size):
+        starts = begins[first : first + batch_size, None]
+        places = np.minimum(starts, n - length) + np.arange(length)
+        yield Windows(
+            first,
+            ids=tokens[places].astype(np.int64),
+            following=tokens[np.minimum(places + 1, n - 1)].astype(np.int64),
+            counted=places >= starts,
+            documents=_numbered(places, documents),
+        )
+
+
+class PackedBatches:
+    """Several examples in one row of `context_length`: columns "ids" and "supervised".
+
+    `documents` numbers the examples of a row from 1 on; padding has the number 0. The first token
+    of an example is never the target of the one before.
+
+    Raises:
+        TextError: an example is longer than a row.
+    """
+
+    def __init__(self, examples: Examples, *, context_length: int, pad_id: int, seed: int) -> None:
+        self._examples, self._context_length, self._pad_id = examples, context_length, pad_id
+        lengths = examples.columns["ids"].lengths
+        self._order = PackedOrder(lengths, row_length=context_length, seed=seed)
+        self.rows_per_epoch = self._order.rows_per_epoch
+        #: How many tokens of examples a row has, on average.
+        self.tokens_per_row = float(lengths.sum()) / self.rows_per_epoch
+
+    @property
+    def filled(self) -> float:
+        """The share of all places of a row that is taken by examples."""
+        return self.tokens_per_row / self._context_length
+
+    def batch(self, position: int, n_rows: int) -> TokenBatch:
+        """The rows from `position` on, counted over all epochs."""
+        ids = np.full((n_rows, self._context_length), self._pad_id, dtype=np.int64)
+        targets = np.full_like(ids, IGNORED)
+        documents = np.zeros_like(ids)
+        for row in range(n_rows):
+            end = 0
+            for number, index in enumerate(self._order.examples(position + row), start=1):
+                tokens, token_targets = with_targets(self._examples, int(index))
+                start, end = end, end + len(tokens)
+                ids[row, start:end] = tokens
+                targets[row, start:end] = token_targets
+                documents[row, start:end] = number
+        return TokenBatch(
+            ids=from_numpy(ids),
+            targets=from_numpy(targets),
+            documents=from_numpy(documents),
+            n_supervised=int((targets != IGNORED).sum()),
+        )
+
+
+class BucketedBatches(Generic[B]):
+    """One example a row, examples of about the same length together.
+
+    Raises:
+        TextError: there are no examples.
+    """
+
+    def __init__(
+        self, examples: Examples, collation: Collation[B], *, rows_at_once: int, seed: int
+    ) -> None:
+        if not len(examples):
+            raise TextError("there are no examples to learn from: pass more rows")
+        self._examples, self._collation = examples, collation
+        lengths = collation.lengths(examples)
+        self._order = BucketOrder(lengths, rows_at_once=rows_at_once, seed=seed)
+        self.rows_per_epoch = self._order.rows_per_epoch
+        #: How many tokens an example has, on average, padding not counted.
+        self.tokens_per_row = float(lengths.mean())
+
+    def batch(self, position: int, n_rows: int) -> B:
+        """The examples from `position` on, counted over all epochs."""
+        return self._collation.batch(self._examples, self._order.examples(position, n_rows))
+
+
+def in_turn(examples: Examples, collation: Collation[B], n_rows: int) -> Iterator[B]:
+    """Every example exactly once, the shortest first, in batches: for evaluation.
+
+    Args:
+        examples: one side.
+        collation: makes a batch of examples.
+        n_rows: examples of a batch.
+    """
+    by_length = np.argsort(collation.lengths(examples), kind="stable")
+    for first in range(0, len(by_length), n_rows):
+        yield collation.batch(examples, by_length[first : first + n_rows])
+
+
+def _numbered(places: Indices, documents: npt.NDArray[Any] | None) -> Indices | None:
+    """The number of the document of the token at each place."""
+    if documents is None:
+        return None
+    return np.searchsorted(documents, places, side="right").astype(np.int64)

@@ -1,0 +1,296 @@
+"""Examples written to disk while rows are encoded, and then divided between the two sides.
+
+All examples go to arrays that grow on disk first. Which of them are held out is known only when
+all are there; then each side is copied out. So memory holds 40 bytes per example, and a later
+process continues where a killed one stopped.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.config import encode
+from pellucid.data.array_writer import JOURNAL, Journal, Values
+from pellucid.data.checksums import file_sha256
+from pellucid.data.example import Form
+from pellucid.data.skipped_rows import RowCounts, encode_rows
+from pellucid.data.split import group_digest
+from pellucid.data.store import (
+    EXAMPLE_FILES,
+    MANIFEST,
+    SIDES,
+    STAGED,
+    Facts,
+    FileFacts,
+    Indices,
+    Manifest,
+    SideFacts,
+    StoredExamples,
+    gather,
+    open_examples,
+)
+from pellucid.data.table_rows import Row
+from pellucid.disk import Partial, remove_file
+from pellucid.errors import TextError
+from pellucid.json_text import json_text
+from pellucid.version import FORMAT
+
+#: Numbers and characters of text that are collected before they are appended to the arrays.
+BUFFER = 2**16
+_TYPES: tuple[type[np.generic], ...] = (
+    np.uint32,
+    np.int64,
+    np.int64,
+    np.uint8,
+    np.uint8,
+    np.int64,
+)
+_ARRAYS = dict(zip((Path(name).stem for name in STAGED), _TYPES, strict=True))
+_IDS, _STARTS, _ROWS, _GROUPS, _TEXTS, _TEXT_STARTS = _ARRAYS
+
+
+class Numbered(Protocol):
+    """An example: its columns as whole numbers, and the number of the row it was read from."""
+
+    @property
+    def ids(self) -> Mapping[str, Sequence[int]]:
+        """The columns by name."""
+        ...
+
+    @property
+    def row(self) -> int:
+        """The row's number."""
+        ...
+
+
+R = TypeVar("R", bound=Numbered)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far the arrays are: the names of the columns, and how much each array has."""
+
+    columns: list[str] = field(default_factory=list[str])
+    n_ids: int = 0
+    n_text: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Staged:
+    """All examples, mapped from the folder, before they are divided."""
+
+    columns: tuple[str, ...]
+    ids: npt.NDArray[Any]
+    starts: npt.NDArray[Any]
+    rows: npt.NDArray[Any]
+    groups: npt.NDArray[Any]
+    texts: npt.NDArray[Any]
+    text_starts: npt.NDArray[Any]
+
+    def numbers(self, chosen: Indices, column: int) -> Iterator[tuple[npt.NDArray[Any], Indices]]:
+        """The numbers of a column of the chosen examples, end to end, and how many each has."""
+        places = chosen * len(self.columns) + column
+        return gather(self.ids, self.starts, places)
+
+    def lines(self, chosen: Indices) -> Iterator[bytes]:
+        """The row of each chosen example as a line of JSON; nothing if no rows are kept."""
+        if len(self.text_starts):
+            for text, _ in gather(self.texts, self.text_starts, chosen):
+                yield text.tobytes()
+
+
+def write(
+    folder: Path,
+    sides: Mapping[str, Iterable[R]],
+    facts: Facts,
+    *,
+    text_of: Callable[[R], str] | None = None,
+) -> StoredExamples:
+    """Write the sides "train" and "held_out" into `folder`, and map them from there.
+
+    Args:
+        folder: where they go.
+        sides: the examples of each side.
+        facts: what else is known of them.
+        text_of: gives a row as one line of JSON; without it no rows are kept.
+
+    Raises:
+        TextError: a side is empty, or its examples differ in their columns.
+    """
+    examples = {side: list(sides[side]) for side in SIDES}
+    n_train = len(examples["train"])
+    partial = Partial(folder, EXAMPLE_FILES)
+    try:
+        journal = Journal(partial.path, "")
+        rows = ((each, b"", text_of and text_of(each)) for each in chain(*examples.values()))
+        progress = _Progress()
+        journal.write(STAGED[0], _ARRAYS, _staged_values(rows, progress), dict[str, Any])
+        staged = _open_staged(partial.path, progress.columns)
+        places = np.arange(len(staged.rows))
+        _finish(partial, journal, staged, (places[:n_train], places[n_train:]), facts)
+    except BaseException:
+        partial.remove()
+        raise
+    return open_examples(folder)
+
+
+def prepare_examples(
+    folder: Path,
+    form: Form,
+    rows: Iterable[Row],
+    *,
+    key: str | None,
+    seed: int,
+    divide: Callable[[npt.NDArray[np.uint8]], tuple[Indices, Indices]],
+    facts: Callable[[RowCounts], Facts],
+) -> StoredExamples:
+    """Encode rows into `folder` and divide them, with little in memory.
+
+    Args:
+        folder: where the examples go.
+        form: makes an example of a row.
+        rows: all rows, from the first on.
+        key: stands for all that the examples depend on; a process with the same key continues
+            what a killed one began. None begins anew.
+        seed: of the division.
+        divide: which examples train and which are held out, by the digests of their groups.
+        facts: what is known of the examples, from the counts.
+
+    Raises:
+        TextError: a row that you have to correct, or a side without examples.
+    """
+    partial = Partial(folder, EXAMPLE_FILES, keep=() if key is None else (JOURNAL, *STAGED))
+    try:
+        journal = Journal(partial.path, key or "")
+        stored = journal.counts(STAGED[0])
+        counts = RowCounts.from_table(stored["rows"]) if stored else RowCounts()
+        progress = _Progress(**stored["progress"]) if stored else _Progress()
+        examples = encode_rows(form, islice(rows, counts.rows, None), counts)
+        values = _staged_values(
+            ((each, group_digest(each.group, seed), each.kept) for each in examples), progress
+        )
+        journal.write(
+            STAGED[0],
+            _ARRAYS,
+            values,
+            lambda: {"progress": asdict(progress), "rows": counts.as_stored()},
+        )
+        staged = _open_staged(partial.path, progress.columns)
+        sides = divide(staged.groups.reshape(-1, 32))
+        _finish(partial, journal, staged, sides, facts(counts))
+    except BaseException:
+        partial.release()  # the next process continues with it
+        raise
+    return open_examples(folder)
+
+
+def _staged_values(
+    examples: Iterable[tuple[Numbered, bytes, str | None]], progress: _Progress
+) -> Iterator[Values]:
+    """What the examples append to the arrays, some at a time; `progress` grows with it."""
+    columns = progress.columns
+    ids, starts, rows, text_starts = array("L"), array("q"), array("q"), array("q")
+    groups, texts = bytearray(), bytearray()
+
+    def values() -> Values:
+        flat = np.array(ids, dtype=np.uint32)
+        content = [np.frombuffer(bytes(part), dtype=np.uint8) for part in (groups, texts)]
+        places = [np.array(part, dtype=np.int64) for part in (starts, rows, text_starts)]
+        progress.n_ids, progress.n_text = progress.n_ids + len(ids), progress.n_text + len(texts)
+        for part in (ids, starts, rows, text_starts, groups, texts):
+            del part[:]
+        return {
+            _IDS: flat,
+            _STARTS: places[0],
+            _ROWS: places[1],
+            _GROUPS: content[0],
+            _TEXTS: content[1],
+            _TEXT_STARTS: places[2],
+        }
+
+    for example, digest, text in examples:
+        if not columns:
+            columns += example.ids
+        if set(example.ids) != set(columns):
+            raise TextError(
+                f"row {example.row} has the columns {', '.join(example.ids)}, where those before "
+                f"it have {', '.join(columns)}: all examples must be of one form"
+            )
+        for name in columns:
+            starts.append(progress.n_ids + len(ids))
+            ids.extend(example.ids[name])
+        rows.append(example.row)
+        groups += digest
+        if text is not None:
+            text_starts.append(progress.n_text + len(texts))
+            texts += text.replace("\n", " ").encode() + b"\n"
+        if len(ids) + len(texts) >= BUFFER:
+            yield values()
+    yield values()
+
+
+def _open_staged(folder: Path, columns: Sequence[str]) -> _Staged:
+    arrays = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in STAGED)
+    return _Staged(tuple(columns), *arrays)
+
+
+def _finish(
+    partial: Partial,
+    journal: Journal,
+    staged: _Staged,
+    sides: tuple[Indices, Indices],
+    facts: Facts,
+) -> None:
+    """Write both sides and the manifest, and give the folder its name."""
+    train, held_out = (
+        _write_side(partial.path, side, staged, chosen)
+        for side, chosen in zip(SIDES, sides, strict=True)
+    )
+    manifest = Manifest(
+        format=FORMAT,
+        tokenizer_sha256=facts.tokenizer_sha256,
+        classes=facts.classes,
+        train=train,
+        held_out=held_out,
+    )
+    table = encode(manifest) | {"census": dict(facts.census)}
+    (partial.path / MANIFEST).write_text(json_text(table, indent=2), encoding="utf-8")
+    journal.close()
+    for name in STAGED:
+        remove_file(partial.path / name)
+    partial.place()
+
+
+def _write_side(folder: Path, side: str, staged: _Staged, chosen: Indices) -> SideFacts:
+    if not len(chosen):
+        raise TextError(f"no example is left on the side {side}: pass more rows")
+    np.save(folder / f"{side}.rows.npy", staged.rows[chosen])
+    names = [f"{side}.rows.npy"]
+    for place, column in enumerate(staged.columns):
+        parts = [(int(n.max(initial=0)), sizes) for n, sizes in staged.numbers(chosen, place)]
+        highest = max(largest for largest, _ in parts)
+        lengths = np.concatenate([sizes for _, sizes in parts])
+        names += [f"{side}.{column}.npy", f"{side}.{column}.starts.npy"]
+        flat = np.lib.format.open_memmap(  # pyright: ignore[reportUnknownMemberType]
+            folder / names[-2], "w+", np.min_scalar_type(highest), shape=(int(lengths.sum()),)
+        )
+        start = 0
+        for numbers, _ in staged.numbers(chosen, place):
+            flat[start : start + len(numbers)] = numbers
+            start += len(numbers)
+        flat.flush()
+        np.save(folder / names[-1], np.cumsum(lengths) - lengths)
+    if len(staged.text_starts):
+        names.append(f"{side}.texts.jsonl")
+        with (folder / names[-1]).open("wb") as file:
+            file.writelines(staged.lines(chosen))
+    files = (FileFacts(name=name, sha256=file_sha256(folder / name)) for name in names)
+    return SideFacts(examples=len(chosen), columns=staged.columns, files=tuple(files))

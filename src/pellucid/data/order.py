@@ -1,0 +1,186 @@
+"""The order in which data are seen: a pure function of a seed and a position.
+
+Nothing here holds state or reads data. The place in the data is one whole number, the rows that
+were seen, so a resumed run continues exactly where the other stopped. Three orders turn a position
+into indices: windows of a text, examples of like length, and examples that share a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from pellucid.errors import TextError
+
+Indices = npt.NDArray[np.int64]
+
+#: How much a length is made longer by chance, at most, before examples are sorted by it.
+_BLUR = 0.1
+
+
+class WindowOrder:
+    """Windows of `length` tokens, shuffled anew each epoch, each token in one of them.
+
+    The text is a ring of `n_tokens`. Each epoch turns the ring by a random phase, so that windows
+    are cut at other places; of the last window, tokens that others already have are not counted.
+    """
+
+    def __init__(self, n_tokens: int, *, length: int, seed: int) -> None:
+        self._n_tokens, self._length, self._seed = n_tokens, length, seed
+        self.rows_per_epoch = -(-n_tokens // length)
+        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+
+    def windows(self, position: int, n_rows: int) -> tuple[Indices, Indices]:
+        """Where the windows from `position` on begin, and how many tokens of each are counted."""
+        epochs, rows = np.divmod(np.arange(position, position + n_rows), self.rows_per_epoch)
+        starts = np.empty(n_rows, dtype=np.int64)
+        n_counted = np.empty(n_rows, dtype=np.int64)
+        for epoch in np.unique(epochs):
+            in_epoch = epochs == epoch
+            phase, windows = self._epoch(int(epoch))
+            chosen = windows[rows[in_epoch]]
+            starts[in_epoch] = phase + chosen * self._length
+            n_counted[in_epoch] = np.minimum(self._length, self._n_tokens - chosen * self._length)
+        return starts, n_counted
+
+    def _shuffled(self, epoch: int) -> tuple[int, Indices]:
+        random = _generator(self._seed, epoch)
+        phase = int(random.integers(self._length))
+        return phase, random.permutation(self.rows_per_epoch)
+
+
+class BucketOrder:
+    """Examples of about the same length together, shuffled anew each epoch, each seen once.
+
+    All examples are sorted by their length, made up to a tenth longer by chance; neighbours become
+    groups of `rows_at_once`, and the groups come in an order drawn at random. Groups begin at
+    multiples of `rows_at_once` over all epochs, so that calls for so many rows take complete
+    groups; those at the ends of an epoch are smaller.
+    """
+
+    def __init__(self, lengths: Indices, *, rows_at_once: int, seed: int) -> None:
+        self._lengths, self._rows_at_once, self._seed = lengths, rows_at_once, seed
+        self.rows_per_epoch = len(lengths)
+        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+
+    def examples(self, position: int, n_rows: int) -> Indices:
+        """The examples from `position` on, counted over all epochs."""
+        epochs, rows = np.divmod(np.arange(position, position + n_rows), self.rows_per_epoch)
+        chosen = [self._epoch(int(epoch))[rows[epochs == epoch]] for epoch in np.unique(epochs)]
+        return np.concatenate(chosen)
+
+    def _shuffled(self, epoch: int) -> Indices:
+        random = _generator(self._seed, epoch)
+        n, size = self.rows_per_epoch, self._rows_at_once
+        blurred = self._lengths * (1 + _BLUR * random.random(n))
+        by_length = np.lexsort((random.permutation(n), blurred))
+        first = min(n, -epoch * n % size)
+        sizes = np.array([s for s in (first, *[size] * ((n - first) // size)) if s], dtype=np.int64)
+        if remainder := n - int(sizes.sum()):
+            sizes = np.append(sizes, remainder)
+        # group t of the epoch is cut from the sorted examples at its place in `turns`
+        turns = random.permutation(len(sizes))
+        ends = np.cumsum(sizes[turns])
+        begins = ends - sizes[turns]
+        groups = [by_length[begins[place] : ends[place]] for place in np.argsort(turns)]
+        return np.concatenate([random.permutation(group) for group in groups])
+
+
+class PackedOrder:
+    """Several examples in one row of `row_length`, shuffled anew each epoch, each seen once.
+
+    Which lengths lie together is found once, for all examples (`pack`), so that every epoch has the
+    same number of rows. Which examples of a length take its places, and the order of the rows, are
+    drawn anew.
+
+    Raises:
+        TextError: an example is longer than a row.
+    """
+
+    def __init__(self, lengths: Indices, *, row_length: int, seed: int) -> None:
+        self._lengths, self._seed = lengths, seed
+        self._packing = pack(lengths, row_length)
+        self.rows_per_epoch = self._packing.rows
+        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+
+    def examples(self, position: int) -> Indices:
+        """The examples of the row at `position`, counted over all epochs."""
+        epoch, row = divmod(position, self.rows_per_epoch)
+        rows, example_of_place = self._epoch(epoch)
+        starts = self._packing.starts
+        return example_of_place[self._packing.places[starts[rows[row]] : starts[rows[row] + 1]]]
+
+    def _shuffled(self, epoch: int) -> tuple[Indices, Indices]:
+        random = _generator(self._seed, epoch)
+        rows = random.permutation(self.rows_per_epoch)
+        # lengths fall as the lengths of the places do; examples of one length change places
+        return rows, np.lexsort((random.permutation(len(self._lengths)), -self._lengths))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Packing:
+    """Places for examples, and the row that each is in.
+
+    Place i takes an example of `lengths[i]` tokens; lengths fall. The places of row r are
+    `places[starts[r] : starts[r + 1]]`.
+    """
+
+    lengths: Indices
+    places: Indices
+    starts: Indices
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are."""
+        return len(self.starts) - 1
+
+
+def pack(lengths: Indices, row_length: int) -> Packing:
+    """As few rows of `row_length` as best fit decreasing finds.
+
+    Each example, the longest first, goes into the row that it leaves the least room in; if it fits
+    into none, a new row begins.
+
+    Raises:
+        TextError: an example is longer than a row.
+
+    Source:
+        Johnson et al. 1974, "Worst-Case Performance Bounds for Simple One-Dimensional Packing
+        Algorithms": at most 11/9 of the fewest rows possible, and 4 more.
+    """
+    if len(lengths) and lengths.max() > row_length:
+        raise TextError(
+            f"an example has {lengths.max():,} tokens, more than the {row_length:,} of a row: cut "
+            "it before it is packed, or raise model.context_length"
+        )
+    falling = np.sort(lengths)[::-1]
+    row_of = np.empty(len(falling), dtype=np.int64)
+    with_room: dict[int, list[int]] = {}
+    rooms = 0  # bit r is 1 if some row has room for r tokens
+    rows = 0
+    for place, length in enumerate(falling.tolist()):
+        fits = rooms >> length
+        if fits:
+            room = length + (fits & -fits).bit_length() - 1
+            row = with_room[room].pop()
+            if not with_room[room]:
+                rooms &= ~(1 << room)
+        else:
+            room, row = row_length, rows
+            rows += 1
+        row_of[place] = row
+        with_room.setdefault(room - length, []).append(row)
+        rooms |= 1 << (room - length)
+    counts = np.bincount(row_of, minlength=rows)
+    return Packing(
+        lengths=falling,
+        places=np.argsort(row_of, kind="stable"),
+        starts=np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+    )
+
+
+def _generator(seed: int, epoch: int) -> np.random.Generator:
+    return np.random.Generator(np.random.Philox(key=[seed, epoch]))

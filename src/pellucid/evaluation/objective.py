@@ -1,0 +1,86 @@
+"""The loss of an objective on held-out data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+
+from pellucid.batches import Batch
+from pellucid.data import Collation, Examples, in_turn
+from pellucid.model import Transformer
+from pellucid.objectives import Objective
+from pellucid.training import HeldOut, Precision, autocast, to_device
+
+#: Evaluates a model on examples.
+EvaluateExamples = Callable[[Examples, Precision], HeldOut]
+
+
+def evaluate_objective(
+    objective: Objective,
+    model: Transformer,
+    batches: Iterable[Batch],
+    precision: Precision,
+    *,
+    unit: str,
+) -> HeldOut:
+    """The mean of each part of the loss over all terms of all batches.
+
+    Args:
+        objective: computes the loss of a batch.
+        model: the model to evaluate, in evaluation mode.
+        batches: the held-out data, on any device.
+        precision: the type of matrix products.
+        unit: the terms that the loss is a mean over, such as "tokens".
+    """
+    sums: dict[str, torch.Tensor] = {}
+    n_terms = 0
+    for batch in batches:
+        with torch.no_grad(), autocast(model.device, precision):
+            loss = objective(model, to_device(batch, model.device))
+        for name, value in loss.parts.items():
+            # the mean of the batch, weighed by its terms
+            weighed = value.detach().cpu().double() * batch.n_supervised
+            sums[name] = sums[name] + weighed if name in sums else weighed
+        n_terms += batch.n_supervised
+    averages = {name: float(value) / n_terms for name, value in sums.items()}
+    loss_nats = averages.pop("loss_nats")
+    return HeldOut(loss_nats=loss_nats, over=n_terms, unit=unit, measures=averages)
+
+
+def example_evaluator(
+    objective: Objective,
+    model: Transformer,
+    collation: Collation[Batch],
+    *,
+    batch_size: int,
+    unit: str,
+) -> EvaluateExamples:
+    """A function that evaluates the objective on examples, in batches of about the same length.
+
+    Args:
+        objective: computes the loss of a batch.
+        model: the model to evaluate.
+        collation: makes a batch of examples.
+        batch_size: examples in a batch.
+        unit: the terms that the loss is a mean over, such as "texts".
+    """
+
+    def evaluate(examples: Examples, precision: Precision) -> HeldOut:
+        batches = in_turn(examples, collation, batch_size)
+        return evaluate_objective(objective, model, batches, precision, unit=unit)
+
+    return evaluate
+
+
+def select_examples(examples: Examples, column: str, n_tokens: int) -> Examples:
+    """At least one example from all over, with about `n_tokens` tokens in a column.
+
+    Args:
+        examples: the examples to select from.
+        column: the column that counts.
+        n_tokens: how many tokens it should hold.
+    """
+    mean_length = float(np.mean(examples.columns[column].lengths))
+    return examples.spread(max(1, int(n_tokens / mean_length)))

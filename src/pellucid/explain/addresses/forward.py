@@ -1,0 +1,96 @@
+"""The forward tensor of each address: the model's own numbers, without the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from pellucid.explain import attention_heads, optimiser_step, outputs
+from pellucid.explain.addresses.row import Forward, Site
+from pellucid.explain.addresses.shapes import adds_positions
+from pellucid.explain.addresses.syntax import find_weight
+from pellucid.explain.trace_types import Trace
+from pellucid.maths.cross_entropy import cross_entropy_grad
+
+
+def of_trace(read: Callable[[Trace], Tensor | None]) -> Forward:
+    """The same reading, for an address that a trace has once."""
+    return lambda trace, site: read(trace)
+
+
+def read_token_embedding(trace: Trace, site: Site) -> Tensor:
+    """(time, d_model): each token's row of the table."""
+    return trace.model.token_embedding(trace.stack_pass(site.side).ids)[0]
+
+
+def read_embedding(trace: Trace, site: Site) -> Tensor:
+    """(time, d_model): the same scaled, with the vector of its kind of text."""
+    return trace.model.embed(trace.stack_pass(site.side).ids)[0]
+
+
+def read_positions(trace: Trace, site: Site) -> Tensor | None:
+    """(time, d_model): what positions add to the embedding."""
+    if not adds_positions(trace, site):
+        return None
+    stack_pass = trace.stack_pass(site.side)
+    nothing = torch.zeros_like(trace.model.embed(stack_pass.ids))
+    return stack_pass.positions.embed(nothing, stack_pass.attention_view)[0]
+
+
+def read_residual(trace: Trace, site: Site) -> Tensor:
+    """(time, d_model): the residual stream before a block, or after the last."""
+    return trace.stack_pass(site.side).states[site.layer][0]
+
+
+def read_final_norm(trace: Trace, site: Site) -> Tensor:
+    """(time, d_model): the stream after the final norm."""
+    return trace.stack_pass(site.side).final[0]
+
+
+def read_layer_part(trace: Trace, site: Site) -> Tensor | None:
+    """(time, features): the input or output of a part of a layer."""
+    name = "feed_forward.down.in" if site.part == "feed_forward.units" else site.part
+    tensor = trace.layer(site.side, site.layer).tensors.get(name)
+    return None if tensor is None else tensor[0]
+
+
+def read_head_part(trace: Trace, site: Site) -> Tensor | None:
+    """A tensor of one head."""
+    attentions = trace.layer(site.side, site.layer).attentions
+    attention = attentions.get("cross" if site.cross else "")
+    return None if attention is None else attention_heads.read_part(attention, site.part, site.head)
+
+
+def read_error(trace: Trace) -> Tensor:
+    """(time - 1, vocabulary): p - y, the gradient of each token's surprisal by its logits."""
+    _ = trace["loss"]  # refuses a trace without one
+    logits = outputs.widen(trace["logits"][:-1])
+    return cast("Tensor", cross_entropy_grad(logits, trace.ids[1:]))
+
+
+def read_grad_norm(trace: Trace) -> Tensor:
+    """(): the norm of all gradients together."""
+    return torch.tensor(trace.backward().norm, dtype=torch.float64)
+
+
+def read_weight(trace: Trace, site: Site) -> Tensor | None:
+    """A weight or a buffer of the model."""
+    return find_weight(trace.model, site.part)
+
+
+def read_tied_path(trace: Trace, site: Site) -> Tensor | None:
+    """(vocabulary, d_model): the gradient of a tied table along one of its two paths."""
+    return trace.backward().parameter(site.part, site.address.rpartition(".")[2])
+
+
+def read_update(trace: Trace, site: Site) -> Tensor | None:
+    """What one optimiser step makes of a weight: `.next`, `.m`, `.v` or `.direction`."""
+    return optimiser_step.read_update(trace, site.part, site.address.rpartition(".")[2])
+
+
+def read_after_update(trace: Trace, site: Site) -> Tensor:
+    """The number at another address, after one optimiser step of all weights."""
+    return optimiser_step.after_update(trace)[site.part]

@@ -1,0 +1,247 @@
+"""Addresses of one trace: find the row of a name, list all names, read a number or its receipt."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from pellucid.errors import PellucidError
+from pellucid.explain import optimiser_step
+from pellucid.explain.addresses.layer_table import FAMILIES
+from pellucid.explain.addresses.row import Address, Site, locate_cell
+from pellucid.explain.addresses.shapes import axis_sizes, count_heads
+from pellucid.explain.addresses.syntax import (
+    parse_address,
+    split_index,
+    stack_letter,
+    unknown_address_error,
+)
+from pellucid.explain.addresses.table import ADDRESSES, BACKWARD, FORWARD, PARAMETERS
+from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.forward_pass import Side
+from pellucid.explain.receipts.optimiser_step import moved_to
+from pellucid.explain.trace_types import Gradients, Shape, Trace
+
+_GRADIENT = re.compile(r"(.+)\.grad(?:\.(head|input))?\Z")
+_STEPPED = re.compile(r"(.+)\.(next|m|v|direction)\Z")
+_TIED = "token_embedding.weight"
+_AFTER = "after_update."
+
+
+def _expand(pattern: str) -> tuple[str, ...]:
+    """A pattern with each name of its families in their place."""
+    named = re.findall(r"\{(\w+)\}", pattern)
+    families = [name for name in named if name in FAMILIES]
+    choices = itertools.product(*(FAMILIES[name] for name in families))
+    return tuple(
+        pattern.format(
+            **{name: f"{{{name}}}" for name in named} | dict(zip(families, parts, strict=True))
+        )
+        for parts in choices
+    )
+
+
+_ROWS: dict[str, Address] = {name: row for row in ADDRESSES for name in _expand(row.pattern)}
+
+
+def _list_rows(scope: str) -> dict[str, Address]:
+    """The rows whose pattern begins with a scope, by what follows it."""
+    prefixed = {name.removeprefix(scope): row for name, row in _ROWS.items()}
+    return {part: row for part, row in prefixed.items() if f"{scope}{part}" in _ROWS}
+
+
+_HEAD_ROWS = _list_rows("{layer}.{head}.")
+_LAYER_ROWS = {
+    part: row for part, row in _list_rows("{layer}.").items() if not part.startswith("{head}")
+}
+_STACK_ROWS = _list_rows("{stack}")
+
+
+def find(trace: Trace, name: str) -> tuple[Address, Site] | None:
+    """The row of an address without an index, and where it applies; None if there is none."""
+    parts = parse_address(name)
+    if parts is not None:
+        return _find_in_layer(trace, name)
+    side, part = trace.side, name
+    if name.startswith("encoder.") and len(trace.sides) == 2:
+        side, part = "encoder", name.removeprefix("encoder.")
+    if part in _STACK_ROWS:
+        return _STACK_ROWS[part], Site(address=name, part=part, side=side)
+    if name.startswith(_AFTER):
+        rest = name.removeprefix(_AFTER)
+        return _ROWS["after_update.{address}"], Site(address=name, part=rest, side=trace.side)
+    if name.startswith(f"{_TIED}.grad.") and name in _ROWS:
+        return _ROWS[name], Site(address=name, part=_TIED, side=trace.side)
+    if name in _ROWS:
+        return _ROWS[name], Site(address=name, part=name, side=trace.side)
+    return _find_weight(trace, name)
+
+
+def _find_in_layer(trace: Trace, name: str) -> tuple[Address, Site] | None:
+    parts = parse_address(name)
+    if parts is None or parts.side not in trace.sides:
+        return None
+    site = Site(
+        address=name,
+        part=parts.part,
+        side=parts.side,
+        layer=parts.layer,
+        head=parts.head or 0,
+        cross=parts.cross,
+    )
+    n_layers = trace.n_layers(parts.side)
+    is_stream = parts.head is None and parts.part == "residual"
+    if parts.layer >= n_layers + is_stream:
+        return None
+    if parts.head is not None and parts.head >= count_heads(trace, site):
+        return None
+    row = (_LAYER_ROWS if parts.head is None else _HEAD_ROWS).get(parts.part)
+    return None if row is None else (row, site)
+
+
+def _find_weight(trace: Trace, name: str) -> tuple[Address, Site] | None:
+    match = _STEPPED.match(name)
+    if match is not None and match[1] in dict(trace.model.named_parameters()):
+        site = Site(address=name, part=match[1], side=trace.side)
+        return _ROWS[f"{{parameter}}.{match[2]}"], site
+    return _ROWS["{parameter}"], Site(address=name, part=name, side=trace.side)
+
+
+def read(trace: Trace, address: str) -> Tensor | None:
+    """The forward tensor at an address without an index, or its gradient if it ends with .grad.
+
+    None if there is no such address.
+
+    Raises:
+        PellucidError: this model cannot have it; says why.
+    """
+    row_and_site = find(trace, address)
+    tensor = None if row_and_site is None else row_and_site[0].forward(trace, row_and_site[1])
+    if tensor is None and _GRADIENT.match(address):
+        return trace.backward().gradient(address)
+    return tensor
+
+
+def read_gradient(gradients: Gradients, address: str) -> Tensor | None:
+    """The tensor at an address of the backward pass; None if there is no such address.
+
+    Raises:
+        PellucidError: the number exists, but pellucid keeps no gradient of it; says why.
+    """
+    trace = gradients.trace
+    if address in _ROWS and _ROWS[address] in BACKWARD:
+        row_and_site = find(trace, address)
+        assert row_and_site is not None
+        return row_and_site[0].forward(trace, row_and_site[1])
+    match = _GRADIENT.match(address)
+    row_and_site = None if match is None or match[2] else find(trace, match[1])
+    if row_and_site is None:
+        return None
+    row, site = row_and_site
+    if isinstance(row.backward, str):
+        if not row.exists(trace, site):
+            return None
+        raise PellucidError(f"{address} is not kept: {row.backward}")
+    return row.backward(gradients, site)
+
+
+def list_forward(trace: Trace) -> dict[str, Shape]:
+    """Every address of the forward pass with its shape; nothing is computed for it."""
+    return {site.address: axis_sizes(trace, site, row.axes) for row, site in _list_sites(trace)}
+
+
+def list_backward(gradients: Gradients) -> dict[str, Shape]:
+    """Every address of the backward pass with its shape."""
+    trace = gradients.trace
+    shapes: dict[str, Shape] = {}
+    for row in BACKWARD:
+        site = Site(address=row.pattern, part=row.pattern, side=trace.side)
+        if row.exists(trace, site):
+            shapes[row.pattern] = axis_sizes(trace, site, row.axes)
+    for row, site in _list_sites(trace):
+        if not isinstance(row.backward, str) and row.has_gradient(trace, site):
+            shapes[f"{site.address}.grad"] = axis_sizes(trace, site, row.axes)
+    weights = dict(trace.model.named_parameters())
+    return shapes | {f"{name}.grad": tuple(weights[name].shape) for name in gradients.norms}
+
+
+def list_update(trace: Trace) -> dict[str, Shape]:
+    """Every address of the backward pass and of an optimiser step, with its shape."""
+    gradients = trace.backward()
+    weights = dict(trace.model.named_parameters())
+    stepped = {
+        row.pattern.format(parameter=name): tuple(weights[name].shape)
+        for name in gradients.norms
+        for row in PARAMETERS[1:]
+    }
+    after = {f"{_AFTER}{name}": shape for name, shape in list_forward(trace).items()}
+    return list_backward(gradients) | stepped | after
+
+
+def make_receipt(trace: Trace, address: str) -> Receipt:
+    """The receipt of the one number that an address with an index points to.
+
+    Raises:
+        PellucidError: there is no such address, it points to several numbers, or its number has no
+            receipt; says why.
+    """
+    name, _ = split_index(address)
+    if name.startswith(_AFTER):
+        after = optimiser_step.after_update(trace)
+        return moved_to(make_receipt(after, address.removeprefix(_AFTER)), _AFTER)
+    row_and_site = find(trace, name)
+    if row_and_site is None or not row_and_site[0].exists(trace, row_and_site[1]):
+        raise unknown_address_error(address, list_forward(trace))
+    row, site = row_and_site
+    if isinstance(row.receipt, str):
+        raise PellucidError(f"{name} has no receipt: {row.receipt}")
+    shape = tuple(trace[name].shape)
+    made = row.receipt(trace, locate_cell(address, shape, row.axes[: len(shape)], site))
+    if isinstance(made, str):
+        raise PellucidError(f"{name} has no receipt in this model: {made}")
+    return made
+
+
+def _list_sites(trace: Trace) -> Iterator[tuple[Address, Site]]:
+    """Every row of the forward pass at every place where this model has it, in the order of it."""
+    for side in trace.sides:
+        prefix = "" if side == trace.side else "encoder."
+        yield from _sites_of_stack(trace, side, prefix)
+    for row in FORWARD:
+        if "{" not in row.pattern:
+            site = Site(address=row.pattern, part=row.pattern, side=trace.side)
+            if row.exists(trace, site):
+                yield row, site
+
+
+def _sites_of_stack(trace: Trace, side: Side, prefix: str) -> Iterator[tuple[Address, Site]]:
+    letter, n_layers = stack_letter(side), trace.n_layers(side)
+    for part, row in _STACK_ROWS.items():
+        if part == "final_norm":
+            for layer in range(n_layers):
+                yield from _sites_of_layer(trace, side, layer)
+            address = f"{letter}{n_layers}.residual"
+            last = Site(address=address, part="residual", side=side, layer=n_layers)
+            yield _LAYER_ROWS["residual"], last
+        site = Site(address=f"{prefix}{part}", part=part, side=side)
+        if row.exists(trace, site):
+            yield row, site
+
+
+def _sites_of_layer(trace: Trace, side: Side, layer: int) -> Iterator[tuple[Address, Site]]:
+    at = f"{stack_letter(side)}{layer}"
+    for part, row in _LAYER_ROWS.items():
+        site = Site(address=f"{at}.{part}", part=part, side=side, layer=layer)
+        if row.exists(trace, site):
+            yield row, site
+    for cross in (False, True) if side == "decoder" else (False,):
+        first = Site(address=at, part="", side=side, layer=layer, cross=cross)
+        for head in range(count_heads(trace, first)):
+            for part, row in _HEAD_ROWS.items():
+                name = f"{at}.H{head}.{'cross.' if cross else ''}{part}"
+                site = Site(address=name, part=part, side=side, layer=layer, head=head, cross=cross)
+                if row.exists(trace, site):
+                    yield row, site

@@ -1,0 +1,184 @@
+"""Whether a model has an address, and how long its axes are; nothing is computed for it."""
+
+from __future__ import annotations
+
+from typing import Any, assert_never, cast
+
+from torch import nn
+
+from pellucid.explain.addresses.row import Site
+from pellucid.explain.addresses.syntax import find_weight
+from pellucid.explain.forward_pass import attention_at
+from pellucid.explain.part_facts import (
+    KnownAttention,
+    is_sandwich,
+    known_attention,
+    where_positions_act,
+    writes_in_sequence,
+)
+from pellucid.explain.record_block import find_part
+from pellucid.explain.trace_types import Shape, Trace
+from pellucid.model.facts import (
+    FeedForwardFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    feed_forward_facts,
+)
+
+
+def axis_sizes(trace: Trace, site: Site, axes: tuple[str, ...]) -> Shape:
+    """How long each axis of an address is."""
+    return tuple(_axis_size(trace, site, axis) for axis in axes)
+
+
+def _axis_size(trace: Trace, site: Site, axis: str) -> int:
+    stack_pass = trace.stack_pass(site.side)
+    match axis:
+        case "time" | "query":
+            return stack_pass.ids.shape[1]
+        case "key":
+            return trace.stack_pass("encoder" if site.cross else site.side).ids.shape[1]
+        case "time - 1":
+            return stack_pass.ids.shape[1] - 1
+        case "d_model":
+            return stack_pass.final.shape[-1]
+        case "d_ff":
+            return _d_ff(trace, site) or _axis_size(trace, site, "d_model")
+        case "heads x d_head":
+            return cast("Any", find_part(_block(trace, site), site.part)).out_features
+        case "d_head":
+            return _attention(trace, site).d_head
+        case "d_value":
+            facts = _attention(trace, site)
+            match facts:
+                case SoftmaxAttentionFacts(d_value=width) | LinearAttentionFacts(d_value=width):
+                    return width
+                case NeuralMemoryFacts(d_head=width):
+                    return width
+                case _:
+                    assert_never(facts)
+        case "vocabulary":
+            return trace.model.head_weight.shape[0]
+        case "classes":
+            return cast("nn.Linear", trace.model.classifier).out_features
+        case _:
+            raise ValueError(f"no axis is called {axis!r}")
+
+
+def count_heads(trace: Trace, site: Site) -> int:
+    """How many heads an attention has; 0 if pellucid cannot read its heads."""
+    facts = known_attention(attention_at(trace.model, site.as_head()))
+    return 0 if facts is None or (site.cross and len(trace.sides) < 2) else facts.n_heads
+
+
+def adds_positions(trace: Trace, site: Site) -> bool:
+    """Whether the positions are added to the embedding."""
+    return where_positions_act(trace.stack_pass(site.side).positions) == "stream"
+
+
+def has_part(trace: Trace, site: Site) -> bool:
+    """Whether a layer has a part of that name which is called itself."""
+    part = find_part(_block(trace, site), site.part.removesuffix(".in"))
+    return part is not None and not ("norm" in site.part and is_sandwich(part))
+
+
+def has_units(trace: Trace, site: Site) -> bool:
+    """Whether the feed-forward has units between two matrices."""
+    return _d_ff(trace, site) is not None
+
+
+def has_sum(trace: Trace, site: Site) -> bool:
+    """Whether the stream exists between two sublayers of the block."""
+    block = _block(trace, site)
+    crosses = cast("Any", block).cross_attention is not None
+    return writes_in_sequence(block) and (crosses or site.part == "after_attention")
+
+
+def rotates(trace: Trace, site: Site) -> bool:
+    """Whether positions turn queries and keys."""
+    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    return not site.cross and acts == "queries and keys"
+
+
+def has_scores(trace: Trace, site: Site) -> bool:
+    """Whether the head has scores: linear attention has none."""
+    facts = _attention(trace, site)
+    match facts:
+        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            return True
+        case LinearAttentionFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
+def has_bias(trace: Trace, site: Site) -> bool:
+    """Whether positions add to the scores."""
+    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    return not site.cross and acts == "scores" and has_scores(trace, site)
+
+
+def has_memory(trace: Trace, site: Site) -> bool:
+    """Whether the head reads a memory beside its window."""
+    facts = _attention(trace, site)
+    match facts:
+        case NeuralMemoryFacts():
+            return True
+        case SoftmaxAttentionFacts() | LinearAttentionFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
+def has_softmax_gradient(trace: Trace, site: Site) -> bool:
+    """Whether the gradient passes scores and weights: they are formed by softmax alone."""
+    return has_scores(trace, site) and not has_memory(trace, site)
+
+
+def has_head(trace: Trace, site: Site) -> bool:
+    """Whether the model has logits over a vocabulary."""
+    return trace.model.classifier is None and trace.model.has_head
+
+
+def has_next_token(trace: Trace, site: Site) -> bool:
+    """Whether a token is predicted whose successor is known."""
+    return has_head(trace, site) and trace.predicts and len(trace.ids) > 1
+
+
+def has_classes(trace: Trace, site: Site) -> bool:
+    """Whether the model is a classifier."""
+    return trace.model.classifier is not None
+
+
+def has_weight(trace: Trace, site: Site) -> bool:
+    """Whether the model has a weight or buffer of that name."""
+    return find_weight(trace.model, site.part) is not None
+
+
+def is_tied(trace: Trace, site: Site) -> bool:
+    """Whether the embedding is the matrix of the output head too, and is trained."""
+    return trace.model.head is None and "token_embedding.weight" in trace.backward().norms
+
+
+def _block(trace: Trace, site: Site) -> nn.Module:
+    return trace.stack_pass(site.side).stack.blocks[site.layer]
+
+
+def _attention(trace: Trace, site: Site) -> KnownAttention:
+    facts = known_attention(attention_at(trace.model, site.as_head()))
+    assert facts is not None  # a site of a head is one whose heads can be read
+    return facts
+
+
+def _d_ff(trace: Trace, site: Site) -> int | None:
+    part = find_part(_block(trace, site), "feed_forward")
+    facts = None if part is None else feed_forward_facts(part)
+    match facts:
+        case FeedForwardFacts(d_ff=d_ff):
+            return d_ff
+        case UnknownFacts() | None:
+            return None
+        case _:
+            assert_never(facts)

@@ -1,0 +1,125 @@
+"""What the parts of a model state about themselves, as this room reads it."""
+
+from __future__ import annotations
+
+from typing import Literal, assert_never
+
+from torch import nn
+
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    BlockFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    IdentityFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    NoPositionFacts,
+    NormFacts,
+    RotaryFacts,
+    SandwichFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+    block_facts,
+    norm_facts,
+    position_facts,
+)
+
+#: Attention whose heads can be read.
+KnownAttention = SoftmaxAttentionFacts | LinearAttentionFacts | NeuralMemoryFacts
+
+
+def known_attention(layer: nn.Module | None) -> KnownAttention | None:
+    """The facts of an attention whose heads can be read; None of any other, or of no layer."""
+    if layer is None:
+        return None
+    stated = attention_facts(layer)
+    match stated:
+        case SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts() as facts:
+            return facts
+        case UnknownFacts():
+            return None
+        case _:
+            assert_never(stated)
+
+
+def where_positions_act(
+    positions: nn.Module,
+) -> Literal["stream", "queries and keys", "scores", "nowhere", "unknown"]:
+    """What a scheme of positions changes."""
+    facts = position_facts(positions)
+    match facts:
+        case AddedPositionFacts():
+            return "stream"
+        case RotaryFacts():
+            return "queries and keys"
+        case DistanceBiasFacts() | DistanceVectorFacts():
+            return "scores"
+        case NoPositionFacts():
+            return "nowhere"
+        case UnknownFacts():
+            return "unknown"
+        case _:
+            assert_never(facts)
+
+
+def is_identity(norm: nn.Module) -> bool:
+    """Whether the part in the place of a norm is known to return its input."""
+    facts = norm_facts(norm)
+    match facts:
+        case IdentityFacts():
+            return True
+        case NormFacts() | SandwichFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
+def entry_norm(block: nn.Module, name: str) -> str:
+    """The name of the norm that a sublayer reads through: a sandwich has two."""
+    norm = block.get_submodule(name)
+    facts = norm_facts(norm)
+    match facts:
+        case SandwichFacts(before=before):
+            return f"{name}.{before}"
+        case NormFacts() | IdentityFacts() | UnknownFacts():
+            return name
+        case _:
+            assert_never(facts)
+
+
+def is_sandwich(part: nn.Module) -> bool:
+    """Whether the part is two norms, and is not called itself."""
+    facts = norm_facts(part)
+    match facts:
+        case SandwichFacts():
+            return True
+        case NormFacts() | IdentityFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
+def norms_one_token(norm: nn.Module) -> NormFacts | None:
+    """The facts of a norm over all features of one token; None of any other part."""
+    stated = norm_facts(norm)
+    match stated:
+        case NormFacts(over="features", n_groups=1) as facts:
+            return facts
+        case NormFacts() | SandwichFacts() | IdentityFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(stated)
+
+
+def writes_in_sequence(block: nn.Module) -> bool:
+    """Whether the sublayers come one after another: in a parallel block both read one state."""
+    facts = block_facts(block)
+    match facts:
+        case BlockFacts(order=order):
+            return order == "sequential"
+        case UnknownFacts():
+            return True
+        case _:
+            assert_never(facts)

@@ -1,0 +1,228 @@
+"""What the parts of this room may ask of a trace and of its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from torch import Tensor
+
+from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.forward_pass import HeadPlace, HeadScale, Side, StackPass
+from pellucid.explain.record_block import AttentionRecord, BlockRecord
+from pellucid.explain.sentence import Sentence, Spelling
+from pellucid.model import Transformer
+from pellucid.runs import Run
+
+Shape = tuple[int, ...]
+#: Called with how many segments of the backward pass are done, and how many there are.
+Progress = Callable[[int, int], None]
+
+
+class Segment(NamedTuple):
+    """A part of the backward pass: -1 is the embedding, 0 to n - 1 a block, n the end."""
+
+    side: Side
+    place: int
+
+
+class SegmentGradients(NamedTuple):
+    """The gradients that one segment passes back; those of states are (1, time, d_model).
+
+    `states` holds the named states of the end, `encoded` the gradient of the encoder's output.
+    """
+
+    entering: Tensor
+    parameters: dict[str, Tensor]
+    states: dict[str, Tensor]
+    encoded: Tensor | None = None
+
+
+@runtime_checkable
+class Trace(Protocol):
+    """One sentence in one model: `trace[address]` is a tensor without the batch.
+
+    `pellucid.trace` makes one. `scales` holds the heads whose output is scaled, if there are any.
+    """
+
+    model: Transformer
+    sentence: Sentence
+    run: Run | None
+    scales: dict[HeadPlace, HeadScale]
+    #: the token ids of the text that the model predicts, (time,)
+    ids: Tensor
+
+    def _repr_html_(self) -> str | None:
+        """The page of the sentence, for a notebook."""
+        ...
+
+    @property
+    def side(self) -> Side:
+        """The stack whose states the output head reads."""
+        ...
+
+    @property
+    def sides(self) -> tuple[Side, ...]:
+        """The stacks of the model, in the order in which they run."""
+        ...
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of the model's weights, such as float32."""
+        ...
+
+    @property
+    def spelling(self) -> Spelling | None:
+        """How tokens of the vocabulary are written; None without a tokenizer."""
+        ...
+
+    @property
+    def predicts(self) -> bool:
+        """Whether each token is predicted from those before it."""
+        ...
+
+    @property
+    def last(self) -> Tensor:
+        """(time, d_model): the states after the final norm of the stack that the head reads."""
+        ...
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the backward pass is done already."""
+        ...
+
+    def stack_pass(self, side: Side) -> StackPass:
+        """The states of one stack.
+
+        Raises:
+            PellucidError: the model has no such stack.
+        """
+        ...
+
+    def pieces(self, side: Side) -> tuple[str, ...]:
+        """The tokens that a stack reads, as text."""
+        ...
+
+    def n_layers(self, side: Side) -> int:
+        """The number of blocks of a stack."""
+        ...
+
+    def layer(self, side: Side, number: int) -> BlockRecord:
+        """All tensors of one layer.
+
+        Raises:
+            PellucidError: the stack has no such layer.
+        """
+        ...
+
+    def attention(self, side: Side, number: int, *, cross: bool = False) -> AttentionRecord:
+        """The attention of one layer, or its cross-attention.
+
+        Raises:
+            PellucidError: the layer has none with heads that pellucid can read.
+        """
+        ...
+
+    def __getitem__(self, address: str) -> Tensor:
+        """The numbers at an address, which may end with [7, 1].
+
+        Raises:
+            PellucidError: the trace has no such address.
+        """
+        ...
+
+    def addresses(self) -> dict[str, Shape]:
+        """Every address of the forward pass, with its shape."""
+        ...
+
+    def receipt(self, address: str) -> Receipt:
+        """The receipt of one number: its formula, its operands, and the result computed again.
+
+        Args:
+            address: of one number, such as L2.H1.scores[7, 1].
+
+        Raises:
+            PellucidError: there is no such address, it names several numbers, or its number has no
+                receipt; says why.
+        """
+        ...
+
+    def logits_at(self, token: int) -> Tensor:
+        """(vocabulary,): the logits at one token."""
+        ...
+
+    def backward(self, progress: Progress = lambda done, total: None) -> Gradients:
+        """The gradients of the sentence's loss, computed once.
+
+        Raises:
+            PellucidError: the model has no loss for a text.
+        """
+        ...
+
+    def with_heads(self, scales: Mapping[Any, HeadScale]) -> Trace:
+        """The same sentence with some heads scaled.
+
+        Raises:
+            PellucidError: there is no such head, or a scale is neither finite nor "mean".
+        """
+        ...
+
+    def with_model(self, model: Transformer) -> Trace:
+        """The same sentence in another model of the same shape."""
+        ...
+
+
+@runtime_checkable
+class Gradients(Protocol):
+    """The gradients of one trace: `gradients[address]` is a tensor without the batch."""
+
+    trace: Trace
+    #: by parameter: the norm of its gradient, and its own norm
+    norms: dict[str, float]
+    sizes: dict[str, float]
+
+    @property
+    def norm(self) -> float:
+        """The norm of all gradients together, which clipping reads."""
+        ...
+
+    def stream(self, side: Side) -> list[Tensor]:
+        """The gradient of the residual stream before each block and after the last,
+        (time, d_model) each."""
+        ...
+
+    def segment(self, segment: Segment) -> SegmentGradients:
+        """The gradients of one segment."""
+        ...
+
+    def layer(self, side: Side, number: int) -> dict[str, Tensor]:
+        """The gradients of all tensors of one layer, by name; heads come first in their shape."""
+        ...
+
+    def parameter(self, name: str, path: str = "") -> Tensor | None:
+        """The gradient of a parameter; `path` picks one of the two paths of a tied table.
+
+        Raises:
+            PellucidError: the parameter is frozen, or the loss does not depend on it.
+        """
+        ...
+
+    def gradient(self, name: str) -> Tensor | None:
+        """The tensor at an address without an index; None if there is no such address.
+
+        Raises:
+            PellucidError: the number exists, but pellucid keeps no gradient of it; says why.
+        """
+        ...
+
+    def addresses(self) -> dict[str, Shape]:
+        """Every address of the backward pass, with its shape."""
+        ...
+
+    def __getitem__(self, address: str) -> Tensor:
+        """The gradient at an address, which may end with [7, 1].
+
+        Raises:
+            PellucidError: there is no such address.
+        """
+        ...

@@ -1,0 +1,1 @@
+"""How a model learns the order of tokens: added vectors, rotated pairs, terms by distance."""

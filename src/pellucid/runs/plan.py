@@ -1,0 +1,221 @@
+"""The plan of a run: what this machine makes of the config, and for how many updates.
+
+A plan is made in three steps. `plan_run` gives values alone. `compile_model` compiles the model if
+the plan says so. `measure_step` then times the model, and `with_step_count` counts the updates.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from statistics import median
+from typing import NamedTuple, assert_never
+
+import torch
+
+from pellucid import config
+from pellucid.batches import Batch
+from pellucid.counting import choose_kernel
+from pellucid.model import Transformer
+from pellucid.objectives import evaluating
+from pellucid.optim import assemble_optimiser
+from pellucid.saved_runs.machine import device_name, find_precision, has_native
+from pellucid.tasks import Task
+from pellucid.training import Stepper, autocast, mean_rows, split_batch, to_device
+from pellucid.training.kernels import compile_blocks, compiler_problem
+
+#: After the first update, at least this many are timed; none if the first took `_LONG` seconds.
+_TIMED, _LONG = 3, 60.0
+
+
+class StepSeconds(NamedTuple):
+    """The seconds of one update with its batch, and of the same batch without learning from it."""
+
+    update: float
+    forward: float
+
+
+def try_compiler(settings: config.Training, device: torch.device) -> str | None:
+    """The reason why this machine cannot compile a model.
+
+    None if it can, or if the settings do not ask for it.
+    """
+    return compiler_problem(device) if _asks_for_compiler(settings, device) else None
+
+
+def plan_run(run: config.Run, device: torch.device, *, compiler: str | None) -> config.Plan:
+    """The plan of a new run on a device; `total_steps` is 1 until `with_step_count` sets it.
+
+    Args:
+        run: the config, with the sizes of its vocabulary known.
+        device: the device to train on.
+        compiler: what `try_compiler` says.
+    """
+    settings = run.training
+    precision = find_precision(settings.precision, device)
+    sequences = settings.batch_size // settings.accumulation
+    return config.Plan(
+        total_steps=1,
+        threads=torch.get_num_threads(),
+        device=str(device),
+        precision=precision,
+        compile=_asks_for_compiler(settings, device) and compiler is None,
+        device_name=device_name(device),
+        torch_version=torch.__version__,
+        attention=choose_kernel(run.model, precision, sequences=sequences)
+        if device.type == "cpu"
+        else "fused",
+        native=has_native(device),
+        orthogonal=find_precision("auto", device),
+    )
+
+
+def compile_model(model: Transformer, plan: config.Plan) -> None:
+    """Compile the model's blocks in place, if the plan says so."""
+    if plan.compile:
+        compile_blocks(model)
+
+
+def with_step_count(
+    plan: config.Plan, settings: config.Training, task: Task, seconds: StepSeconds
+) -> config.Plan:
+    """The plan with the number of updates that the budget pays for.
+
+    Args:
+        plan: the plan of the run.
+        settings: the budget and the batch.
+        task: the rows of an epoch, and their tokens.
+        seconds: how long a step takes; only a budget of minutes depends on it.
+    """
+    return replace(
+        plan,
+        total_steps=count_steps(
+            settings,
+            rows_per_epoch=task.rows_per_epoch,
+            tokens_per_row=task.tokens_per_row,
+            seconds_per_step=seconds.update,
+        ),
+    )
+
+
+def count_steps(
+    settings: config.Training,
+    *,
+    rows_per_epoch: int,
+    tokens_per_row: float,
+    seconds_per_step: float,
+) -> int:
+    """The number of updates that a budget pays for.
+
+    Args:
+        settings: the budget and the batch.
+        rows_per_epoch: rows of the training data.
+        tokens_per_row: the mean length of a row.
+        seconds_per_step: the time of an update of a whole batch; one of fewer rows takes less in
+            proportion.
+    """
+    rows = mean_rows(settings)
+    match settings.budget:
+        case config.Steps(count=count):
+            return count
+        case config.Tokens(count=count):
+            return math.ceil(count / (rows * tokens_per_row))
+        case config.Epochs(count=count):
+            return max(1, round(count * rows_per_epoch / rows))
+        case config.Minutes(count=count):
+            # updates are timed; evaluations, samples and checkpoints take their share
+            share = rows / settings.batch_size
+            return max(1, int(count * 60 * 0.85 / (seconds_per_step * share)))
+        case _:
+            assert_never(settings.budget)
+
+
+def expect_seconds(
+    settings: config.Training,
+    plan: config.Plan,
+    seconds: StepSeconds,
+    *,
+    step_tokens: float,
+    held_out_tokens: int,
+) -> float:
+    """How long a run will take, evaluations included.
+
+    Checkpoints, samples, and answers that an evaluation writes are left out.
+
+    Args:
+        settings: the batch, and how often and on how many tokens the run is evaluated.
+        plan: the number of updates.
+        seconds: how long a step takes.
+        step_tokens: the tokens of a whole batch.
+        held_out_tokens: the tokens of the held-out data; an evaluation may read fewer.
+    """
+    updates = plan.total_steps * mean_rows(settings) / settings.batch_size
+    evaluations = 1 + math.ceil(plan.total_steps / settings.evaluate_every)
+    batches = min(settings.evaluate_tokens, held_out_tokens) / step_tokens
+    return seconds.update * updates + seconds.forward * evaluations * batches
+
+
+def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: Task) -> StepSeconds:
+    """Time a few updates behind a closed gate, so that nothing moves.
+
+    The first update fetches memory and loads code; the median of the others counts. The batch is
+    made once: if the model writes answers and a reward judges them, making it takes the longest.
+
+    Args:
+        run: the config.
+        plan: the device and the precision.
+        model: the model, on its device and compiled if the plan says so.
+        task: makes the batch, and has the objective.
+    """
+    settings = run.training
+    # the training gets an optimiser of its own: the state of this one is thrown away
+    optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
+    stepper = Stepper(
+        model, task.objective, optimiser, settings=settings, plan=plan, seed=run.seed, closed=True
+    )
+    # every forward pass moves the running statistics of norms, and these passes must not
+    saved_buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    update_seconds: list[float] = []
+    # a budget of minutes depends on the result, and pays a twentieth of itself for it
+    minutes = settings.budget.count if isinstance(settings.budget, config.Minutes) else 0.0
+    patience = min(3.0, 3.0 * minutes)
+    waited = 1 if plan.compile else 0  # the first pass waits for the compiler
+    began = time.perf_counter()
+    batch = task.batch(0, settings.batch_size)
+    making = time.perf_counter() - began
+    while _needs_another(update_seconds[waited:], patience):
+        started = time.perf_counter()
+        stepper.update(batch, step=0, factor=1.0)
+        stepper.wait()
+        update_seconds.append(time.perf_counter() - started)
+    with torch.no_grad():
+        for name, buffer in model.named_buffers():
+            buffer.copy_(saved_buffers[name])
+    forward = min(
+        _measure_forward(model, task, batch, settings.accumulation, plan) for _ in range(waited + 1)
+    )
+    return StepSeconds(making + median(update_seconds[waited + 1 :] or update_seconds), forward)
+
+
+def _measure_forward(
+    model: Transformer, task: Task, batch: Batch, accumulation: int, plan: config.Plan
+) -> float:
+    started = time.perf_counter()
+    with evaluating(model), autocast(model.device, plan.precision):
+        parts = (to_device(part, model.device) for part in split_batch(batch, accumulation))
+        losses = [task.objective(model, part).total for part in parts]
+    float(losses[-1])  # waits for the device
+    return time.perf_counter() - started
+
+
+def _needs_another(update_seconds: list[float], patience: float) -> bool:
+    """Whether to time another update: one after the first, and more if they are short."""
+    cold, warm = update_seconds[:1], update_seconds[1:]
+    if not warm:
+        return sum(cold) < _LONG
+    return sum(warm) < (3.0 if len(warm) < _TIMED else patience)
+
+
+def _asks_for_compiler(settings: config.Training, device: torch.device) -> bool:
+    return settings.compile == "on" or (settings.compile == "auto" and device.type == "cuda")

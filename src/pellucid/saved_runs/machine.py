@@ -1,0 +1,78 @@
+"""This machine: the device and precision that "auto" stands for, and whether a plan fits it."""
+
+from __future__ import annotations
+
+import platform
+from typing import Literal
+
+import torch
+
+from pellucid import config, native
+from pellucid.errors import ConfigError, RunError
+from pellucid.reader import short
+from pellucid.saved_runs.seal import Change
+from pellucid.training import Precision
+from pellucid.typed import multiplies_bfloat16
+
+
+def find_device(name: str) -> torch.device:
+    """The device of this name; "auto" is the first of CUDA, MPS and CPU that the machine has.
+
+    Raises:
+        ConfigError: torch does not know the name, or the machine does not have the device.
+    """
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.ones(1, device=device).item()  # "meta" has a name but no numbers
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first = str(error).splitlines()[0]
+        raise ConfigError(
+            f"training.device: this machine has no {short(name)} ({first[:200]}); use auto or cpu"
+        ) from None
+    return device
+
+
+def find_precision(name: Literal["auto", "float32", "bfloat16"], device: torch.device) -> Precision:
+    """The precision of this name; "auto" is bfloat16 if the processor multiplies it natively."""
+    if name != "auto":
+        return name
+    return "bfloat16" if multiplies_bfloat16(device) else "float32"
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or the CPU's vector instructions: the arithmetic depends on it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def has_native(device: torch.device) -> bool:
+    """Whether our C code runs on the device: on a CPU, if this machine has a C compiler."""
+    return device.type == "cpu" and native.errors() is not None
+
+
+def machine_changes(plan: config.Plan) -> tuple[Change, ...]:
+    """The keys of a plan that keep this machine from computing the same bits.
+
+    Raises:
+        RunError: the device is not there.
+    """
+    try:
+        device = find_device(plan.device)
+    except ConfigError as error:
+        raise RunError(f"the run was trained on {plan.device}: {error}") from None
+    facts: dict[str, str | bool] = {
+        "device_name": device_name(device),
+        "torch_version": torch.__version__,
+    }
+    if plan.native:  # without it is possible everywhere
+        facts["native"] = has_native(device)
+    return tuple(
+        Change(f"plan.{name}", repr(getattr(plan, name)), repr(current))
+        for name, current in facts.items()
+        if getattr(plan, name) != current
+    )

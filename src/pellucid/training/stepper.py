@@ -1,0 +1,154 @@
+"""The stepper: it makes one update after another, and alone knows on what they are computed.
+
+The loop hands it batches and learning rates. To train in another way, for example on many machines,
+you replace the stepper and leave the loop as it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.batches import Batch
+from pellucid.checkpoints import first_non_finite
+from pellucid.model import Transformer
+from pellucid.objectives import Objective
+from pellucid.optim import Optimiser
+from pellucid.training.non_finite import Culprit, find_culprit
+from pellucid.training.randomness import seed_step
+from pellucid.training.step import Precision, StepNumbers, accumulate, update
+
+
+class TrainedState(NamedTuple):
+    """What training changes: the model's tensors and the optimiser's, by name."""
+
+    model: Mapping[str, Tensor]
+    optimiser: Mapping[str, Tensor]
+
+
+class Stepper:
+    """Makes updates on one device.
+
+    It owns the device, the precision, the parts that a batch is cut into, the clipping of
+    gradients, and the gate that keeps a value which is not finite out of the weights.
+
+    Args:
+        model: the model to update, on its device.
+        objective: computes the loss of a batch.
+        optimiser: updates the model's parameters.
+        settings: the parts of a batch (`accumulation`) and the largest norm of the gradient
+            (`clip_norm`).
+        plan: the device and the precision.
+        seed: the run's seed: each update seeds all generators by it and its step.
+        closed: keep the gate closed, so that no update changes anything: to measure time.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        objective: Objective,
+        optimiser: Optimiser,
+        *,
+        settings: config.Training,
+        plan: config.Plan,
+        seed: int,
+        closed: bool = False,
+    ) -> None:
+        self._model = model
+        self._objective = objective
+        self._optimiser = optimiser
+        self._accumulation = settings.accumulation
+        self._clip_norm = settings.clip_norm
+        self._device = torch.device(plan.device)
+        self._precision: Precision = plan.precision
+        self._seed = seed
+        self._blocked = torch.full((), float(closed), device=self._device)
+
+    def update(self, batch: Batch, *, step: int, factor: float) -> StepNumbers:
+        """Make the update that follows `step` updates; does not wait for the device.
+
+        Args:
+            batch: the examples to learn from, on any device.
+            step: how many updates are done.
+            factor: the share of the peak learning rate.
+        """
+        self._model.train()
+        seed_step(self._seed, step)
+        numbers = update(
+            self._model,
+            self._objective,
+            self._optimiser,
+            batch,
+            factor=factor,
+            clip_norm=self._clip_norm,
+            blocked=self._blocked,
+            accumulation=self._accumulation,
+            device=self._device,
+            precision=self._precision,
+        )
+        self._blocked = numbers.blocked
+        return numbers
+
+    def find_culprit(self, make_batch: Callable[[], Batch], *, step: int) -> Culprit:
+        """Repeat the update that follows `step` updates, and find what was not finite in it.
+
+        The gradients stay on the parameters. `make_batch` is called with the generators seeded as
+        they were for the update.
+        """
+
+        def repeat() -> Tensor:
+            self._optimiser.zero_grad()
+            self._model.train()
+            seed_step(self._seed, step)
+            batch = make_batch()
+            seed_step(self._seed, step)
+            sums = accumulate(
+                self._model,
+                self._objective,
+                batch,
+                accumulation=self._accumulation,
+                device=self._device,
+                precision=self._precision,
+            )
+            return sums["total"]
+
+        return find_culprit(self._model, repeat)
+
+    def state(self) -> TrainedState:
+        """Everything that updates change, complete, under the names that a checkpoint uses."""
+        return TrainedState(self._model.state_dict(), self._optimiser.state_tensors())
+
+    def has_finite_weights(self) -> bool:
+        """Whether every parameter is finite."""
+        return first_non_finite(dict(self._model.named_parameters())) is None
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the latest update."""
+        return self._optimiser.learning_rate
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether `update` may return before the device has computed it."""
+        return self._device.type != "cpu"
+
+    def wait(self) -> None:
+        """Wait until the device has computed every update."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def memory_in_use(self) -> int | None:
+        """The most memory that the run has held, in bytes; None if the system does not say."""
+        if self._device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self._device)
+        try:
+            import resource
+        except ImportError:  # Windows
+            return None
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024

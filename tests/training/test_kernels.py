@@ -1,0 +1,149 @@
+"""Which kernels a run is computed by: chosen by its shape, kept in its plan, kept by resume."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from pellucid import config, runs
+from pellucid.counting import choose_kernel
+from pellucid.errors import RunError
+from pellucid.model import MultiHeadAttention, assemble
+from pellucid.presets import find
+from pellucid.saved_runs.folder import RunFolder
+from pellucid.training.kernels import attend_by, kernel_of
+from support.tiny import train_tiny
+
+
+@pytest.mark.parametrize(
+    ("precision", "rows", "length", "kernel"),
+    [
+        ("bfloat16", 8, 256, "products"),
+        ("float32", 8, 256, "fused"),
+        ("bfloat16", 10_000, 256, "fused"),
+        ("bfloat16", 1, 1024, "fused"),
+    ],
+)
+def test_attention_is_chosen_by_precision_length_and_the_room_its_weights_take(
+    precision, rows: int, length: int, kernel: str
+) -> None:
+    nano = replace(find("nano").model, vocab_size=16, context_length=length)
+    model = assemble(nano, seed=0)
+    assert choose_kernel(nano, precision, sequences=rows) == kernel
+    attend_by(model, "products")
+    layers = [each for each in model.modules() if isinstance(each, MultiHeadAttention)]
+    assert len(layers) == nano.decoder.n_layers
+    assert not any(layer.fused for layer in layers)
+    assert not any(layer.scoring().fused for layer in layers)
+    assert kernel_of(model) == "products"
+
+
+def test_a_run_says_how_it_is_computed_and_resumes_so_bit_for_bit(
+    native: None, tmp_path: Path
+) -> None:
+    settings = ["training.precision=bfloat16"]
+    whole, stopped = RunFolder(tmp_path / "whole"), RunFolder(tmp_path / "stopped")
+    train_tiny(whole.path, steps=8, settings=settings)
+    plan = json.loads(whole.plan.read_text())
+    assert (plan["attention"], plan["native"]) == ("products", True)
+    shutil.copytree(whole.path, stopped.path)
+    stopped.shelf.rewind(stopped.shelf.path(4))
+    shutil.rmtree(stopped.shelf.path(8))
+    runs.resume(stopped.path, show=False)
+    for name in ("model", "optimiser"):
+        file = f"checkpoints/step-8/{name}.safetensors"
+        assert (whole.path / file).read_bytes() == (stopped.path / file).read_bytes()
+
+
+def test_where_no_compiler_is_a_run_that_had_one_is_refused_unless_drift_is_allowed(
+    native: None, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = RunFolder(tmp_path / "run")
+    shutil.copytree(trained, folder.path)
+    monkeypatch.setenv("PELLUCID_NATIVE", "off")
+    with pytest.raises(RunError, match=r"plan\.native: the run has True, here is False"):
+        runs.resume(folder.path, show=False)
+    runs.resume(folder.path, show=False, allow_drift=True)
+
+
+def test_a_run_of_an_earlier_version_goes_on_as_it_began(
+    native: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as without:
+        without.setenv("PELLUCID_NATIVE", "off")
+        train_tiny(tmp_path / "whole", steps=8)
+    before = RunFolder(tmp_path / "before")
+    shutil.copytree(tmp_path / "whole", before.path)
+    plan = json.loads(before.plan.read_text())
+    del plan["attention"], plan["native"]
+    before.plan.write_text(json.dumps(plan))
+    assert config.decode(config.Plan, plan, "plan").attention == "fused"
+    before.shelf.rewind(before.shelf.path(4))
+    shutil.rmtree(before.shelf.path(8))
+    runs.resume(before.path, show=False)
+    file = "checkpoints/step-8/model.safetensors"
+    assert (tmp_path / "whole" / file).read_bytes() == (before.path / file).read_bytes()
+
+
+def test_the_fast_path_learns_as_the_plain_one_does(native: None, tmp_path: Path) -> None:
+    """200 updates: bf16, products of matrices and C, against float32 in torch alone."""
+    from pellucid import native as compiled
+    from pellucid.batches import TokenBatch
+    from pellucid.objectives import NextToken
+    from pellucid.optim import assemble_optimiser
+    from pellucid.training.step import update
+
+    text = torch.tensor(list((Path(config.__file__).parent / "codec.py").read_bytes()))
+
+    def losses(precision, kernel, with_c: bool) -> torch.Tensor:
+        shape = replace(find("gpt2").model, vocab_size=256, context_length=32, d_model=32)
+        shape = replace(
+            shape,
+            decoder=replace(
+                shape.decoder,
+                n_layers=2,
+                dropout=0.0,
+                attention=replace(
+                    shape.decoder.attention, n_heads=2, n_kv_heads=2, d_head=16, dropout=0.0
+                ),
+                feed_forward=replace(shape.decoder.feed_forward, d_ff=128),
+            ),
+        )
+        model = assemble(shape, seed=1).train()
+        attend_by(model, kernel)
+        rates = replace(find("gpt2").optimiser, learning_rate=3e-3)
+        optimiser = assemble_optimiser(rates, model.named_parameters())
+        blocked, found = torch.zeros(()), []
+        draw = torch.Generator().manual_seed(2)
+        with compiled.allowed(with_c):
+            for _ in range(200):
+                starts = torch.randint(len(text) - 33, (8, 1), generator=draw)
+                rows = text[starts + torch.arange(33)]
+                batch = TokenBatch(ids=rows[:, :-1], targets=rows[:, 1:], n_supervised=256)
+                numbers = update(
+                    model,
+                    NextToken(),
+                    optimiser,
+                    batch,
+                    factor=1.0,
+                    clip_norm=1.0,
+                    blocked=blocked,
+                    accumulation=1,
+                    device=torch.device("cpu"),
+                    precision=precision,
+                )
+                found.append(numbers.parts["loss_nats"])
+        return torch.stack(found)
+
+    plain = losses("float32", "fused", with_c=False)
+    fast = losses("bfloat16", "products", with_c=True)
+    bf16 = losses("bfloat16", "fused", with_c=False)
+    assert plain[-20:].mean() < plain[:20].mean() - 1
+    # what bf16 alone comes to, and no more, on the whole and at the end
+    assert (fast - plain).abs().mean() < 2 * (bf16 - plain).abs().mean() + 0.005
+    assert abs(fast[-20:].mean() - plain[-20:].mean()) < 0.03
