@@ -43,7 +43,7 @@ class Shelf:
         """The steps of all finished checkpoints, in order."""
         if not self.folder.is_dir():
             return []
-        inside = (path for path in self.folder.iterdir() if self._holds(path))
+        inside = (path for path in self.folder.iterdir() if self._is_inside(path))
         folders = (path for path in inside if (path / MANIFEST).is_file())
         matches = (_STEP.fullmatch(path.name) for path in folders)
         return sorted(int(match[1]) for match in matches if match)
@@ -52,7 +52,7 @@ class Shelf:
         """Whether a checkpoint was ever finished here, though it may be gone or damaged by now."""
         return bool(self.steps()) or _read_mark(self.folder / "latest") is not None
 
-    def _holds(self, path: Path) -> bool:
+    def _is_inside(self, path: Path) -> bool:
         """Whether it is here itself: no link to elsewhere, nor one to itself."""
         return os.path.dirname(os.path.realpath(path)) == os.path.realpath(self.folder)
 
@@ -128,7 +128,7 @@ class Shelf:
                 )
             return self.path(steps[-1])
         path = self.folder / name
-        if _STEP.fullmatch(name) is None or not self._holds(path):
+        if _STEP.fullmatch(name) is None or not self._is_inside(path):
             raise CheckpointError(
                 f"{self.folder / mark} names {name[:80]!r}, which is no checkpoint of this run: "
                 "write into it the name of a folder beside it, such as step-100, or delete it to "

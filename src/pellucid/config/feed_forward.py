@@ -12,7 +12,10 @@ Activation = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLP:
-    """down(activation(up(x)))."""
+    """down(activation(up(x))): `d_ff` units, each written back to the stream.
+
+    Source: Vaswani et al. 2017, equation 2.
+    """
 
     d_ff: int
     activation: Activation
@@ -24,7 +27,10 @@ class MLP:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedMLP:
-    """down(activation(gate(x)) * up(x)); with SiLU this is SwiGLU."""
+    """down(activation(gate(x)) * up(x)); with SiLU this is SwiGLU.
+
+    Source: Shazeer 2020, equation 6.
+    """
 
     d_ff: int
     activation: Activation

@@ -29,7 +29,12 @@ def display_for(stream: TextIO | None = None) -> Panel | PlainLines:
 
 
 def can_redraw(console: Console, out: TextIO) -> bool:
-    """Whether what stands on a stream can be written over, and somebody looks at it."""
+    """Whether a display may redraw its lines on a stream, because a person looks at it.
+
+    Args:
+        console: rich's view of the stream.
+        out: the stream itself.
+    """
     if os.environ.get("CI", "").lower() not in ("", "0", "false"):
         return False
     is_terminal = out.isatty() and console.is_terminal

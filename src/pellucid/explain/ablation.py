@@ -45,22 +45,22 @@ def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> P
     p_before, p_after = (
         torch.softmax(widen(t.logits_at(token)).double(), -1) for t in (before, after)
     )
-    moved = (p_before - p_after).abs().topk(min(most, len(p_before))).indices
+    changed_ids = (p_before - p_after).abs().topk(min(most, len(p_before))).indices
     kls = tuple(
         float(
             kl_divergence(
-                *(torch.softmax(widen(t.logits_at(at)).double(), -1) for t in (before, after))
+                *(torch.softmax(widen(t.logits_at(position)).double(), -1) for t in (before, after))
             )
         )
-        for at in range(n)
+        for position in range(n)
     )
-    priced = "loss" in before.addresses()
+    has_loss = "loss" in before.addresses()
     return PredictionChange(
         token=token % n,
-        words=tuple(to_list(moved)),
-        before=tuple(to_list(p_before[moved])),
-        after=tuple(to_list(p_after[moved])),
+        words=tuple(to_list(changed_ids)),
+        before=tuple(to_list(p_before[changed_ids])),
+        after=tuple(to_list(p_after[changed_ids])),
         kl=kls[token],
         kls=kls,
-        loss=float(after["loss"] - before["loss"]) if priced else None,
+        loss=float(after["loss"] - before["loss"]) if has_loss else None,
     )

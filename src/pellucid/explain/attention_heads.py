@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.part_facts import where_positions_act
-from pellucid.explain.record_block import AttentionRecord
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import Scoring, scores_of, visible, weights_of

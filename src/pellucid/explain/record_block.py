@@ -15,6 +15,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.forward_pass import StackPass
 from pellucid.explain.part_facts import KnownAttention, known_attention, where_positions_act
 from pellucid.model import (
@@ -28,7 +29,6 @@ from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.residuals import Layer as Written
-from pellucid.model.scores import Scoring
 
 #: Parts that are recorded: the output under the part's name, the input under NAME.in.
 PARTS = (
@@ -54,73 +54,6 @@ PARTS = (
 )
 #: Of these the output alone: their input is the one of their attention.
 LINEAR = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
-
-
-@dataclass(slots=True)
-class AttentionRecord:
-    """The tensors of one attention, by head: (1, heads, time, features)."""
-
-    layer: nn.Module
-    facts: KnownAttention
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    #: the heads' outputs, before the output projection
-    out: Tensor
-    positions: Positions
-    view: View
-    #: the same side by side, the input of that projection: (1, time, heads * features)
-    joined: Tensor
-    #: before rotation, if positions rotate
-    q_plain: Tensor | None = None
-    k_plain: Tensor | None = None
-    #: of a layer with a memory: what is read from it, and its share
-    memory: Tensor | None = None
-    gate: Tensor | None = None
-
-    @property
-    def n_heads(self) -> int:
-        """Heads of queries; keys and values may have fewer."""
-        return self.q.shape[1]
-
-    def head_tensors(self) -> dict[str, Tensor]:
-        """The tensors of all heads by their name in an address: (1, heads, time, features).
-
-        `joined` is the one that is not split into heads.
-        """
-        named = {
-            "q": self.q,
-            "k": self.k,
-            "q_plain": self.q_plain,
-            "k_plain": self.k_plain,
-            "v": self.v,
-            "out": self.out,
-            "memory": self.memory,
-            "joined": self.joined,
-        }
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
-
-    @property
-    def scoring(self) -> Scoring | None:
-        """How scores are computed; None of an attention without them."""
-        match self.facts:
-            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
-                return cast("Any", self.layer).scoring()
-            case LinearAttentionFacts():
-                return None
-            case _:
-                assert_never(self.facts)
-
-    @property
-    def window(self) -> int | None:
-        """How many keys a query sees at most; None without a window."""
-        match self.facts:
-            case SoftmaxAttentionFacts(window=window) | NeuralMemoryFacts(window=window):
-                return window
-            case LinearAttentionFacts():
-                return None
-            case _:
-                assert_never(self.facts)
 
 
 @dataclass(slots=True)

@@ -9,10 +9,10 @@ from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses.syntax import stack_letter
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import HeadPlace, Side, attention_at
 from pellucid.explain.part_facts import known_attention
-from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.trace_types import Trace
 
 

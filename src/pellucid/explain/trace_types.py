@@ -7,9 +7,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.forward_pass import HeadPlace, HeadScale, Side, StackPass
-from pellucid.explain.record_block import AttentionRecord, BlockRecord
+from pellucid.explain.record_block import BlockRecord
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.model import Transformer
 from pellucid.runs import Run

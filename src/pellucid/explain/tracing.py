@@ -21,6 +21,7 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses import lookup
 from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.forward_pass import (
     ONE_AT_A_TIME,
@@ -35,7 +36,7 @@ from pellucid.explain.forward_pass import (
 )
 from pellucid.explain.gradients import ModelGradients
 from pellucid.explain.head_scales import check_scales
-from pellucid.explain.record_block import AttentionRecord, BlockRecord, open_block
+from pellucid.explain.record_block import BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace
 from pellucid.model import Transformer

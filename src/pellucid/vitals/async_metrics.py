@@ -26,7 +26,7 @@ class AsyncMetrics:
         self.guard = guard or Guard()
         self._columns: list[Column] = []
         self._tensors: list[Tensor] = []
-        self._under_way: tuple[int, list[Column], Tensor, Any] | None = None
+        self._in_flight: tuple[int, list[Column], Tensor, Any] | None = None
 
     def put(
         self, id: str, values: Tensor | Callable[[], Tensor], places: tuple[str, ...] = ("",)
@@ -59,22 +59,22 @@ class AsyncMetrics:
         device = next((t.device for t in tensors if t.device.type != "cpu"), tensors[0].device)
         # numbers of the host (a loss that is a float) are sent; the device is not waited for
         sent = [t.to(device, non_blocking=True) for t in tensors]
-        together = torch.cat([t.to(device=device, dtype=torch.float64) for t in sent])
+        joined = torch.cat([t.to(device=device, dtype=torch.float64) for t in sent])
         if device.type != "cuda":
-            self._under_way = (step, columns, together.cpu(), None)
+            self._in_flight = (step, columns, joined.cpu(), None)
             return
-        host = torch.empty(together.shape, dtype=together.dtype, pin_memory=True)
-        host.copy_(together, non_blocking=True)
+        host = torch.empty(joined.shape, dtype=joined.dtype, pin_memory=True)
+        host.copy_(joined, non_blocking=True)
         event = torch.cuda.Event()
         event.record()
-        self._under_way = (step, columns, host, (event, together))
+        self._in_flight = (step, columns, host, (event, joined))
 
     def read(self) -> tuple[int, list[tuple[Column, list[float]]]] | None:
         """What is under way, waited for: it is a step old, and has long arrived."""
-        if self._under_way is None:
+        if self._in_flight is None:
             return None
-        step, columns, host, event = self._under_way
-        self._under_way = None
+        step, columns, host, event = self._in_flight
+        self._in_flight = None
         if event is not None:
             event[0].synchronize()
         numbers: list[float] = cast("Any", host).tolist()

@@ -28,7 +28,12 @@ def render_notebook(trace: Trace) -> str | None:
 
 
 def framed(html: str, *, height: int = 760) -> str:
-    """The page within another one, such as a notebook: apart from it, with scripts of its own."""
+    """The page within another one, such as a notebook: apart from it, with scripts of its own.
+
+    Args:
+        html: the whole page.
+        height: of the frame, in pixels.
+    """
     return (
         f'<iframe srcdoc="{escape(html)}" sandbox="allow-scripts" width="100%" height="{height}" '
         'style="border:0" title="pellucid"></iframe>'

@@ -165,20 +165,20 @@ class Comparison:
         """The number for which the rule holds, with its update and place."""
         if not isinstance(self.number, str):
             value = self.number(view)
-            return None if value is None or not self._holds(value) else (value, None, "")
+            return None if value is None or not self._exceeds_rule(value) else (value, None, "")
         reading = self._of_sign(view, self.number)
         return None if reading is None else (reading.value, reading.step, reading.where)
 
     def _of_sign(self, view: HistoryView, sign: str) -> Reading | None:
         if self.look == "lasting":
-            return view.lasting(sign, self._holds, n=self.n)
+            return view.lasting(sign, self._exceeds_rule, n=self.n)
         value = view.first(sign) if self.look == "first" else view.last(sign)
-        if value is None or not self._holds(value):
+        if value is None or not self._exceeds_rule(value):
             return None
         reading = view.readings(sign)[0 if self.look == "first" else -1]
         return reading._replace(value=value)
 
-    def _holds(self, value: Value) -> bool:
+    def _exceeds_rule(self, value: Value) -> bool:
         relation, bound = self.rule
         if isinstance(bound, str) and relation != "is":
             bound = limit(self.code, bound)

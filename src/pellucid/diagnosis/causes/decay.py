@@ -7,7 +7,7 @@ from pellucid.diagnosis.causes.history_view import HistoryView, clue
 from pellucid.diagnosis.finding import limit
 
 #: Fewer looks at the weights are no course of them.
-_FEW = 4
+_MIN_READINGS = 4
 
 
 def heavy_decay(view: HistoryView) -> Candidate | None:
@@ -21,7 +21,7 @@ def heavy_decay(view: HistoryView) -> Candidate | None:
         if (first := view.first(id)) and (last := view.last(id)) is not None
     ]
     least = min((ratio for _, ratio in shrunk), default=None)
-    if len(view.readings("weights.size")) < _FEW and decay > limit("OPT010", "decay"):
+    if len(view.readings("weights.size")) < _MIN_READINGS and decay > limit("OPT010", "decay"):
         return _capped(view, decay)
     if least is None or least > limit("OPT010", "shrunk"):
         return None
@@ -58,16 +58,16 @@ def _capped(view: HistoryView, decay: float) -> Candidate | None:
 def decayed_gains(view: HistoryView) -> Candidate | None:
     """Gains that fall while decay takes all parameters."""
     low = view.last("norm.gain_low")
-    begun = view.first("norm.gain_low")
+    first_gain = view.first("norm.gain_low")
     decay = (view.facts.weight_decay or 0) * sum(v for _, v in view.history.rates)
-    if view.facts.decays != "all" or decay < 0.2 or low is None or begun is None or begun < 0.9:
+    if view.facts.decays != "all" or decay < 0.2 or low is None or first_gain is None or first_gain < 0.9:
         return None
     if low > limit("OPT011", "gain"):
         return None
     return Candidate(
         code="OPT011",
         likely=0.85,
-        what=f"The smallest gain of a norm went from {begun:.2g} to {low:.2g}; weight decay takes "
+        what=f"The smallest gain of a norm went from {first_gain:.2g} to {low:.2g}; weight decay takes "
         "gains too.",
         clues=clue("OPT011", "norm.gain_low", low),
         where=view.readings("norm.gain_low")[-1].where,

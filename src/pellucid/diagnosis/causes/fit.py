@@ -90,31 +90,31 @@ def nothing_learnt(view: HistoryView) -> Candidate | None:
 
 def stopped_stepping(view: HistoryView) -> Candidate | None:
     """Losses that go on long after the last update that was looked at, of looks that were many."""
-    looks = sorted({read.step for reads in view.history.signs.values() for read in reads})
-    if len(looks) < 3 or not view.steps or view.history.stopped is not None:
+    read_steps = sorted({read.step for reads in view.history.signs.values() for read in reads})
+    if len(read_steps) < 3 or not view.steps or view.history.stopped is not None:
         return None
-    widest = max(later - earlier for earlier, later in pairwise(looks))
-    silent = view.steps[-1] - looks[-1]
+    widest = max(next_step - step for step, next_step in pairwise(read_steps))
+    silent = view.steps[-1] - read_steps[-1]
     if silent < max(limit("OPT017", "updates"), limit("OPT017", "looks") * widest):
         return None
     return Candidate(
         code="OPT017",
         likely=0.8,
-        what=f"The last update that was seen is {looks[-1]}, and losses go on to "
+        what=f"The last update that was seen is {read_steps[-1]}, and losses go on to "
         f"{view.steps[-1]}: the optimiser no longer steps, or it is no longer watched.",
         clues=clue("OPT017", "losses since the last update", silent),
         where="the training loop",
-        step=looks[-1],
+        step=read_steps[-1],
         severity="fault",
     )
 
 
 def solved(view: HistoryView) -> Candidate | None:
     """A loss near 0, or a teacher that is met: nothing is left from which to learn."""
-    end, apart = view.end, view.last("teacher.kl")
+    end, distance = view.end, view.last("teacher.kl")
     if end is None or view.facts.objective in ("DPO", "PolicyGradient"):
         return None
-    met = apart is not None and apart < limit("FIT005", "loss")
+    met = distance is not None and distance < limit("FIT005", "loss")
     near_zero = 0 <= end < limit("FIT005", "loss")  # a cross-entropy below 0 is another fault
     if view.updates < limit("FIT005", "updates") or not (met or near_zero):
         return None
@@ -125,7 +125,7 @@ def solved(view: HistoryView) -> Candidate | None:
         code="FIT005",
         likely=0.6,
         what=f"The loss is {end:.3g} at update {view.updates}{beside}."
-        + (f" The teacher is {apart:.2g} nats a token away." if met else ""),
+        + (f" The teacher is {distance:.2g} nats a token away." if met else ""),
         clues=clue("FIT005", "loss", end),
         step=view.updates,
         severity="warn" if by_heart else None,

@@ -18,7 +18,7 @@ def not_finite(view: HistoryView) -> Candidate | None:
     step, quantity, where = stopped
     if any(at > step + 2 and isfinite(value) for at, value in view.history.losses):
         return None  # it went on
-    code, likely, rivals = _why(view, quantity, where)
+    code, likely, rivals = _explain(view, quantity, where)
     large = view.highest("stream.size")
     return Candidate(
         code=code,
@@ -33,7 +33,7 @@ def not_finite(view: HistoryView) -> Candidate | None:
     )
 
 
-def _why(view: HistoryView, quantity: str, where: str) -> tuple[str, float, tuple[str, ...]]:
+def _explain(view: HistoryView, quantity: str, where: str) -> tuple[str, float, tuple[str, ...]]:
     """{overflow, masked row, learning rate}: by the format, then by what was large before."""
     if "float16" in (view.facts.precision, view.facts.weights):
         return "NUM007", 0.8, ()
@@ -103,15 +103,15 @@ def growing_scores(view: HistoryView) -> Candidate | None:
         return None
     if last < limit("ATT007", "score"):
         return None
-    gone = last > limit("ATT007", "sick")
+    is_sick = last > limit("ATT007", "sick")
     return Candidate(
         code="ATT007",
-        likely=0.6 if gone else 0.45,
+        likely=0.6 if is_sick else 0.45,
         what=f"The largest score rose to {last:.3g}.",
         clues=clue("ATT007", "attention.max_logit", last),
         where=sick.where,
         step=sick.step,
-        severity=None if gone or not view.goes_well else "note",
+        severity=None if is_sick or not view.goes_well else "note",
         rivals=("OPT005",),
     )
 

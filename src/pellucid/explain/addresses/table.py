@@ -7,6 +7,7 @@ from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.forward import of_trace
 from pellucid.explain.addresses.layer_table import FAMILIES, LAYER_ADDRESSES
 from pellucid.explain.addresses.row import Address
+from pellucid.explain.receipts import gradient_lengths
 from pellucid.explain.receipts import gradients as gradient_receipts
 from pellucid.explain.receipts import outputs as output_receipts
 
@@ -123,7 +124,7 @@ BACKWARD: tuple[Address, ...] = (
         about="the norm of all gradients together",
         forward=of_trace(forward.read_grad_norm),
         backward=_IS_A_GRADIENT,
-        receipt=receipts.by_index(gradient_receipts.norm_receipt_of_all),
+        receipt=receipts.by_index(gradient_lengths.norm_receipt_of_all),
     ),
     Address(
         pattern="error",

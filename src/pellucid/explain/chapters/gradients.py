@@ -6,7 +6,7 @@ from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
 from pellucid.explain.chapters.backward import nothing
 from pellucid.explain.chapters.loss import no_loss
-from pellucid.explain.receipts.gradients import (
+from pellucid.explain.receipts.gradient_lengths import (
     length_receipt,
     norm_receipt_of_all,
     split_receipt,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import assert_never
 
 from pellucid.errors import PellucidError
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt
 from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts.builder import at
 from pellucid.explain.receipts.linear import projection_receipt
-from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts

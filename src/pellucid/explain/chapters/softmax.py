@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import assert_never
 
 from pellucid.explain import attention_heads
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Bars, Chapter, Place
 from pellucid.explain.chapters.maps import head_map
 from pellucid.explain.receipts import out_receipt, product_receipt, weight_receipt
-from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts

@@ -10,6 +10,7 @@ from typing import assert_never
 import torch
 
 from pellucid.explain import attention_heads
+from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, Number, evaluate
 from pellucid.explain.receipts.builder import (
@@ -27,7 +28,6 @@ from pellucid.explain.receipts.builder import (
     total,
     vector,
 )
-from pellucid.explain.record_block import AttentionRecord
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model import LinearAttention, NeuralMemory, Rotary

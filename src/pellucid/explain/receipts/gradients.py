@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from typing import assert_never
 
-import torch
-
 from pellucid.explain import outputs
 from pellucid.explain.backward_segments import backward_segment
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Expression, Number, evaluate
+from pellucid.explain.expressions import Expression, evaluate
 from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
-    added,
     apply,
     at,
     constant,
     number,
     product,
     receipt,
-    row,
     source_line,
     summed,
     total,
     vector,
 )
 from pellucid.explain.receipts.outputs import piece, probability_receipt
-from pellucid.explain.residual_sums import list_sums
 from pellucid.explain.selection import SelectedWeight, Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
@@ -41,7 +36,7 @@ from pellucid.model.facts import (
     attention_facts,
     linear_facts,
 )
-from pellucid.typed import length, to_list
+from pellucid.typed import to_list
 
 
 #: Where torch goes back: the number that each receipt here is held against.
@@ -248,67 +243,3 @@ def _given_and_made(
     if addresses is None or f"{letter}.{addresses[1]}" not in trace.addresses():
         return None
     return f"{letter}.{addresses[0]}[:, {column}]", f"{letter}.{addresses[1]}"
-
-
-def length_receipt(trace: Trace, chosen: Selection) -> Receipt:
-    """How long the gradient is that reaches a token's state."""
-    address = at(f"{chosen.layer_name}.residual.grad", chosen.token)
-    parts = vector(trace, address, "g")
-    return receipt(
-        trace,
-        title=f"length of what reaches {chosen.query(trace)} before layer {chosen.layer}",
-        formula="√(Σ g²)",
-        expression=apply("sqrt", product(parts, parts)),
-        address=address,
-        source=autograd_line(),
-        model=length(trace[address]),
-        least=0.0,
-    )
-
-
-def norm_receipt_of_all(trace: Trace) -> Receipt:
-    """The length of all gradients together, which clipping looks at."""
-    norms = torch.tensor(list(trace.backward().norms.values()), dtype=torch.float64)
-    lengths = row(norms, "lengths")
-    return receipt(
-        trace,
-        title="all gradients together",
-        formula="√(Σ ‖g‖²) over all parameters",
-        expression=apply("sqrt", product(lengths, lengths)),
-        address="grad_norm",
-        source=autograd_line(),
-        least=0.0,
-    )
-
-
-def split_receipt(trace: Trace, chosen: Selection) -> Receipt | None:
-    """Before a sum the gradient is that behind it, undivided, and what the sublayer passes back.
-
-    None where the layer's rule does not add, or adds both sublayers at once.
-    """
-    stream_sums = list_sums(trace, chosen.side, chosen.layer)
-    if not stream_sums or len(stream_sums[0].written) > 1:
-        return None
-    first, layer = stream_sums[0], chosen.layer_name
-    entry = next(
-        name
-        for name in ("attention_norm.before.in", "attention_norm.in", "attention.in")
-        if f"{layer}.{name}" in trace.addresses() and not _is_behind(first.written[0][1], name)
-    )
-    token, feature = chosen.token, chosen.feature
-    behind: Number = number(trace, at(f"{first.after}.grad", token, feature), "past it")
-    through = number(trace, at(f"{layer}.{entry}.grad", token, feature), "through it")
-    return receipt(
-        trace,
-        title=f"feature {feature} of {chosen.query(trace)}, before and behind the attention",
-        formula="past the attention + through it",
-        expression=added(behind, through),
-        address=at(f"{first.before}.grad", token, feature),
-        source=source_line(*first.source),
-        least=0.0,
-    )
-
-
-def _is_behind(written: str, entry: str) -> bool:
-    """Whether a norm stands behind the sublayer, and so is not what reads the stream."""
-    return written.endswith("attention_norm") and entry.startswith("attention_norm")

@@ -106,8 +106,8 @@ def _read(attributes: Table, stored: Found) -> config.Transformer:
 def _describe(model: config.Transformer) -> Table:
     stack = lone_decoder(model)
     attention, positions = multi_head(stack), rotary(stack)
-    turned = attention.d_head if positions.n_features is None else positions.n_features
-    spelled = describe_rotary(positions)
+    n_rotated = attention.d_head if positions.n_features is None else positions.n_features
+    rotary_keys = describe_rotary(positions)
     return {
         "vocab_size": model.rows,
         "hidden_size": model.d_model,
@@ -123,9 +123,9 @@ def _describe(model: config.Transformer) -> Table:
         "tie_word_embeddings": model.embedding.tied,
         "use_parallel_residual": isinstance(stack.residual, config.Parallel),
         "attention_bias": attention.qkv_bias,
-        "rotary_pct": turned / attention.d_head,
-        "rotary_emb_base": spelled["rope_theta"],
-        "rope_scaling": spelled["rope_scaling"],
+        "rotary_pct": n_rotated / attention.d_head,
+        "rotary_emb_base": rotary_keys["rope_theta"],
+        "rope_scaling": rotary_keys["rope_scaling"],
     }
 
 
