@@ -58,16 +58,16 @@ def _capped(view: HistoryView, decay: float) -> Candidate | None:
 def decayed_gains(view: HistoryView) -> Candidate | None:
     """Gains that fall while decay takes all parameters."""
     low = view.last("norm.gain_low")
-    first_gain = view.first("norm.gain_low")
+    first = view.first("norm.gain_low")
     decay = (view.facts.weight_decay or 0) * sum(v for _, v in view.history.rates)
-    if view.facts.decays != "all" or decay < 0.2 or low is None or first_gain is None or first_gain < 0.9:
+    if view.facts.decays != "all" or decay < 0.2 or low is None or first is None or first < 0.9:
         return None
     if low > limit("OPT011", "gain"):
         return None
     return Candidate(
         code="OPT011",
         likely=0.85,
-        what=f"The smallest gain of a norm went from {first_gain:.2g} to {low:.2g}; weight decay takes "
+        what=f"The smallest gain of a norm went from {first:.2g} to {low:.2g}; weight decay takes "
         "gains too.",
         clues=clue("OPT011", "norm.gain_low", low),
         where=view.readings("norm.gain_low")[-1].where,
