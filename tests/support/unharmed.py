@@ -116,7 +116,7 @@ def unharmed(make: Callable[[], Loop], begin: Callable[[Loop], Any] = all_of) ->
     _PLAIN[make] = plain
     watched, w = run(make, begin)
     different = [i for i, both in enumerate(zip(plain, watched, strict=True)) if not same(*both)]
-    assert different == []
+    assert different == [], (different, [(plain[i], watched[i]) for i in different])
     return w
 
 

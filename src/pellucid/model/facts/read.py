@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -71,56 +71,56 @@ def tensor_at(part: nn.Module, path: str) -> Tensor:
 
 def norm_facts(part: nn.Module) -> NormPart:
     """What the part in the place of a norm does."""
-    return cast("NormPart", _only(part, get_args(NormPart), "a norm"))
+    return cast("NormPart", _only(part, NormPart, "a norm"))
 
 
 def attention_facts(part: nn.Module) -> AttentionPart:
     """What the part in the place of attention does."""
-    return cast("AttentionPart", _only(part, get_args(AttentionPart), "attention"))
+    return cast("AttentionPart", _only(part, AttentionPart, "attention"))
 
 
 def feed_forward_facts(part: nn.Module) -> FeedForwardPart:
     """What the part in the place of a feed-forward layer does."""
-    return cast("FeedForwardPart", _only(part, get_args(FeedForwardPart), "a feed-forward layer"))
+    return cast("FeedForwardPart", _only(part, FeedForwardPart, "a feed-forward layer"))
 
 
 def position_facts(part: nn.Module) -> PositionPart:
     """What a scheme of positions does."""
-    return cast("PositionPart", _only(part, get_args(PositionPart), "a scheme of positions"))
+    return cast("PositionPart", _only(part, PositionPart, "a scheme of positions"))
 
 
 def linear_facts(part: nn.Module) -> LinearPart:
     """What the part in the place of a linear layer does."""
-    return cast("LinearPart", _only(part, get_args(LinearPart), "a linear layer"))
+    return cast("LinearPart", _only(part, LinearPart, "a linear layer"))
 
 
 def block_facts(part: nn.Module) -> BlockPart:
     """How a block joins its layers."""
-    return cast("BlockPart", _only(part, get_args(BlockPart), "a block"))
+    return cast("BlockPart", _only(part, BlockPart, "a block"))
 
 
 def stack_facts(part: nn.Module) -> StackPart:
     """How deep a stack is, and whether it is causal."""
-    return cast("StackPart", _only(part, get_args(StackPart), "a stack"))
+    return cast("StackPart", _only(part, StackPart, "a stack"))
 
 
 def model_facts(part: nn.Module) -> ModelPart:
     """Which stacks a model has; unknown for a model that is not pellucid's."""
-    return cast("ModelPart", _only(part, get_args(ModelPart), "a pellucid model"))
+    return cast("ModelPart", _only(part, ModelPart, "a pellucid model"))
 
 
 def transform_facts(part: nn.Module) -> TransformPart:
     """What happens to the states before the matrix of a language head."""
-    return cast("TransformPart", _only(part, get_args(TransformPart), "the transform of a head"))
+    return cast("TransformPart", _only(part, TransformPart, "the transform of a head"))
 
 
 def head_facts(part: nn.Module) -> HeadPart:
     """What an output head does with the last states."""
-    return cast("HeadPart", _only(part, get_args(HeadPart), "an output head"))
+    return cast("HeadPart", _only(part, HeadPart, "an output head"))
 
 
-def _only(part: nn.Module, kinds: tuple[type, ...], slot: str) -> PartFacts:
+def _only(part: nn.Module, slot_kinds: Any, slot: str) -> PartFacts:
     facts = facts_of(part)
-    if isinstance(facts, kinds):
+    if isinstance(facts, slot_kinds):
         return facts
     return UnknownFacts(part=type(part).__name__, reason=f"it is not {slot}")
