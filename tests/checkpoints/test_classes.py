@@ -14,7 +14,7 @@ from pellucid import config
 from pellucid.checkpoints.huggingface import open_published, write_published
 from pellucid.errors import CheckpointError
 from pellucid.model import assemble
-from pellucid.saved_runs.published import filled
+from pellucid.saved_runs.published import build_published
 from support.classes import DECODER, ENCODER, NAMES
 
 BOTH = {"bert": ENCODER, "llama": DECODER}
@@ -38,7 +38,7 @@ def test_classes_and_weights_come_back_as_they_were(family: str, tmp_path: Path)
     assert published.family == family
     assert isinstance(published.model.head, config.ClassificationHead)
     assert published.model.head.names == NAMES
-    ours, again = assemble(model, seed=1).eval(), filled(published, torch.device("cpu"))
+    ours, again = assemble(model, seed=1).eval(), build_published(published, torch.device("cpu"))
     ids = torch.arange(12).reshape(2, 6)
     assert torch.equal(ours(ids), again(ids))
     table = json.loads((tmp_path / "config.json").read_text())

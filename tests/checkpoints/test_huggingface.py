@@ -23,7 +23,7 @@ from pellucid.errors import CheckpointError
 from pellucid.model import assemble
 from pellucid.presets import PRESETS as NAMES
 from pellucid.presets import find
-from pellucid.saved_runs.published import filled
+from pellucid.saved_runs.published import build_published
 from support.models import BASE, with_attention, with_stack
 from support.published import ATTRIBUTES, VOCAB, change, config_of, ids, retensor, shard, write
 
@@ -36,7 +36,7 @@ def test_what_is_written_is_read_again_bit_for_bit(family: str, tmp_path: Path) 
     published = open_published(tmp_path / "dir")
     assert published.family == family
     assert published.model == config_of(family)
-    again = filled(published, CPU)
+    again = build_published(published, CPU)
     for name, parameter in model.named_parameters():
         assert torch.equal(again.get_parameter(name), parameter), name
 
@@ -45,7 +45,7 @@ def test_what_is_written_is_read_again_bit_for_bit(family: str, tmp_path: Path) 
 def test_shards_give_the_same_model(family: str, tmp_path: Path) -> None:
     model = write(tmp_path / "dir", family)
     shard(tmp_path / "dir")
-    again = filled(open_published(tmp_path / "dir"), CPU)
+    again = build_published(open_published(tmp_path / "dir"), CPU)
     for name, parameter in model.named_parameters():
         assert torch.equal(again.get_parameter(name), parameter), name
 
@@ -471,16 +471,16 @@ _MEASURE = """if True:
     import json, sys, torch
     from pathlib import Path
     from pellucid.checkpoints.huggingface import open_published
-    from pellucid.saved_runs.published import filled
+    from pellucid.saved_runs.published import build_published
 
     def told(what):  # getrusage would tell of the parent, whose peak a child inherits
         lines = Path("/proc/self/status").read_text().splitlines()
         (line,) = (line for line in lines if line.startswith(what + ":"))
         return int(line.split()[1]) * 1024
 
-    filled(open_published(Path(sys.argv[1])), torch.device("cpu"))  # what is loaded once
+    build_published(open_published(Path(sys.argv[1])), torch.device("cpu"))  # what is loaded once
     before = told("VmRSS")
-    model = filled(open_published(Path(sys.argv[2])), torch.device("cpu"))
+    model = build_published(open_published(Path(sys.argv[2])), torch.device("cpu"))
     total = sum(float(p.detach().sum()) for p in model.parameters())  # every page is touched
     print(json.dumps([told("VmHWM") - before, max(p.numel() for p in model.parameters()) * 4]))
 """

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pellucid.checkpoints.huggingface import FAMILIES, open_published, write_published
 from pellucid.model import Transformer
-from pellucid.saved_runs.published import filled
+from pellucid.saved_runs.published import build_published
 from support.reference import CASES, EXACT, LENGTH, both, quiet, reference, says, token_ids
 
 pytestmark = [
@@ -175,7 +175,7 @@ def test_tensors_are_the_same_bytes_after_in_out_in(case: str, tmp_path: Path) -
     _, ours, published = both(case, tmp_path / "theirs")
     again = open_published(written(tmp_path / "ours", ours, published))
     assert again.model == published.model
-    for name, parameter in filled(again, torch.device("cpu")).named_parameters():
+    for name, parameter in build_published(again, torch.device("cpu")).named_parameters():
         assert torch.equal(parameter, ours.get_parameter(name)), name
 
 
@@ -205,7 +205,7 @@ def test_both_spellings_of_rotary_positions_are_read(case: str, tmp_path: Path) 
 def test_half_precision_is_read_as_float32(dtype: torch.dtype, tmp_path: Path) -> None:
     theirs = reference("llama").to(dtype)
     theirs.save_pretrained(tmp_path)
-    ours = filled(open_published(tmp_path), torch.device("cpu"))
+    ours = build_published(open_published(tmp_path), torch.device("cpu"))
     for name, parameter in ours.named_parameters():
         assert parameter.dtype == torch.float32, name
     assert torch.equal(ours.token_embedding.weight, theirs.model.embed_tokens.weight.float())
@@ -215,7 +215,7 @@ def test_shards_are_read_as_one(tmp_path: Path) -> None:
     theirs = reference("gpt2")
     theirs.save_pretrained(tmp_path, max_shard_size="8KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 2
-    ours = filled(open_published(tmp_path), torch.device("cpu"))
+    ours = build_published(open_published(tmp_path), torch.device("cpu"))
     with torch.no_grad():
         close(ours(token_ids(2, 9)), theirs(token_ids(2, 9)).logits, 1e-5)
 
@@ -236,7 +236,7 @@ def test_names_without_the_prefix_and_with_old_ends_are_read(tmp_path: Path) -> 
     save_file({**old, "embeddings.position_ids": torch.arange(LENGTH)[None]}, file)
     published = open_published(tmp_path)
     assert list(published.left_out) == ["embeddings.position_ids"]
-    ours = filled(published, torch.device("cpu"))
+    ours = build_published(published, torch.device("cpu"))
     with torch.no_grad():
         got = ours.hidden_states(token_ids(2, 9))
         close(got, theirs(token_ids(2, 9)).last_hidden_state, 1e-5)

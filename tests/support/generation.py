@@ -25,6 +25,11 @@ class Scripted:
         self.head_weight = torch.eye(vocab_size)
         self._scripts = scripts
         self._lengths = lengths
+        #: what generation asks for token logits, which this one gives
+        self.output_head = self
+
+    def require_token_logits(self) -> None:
+        """It has them."""
 
     @property
     def device(self) -> torch.device:

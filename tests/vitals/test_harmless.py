@@ -337,7 +337,7 @@ def test_what_the_user_hands_over_may_raise(part: str) -> None:
     assert len(w.guard.off) == len(lines) == 1
     assert part != "probe" or "attention.max_logit" not in {sign.id for sign in w.signs}
     assert any(sign.id == "gradient.norm" for sign in w.signs)
-    assert "Your training goes on unchanged" in lines[0]
+    assert "Your training continues unchanged" in lines[0]
     assert ".py:" in lines[0]
     assert "switched off" in w.report()
 
