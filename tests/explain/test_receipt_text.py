@@ -17,7 +17,7 @@ from pellucid.explain.chapter_types import Place, Receipt
 from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.expressions import Apply, Expression, Number, Vector, evaluate
 from pellucid.explain.receipt_text import format_expression, format_receipt, round_operands
-from pellucid.web.json_payload import chapter_of
+from pellucid.web.json_payload import chapter_payload
 from support.models import build
 from support.traced import MODELS, traced
 
@@ -101,7 +101,7 @@ def test_every_receipt_as_it_is_shown_comes_to_the_result_as_it_is_shown(name: s
 def test_the_page_is_sent_the_line_that_a_terminal_shows() -> None:
     trace = traced(build(MODELS["rotary"], double=False))
     chapter = build_chapter(trace, "nudge", PLACE)
-    for sent, receipt in zip(chapter_of(chapter)["receipts"], chapter.receipts, strict=True):
+    for sent, receipt in zip(chapter_payload(chapter)["receipts"], chapter.receipts, strict=True):
         line = format_receipt(receipt)
         assert (sent["spelled"], sent["digits"]) == (line.operands, line.digits)
         assert_holds(sent["spelled"], line.result)

@@ -16,6 +16,7 @@ import pellucid
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter_types import Place
+from pellucid.explain.inspection import list_chapters
 from pellucid.model import assemble
 from pellucid.web import Session
 from pellucid.web.assets import files
@@ -58,9 +59,9 @@ def test_chapters_of_other_kinds_are_sent_or_refused_in_words(name: str) -> None
     sides = [(side, False) for side in read.sides]
     sides += [("decoder", True)] if len(sides) == 2 else []
     refused = 0
-    for (side, cross), heading in itertools.product(sides, told.contents()):
+    for (side, cross), chapter in itertools.product(sides, list_chapters()):
         try:
-            sent(chapter_payload(told.chapter(heading.id, Place(stack=side, cross=cross))))
+            sent(chapter_payload(told.inspect(Place(stack=side, cross=cross), chapter).only()))
         except PellucidError:
             refused += 1
     assert refused <= len(sides)
@@ -94,9 +95,8 @@ def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) ->
         if layer["thumbnails"] is None:
             assert len(sent(head_thumbnails(told, Attention("decoder"), number))) <= LARGEST_ANSWER
             break
-    known = [heading.id for heading in told.contents()]
-    for name in known if shape[2] < 100 else ("scores", "residual", "probabilities"):
-        said = sent(chapter_payload(told.chapter(name, Place(layer=shape[0] - 1))))
+    for name in list_chapters() if shape[2] < 100 else ("scores", "residual", "probabilities"):
+        said = sent(chapter_payload(told.inspect(Place(layer=shape[0] - 1), name).only()))
         assert len(said) <= LARGEST_ANSWER, name
     own = sum(len(gzip.compress(file.content, 5)) for file in files().values())
     assert own + sum(len(gzip.compress(each, 5)) for each in asked) + LARGEST_ANSWER <= 300_000

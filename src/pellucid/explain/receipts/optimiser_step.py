@@ -55,7 +55,7 @@ def muon_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -
         formula="w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
         expression=apply("sub", apply("mul", w, decay_factor), moved),
         address=weight.at(".next"),
-        source=source_line(Muon, "moved = weights * (1 - lr"),
+        source=source_line(Muon, "new_weights = weights * (1 - lr"),
         least=0.0,
     )
 
