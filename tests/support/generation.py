@@ -18,6 +18,7 @@ class Scripted:
 
     context_length = 512
     encoder = None
+    decoder = None
 
     def __init__(
         self, vocab_size: int, scripts: Sequence[Sequence[int]], lengths: Sequence[int]
