@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pellucid.checkpoints.huggingface import Published, open_published
 from pellucid.model import Transformer
-from pellucid.saved_runs.published import filled
+from pellucid.saved_runs.published import build_published
 
 #: Longer than any window and any original context below.
 LENGTH = 32
@@ -198,7 +198,7 @@ def both(case: str, folder: Path) -> tuple[Any, Transformer, Published]:
     theirs = reference(case)
     theirs.save_pretrained(folder)
     published = open_published(folder)
-    return theirs, filled(published, torch.device("cpu")), published
+    return theirs, build_published(published, torch.device("cpu")), published
 
 
 def token_ids(rows: int, columns: int) -> Tensor:
