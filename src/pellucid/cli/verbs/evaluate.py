@@ -120,6 +120,6 @@ def _format(result: Evaluation) -> list[str]:
         changed = f"{result.changed_documents:,} documents do not come back as they were:"
         rows += [("changed", changed), ("", "letters or white space")]
     if not result.comparable:
-        hidden = "bits per byte flatter the model: it did not predict hidden characters"
-        rows.append(("", hidden))
+        hidden = "it did not predict hidden characters"
+        rows += [("", "bits per byte flatter the model:"), ("", hidden)]
     return align_values(rows)
