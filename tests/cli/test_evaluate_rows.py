@@ -119,8 +119,8 @@ def test_a_source_with_several_targets_is_on_one_side_and_written_for_once(
     assert train.isdisjoint(held_out)
     pytest.importorskip("sacrebleu", reason="texts are compared by sacrebleu")
     found = runs.evaluate_rows(run, beams=Beams(n_beams=1))
-    assert len(found.written) == len(held_out) < found.examples
-    assert max(len(each.references) for each in found.written) == 3
+    assert len(found.generated) == len(held_out) < found.examples
+    assert max(len(each.references) for each in found.generated) == 3
 
 
 def test_a_run_that_learns_from_text_is_judged_on_all_it_held_out(
