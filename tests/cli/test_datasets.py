@@ -214,8 +214,8 @@ def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
         # a shell's background jobs ignore Ctrl-C, and so would this process
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import sys; from pellucid.cli import main; from pellucid.datasets import *\n"
-        "DATASETS['tiny'] = Dataset(description='x', licence='x', base='https://example.org', train='a',"
-        " parts=(Part(name='a', n_bytes=int(sys.argv[2]), sha256=None),))\n"
+        "DATASETS['tiny'] = Dataset(description='x', licence='x', base='https://example.org',"
+        " train='a', parts=(Part(name='a', n_bytes=int(sys.argv[2]), sha256=None),))\n"
         "sys.exit(main(['data', 'get', 'tiny', '--from', sys.argv[1]]))"
     )
     size = str(len(there.content))

@@ -145,7 +145,9 @@ def test_what_cannot_be_evaluated_is_refused(
     assert "encoded already" in refused("evaluate", run.folder, "--columns", "source=a")
     assert "give --write too" in refused("evaluate", run.folder, "--beams", 2)
     assert "--columns NAME=text" in refused("evaluate", run.folder, "--field", "text")
-    assert "has no expected texts to compare with" in refused("evaluate", classifier.folder, "--write")
+    assert "has no expected texts to compare with" in refused(
+        "evaluate", classifier.folder, "--write"
+    )
     empty = tmp_path / "empty.tsv"
     empty.write_text("source\ttarget\n", encoding="utf-8")
     assert "it has no rows" in refused("evaluate", run.folder, empty)
