@@ -24,7 +24,7 @@ from pellucid.generation.cuda_graphs import graphed
 from pellucid.generation.decoding import decoder
 from pellucid.model import Weights, narrow
 from pellucid.native import huge_buffer, library
-from pellucid.saved_runs.published import filled
+from pellucid.saved_runs.published import build_published
 
 #: Of memory that is read: more than any cache holds.
 READ_BYTES = 2**28
@@ -62,7 +62,7 @@ def pellucid(
     """`continue_ids`, which `pellucid generate` goes on with; on a GPU the whole model rounded."""
     if not native:
         os.environ["PELLUCID_NATIVE"] = "off"
-    model = filled(open_published(Path(folder)), torch.device(device))
+    model = build_published(open_published(Path(folder)), torch.device(device))
     if device == "cpu":
         narrow(model, weights)
     else:

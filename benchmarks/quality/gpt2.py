@@ -116,12 +116,12 @@ def total_nats(model: Any, tokens: Any, context_length: int) -> float:
     """Every token after the first once, in windows that do not overlap, in float32."""
     import torch
 
-    from pellucid.data import windows
+    from pellucid.data import next_token_windows
 
     model.eval()
     total = 0.0
     with torch.no_grad():
-        for batch in windows(tokens, context_length=context_length, batch_size=16):
+        for batch in next_token_windows(tokens, context_length=context_length, batch_size=16):
             logits = model(input_ids=batch.ids).logits.flatten(0, 1)
             total += torch.nn.functional.cross_entropy(
                 logits, batch.targets.flatten(), reduction="sum"

@@ -104,7 +104,7 @@ def _held_out(run: runs.Run) -> dict[str, Any]:
 
 def _written(run: runs.Run, n_beams: int, limit: int | None) -> list[GeneratedText]:
     how = Beams(n_beams=n_beams, max_new_tokens=60)
-    return list(runs.evaluate_rows(run, limit=limit, beams=how).written)
+    return list(runs.evaluate_rows(run, limit=limit, beams=how).generated)
 
 
 def _shared(known: dict[str, list[tuple[str, str, list[str]]]]) -> dict[str, Any]:

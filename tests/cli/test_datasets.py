@@ -39,7 +39,7 @@ def there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
 
 def put(monkeypatch: pytest.MonkeyPatch, n_bytes: int | None = len(CONTENT)) -> None:
     tiny = Dataset(
-        what="a fox and a cat",
+        description="a fox and a cat",
         licence="public domain",
         base="https://example.org/deep",
         parts=(Part(name="fox.txt", n_bytes=n_bytes, sha256=SHA256 if n_bytes else None),),
@@ -94,7 +94,7 @@ def test_a_table_is_trained_on_with_its_field(
 ) -> None:
     part = Part(name="t.parquet", n_bytes=len(CONTENT), sha256=SHA256)
     table = Dataset(
-        what="a table",
+        description="a table",
         licence="none",
         base="https://example.org",
         parts=(part,),
@@ -214,8 +214,8 @@ def test_ctrl_c_keeps_what_has_come(there: Server, tmp_path: Path) -> None:
         # a shell's background jobs ignore Ctrl-C, and so would this process
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import sys; from pellucid.cli import main; from pellucid.datasets import *\n"
-        "DATASETS['tiny'] = Dataset(what='x', licence='x', base='https://example.org', train='a',"
-        " parts=(Part(name='a', n_bytes=int(sys.argv[2]), sha256=None),))\n"
+        "DATASETS['tiny'] = Dataset(description='x', licence='x', base='https://example.org',"
+        " train='a', parts=(Part(name='a', n_bytes=int(sys.argv[2]), sha256=None),))\n"
         "sys.exit(main(['data', 'get', 'tiny', '--from', sys.argv[1]]))"
     )
     size = str(len(there.content))

@@ -76,7 +76,7 @@ def test_columns_may_be_called_otherwise_in_another_file(run: runs.Run, tmp_path
     file.write_text("there,back\nabc,cba\nde,ed\n", encoding="utf-8")
     found = runs.evaluate_rows(run, [str(file)], columns=["source=there", "target=back"])
     assert found.examples == 2
-    assert "source: there" in found.said
+    assert "source: there" in found.notes
     with pytest.raises(TextError, match="none of its columns is usual for the source"):
         runs.evaluate_rows(run, [str(file)])
 
@@ -85,8 +85,8 @@ def test_what_is_cut_and_what_is_dropped_is_said(run: runs.Run, tmp_path: Path) 
     rows = [("abcdabcdabcd", "dcba"), ("ab", ""), ("ab", "ba")]
     found = runs.evaluate_rows(run, [str(write_pairs(tmp_path / "some.tsv", rows))])
     assert found.examples == 2
-    assert any(each.startswith("truncated 1") for each in found.said)
-    assert any(each.startswith("dropped 1: it has no target") for each in found.said)
+    assert any(each.startswith("truncated 1") for each in found.notes)
+    assert any(each.startswith("dropped 1: it has no target") for each in found.notes)
 
 
 def test_a_limit_takes_examples_from_all_over(classifier: runs.Run) -> None:
@@ -119,8 +119,8 @@ def test_a_source_with_several_targets_is_on_one_side_and_written_for_once(
     assert train.isdisjoint(held_out)
     pytest.importorskip("sacrebleu", reason="texts are compared by sacrebleu")
     found = runs.evaluate_rows(run, beams=Beams(n_beams=1))
-    assert len(found.written) == len(held_out) < found.examples
-    assert max(len(each.references) for each in found.written) == 3
+    assert len(found.generated) == len(held_out) < found.examples
+    assert max(len(each.references) for each in found.generated) == 3
 
 
 def test_a_run_that_learns_from_text_is_judged_on_all_it_held_out(
@@ -145,7 +145,9 @@ def test_what_cannot_be_evaluated_is_refused(
     assert "encoded already" in refused("evaluate", run.folder, "--columns", "source=a")
     assert "give --write too" in refused("evaluate", run.folder, "--beams", 2)
     assert "--columns NAME=text" in refused("evaluate", run.folder, "--field", "text")
-    assert "has no texts to compare" in refused("evaluate", classifier.folder, "--write")
+    assert "has no expected texts to compare with" in refused(
+        "evaluate", classifier.folder, "--write"
+    )
     empty = tmp_path / "empty.tsv"
     empty.write_text("source\ttarget\n", encoding="utf-8")
     assert "it has no rows" in refused("evaluate", run.folder, empty)

@@ -250,6 +250,8 @@ def test_a_branch_goes_on_under_another_config_where_the_run_was(tmp_path: Path)
     assert logged[-1].learning_rate < 0.001
     assert read_config(RunFolder(made)) == slower
     other = replace(settings, text=replace(settings.text, tokenizer=config.Characters()))
-    with pytest.raises(ConfigError, match="text: a run that goes on"):
+    with pytest.raises(
+        ConfigError, match="text: a run that continues under another config keeps its text"
+    ):
         branch(run, other, tmp_path / "never")
     assert not os.path.exists(tmp_path / "never")

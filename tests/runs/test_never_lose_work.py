@@ -222,7 +222,7 @@ def test_a_kill_that_costs_something_is_found_out(
         digests = {9: "another", 12: "the end"}
         return kills._ChildReport(9, digests, (0.0, 1.0, 2.0, 3.0), killed=kill is not None)
 
-    monkeypatch.setattr(kills, "_go_on", go_on)
+    monkeypatch.setattr(kills, "_run_child", go_on)
     proof = runs.verify_kills(tmp_path / "run", kills=1)
     assert not proof.holds
     assert [kill.equal for kill in proof.kills] == [False]
