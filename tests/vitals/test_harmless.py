@@ -402,13 +402,13 @@ def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
 
 
 INSIDE = [
-    "pellucid.vitals.watcher.study",
-    "pellucid.vitals.watcher.parts_of",
-    "pellucid.vitals.watcher.LookSchedule.begin",
-    "pellucid.vitals.watcher.FirstBatch.attach",
-    "pellucid.vitals.watcher.ZeroGradCheck.attach",
-    "pellucid.vitals.watcher.ZeroGradCheck.stepped",
-    "pellucid.vitals.logs.numbers",
+    "pellucid.vitals.loop_watch.study",
+    "pellucid.vitals.loop_watch.parts_of",
+    "pellucid.vitals.loop_watch.LookSchedule.begin",
+    "pellucid.vitals.loop_watch.FirstBatch.attach",
+    "pellucid.vitals.loop_watch.ZeroGradCheck.attach",
+    "pellucid.vitals.loop_watch.ZeroGradCheck.stepped",
+    "pellucid.vitals.logs.to_scalars",
     "pellucid.vitals.watch_report.missing",
     "pellucid.vitals.probe.at_rest",
     "pellucid.vitals.probe.ProbeRunner.look",

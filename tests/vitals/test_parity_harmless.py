@@ -288,8 +288,8 @@ def test_trainer_of_hugging_face_goes_on(
     if raising == "report":
         monkeypatch.setattr("pellucid.diagnosis.live_causes.history_of_watch", boom)
     if raising == "all":
-        monkeypatch.setattr("pellucid.vitals.watcher.Watch.__enter__", boom)
-        monkeypatch.setattr("pellucid.vitals.watcher.Watch.close", boom)
+        monkeypatch.setattr("pellucid.vitals.loop_watch.Watch.__enter__", boom)
+        monkeypatch.setattr("pellucid.vitals.loop_watch.Watch.close", boom)
     with reports() as lines:
         (callback,) = ends(train, lambda: diagnosing(log=boom if raising == "log" else None))
     assert bool(lines) == (raising is not None)
@@ -373,8 +373,8 @@ def test_lightning_goes_on(raising: bool, tmp_path: Path, monkeypatch: pytest.Mo
         return module
 
     if raising:
-        monkeypatch.setattr("pellucid.vitals.watcher.Watch.step", boom)
-        monkeypatch.setattr("pellucid.vitals.watcher.Watch.report", boom)
+        monkeypatch.setattr("pellucid.vitals.loop_watch.Watch.step", boom)
+        monkeypatch.setattr("pellucid.vitals.loop_watch.Watch.report", boom)
     with reports() as lines:
         ends(train, lambda: DiagnosisCallback("inner", action="stop", max_overhead=None))
     assert bool(lines) == raising

@@ -13,6 +13,7 @@ from pellucid.vitals.attention import (
 from pellucid.vitals.chart import chart, explain_rows
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, to_scalars
+from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.model_parts import Anatomy, unwrapped
 from pellucid.vitals.overhead_budget import MAX_OVERHEAD, Cost
 from pellucid.vitals.probe import Probe
@@ -25,7 +26,6 @@ from pellucid.vitals.trainer import watcher
 from pellucid.vitals.verdicts import VerdictTracker
 from pellucid.vitals.watch import watch
 from pellucid.vitals.watch_report import WatchState
-from pellucid.vitals.watcher import Watch
 
 __all__ = [
     "MAX_OVERHEAD",

@@ -9,8 +9,8 @@ from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.reader import read_json_table
 from pellucid.training import Guard, guarded
+from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.watch import checked, watch
-from pellucid.vitals.watcher import Watch
 
 if TYPE_CHECKING:
     TrainerCallback = object

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
+from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.watch import checked, watch
-from pellucid.vitals.watcher import Watch
 
 if TYPE_CHECKING:
     Callback = object

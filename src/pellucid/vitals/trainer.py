@@ -30,12 +30,12 @@ from pellucid.training import (
     events,
 )
 from pellucid.vitals.label_baselines import Baselines, baselines
+from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.overhead_budget import MAX_OVERHEAD
 from pellucid.vitals.probe_rows import Rows
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watch import checked
-from pellucid.vitals.watcher import Watch
 
 #: Of how many rows the labels' entropies are estimated.
 _COUNTED_ROWS = 64

@@ -11,12 +11,12 @@ from torch import nn
 
 from pellucid.errors import ConfigError
 from pellucid.vitals.logs import log_to
+from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.overhead_budget import MAX_OVERHEAD
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import share_of
 from pellucid.vitals.update_sizes import Optimisers
-from pellucid.vitals.watcher import Watch
 
 #: What a trainer knows by itself.
 _OF_THE_LOOP = ("model", "optimizer", "clip_norm")
