@@ -73,7 +73,7 @@ def train(
         out: the run's folder; by default a new one under `runs/`.
         reward: what judges answers, as "module:function" or as "RUN:CLASS" of a classifier.
         observers: functions that are called with every event.
-        watchers: functions that also look into the model, such as `pellucid.vitals.loop_watch()`.
+        watchers: functions that also look into the model, such as `pellucid.vitals.watcher()`.
         show: show progress on standard output.
         interrupts: lets an observer stop the run as Ctrl-C does: `interrupts.asked = True`.
         force: train even if pellucid expects to need more memory than is free.
