@@ -4,7 +4,7 @@ Comes in: runs, and what a page asks. Goes out: JSON, a server on 127.0.0.1, an 
 not know how any number is computed.
 """
 
-from pellucid.old_names import names_of
+from pellucid.old_names import names_of as _names_of
 from pellucid.web.onefile import OnePage, check_name, one_page, write_page
 from pellucid.web.requests import PageRequest, Reading, parse_request
 from pellucid.web.run_registry import RunRegistry
@@ -23,4 +23,4 @@ __all__ = [
     "write_page",
 ]
 
-__getattr__ = names_of(__name__)
+__getattr__ = _names_of(__name__)
