@@ -64,6 +64,32 @@ def where_positions_act(
             assert_never(facts)
 
 
+def rotation_of(positions: nn.Module) -> RotaryFacts | None:
+    """How a scheme turns queries and keys; None if it does not, or if that is unknown."""
+    stated = position_facts(positions)
+    match stated:
+        case RotaryFacts() as facts:
+            return facts
+        case AddedPositionFacts() | DistanceBiasFacts() | DistanceVectorFacts():
+            return None
+        case NoPositionFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(stated)
+
+
+def may_bias_by_query(positions: nn.Module) -> bool:
+    """Whether the bias of a score depends on the query, or may."""
+    facts = position_facts(positions)
+    match facts:
+        case DistanceVectorFacts() | UnknownFacts():
+            return True
+        case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | NoPositionFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
 def is_identity(norm: nn.Module) -> bool:
     """Whether the part in the place of a norm is known to return its input."""
     facts = norm_facts(norm)

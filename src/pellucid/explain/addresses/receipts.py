@@ -11,6 +11,7 @@ from pellucid.explain import receipts as of_number
 from pellucid.explain.addresses.row import Cell
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.part_facts import rotation_of
 from pellucid.explain.receipts import optimiser_step as of_step
 from pellucid.explain.receipts.linear import matrix_receipt, projection_receipt
 from pellucid.explain.residual_sums import list_sums
@@ -18,10 +19,8 @@ from pellucid.explain.selection import SelectedWeight
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import (
     FeedForwardFacts,
-    RotaryFacts,
     UnknownFacts,
     feed_forward_facts,
-    position_facts,
 )
 
 
@@ -112,8 +111,8 @@ def projection(trace: Trace, cell: Cell) -> Receipt:
 def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of a query or key, turned by the angle of its position."""
     scheme = trace.stack_pass(cell.site.side).positions
-    facts = position_facts(scheme)
-    turned = isinstance(facts, RotaryFacts) and cell.index[1] < facts.n_rotated
+    facts = rotation_of(scheme)
+    turned = facts is not None and cell.index[1] < facts.n_rotated
     if cell.site.cross or not turned:
         return "positions do not turn it: it is a part of {layer}.attention.query or .key"
     return of_number.rotation_receipt(trace, cell.selection(), cell.site.part)

@@ -13,6 +13,7 @@ from pellucid.explain import attention_heads
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, Number, evaluate
+from pellucid.explain.part_facts import rotation_of
 from pellucid.explain.receipts.builder import (
     WRITTEN_OUT,
     added,
@@ -34,9 +35,7 @@ from pellucid.model import LinearAttention, NeuralMemory, Rotary
 from pellucid.model.facts import (
     LinearAttentionFacts,
     NeuralMemoryFacts,
-    RotaryFacts,
     SoftmaxAttentionFacts,
-    position_facts,
 )
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import gather, scores_of, weights_of
@@ -166,8 +165,8 @@ def rotation_receipt(trace: Trace, chosen: Selection, which: str = "q") -> Recei
     """One feature of a query or key, turned with its partner by the angle of its position."""
     attention, name = chosen.attention(trace), chosen.head_name
     scheme = attention.positions
-    facts = position_facts(scheme)
-    assert isinstance(facts, RotaryFacts)
+    facts = rotation_of(scheme)
+    assert facts is not None
     feature = chosen.feature % facts.n_rotated
     partner_feature, sign = _partner(feature, facts.n_rotated, facts.pairing)
     token = chosen.token if which == "q" else chosen.other

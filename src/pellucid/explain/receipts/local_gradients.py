@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from torch import nn
-
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression
-from pellucid.explain.part_facts import norms_one_token
+from pellucid.explain.part_facts import may_bias_by_query, norms_one_token
 from pellucid.explain.receipts.builder import (
     apply,
     at,
@@ -28,12 +26,9 @@ from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
 from pellucid.maths.softmax import softmax_jacobian_product
 from pellucid.model.facts import (
-    DistanceVectorFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     SoftmaxAttentionFacts,
-    UnknownFacts,
-    position_facts,
 )
 
 
@@ -104,7 +99,7 @@ def query_rule(trace: Trace, chosen: Selection) -> Receipt | None:
     """dL/dq[q, f] = scale sum_k dL/ds[q, k] k[k, f]; None where a cap or positions come between."""
     attention, name = chosen.attention(trace), chosen.head_name
     scoring = attention.scoring
-    if scoring is None or scoring.soft_cap or _biases_by_query(attention.positions):
+    if scoring is None or scoring.soft_cap or may_bias_by_query(attention.positions):
         return None
     feature = chosen.feature % attention.q.shape[-1]
     upstream = vector(trace, at(f"{name}.scores.grad", chosen.token), "dL/ds")
@@ -118,11 +113,6 @@ def query_rule(trace: Trace, chosen: Selection) -> Receipt | None:
         source=autograd_line(),
         least=0.0,
     )
-
-
-def _biases_by_query(positions: nn.Module) -> bool:
-    """Whether the bias of a score depends on the query, or may."""
-    return isinstance(position_facts(positions), DistanceVectorFacts | UnknownFacts)
 
 
 def norm_rule(trace: Trace, chosen: Selection, norm: str) -> Receipt | None:
