@@ -11,7 +11,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
-from pellucid.explain.norms import describe_scale
+from pellucid.explain.norms import scale_of
 from pellucid.explain.part_facts import is_identity, norms_one_token, where_positions_act
 from pellucid.explain.receipts.builder import at
 from pellucid.explain.receipts.sums import stack_prefix
@@ -21,7 +21,6 @@ from pellucid.model.facts import (
     HeadTransformFacts,
     IdentityFacts,
     UnknownFacts,
-    norm_facts,
     transform_facts,
 )
 
@@ -56,7 +55,7 @@ def why_no_contributions(trace: Trace) -> str | None:
             assert_never(facts)
     norm = trace.stack_pass(trace.side).stack.final_norm
     if not is_identity(norm) and norms_one_token(norm) is None:
-        kind, scale = type(norm).__name__, describe_scale(norm_facts(norm))
+        kind, scale = type(norm).__name__, scale_of(norm)
         return f"{kind} is the final norm: {scale or 'pellucid does not know what it does'}"
     return why_no_sums(trace, trace.side)
 

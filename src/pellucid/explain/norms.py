@@ -4,7 +4,26 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from pellucid.model.facts import IdentityFacts, NormFacts, NormPart, SandwichFacts, UnknownFacts
+from torch import nn
+
+from pellucid.model.facts import (
+    IdentityFacts,
+    NormFacts,
+    NormPart,
+    SandwichFacts,
+    UnknownFacts,
+    norm_facts,
+)
+
+
+def scale_of(norm: nn.Module) -> str | None:
+    """`describe_scale` of a part in the place of a norm."""
+    return describe_scale(norm_facts(norm))
+
+
+def leak_of(norm: nn.Module, *, causal: bool) -> str | None:
+    """`describe_leak` of a part in the place of a norm."""
+    return describe_leak(norm_facts(norm), causal=causal)
 
 
 def describe_scale(facts: NormPart) -> str | None:

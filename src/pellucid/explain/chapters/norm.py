@@ -8,7 +8,7 @@ from typing import assert_never
 from torch import nn
 
 from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Table
-from pellucid.explain.norms import describe_leak, describe_scale
+from pellucid.explain.norms import leak_of, scale_of
 from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts import norm_receipt
 from pellucid.explain.receipts.builder import at
@@ -16,11 +16,9 @@ from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import (
     BlockPart,
-    NormPart,
     ResidualFacts,
     UnknownFacts,
     block_facts,
-    norm_facts,
 )
 from pellucid.typed import to_list
 
@@ -43,14 +41,13 @@ def build(trace: Trace, place: Place) -> Chapter:
         token=chosen.token,
         feature=chosen.feature,
     )
-    facts = norm_facts(module)
-    leak = describe_leak(facts, causal=stack.causal)
+    leak = leak_of(module, causal=stack.causal)
     return Chapter(
         id="norm",
         number=4,
         part="forward",
         title="Norm",
-        sentence=f"{_describe_norm(module, facts, chosen.query(trace))}"
+        sentence=f"{_describe_norm(module, chosen.query(trace))}"
         f"{_describe_place(block_facts(block))}",
         pictures=_pictures(trace, chosen, address),
         receipts=() if receipt is None else (receipt,),
@@ -61,8 +58,8 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _describe_norm(module: nn.Module, facts: NormPart, token: str) -> str:
-    kind, scale = type(module).__name__, describe_scale(facts)
+def _describe_norm(module: nn.Module, token: str) -> str:
+    kind, scale = type(module).__name__, scale_of(module)
     if scale is None:
         return f"{kind} stands in the place of a norm, and does not say what it does to {token}."
     return f"{kind} brings the features of {token} to a common scale: {scale}."
