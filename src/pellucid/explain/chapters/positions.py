@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt, Table
@@ -37,6 +37,16 @@ _NOTHING = {
 _Parts = tuple[str, list[Picture], list[Receipt | None]]
 
 
+def _describe_bias(rule: Literal["slope", "bucket"]) -> str:
+    match rule:
+        case "slope":
+            return "a penalty that grows with the distance, each head at its own slope"
+        case "bucket":
+            return "a learnt number for each head and range of distances"
+        case _:
+            assert_never(rule)
+
+
 def build(trace: Trace, place: Place) -> Chapter:
     """What the stack's scheme does at the chosen place."""
     if place.cross:  # positions act within one text
@@ -49,14 +59,8 @@ def build(trace: Trace, place: Place) -> Chapter:
             sentence, pictures, receipts = _added(trace, chosen, learned=learned)
         case RotaryFacts() as facts:
             sentence, pictures, receipts = _turned(trace, chosen, facts)
-        case DistanceBiasFacts(rule="slope"):
-            sentence, pictures, receipts = _biased(
-                trace, chosen, "a penalty that grows with the distance, each head at its own slope"
-            )
-        case DistanceBiasFacts():
-            sentence, pictures, receipts = _biased(
-                trace, chosen, "a learnt number for each head and range of distances"
-            )
+        case DistanceBiasFacts(rule=rule):
+            sentence, pictures, receipts = _biased(trace, chosen, _describe_bias(rule))
         case DistanceVectorFacts():
             sentence, pictures, receipts = _biased(
                 trace, chosen, "the query's product with a learnt vector for each distance"
