@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import assert_never
+from typing import Literal, assert_never
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt, Table
@@ -37,6 +37,16 @@ _NO_POSITIONS = {
 _Parts = tuple[str, list[Picture], list[Receipt | None]]
 
 
+def _describe_bias(rule: Literal["slope", "bucket"]) -> str:
+    match rule:
+        case "slope":
+            return "a penalty that grows with the distance, each head at its own slope"
+        case "bucket":
+            return "a learnt number for each head and range of distances"
+        case _:
+            assert_never(rule)
+
+
 def build(trace: Trace, place: Place) -> Chapter:
     """What the stack's scheme does at the chosen place."""
     if place.cross:  # positions act within one text
@@ -46,21 +56,13 @@ def build(trace: Trace, place: Place) -> Chapter:
     stated = position_facts(trace.stack_pass(selection.side).positions)
     match stated:
         case AddedPositionFacts(learned=learned):
-            sentence, pictures, receipts = _describe_added(trace, selection, learned=learned)
+            sentence, pictures, receipts = _show_added(trace, selection, learned=learned)
         case RotaryFacts() as facts:
-            sentence, pictures, receipts = _describe_rotation(trace, selection, facts)
-        case DistanceBiasFacts(rule="slope"):
-            sentence, pictures, receipts = _describe_bias(
-                trace,
-                selection,
-                "a penalty that grows with the distance, each head at its own slope",
-            )
-        case DistanceBiasFacts():
-            sentence, pictures, receipts = _describe_bias(
-                trace, selection, "a learnt number for each head and range of distances"
-            )
+            sentence, pictures, receipts = _show_rotation(trace, selection, facts)
+        case DistanceBiasFacts(rule=rule):
+            sentence, pictures, receipts = _show_bias(trace, selection, _describe_bias(rule))
         case DistanceVectorFacts():
-            sentence, pictures, receipts = _describe_bias(
+            sentence, pictures, receipts = _show_bias(
                 trace, selection, "the query's product with a learnt vector for each distance"
             )
         case NoPositionFacts():
@@ -83,7 +85,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _describe_added(trace: Trace, selection: Selection, *, learned: bool) -> _Parts:
+def _show_added(trace: Trace, selection: Selection, *, learned: bool) -> _Parts:
     added = trace[at(f"{stack_prefix(trace, selection.side)}positions", selection.token)]
     n_shown = min(_FEATURES, len(added))
     sentence = f"A vector for place {selection.token} is added to the embedding: " + (
@@ -97,7 +99,7 @@ def _describe_added(trace: Trace, selection: Selection, *, learned: bool) -> _Pa
     return sentence, [picture], [position_receipt(trace, selection)]
 
 
-def _describe_rotation(trace: Trace, selection: Selection, facts: RotaryFacts) -> _Parts:
+def _show_rotation(trace: Trace, selection: Selection, facts: RotaryFacts) -> _Parts:
     scheme = trace.stack_pass(selection.side).positions
     cos, sin = (scheme.get_buffer(name)[selection.token] for name in (facts.cos, facts.sin))
     half = facts.n_rotated // 2
@@ -130,7 +132,7 @@ def _describe_rotation(trace: Trace, selection: Selection, facts: RotaryFacts) -
     return sentence, [picture], [*receipts]
 
 
-def _describe_bias(trace: Trace, selection: Selection, rule: str) -> _Parts:
+def _show_bias(trace: Trace, selection: Selection, rule: str) -> _Parts:
     attention = selection.attention(trace)
     match attention.facts:
         case LinearAttentionFacts():
