@@ -413,7 +413,7 @@ def test_where_nobody_gives_a_checksum_it_is_counted_and_written_down(
 def test_a_way_that_leaves_https_is_not_followed(there: Server, target: Path) -> None:
     there.redirect = {"Location": "ftp://127.0.0.1/file.txt"}
     there.url, url = "ftp://127.0.0.1", there.url
-    with pytest.raises(TextError, match="not https: it is not followed"):
+    with pytest.raises(TextError, match="not https, so pellucid does not follow it"):
         fetch(f"{url}/file.txt", target)
     there.url = url
     redirects = server._Redirects("https://example.org/file.txt")
