@@ -13,10 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from pellucid.explain.outputs import widen
+from pellucid.explain.outputs import distribution_at
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.reader import parse_json_table
@@ -99,7 +96,7 @@ class Comparison:
 
     def divergences(self, token: int, place: int) -> tuple[float, float]:
         """KL(one | other) and KL(other | one) of what is predicted at a pair, in nats."""
-        p, q = shares(self.first, token), shares(self.second, place)
+        p, q = distribution_at(self.first, token), distribution_at(self.second, place)
         return float(kl_divergence(p, q)), float(kl_divergence(q, p))
 
     @cached_property
@@ -118,12 +115,6 @@ class Comparison:
             )
             for (a, u), (b, v) in pairwise(self.pairs)
         )
-
-
-def shares(trace: Trace, token: int) -> Tensor:
-    """(vocabulary,): the probabilities at one place, in float64."""
-    with torch.no_grad():
-        return torch.softmax(widen(trace.logits_at(token)).double(), dim=-1)
 
 
 def _words(tokenizer: Tokenizer) -> Any:

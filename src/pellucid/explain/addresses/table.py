@@ -7,7 +7,7 @@ from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.forward import of_trace
 from pellucid.explain.addresses.layer_table import FAMILIES, LAYER_ADDRESSES
 from pellucid.explain.addresses.row import Address
-from pellucid.explain.receipts import gradient_lengths
+from pellucid.explain.receipts import embedding_receipt, gradient_lengths
 from pellucid.explain.receipts import gradients as gradient_receipts
 from pellucid.explain.receipts import outputs as output_receipts
 
@@ -31,7 +31,7 @@ FORWARD: tuple[Address, ...] = (
         doc="the same scaled, with the vector of its kind of text",
         forward=forward.read_embedding,
         backward=backward.embedding_gradient,
-        receipt=receipts.embedding,
+        receipt=receipts.by_selection(embedding_receipt),
     ),
     Address(
         pattern="{stack}positions",
