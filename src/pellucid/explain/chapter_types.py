@@ -181,7 +181,7 @@ Picture = StaticPicture | AnimatedPicture
 class Content:
     """The content of a chapter at one place: `None` among its members is left out.
 
-    `notes` say what is pooled, cut, or does not add up.
+    `notes` tell you of numbers that are pooled, cut, or do not add up.
     """
 
     sentence: str

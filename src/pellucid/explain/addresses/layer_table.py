@@ -7,15 +7,14 @@ from functools import partial
 from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.row import Address
 from pellucid.explain.receipts import out_receipt, score_receipt, weight_receipt
+from pellucid.explain.record_block import NORMS, PROJECTIONS, SUBLAYERS
 
-_SUBLAYERS = ("attention", "cross_attention", "feed_forward")
-_NORMS = tuple(f"{name}_norm{place}" for name in _SUBLAYERS for place in ("", ".before", ".after"))
-#: Parts of a layer that one row describes together, by the name that stands for them.
+#: Parts of a layer that one row describes together, by the name of their family.
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "norm": _NORMS,
-    "sublayer": _SUBLAYERS,
+    "norm": NORMS,
+    "sublayer": SUBLAYERS,
     "matrix": ("feed_forward.up", "feed_forward.gate"),
-    "projection": ("attention.query", "attention.key", "attention.value", "cross_attention.query"),
+    "projection": PROJECTIONS,
     "sum": ("after_attention", "after_cross_attention"),
 }
 

@@ -110,13 +110,13 @@ FORWARD: tuple[Address, ...] = (
         axes=(),
         doc="the mean of all surprisals",
         forward=of_trace(outputs.read_loss),
-        backward="it is 1: gradients are those of the loss",
+        backward="it is 1: every gradient is the loss's",
         receipt=receipts.by_index(output_receipts.loss_receipt),
         exists=shapes.has_next_token,
     ),
 )
 
-#: Addresses of the backward pass, beside `ADDRESS.grad`; `back.addresses()` lists them.
+#: More addresses of the backward pass than `ADDRESS.grad`; `back.addresses()` lists them.
 BACKWARD: tuple[Address, ...] = (
     Address(
         pattern="grad_norm",
@@ -191,7 +191,7 @@ ADDRESSES: tuple[Address, ...] = (
         doc="any address, after one optimiser step of all weights of a copy",
         forward=forward.read_after_update,
         backward=_IS_AN_UPDATE,
-        receipt="open the chapter after-update: its receipts are those of the copy",
+        receipt="open the chapter after-update: it shows the receipts of the copy",
     ),
 )
 

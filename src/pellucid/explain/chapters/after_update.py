@@ -28,7 +28,7 @@ def build(trace: Trace, selection: Selection) -> Content:
     p_before, p_after = (
         float(distribution_at(version, token)[next_id]) for version in (trace, updated)
     )
-    changed = change(trace, updated, token)
+    changes = change(trace, updated, token)
     settings = optimiser_step.choose_settings(trace, next(iter(trace.backward().norms)))
     return Content(
         sentence="One step of all weights that learn, on a copy, and the sentence again: "
@@ -41,7 +41,7 @@ def build(trace: Trace, selection: Selection) -> Content:
                 rows=tuple(
                     (piece(trace, word), before, after, after - before)
                     for word, before, after in zip(
-                        changed.words, changed.before, changed.after, strict=True
+                        changes.words, changes.before, changes.after, strict=True
                     )
                 ),
             ),
@@ -54,7 +54,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         notes=(
             settings.origin,
             *optimiser_step.list_left_out(trace),
-            f"the distribution after this token moved by KL {changed.kl:.4g} nats",
+            f"the distribution after this token moved by KL {changes.kl:.4g} nats",
             "your model did not change: pellucid moved a copy and dropped it",
         ),
     )

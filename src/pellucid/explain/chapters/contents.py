@@ -43,7 +43,7 @@ from pellucid.explain.trace_types import Trace
 
 @dataclass(frozen=True, slots=True)
 class ChapterEntry:
-    """A chapter: its name, its title and part of the story, a summary, and its builder.
+    """A chapter: its name, title and summary, its builder, and its part of the story.
 
     `needs_loss` means that it has no content for a sentence without a loss. `walks` means that it
     runs the backward pass through all layers; for a large model this starts when you ask for it.
@@ -54,9 +54,9 @@ class ChapterEntry:
 
     id: str
     title: str
-    part: Part
     summary: str
     build: Callable[[Trace, Selection], Content]
+    part: Part
     needs_loss: bool = False
     walks: bool = False
     at_one_place: bool = False
@@ -64,20 +64,14 @@ class ChapterEntry:
     build_comparison: Callable[[Trace, Trace, Selection], Content] | None = None
 
 
-def _forward(
-    name: str, title: str, summary: str, build: Callable[[Trace, Selection], Content]
-) -> ChapterEntry:
-    return ChapterEntry(name, title, "forward", summary, build, needs_loss=name == "loss")
-
-
-_walking = partial(ChapterEntry, needs_loss=True, walks=True)
+_forward = partial(ChapterEntry, part="forward")
+_backward = partial(ChapterEntry, part="backward", needs_loss=True, walks=True)
+_update = partial(ChapterEntry, part="update", needs_loss=True, walks=True)
 _WEIGHT = ("weight", "row", "column")
 
 CHAPTERS: tuple[ChapterEntry, ...] = (
     _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build),
-    _forward(
-        "embedding", "Embedding", "each token's row of numbers, and its neighbours", embedding.build
-    ),
+    _forward("embedding", "Embedding", "each token's row, and its neighbours", embedding.build),
     _forward("positions", "Positions", "how the model knows the order of tokens", positions.build),
     _forward("norm", "Norm", "features brought to a common scale", norm.build),
     _forward("qkv", "Queries, keys, values", "queries, keys and values of a head", qkv.build),
@@ -88,76 +82,62 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     _forward("feed-forward", "Feed-forward", "the units that write most", feed_forward.build),
     _forward("lens", "Logit lens", "the prediction after each layer", lens.build),
     _forward(
-        "probabilities",
-        "Probabilities",
-        "logits, probabilities, and how a token is sampled",
-        probabilities.build,
+        "probabilities", "Probabilities", "logits, and how a token is sampled", probabilities.build
     ),
-    _forward("loss", "Loss", "the loss of each token", loss.build),
-    ChapterEntry(
-        "backward",
-        "Backward",
-        "backward",
-        "p - y: where every gradient begins",
-        backward.build,
-        needs_loss=True,
+    _forward("loss", "Loss", "the loss of each token", loss.build, needs_loss=True),
+    _backward(
+        "backward", "Backward", "p - y: every gradient begins here", backward.build, walks=False
     ),
-    _walking(
+    _backward(
         "head-gradient",
         "The head's gradient",
-        "backward",
-        "the head's own gradient, and both paths to a tied table",
+        "the gradient of the head, and both paths to a tied table",
         head_gradient.build,
     ),
-    _walking(
+    _backward(
         "gradients",
         "Gradients",
-        "backward",
         "how far the loss reaches back, by layer and matrix",
         gradients.build,
     ),
-    _walking(
+    _backward(
         "rules",
         "Local rules",
-        "backward",
         "how a gradient passes a softmax, a sum, a norm",
         local_gradients.build,
     ),
-    _walking(
+    _backward(
         "nudge",
         "Nudge",
-        "backward",
         "a weight moved a little: is its gradient true?",
         finite_difference.build,
         at_one_place=True,
         axes=("stack", "layer", *_WEIGHT),
     ),
-    _walking(
+    _update(
         "update",
         "Update",
-        "update",
         "the optimiser's step on one weight, number by number",
         update.build,
         axes=_WEIGHT,
     ),
-    _walking(
+    _update(
         "after-update",
         "After the step",
-        "update",
         "one step on a copy, and the sentence again",
         after_update.build,
         at_one_place=True,
         axes=("stack", "token"),
     ),
     ChapterEntry(
-        "over-time", "Over time", "over time", "the sentence during the training", film.build
+        "over-time", "Over time", "the sentence during the training", film.build, "over time"
     ),
     ChapterEntry(
         "compare",
         "Compare",
-        "compare",
         "another checkpoint, model or sentence next to this one",
         compare.explain_how,
+        "compare",
         build_comparison=compare.build,
     ),
 )

@@ -26,12 +26,12 @@ def build(trace: Trace, selection: Selection) -> Content:
     )
     moves = (-step, 0.0, step)
     losses = finite_difference.losses(trace, weight, moves)
-    below, unmoved, above = losses
+    loss_below, unmoved, loss_above = losses
     w, digits = float(trace[weight.address()]), str(finite_difference.precision(trace))
     return Content(
         sentence=f"The gradient says that moving {weight.address()} by h changes the loss by "
         f"{gradient:.4g} h. So move it, by {step:.2g} up and down, and look: the loss changes by "
-        f"{(above - below) / (2 * step):.4g} h.",
+        f"{(loss_above - loss_below) / (2 * step):.4g} h.",
         pictures=(
             Table(
                 title=f"{weight.address()}, moved by {step:.9g}",
@@ -45,7 +45,7 @@ def build(trace: Trace, selection: Selection) -> Content:
             _list_largest(trace, weight),
         ),
         receipts=(
-            nudge_receipt(trace, weight, below, above, step),
+            nudge_receipt(trace, weight, loss_below, loss_above, step),
             weight_gradient_receipt(trace, selection, weight),
         ),
         notes=(

@@ -22,8 +22,9 @@ def build(trace: Trace, selection: Selection) -> Content:
     tied, word = trace.model.head is None, piece(trace, next_id)
     return Content(
         sentence=f"A step pulls the row of {word} in the head towards the states before {word}, "
-        f"and pushes it away from the states where the model expected {word} in vain. The gradient of "
-        f"its feature {feature} sums p - y times feature {feature} of the state over all places.",
+        f"and pushes it away from the states where the model expected {word} in vain. The gradient "
+        f"of its feature {feature} sums p - y times feature {feature} of the state over all "
+        "places.",
         pictures=(
             _terms(trace, next_id, feature),
             _tabulate_paths(trace, (next_id, input_id), feature) if tied else None,

@@ -35,13 +35,13 @@ def bars(
         label: the name of each.
         unit: of the numbers.
     """
-    shown = values[list(order)]
+    bar_values = values[list(order)]
     return Bars(
         title=title,
         names=tuple(map(label, order)),
-        values=tuple(to_list(shown)),
+        values=tuple(to_list(bar_values)),
         unit=unit,
-        rest=float(values.sum() - shown.sum()) if len(order) < len(values) else None,
+        rest=float(values.sum() - bar_values.sum()) if len(order) < len(values) else None,
     )
 
 
@@ -62,7 +62,7 @@ def feature_bars(title: str, values: Tensor) -> Bars:
 
 
 def window(center: int, count: int, size: int) -> range:
-    """At most `size` of `count` places, around a center where there are places on both sides."""
+    """At most `size` of `count` places, around a center if it is not near an end."""
     first = max(0, min(center - size // 2, count - size))
     return range(first, min(first + size, count))
 
@@ -75,7 +75,9 @@ def head_map(
     values, mask = trace[address].float(), attention_heads.mask(selection.attention(trace))
     rows, columns = trace.pieces(selection.side), selection.key_pieces(trace)
     first_row, first_column = _start(selection.token, rows), _start(selection.other, columns)
-    down, across = (slice(first, first + MAX_CELLS) for first in (first_row, first_column))
+    row_slice, column_slice = (
+        slice(first, first + MAX_CELLS) for first in (first_row, first_column)
+    )
     note = ""
     if max(len(rows), len(columns)) > MAX_CELLS:
         note = (
@@ -85,9 +87,9 @@ def head_map(
         )
     return Matrix(
         title=f"{part} of {selection.head_name}: queries down, keys across",
-        rows=rows[down],
-        columns=columns[across],
-        values=_cells(values[down, across], mask[down, across]),
+        rows=rows[row_slice],
+        columns=columns[column_slice],
+        values=_cells(values[row_slice, column_slice], mask[row_slice, column_slice]),
         scale=scale,
         address=address,
         pooled=note,

@@ -81,9 +81,9 @@ def _split_logit(trace: Trace, selection: Selection) -> tuple[Bars, Receipt]:
 
 def _steps(trace: Trace, selection: Selection) -> Lines:
     """The cosine of the stream before and after each layer, and its length."""
-    passed = trace.stack_pass(selection.side)
-    states = [state[0, selection.token].double() for state in passed.states]
-    turns = [float(F.cosine_similarity(*states_, dim=0)) for states_ in pairwise(states)]
+    stack_pass = trace.stack_pass(selection.side)
+    states = [state[0, selection.token].double() for state in stack_pass.states]
+    turns = [float(F.cosine_similarity(*pair, dim=0)) for pair in pairwise(states)]
     lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
     return Lines(
         title="the stream after each layer: cosine with the one before, and its length",
