@@ -75,7 +75,7 @@ def head_map(
     values, mask = trace[address].float(), attention_heads.mask(selection.attention(trace))
     rows, columns = trace.pieces(selection.side), selection.key_pieces(trace)
     first_row, first_column = _start(selection.token, rows), _start(selection.other, columns)
-    row_slice, column_slice = (
+    shown_rows, shown_columns = (
         slice(first, first + MAX_CELLS) for first in (first_row, first_column)
     )
     note = ""
@@ -87,9 +87,9 @@ def head_map(
         )
     return Matrix(
         title=f"{part} of {selection.head_name}: queries down, keys across",
-        rows=rows[row_slice],
-        columns=columns[column_slice],
-        values=_cells(values[row_slice, column_slice], mask[row_slice, column_slice]),
+        rows=rows[shown_rows],
+        columns=columns[shown_columns],
+        values=_cells(values[shown_rows, shown_columns], mask[shown_rows, shown_columns]),
         scale=scale,
         address=address,
         pooled=note,
