@@ -154,7 +154,7 @@ def test_attention_is_what_the_model_itself_would_say(name: str, implementation:
     model = MODELS[name](attn_implementation=implementation).double().eval()
     model(input_ids=ids_of(0))
     tape, taps = AsyncMetrics(), AttentionTaps(study(model))
-    with torch.no_grad(), taps.on(tape):
+    with torch.no_grad(), taps.measuring(tape):
         model(input_ids=ids_of(0))
     tape.turn(1)
     read = tape.read()

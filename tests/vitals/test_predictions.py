@@ -33,7 +33,7 @@ def test_a_few_places_at_a_time_give_what_all_at_once_do() -> None:
     targets = torch.arange(21) * 1000
     tape = AsyncMetrics()
     Predicted(before, targets).measure(tape)
-    Predicted(before, targets).moved_to(Predicted(after, targets), tape)
+    Predicted(before, targets).record_change(Predicted(after, targets), tape)
     found = numbers(tape)
     log_p = before.log_softmax(-1).gather(1, targets[:, None])
     wanted = {
@@ -53,7 +53,7 @@ def test_where_nothing_is_predicted_there_is_nothing_to_look_at() -> None:
     nothing = torch.full_like(ids, IGNORED)
     probe = probe_of(model, TokenBatch(ids=ids, targets=nothing, n_supervised=0))
     tape = AsyncMetrics()
-    assert ProbeRunner(study(model), probe).look(tape) is None
+    assert ProbeRunner(study(model), probe).measure(tape) is None
     assert "logits.log_z" not in numbers(tape)
 
 

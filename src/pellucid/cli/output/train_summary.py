@@ -129,7 +129,7 @@ def _describe_cost(cost: tuple[float, float, int] | None) -> str:
         return ""
     from pellucid.vitals import Cost
 
-    return Cost(*cost).told()
+    return Cost(*cost).message()
 
 
 def _is_language_model(run: Run) -> bool:
