@@ -139,7 +139,7 @@ class SentenceView:
     def match_token(self, token: int, other: SentenceView) -> int | str:
         """The index of a token in `other`, or why their probabilities cannot be compared."""
         comparison = Comparison(self.trace, other.trace)
-        place = comparison.beside(token)
+        place = comparison.paired_token(token)
         if comparison.why_not is not None or place is None:
             return comparison.why_not or "the other sentence has no token at this place"
         return place
