@@ -16,7 +16,7 @@ import pytest
 from pellucid.cli import main
 from pellucid.errors import RunError
 from pellucid.report import build_story, write_report
-from pellucid.report.chart import ReferenceLine, Chart, svg
+from pellucid.report.chart import Chart, ReferenceLine, svg
 from pellucid.report.charts import charts
 from pellucid.report.page import page
 from pellucid.report.story import MOST_POINTS, Series
