@@ -60,9 +60,7 @@ class Watch(WatchReport):
         self._logs: list[Log] = [] if log is None else [log_to(log)]
         trained = next((p for p in model.parameters() if p.requires_grad), None)
         if trained is None:
-            raise ConfigError(
-                "no parameter of the model is trained: unfreeze what you want to train"
-            )
+            raise ConfigError("no parameter of the model is trained: unfreeze at least one")
         self._schedule = LookSchedule(max_overhead, trained.device)
         self._zero_grad = ZeroGradCheck(cleared_by(self._optimisers))
         self._metrics = AsyncMetrics(self.guard)

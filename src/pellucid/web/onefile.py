@@ -215,11 +215,7 @@ def _collect_answers(
 
 
 def _add_runs(
-    content: dict[str, Any],
-    session: Session,
-    reading: Reading,
-    versus: Reading | None,
-    place: Place,
+    content: Plain, session: Session, reading: Reading, versus: Reading | None, place: Place
 ) -> None:
     """Add the run, the reading to compare with, and the first place."""
     answer = session.get(PageRequest(kind="runs"))
