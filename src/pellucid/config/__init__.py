@@ -49,7 +49,7 @@ from pellucid.config.norms import (
     SpectralNorm,
     WeightNorm,
 )
-from pellucid.config.objective_requirements import data_for
+from pellucid.config.objective_requirements import continues_text, data_for
 from pellucid.config.objectives import (
     DPO,
     MLM,
@@ -246,6 +246,7 @@ __all__ = [
     "Xavier",
     "YaRN",
     "base_of",
+    "continues_text",
     "data_for",
     "decode",
     "encode",
