@@ -143,7 +143,7 @@ class VerdictTracker:
             case id if id in self.rules:
                 self._place(id, step, column, values, AGGREGATES.get(id, "max"))
             case _:
-                pass
+                raise KeyError(f"thresholds.toml has no rule for the reading {column.id}")
         for id, aggregate in EXTRA_SIGNS.get(column.id, ()):
             value, place = summarise(column, values, aggregate)
             self._judge(id, step, value, place=place)
