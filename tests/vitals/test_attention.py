@@ -153,11 +153,11 @@ def test_entropies_lie_between_nothing_and_the_logarithm_of_the_keys(
 
 
 def measured(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]:
-    tape = AsyncMetrics()
-    with torch.no_grad(), AttentionTaps(study(model)).measuring(tape):
+    metrics = AsyncMetrics()
+    with torch.no_grad(), AttentionTaps(study(model)).measuring(metrics):
         call()  # type: ignore[operator]
-    tape.turn(1)
-    read = tape.read()
+    metrics.turn(1)
+    read = metrics.read()
     assert read is not None
     return {column.id: dict(zip(column.places, values, strict=True)) for column, values in read[1]}
 
