@@ -23,15 +23,19 @@ from pellucid.data import (
     encode,
     encode_pieces,
     part,
-    prepare,
+    prepare_documents,
     survey,
 )
 from pellucid.data.encode import stretches_of
 from pellucid.data.pieces import cut
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer, train_bytes
-from pellucid.tokenizers.tokenizer import train_byte_pairs, train_characters
-from pellucid.tokenizers.word_level import train_word_pieces, train_words
+from pellucid.tokenizers.train import (
+    train_byte_pairs,
+    train_characters,
+    train_word_pieces,
+    train_words,
+)
 from support.corpora import content_hash, direct_files, direct_split, parts_of, without_duplicates
 
 FEW = settings(max_examples=30, deadline=None)
@@ -80,7 +84,7 @@ def test_corpus_in_pieces_is_parted_as_the_whole_would_be(
             part(lambda: streamed(everything, at), found, share)
         return
     parts = part(lambda: streamed(everything, at), found, share)
-    assert parts.by == expected.by
+    assert parts.split_by == expected.split_by
     for side, documents in ((parts.train, expected.train), (parts.held_out, expected.held_out)):
         assert list(side.sizes) == [len(document.text.encode()) for document in documents]
         assert list(joined(side.pieces())) == list(documents)
@@ -145,7 +149,9 @@ def test_tokenizer_that_joins_over_blanks_gets_its_documents_whole(
     monkeypatch.setattr(encode, "LONGEST_PIECE", 4)
     assert [each.text for each in stretches_of(pieces, greedy)] == ["one two"]
     monkeypatch.setattr(encode, "_LONGEST_WHOLE", 6)
-    with pytest.raises(TextError, match=r"a book is longer than 6 characters.*cut it into several"):
+    with pytest.raises(
+        TextError, match=r"a book is longer than 6 characters.*split it into several"
+    ):
         list(stretches_of(pieces, greedy))
 
 
@@ -171,7 +177,7 @@ def test_shards_are_those_of_the_direct_way_whatever_the_parts(
         patch.setattr(array_writer, "PART", size)
         patch.setattr(encode, "_BATCH", size)
         parts = part(lambda: streamed(documents, [3]), found, share)
-        manifest = prepare(folder / "streamed", parts, tokenizer).manifest
+        manifest = prepare_documents(folder / "streamed", parts, tokenizer).manifest
     for file in (folder / "direct").iterdir():
         assert file.read_bytes() == (folder / "streamed" / file.name).read_bytes()
     assert manifest.sha256 == content_hash([*split.train, *split.held_out])
@@ -207,7 +213,7 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
         return encode_batch(self, texts)
 
     monkeypatch.setattr(Tokenizer, "encode_batch", counting)
-    prepare(tmp_path / "straight", parts_of(SPLIT), tokenizer)
+    prepare_documents(tmp_path / "straight", parts_of(SPLIT), tokenizer)
     assert sum(asked) == 60
     done: list[int] = []
 
@@ -217,7 +223,7 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
             raise PulledPlugError
 
     with pytest.raises(PulledPlugError):
-        prepare(tmp_path / "text", parts_of(SPLIT), tokenizer, watch=pull)
+        prepare_documents(tmp_path / "text", parts_of(SPLIT), tokenizer, watch=pull)
     journal = tmp_path / "text.partial" / "parts.jsonl"
     if harm == "torn journal":
         journal.write_text(journal.read_text()[:-9])
@@ -229,7 +235,7 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
     if harm == "other key":
         journal.write_text(journal.read_text().replace('"key": "', '"key": "0'))
     asked.clear()
-    prepare(tmp_path / "text", parts_of(SPLIT), tokenizer)
+    prepare_documents(tmp_path / "text", parts_of(SPLIT), tokenizer)
     for file in (tmp_path / "straight").iterdir():
         assert file.read_bytes() == (tmp_path / "text" / file.name).read_bytes()
     assert len(list((tmp_path / "text").iterdir())) == 5
@@ -245,5 +251,5 @@ def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> 
     for changed, name in ((now, "31"), (DOCUMENTS[:-1], "the text"), ((*DOCUMENTS, now[31]), "31")):
         parts = part(lambda changed=changed: streamed(changed, []), found, 0.1)
         pieces = chain(parts.train.pieces(), parts.held_out.pieces())
-        with pytest.raises(TextError, match=f"^{name} was changed while it was read"):
+        with pytest.raises(TextError, match=f"^{name} changed while pellucid read it"):
             list(pieces)

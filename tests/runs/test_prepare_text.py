@@ -93,7 +93,7 @@ def test_damaged_entry_is_said_and_prepared_anew(prepared: Prepared) -> None:
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     said = prepared("two")
     assert "preparing the text anew" in said
-    assert "train.npy is not what its checksum says" in said
+    assert "train.npy does not match its checksum" in said
     assert prepared.contents("one") == prepared.contents("two")
     assert "as it was prepared before" in prepared("three")
 
@@ -176,7 +176,7 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
     first = hash_pieces()
     assert hash_pieces() == first
     assert len(read) == 2  # it was changed a moment ago, and could be changed within that moment
-    monkeypatch.setattr(checksums, "_SETTLED", -1)
+    monkeypatch.setattr(checksums, "_SETTLE_SECONDS", -1)
     assert [hash_pieces() for _ in range(3)] == [first] * 3
     assert len(read) == 3
     stamp = file.stat().st_mtime_ns
