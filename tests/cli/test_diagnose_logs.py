@@ -52,7 +52,7 @@ def test_healthy_log_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         ("step,loss\n1,2\n", ["--vocab-size", "1"], "must be 2 at least"),
         ("", [], "is empty"),
-        ("a poem\n", [], "no row of numbers was found in it; expected a trainer_state.json"),
+        ("a poem\n", [], "it has no row of numbers; expected a trainer_state.json"),
     ],
 )
 def test_what_is_no_log_is_refused(
