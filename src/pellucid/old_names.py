@@ -219,7 +219,7 @@ def with_old_names(**new_names: str) -> Callable[[Class], Class]:
             warnings.warn(message, OldNameWarning, stacklevel=2)
             return getattr(self, new_name)
 
-        return property(read_attribute)
+        return property(read_attribute, doc=f"The name of `{new_name}` in 0.1.")
 
     def decorate(decorated: Class) -> Class:
         for old_name, new_name in new_names.items():

@@ -123,9 +123,9 @@ def test_every_probe_may_raise_and_the_others_are_asked(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MODULE, name, boom)
-    if name in (each.__name__ for each in MODULE._OF_THE_CODE):
-        of_the_code = tuple(boom if each.__name__ == name else each for each in MODULE._OF_THE_CODE)
-        monkeypatch.setattr(MODULE, "_OF_THE_CODE", of_the_code)
+    if name in (each.__name__ for each in MODULE._PROBES_OF_CODE):
+        of_the_code = tuple(boom if each.__name__ == name else each for each in MODULE._PROBES_OF_CODE)
+        monkeypatch.setattr(MODULE, "_PROBES_OF_CODE", of_the_code)
     monkeypatch.setattr(MODULE, "probe_overfit", boom if name == "probe_overfit" else _nothing)
     model = made()
     ids = ids_of(0)
