@@ -71,4 +71,5 @@ def test_folder_with_neither_a_run_nor_a_log_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diagnose", str(tmp_path)]) == 2
-    assert "neither a run (config.toml) nor a known log" in " ".join(capsys.readouterr().err.split())
+    message = " ".join(capsys.readouterr().err.split())
+    assert "neither a run (config.toml) nor a known log" in message

@@ -123,9 +123,10 @@ def test_every_probe_may_raise_and_the_others_are_asked(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MODULE, name, boom)
-    if name in (each.__name__ for each in MODULE._PROBES_OF_CODE):
-        of_the_code = tuple(boom if each.__name__ == name else each for each in MODULE._PROBES_OF_CODE)
-        monkeypatch.setattr(MODULE, "_PROBES_OF_CODE", of_the_code)
+    probes = MODULE._PROBES_OF_CODE
+    if name in (each.__name__ for each in probes):
+        probes = tuple(boom if each.__name__ == name else each for each in probes)
+        monkeypatch.setattr(MODULE, "_PROBES_OF_CODE", probes)
     monkeypatch.setattr(MODULE, "probe_overfit", boom if name == "probe_overfit" else _nothing)
     model = made()
     ids = ids_of(0)
