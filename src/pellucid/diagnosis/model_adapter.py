@@ -17,7 +17,7 @@ from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.typed import named_modules
-from pellucid.vitals import unwrapped
+from pellucid.vitals import unwrap
 
 Family = Literal["pellucid", "hugging face", "other"]
 
@@ -55,7 +55,7 @@ class ModelAdapter:
     """
 
     def __init__(self, model: nn.Module, declared: Expectations | None = None) -> None:
-        self.model = unwrapped(model)
+        self.model = unwrap(model)
         self.declared = declared or Expectations()
         self.family: Family = _find_family(self.model)
         #: the model, if it is pellucid's
@@ -253,6 +253,7 @@ class ModelAdapter:
 
 
 def has_encoder_and_decoder(model: nn.Module) -> bool:
+<<<<<<< HEAD
     """Whether the model states that it reads one text and writes another."""
     model = unwrapped(model)
     facts = model_facts(model)
@@ -265,6 +266,14 @@ def has_encoder_and_decoder(model: nn.Module) -> bool:
             return is_foreign and bool(getattr(settings, "is_encoder_decoder", False))
         case _:
             assert_never(facts)
+=======
+    """Whether it reads one text and writes another, as far as it says so itself."""
+    model = unwrap(model)
+    if isinstance(model, Transformer):
+        return model.encoder is not None and model.decoder is not None
+    settings = getattr(model, "config", None) if _family(model) == "hugging face" else None
+    return bool(getattr(settings, "is_encoder_decoder", False))
+>>>>>>> main
 
 
 def _find_family(model: nn.Module) -> Family:

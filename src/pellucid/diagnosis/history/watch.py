@@ -38,7 +38,7 @@ def history_of_watch(
         optimizer: the optimiser, if the watch has none.
         findings: the findings of probes.
     """
-    watched = watch.seen
+    watched = watch.state
     record = watched.judge.record
     optimisers = watched.optimisers or (() if optimizer is None else (optimizer,))
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
@@ -165,9 +165,15 @@ def _attribute(module: nn.Module, *names: str) -> object:
     return next((getattr(module, name) for name in names if hasattr(module, name)), None)
 
 
+<<<<<<< HEAD
 def _examine_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
     """The faults that the loop alone shows."""
     return [*_without_optimiser(watch.seen, groups), *_never_stepped(watch), *_restarted(watch)]
+=======
+def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
+    """What is plain from the loop itself."""
+    return [*_left_out(watch.state, groups), *_never_stepped(watch), *_begun_anew(watch)]
+>>>>>>> main
 
 
 def _never_stepped(watch: Watch) -> Iterator[Finding]:
@@ -176,11 +182,30 @@ def _never_stepped(watch: Watch) -> Iterator[Finding]:
         yield describe("OPT017/watch", losses=watch.seen.told)
 
 
+<<<<<<< HEAD
 def _restarted(watch: Watch) -> Iterator[Finding]:
     """An optimiser whose state is younger than the watch."""
+=======
+def _never_stepped(watch: Watch) -> list[Finding]:
+    """Losses that were handed over, and no update."""
+    if watch.updates or watch.state.n_losses < limit("OPT017", "losses"):
+        return []
+    sign = Evidence(
+        "losses without an update", watch.state.n_losses, "an update for each few", "by definition"
+    )
+    return [
+        build_finding(
+            "OPT017", f"{watch.state.n_losses} losses were computed, and no update was made.", sign
+        )
+    ]
+
+
+def _begun_anew(watch: Watch) -> list[Finding]:
+    """An optimiser whose memory is younger than the watch."""
+>>>>>>> main
     ages = [
         age
-        for optimiser in watch.seen.optimisers
+        for optimiser in watch.state.optimisers
         for state in cast("dict[Any, dict[str, Any]]", optimiser.state).values()
         if (age := number_in(state, "step")) is not None
     ]
