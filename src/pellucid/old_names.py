@@ -8,9 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
-
-Class = TypeVar("Class", bound=type[Any])
 
 
 class OldNameWarning(FutureWarning):
@@ -217,26 +214,6 @@ OLD_NAMES: dict[str, dict[str, str]] = {
 def warn_old_name(message: str) -> None:
     """Warn of a name in a file or a command: Python shows the same message once in a process."""
     warnings.warn(message, OldNameWarning, stacklevel=1)
-
-
-def with_old_names(**new_names: str) -> Callable[[Class], Class]:
-    """Decorate a class whose attributes had other names in 0.1: each old name warns, and works."""
-
-    def read(new_name: str, message: str) -> property:
-        def read_attribute(self: object) -> Any:
-            warnings.warn(message, OldNameWarning, stacklevel=2)
-            return getattr(self, new_name)
-
-        return property(read_attribute, doc=f"The name of `{new_name}` in 0.1.")
-
-    def decorate(decorated: Class) -> Class:
-        for old_name, new_name in new_names.items():
-            owner = decorated.__name__
-            message = f"{owner}.{old_name} is {owner}.{new_name} now; the old name goes in 0.3"
-            setattr(decorated, old_name, read(new_name, message))
-        return decorated
-
-    return decorate
 
 
 def names_of(room: str) -> Callable[[str], object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -12,10 +12,9 @@ from torch.nn import functional as F
 
 from pellucid.batches import IGNORED
 from pellucid.errors import PellucidError
-from pellucid.old_names import with_old_names
+from pellucid.old_names import old_attributes
 
 
-@with_old_names(on="to_device")
 @dataclass(frozen=True, slots=True)
 class Examples:
     """Batches of ids, and the labels of the first batch; `padding` is True for real tokens.
@@ -28,6 +27,9 @@ class Examples:
     padding: Tensor | None = None
     source: Tensor | None = None
     source_padding: Tensor | None = None
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(on="to_device")
 
     @property
     def ids(self) -> Tensor:

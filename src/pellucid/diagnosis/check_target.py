@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -24,7 +25,7 @@ from pellucid.diagnosis.training_batch import build_training_batch
 from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
-from pellucid.old_names import with_old_names
+from pellucid.old_names import old_attributes
 from pellucid.presets import PRESETS
 from pellucid.reader import LARGE, read_text
 from pellucid.runs import Run, learns_from_rows, load
@@ -43,13 +44,15 @@ _ROWS, _BATCHES, _LONGEST = 4, 4, 128
 _TRAINED_AFTER = 200
 
 
-@with_old_names(what="target")
 @dataclass(frozen=True, slots=True)
 class Checked:
     """A description of the checked model and data, and the findings."""
 
     target: str
     findings: tuple[Finding, ...]
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(what="target")
 
 
 def check_named(

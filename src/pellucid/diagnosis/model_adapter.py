@@ -253,9 +253,8 @@ class ModelAdapter:
 
 
 def has_encoder_and_decoder(model: nn.Module) -> bool:
-<<<<<<< HEAD
     """Whether the model states that it reads one text and writes another."""
-    model = unwrapped(model)
+    model = unwrap(model)
     facts = model_facts(model)
     match facts:
         case TransformerFacts():
@@ -266,14 +265,6 @@ def has_encoder_and_decoder(model: nn.Module) -> bool:
             return is_foreign and bool(getattr(settings, "is_encoder_decoder", False))
         case _:
             assert_never(facts)
-=======
-    """Whether it reads one text and writes another, as far as it says so itself."""
-    model = unwrap(model)
-    if isinstance(model, Transformer):
-        return model.encoder is not None and model.decoder is not None
-    settings = getattr(model, "config", None) if _family(model) == "hugging face" else None
-    return bool(getattr(settings, "is_encoder_decoder", False))
->>>>>>> main
 
 
 def _find_family(model: nn.Module) -> Family:

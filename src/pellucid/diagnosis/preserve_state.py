@@ -37,13 +37,8 @@ def preserve_state(
         dtype: the type of floating copies; by default their own.
     """
     counts: list[tuple[nn.Parameter, int]] = []
-<<<<<<< HEAD
-    with as_it_was(model), ExitStack() as stack:
-        # a later backward pass must not take the parameters for changed
-=======
     with restoring(model), ExitStack() as stack:
-        # a backward pass that is still to come must not take them for changed
->>>>>>> main
+        # a later backward pass must not take the parameters for changed
         stack.callback(_set_versions, counts)
         for parameter, copied in _copies(model, dtype):
             counts.append((parameter, parameter._version))
@@ -82,11 +77,7 @@ def _copies(model: nn.Module, dtype: torch.dtype | None) -> Generator[tuple[nn.P
 
 
 def _onto_copied_buffers(model: nn.Module, dtype: torch.dtype | None) -> None:
-<<<<<<< HEAD
-    """Replace each buffer by a copy; `as_it_was` puts the buffers back."""
-=======
-    """Put a copy in the place of each buffer: `restoring` puts the buffers back."""
->>>>>>> main
+    """Replace each buffer by a copy; `restoring` puts the buffers back."""
     for module in named_modules(model).values():
         buffers = cast("dict[str, Tensor | None]", cast("Any", module)._buffers)
         for name, buffer in list(buffers.items()):

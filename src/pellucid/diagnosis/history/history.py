@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pellucid import config
 from pellucid.diagnosis.finding import Finding
-from pellucid.old_names import with_old_names
+from pellucid.old_names import old_attributes
 
 #: (update, value) in the order of updates.
 Points = tuple[tuple[int, float], ...]
 
 
-@with_old_names(where="place")
 class Reading(NamedTuple):
     """One sign at one update: its value, its word (calm, watch, sick), its place in the model."""
 
@@ -22,6 +21,9 @@ class Reading(NamedTuple):
     value: float
     word: str
     place: str = ""
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(where="place")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

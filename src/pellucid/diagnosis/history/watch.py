@@ -165,44 +165,19 @@ def _attribute(module: nn.Module, *names: str) -> object:
     return next((getattr(module, name) for name in names if hasattr(module, name)), None)
 
 
-<<<<<<< HEAD
 def _examine_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
     """The faults that the loop alone shows."""
-    return [*_without_optimiser(watch.seen, groups), *_never_stepped(watch), *_restarted(watch)]
-=======
-def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
-    """What is plain from the loop itself."""
-    return [*_left_out(watch.state, groups), *_never_stepped(watch), *_begun_anew(watch)]
->>>>>>> main
+    return [*_without_optimiser(watch.state, groups), *_never_stepped(watch), *_restarted(watch)]
 
 
 def _never_stepped(watch: Watch) -> Iterator[Finding]:
     """Losses without any update."""
-    if not watch.updates and watch.seen.told >= limit("OPT017", "losses"):
-        yield describe("OPT017/watch", losses=watch.seen.told)
+    if not watch.updates and watch.state.n_losses >= limit("OPT017", "losses"):
+        yield describe("OPT017/watch", losses=watch.state.n_losses)
 
 
-<<<<<<< HEAD
 def _restarted(watch: Watch) -> Iterator[Finding]:
     """An optimiser whose state is younger than the watch."""
-=======
-def _never_stepped(watch: Watch) -> list[Finding]:
-    """Losses that were handed over, and no update."""
-    if watch.updates or watch.state.n_losses < limit("OPT017", "losses"):
-        return []
-    sign = Evidence(
-        "losses without an update", watch.state.n_losses, "an update for each few", "by definition"
-    )
-    return [
-        build_finding(
-            "OPT017", f"{watch.state.n_losses} losses were computed, and no update was made.", sign
-        )
-    ]
-
-
-def _begun_anew(watch: Watch) -> list[Finding]:
-    """An optimiser whose memory is younger than the watch."""
->>>>>>> main
     ages = [
         age
         for optimiser in watch.state.optimisers

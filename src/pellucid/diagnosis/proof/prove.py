@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint
@@ -18,7 +19,7 @@ from pellucid.diagnosis.proof.patched_config import write_fixed
 from pellucid.diagnosis.proof.verdict import Proof, Trial
 from pellucid.disk import check_output
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.old_names import with_old_names
+from pellucid.old_names import old_attributes
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.saved_runs.machine import machine_changes
@@ -30,7 +31,6 @@ from pellucid.training import generator_states, restore_generators
 _NEXT_SEED = 1_000_003
 
 
-@with_old_names(of="n_forks", what="label", done="step")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
     """The progress of a proof: fork `number` of `n_forks`, update `step` of its `steps`.
@@ -45,6 +45,9 @@ class Advance:
     steps: int
     seconds_left: float | None
     fork: Fork | None = None
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(of="n_forks", what="label", done="step")
 
 
 Advances = Callable[[Advance], None]

@@ -19,18 +19,17 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pellucid.diagnosis.fixes.propose import Fix
 from pellucid.diagnosis.proof.fork import Fork
-from pellucid.old_names import with_old_names
+from pellucid.old_names import old_attributes
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
 
 _SPREADS, _SHARE = 2.0, 0.01
 
 
-@with_old_names(prescription="fix")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """The test of one fix: pairs of an unfixed and a fixed fork, and the codes that name it."""
@@ -38,6 +37,9 @@ class Trial:
     fix: Fix
     codes: tuple[str, ...]
     pairs: tuple[tuple[Fork, Fork], ...]
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(prescription="fix")
 
     @property
     def differences(self) -> tuple[float, ...]:
