@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -96,28 +97,19 @@ def part(read: Read, corpus_survey: Survey, share: float) -> DividedCorpus:
     chosen = _choose_documents(corpus_survey, share * corpus_survey.n_bytes)
     name = hashlib.sha256(f"{corpus_survey.sha256} {share!r}".encode()).hexdigest()
     if chosen is not None:
-        train, held_out = corpus_survey.used & ~chosen, chosen
-        return DividedCorpus(
-            train=CorpusSide(
-                corpus_survey.sizes[train], lambda: _read_documents(read, corpus_survey, train)
-            ),
-            held_out=CorpusSide(
-                corpus_survey.sizes[held_out],
-                lambda: _read_documents(read, corpus_survey, held_out),
-            ),
-            split_by="documents",
-            sha256=name,
+        read_documents = partial(_read_documents, read, corpus_survey)
+        train, held_out = (
+            CorpusSide(corpus_survey.sizes[used], partial(read_documents, used))
+            for used in (corpus_survey.used & ~chosen, chosen)
         )
+        return DividedCorpus(train, held_out, split_by="documents", sha256=name)
     heads, tails = _sizes_of_ends(read, corpus_survey, share)
     if not heads.any() or not tails.any():
         raise TextError("there is too little text to hold any of it out: pass more text")
+    read_ends = partial(_read_ends, read, corpus_survey, share)
     return DividedCorpus(
-        train=CorpusSide(
-            heads[heads > 0], lambda: _read_ends(read, corpus_survey, share, tail=False)
-        ),
-        held_out=CorpusSide(
-            tails[tails > 0], lambda: _read_ends(read, corpus_survey, share, tail=True)
-        ),
+        train=CorpusSide(heads[heads > 0], partial(read_ends, tail=False)),
+        held_out=CorpusSide(tails[tails > 0], partial(read_ends, tail=True)),
         split_by="tails",
         sha256=name,
     )
