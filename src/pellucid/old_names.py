@@ -110,6 +110,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Goal": "presets.ObjectivePreset",
         "find_goal": "presets.find_objective",
     },
+    "report": {
+        "Said": "report.SignText",
+        "tell": "report.build_story",
+    },
     "runs": {
         "Kill": "runs.KillRecord",
     },
@@ -191,9 +195,13 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Looks": "vitals.AttentionStats",
         "Scored": "vitals.ScoreRule",
         "Seen": "vitals.WatchState",
+        "as_it_was": "vitals.restoring",
+        "at_rest": "vitals.reading_mode",
         "explained": "vitals.explain_rows",
         "numbers": "vitals.to_scalars",
+        "of_scores": "vitals.from_scores",
         "told": "vitals.format_row",
+        "unwrapped": "vitals.unwrap",
     },
     "web": {
         "Ask": "web.PageRequest",
@@ -225,5 +233,23 @@ def names_of(room: str) -> Callable[[str], object]:
             stacklevel=2,
         )
         return getattr(import_module(new_room), new_name)
+
+    return find
+
+
+def old_attributes(**new_names: str) -> Callable[[object, str], object]:
+    """The `__getattr__` of a class whose attributes had other names in 0.1: old=new."""
+
+    def find(owner: object, name: str) -> object:
+        kind = type(owner).__name__
+        if name not in new_names:
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        new = new_names[name]
+        warnings.warn(
+            f"{kind}.{name} is {kind}.{new} now; the old name goes in 0.3",
+            OldNameWarning,
+            stacklevel=2,
+        )
+        return getattr(owner, new)
 
     return find
