@@ -11,7 +11,7 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
-from pellucid.config.codec import decode, encode, overlay, parse_toml, to_toml
+from pellucid.config.codec import decode, did_you_mean, encode, overlay, parse_toml, to_toml
 from pellucid.config.corpora import (
     Conversations,
     Labelled,
@@ -248,6 +248,7 @@ __all__ = [
     "base_of",
     "data_for",
     "decode",
+    "did_you_mean",
     "encode",
     "new_objective",
     "overlay",

@@ -1,26 +1,26 @@
-"""The resolved plan of a run: what this machine made of the choices that said "auto"."""
+"""The plan of a run: the values that this machine chose for each "auto" of the config."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import at_least
+from pellucid.config.checks import Checked, Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What resume reuses (`total_steps` to `attention`) or must find again (the rest), by name.
+class Plan(Checked):
+    """Values that a resumed run reuses, and facts about the machine that it must find again.
 
-    `attention` is the kernel that was measured to be faster while training, "products" of matrices
-    or torch's "fused" one; `native` says that what is written in C was run in C. Runs that were
-    begun before these could be chosen had neither. `orthogonal` is the type in which Muon
-    orthogonalises, which was bfloat16 before it could be chosen. `growth_steps` is the length over
-    which a batch grows, where the run was made longer or shorter; absent, it is `total_steps`.
+    `attention` is the kernel that pellucid measured to be faster in training: "products" of
+    matrices or torch's "fused" one. `native` says whether the C code ran. `orthogonal` is the type
+    in which Muon orthogonalises. Plans written before these keys existed get their defaults.
+    `growth_steps` is the length over which a batch grows if you changed the length of the run
+    (default: `total_steps`).
     """
 
-    total_steps: int
-    threads: int
+    total_steps: Count
+    threads: Count
     device: str
     precision: Literal["float32", "bfloat16"]
     compile: bool
@@ -29,15 +29,9 @@ class Plan:
     attention: Literal["fused", "products"] = "fused"
     native: bool = False
     orthogonal: Literal["float32", "bfloat16"] = "bfloat16"
-    growth_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        at_least("total_steps", self.total_steps, 1)
-        at_least("threads", self.threads, 1)
-        if self.growth_steps is not None:
-            at_least("growth_steps", self.growth_steps, 1)
+    growth_steps: Count | None = None
 
     @property
     def grows_over(self) -> int:
-        """The updates of which `training.growth.until` is a share."""
+        """The number of updates that `training.growth.until` is a share of."""
         return self.growth_steps or self.total_steps

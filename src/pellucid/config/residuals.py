@@ -1,10 +1,10 @@
-"""Where the norm stands, and what is carried past a layer: one frozen class per rule."""
+"""The place of the norm and the residual path of a layer: one frozen class per rule."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pellucid.config.checks import positive
+from pellucid.config.checks import Checked, Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,24 +19,20 @@ class PostNorm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputNorm:
-    """x + norm(f(x)), as in OLMo 2: what a layer writes is normalised, not what it reads."""
+    """x + norm(f(x)), as in OLMo 2: the norm follows the layer instead of preceding it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandwichNorm:
-    """x + norm(f(norm(x))), as in Gemma 2: both what a layer reads and what it writes."""
+    """x + norm(f(norm(x))), as in Gemma 2: one norm before the layer and one after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeepNorm:
+class DeepNorm(Checked):
     """norm(alpha x + f(x)); values, outputs and feed-forward start `beta` times as large."""
 
-    alpha: float
-    beta: float
-
-    def __post_init__(self) -> None:
-        positive("alpha", self.alpha)
-        positive("beta", self.beta)
+    alpha: Positive
+    beta: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +42,7 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoResidual:
-    """f(norm(x)): no residual path. For seeing why there is one."""
+    """f(norm(x)): no residual path. Use it to see why models have one."""
 
 
 Residual = PreNorm | PostNorm | OutputNorm | SandwichNorm | DeepNorm | Parallel | NoResidual

@@ -19,10 +19,10 @@ from pellucid.version import FORMAT, READABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything that decides what a run computes.
+    """All choices that decide what a run computes.
 
-    `start` is the run or published model that the first weights and the tokenizer are taken from,
-    where they are not drawn by `initialisation`. `trained` says which weights move, if not all;
+    `start` is the run or published model that gives the first weights and the tokenizer; without
+    it `initialisation` draws the weights. `trained` says which weights to train, if not all.
     `penalties` are added to the objective.
     """
 
@@ -43,9 +43,9 @@ class Run:
         check_growth(self.training, self.model)
 
     def check_objective(self) -> None:
-        """Refuse what the objective cannot train, and data it cannot be fed with.
+        """Refuse a model or data that the objective cannot use.
 
-        Not asked when a run is made: it can be shown, compared and counted all the same.
+        Making a `Run` does not check this: you can show, compare and count it all the same.
 
         Raises:
             ConfigError: says what the objective takes.
@@ -55,7 +55,7 @@ class Run:
 
 
 def run_to_toml(run: Run) -> str:
-    """The whole of a run as TOML: no base, nothing left implicit."""
+    """A run as TOML, with all its values and no base."""
     return f"format = {FORMAT}\n" + to_toml(run)
 
 
@@ -91,7 +91,7 @@ def run_from_table(
 
 
 def base_of(table: Table) -> str | None:
-    """The preset that a table starts from, which is taken out of it.
+    """Take the preset that a table starts from out of it.
 
     Raises:
         ConfigError: it is no name.

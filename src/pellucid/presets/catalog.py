@@ -5,11 +5,10 @@ Adding a preset touches its own file and this table.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any, cast
 
-from pellucid.config import Run, encode
+from pellucid.config import Run, did_you_mean, encode
 from pellucid.errors import ConfigError
 from pellucid.presets.bert import BERT_BASE, BERT_LARGE, MINILM_L6
 from pellucid.presets.gemma import GEMMA2_2B
@@ -70,11 +69,10 @@ def find(name: str) -> Run:
     """The preset called `name`.
 
     Raises:
-        ConfigError: no preset has that name; the message lists those there are.
+        ConfigError: no preset has that name; lists the names.
     """
     if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
-        hint = f"; did you mean {near[0]!r}" if near else ""
+        hint = did_you_mean(name, PRESETS)
         raise ConfigError(f"unknown preset {name!r}{hint}; presets: {', '.join(PRESETS)}")
     return PRESETS[name]
 
@@ -83,18 +81,15 @@ def diff(left: Run, right: Run) -> dict[str, tuple[object, object]]:
     """Every path whose value differs, with both values; "-" where one has no such path."""
     a, b = _flat(encode(left)), _flat(encode(right))
     paths = [*a, *(path for path in b if path not in a)]
-    return {
-        path: (a.get(path, "-"), b.get(path, "-"))
-        for path in paths
-        if a.get(path, "-") != b.get(path, "-")
-    }
+    pairs = {path: (a.get(path, "-"), b.get(path, "-")) for path in paths}
+    return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _flat(table: Mapping[str, Any], at: str = "") -> dict[str, object]:
+def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
     flat: dict[str, object] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            flat |= _flat(cast("Mapping[str, Any]", value), f"{at}{key}.")
+            flat |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
         else:
-            flat[f"{at}{key}"] = value
+            flat[f"{prefix}{key}"] = value
     return flat

@@ -1,11 +1,11 @@
 """Gemma 2 2B.
 
 Architecture: Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size",
-section 2 and table 1, and the released checkpoint of gemma-2-2b: every other layer looks at a
-window of 4,096, the first among them; norms before and after each layer, their gain 1 + the
-weight; scores are capped at 50 and logits at 30, queries scaled by 256^-0.5; embeddings scaled and
-shared with the head. 2T tokens, taught by a larger model, which is not here; the rest of the
-recipe is Llama 2's.
+section 2 and table 1, and the released checkpoint of gemma-2-2b. Every other layer, from the
+first, has a window of 4,096. Each layer has a norm before and after it, with a gain of 1 + the
+weight. Scores are capped at 50 and logits at 30; queries are scaled by 256^-0.5. Embeddings are
+scaled and shared with the head. The model saw 2T tokens and learned from a larger model, which
+this recipe does not include; the rest of the recipe is Llama 2's.
 """
 
 from __future__ import annotations

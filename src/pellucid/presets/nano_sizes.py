@@ -1,6 +1,6 @@
 """`small`, `medium`: the recipe of `nano` in larger models, for more text and more time.
 
-What was measured of each size, and what was not, is in docs/recipes/quality.md.
+docs/recipes/quality.md says which figures of each size were measured.
 """
 
 from __future__ import annotations

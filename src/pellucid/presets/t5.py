@@ -8,8 +8,8 @@ Scores are not divided by sqrt(d_head); where head and embedding are one matrix,
 by sqrt(d_model) instead.
 
 Recipe: section 3.1: 2^19 steps of 128 sequences of 512 tokens, dropout .1 (1.1: none). The paper
-trains with Adafactor and an inverse square root of the step, neither of which is here: optimiser,
-schedule and first weights are usual ones in their place (BERT's AdamW and straight line; Xavier).
+trains with Adafactor and an inverse square root of the step. pellucid has neither: it uses BERT's
+AdamW and straight line instead, and Xavier for the first weights.
 
 They were trained to write the spans that are left out: 15% of the tokens, three on average
 (section 3.1.4), each with one of a hundred sentinel tokens.

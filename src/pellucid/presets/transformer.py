@@ -3,7 +3,7 @@
 Architecture: Vaswani et al. 2017, "Attention Is All You Need", section 3 and table 3: base (65
 million parameters by the paper's rounding) and big (213 million), with one vocabulary of about
 37,000 pairs shared by both languages (section 5.1), embeddings shared with the head and scaled by
-sqrt(d_model) (section 3.4). What the paper leaves open is that of its released code
+sqrt(d_model) (section 3.4). The rest is from its released code
 (tensor2tensor, `transformer_base_v1`): no biases in attention, epsilon 1e-6 in the norms, texts of
 at most 256 tokens, embeddings drawn with standard deviation 1 / sqrt(d_model).
 
