@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-#: Version 1 writes a number near 2^63 where there is no limit.
+#: Version 1 writes a number near 2^63 if there is no limit.
 _NO_LIMIT = 2**60
 #: What GlobalMemoryStatusEx fills in.
 _OF_WINDOWS = ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "extended")
@@ -52,7 +52,7 @@ def free_memory(root: Path = Path("/")) -> Free | None:
 
 @contextmanager
 def forcing(force: bool) -> Generator[None]:
-    """With `force`, what is done within is not refused for want of memory, however deep."""
+    """With `force`, no work inside is refused for lack of memory."""
     token = _forced.set(force or is_forced())
     try:
         yield
@@ -61,7 +61,7 @@ def forcing(force: bool) -> Generator[None]:
 
 
 def is_forced() -> bool:
-    """Whether somebody said to go on even if more memory is expected to be needed than is free."""
+    """Whether to continue even if the work may need more memory than is free."""
     return _forced.get()
 
 

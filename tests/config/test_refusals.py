@@ -200,7 +200,7 @@ def test_text_that_is_not_toml_is_refused_by_name_and_line() -> None:
 
 
 def test_model_without_a_vocabulary_says_where_one_comes_from() -> None:
-    with pytest.raises(ConfigError, match=r"from the tokenizer.*--set model\.vocab_size=N"):
+    with pytest.raises(ConfigError, match=r"from its tokenizer.*--set model\.vocab_size=N"):
         _ = replace(PRESETS["gpt2"].model, vocab_size=None).rows
 
 
@@ -292,7 +292,7 @@ def test_a_head_with_nothing_to_tell_apart_is_refused(changes: dict[str, Any], s
 
 def test_classes_are_named_once_they_are_known() -> None:
     assert HEAD.names == ("a", "b")
-    with pytest.raises(ConfigError, match=r"model\.head\.classes is not set; they are found"):
+    with pytest.raises(ConfigError, match=r"model\.head\.classes is not set: pellucid finds them"):
         _ = replace(HEAD, classes=None).names
 
 

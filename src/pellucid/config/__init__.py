@@ -11,6 +11,20 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
+from pellucid.config.blocks import (
+    MLP,
+    Activation,
+    DeepNorm,
+    FeedForward,
+    GatedMLP,
+    NoResidual,
+    OutputNorm,
+    Parallel,
+    PostNorm,
+    PreNorm,
+    Residual,
+    SandwichNorm,
+)
 from pellucid.config.codec import decode, did_you_mean, encode, overlay, parse_toml, to_toml
 from pellucid.config.corpora import (
     Conversations,
@@ -19,12 +33,6 @@ from pellucid.config.corpora import (
     Preferences,
     Prompts,
     Rows,
-)
-from pellucid.config.feed_forward import (
-    MLP,
-    Activation,
-    FeedForward,
-    GatedMLP,
 )
 from pellucid.config.initialisation import (
     He,
@@ -72,7 +80,6 @@ from pellucid.config.output_heads import (
     LanguageHead,
     NoHead,
 )
-from pellucid.config.plan import Plan
 from pellucid.config.positions import (
     ALiBi,
     BucketedBias,
@@ -88,17 +95,7 @@ from pellucid.config.positions import (
     Sinusoidal,
     YaRN,
 )
-from pellucid.config.residuals import (
-    DeepNorm,
-    NoResidual,
-    OutputNorm,
-    Parallel,
-    PostNorm,
-    PreNorm,
-    Residual,
-    SandwichNorm,
-)
-from pellucid.config.run import Run, base_of, run_from_table, run_to_toml
+from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
 from pellucid.config.text import (
     BytePairs,
     Bytes,

@@ -35,7 +35,7 @@ class MultiHead(Checked):
     soft_cap: Positive | None = None
     sinks: bool = False
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.n_heads % self.n_kv_heads:
             raise ConfigError(
                 f"n_heads must be a multiple of n_kv_heads, was {self.n_heads} and "
@@ -93,7 +93,7 @@ class Alternating(Checked):
 
     layers: tuple[OneAttention, ...]
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if len(self.layers) < 2:
             raise ConfigError(
                 f"Alternating needs at least two kinds of layers, was {len(self.layers)}: "

@@ -109,9 +109,9 @@ class Checked:
             value = getattr(self, name)
             if value is not None:
                 check(name, value)
-        self.check()
+        self._check()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         """Refuse values that do not fit each other."""
 
 

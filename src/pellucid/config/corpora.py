@@ -26,7 +26,7 @@ class Conversations(Checked):
     messages: str | None = None
     template: str | None = None
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.messages is not None and (self.prompt or self.answer):
             raise ConfigError("messages hold prompts and answers both: leave prompt and answer out")
 

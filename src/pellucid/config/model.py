@@ -16,8 +16,8 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
+from pellucid.config.blocks import FeedForward, Parallel, Residual
 from pellucid.config.checks import AtLeast, Checked, Count, Fraction
-from pellucid.config.feed_forward import FeedForward
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
 from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
@@ -29,7 +29,6 @@ from pellucid.config.positions import (
     ShawRelative,
     Sinusoidal,
 )
-from pellucid.config.residuals import Parallel, Residual
 from pellucid.errors import ConfigError
 
 #: The longest table of positions.
@@ -56,7 +55,7 @@ class Stack(Checked):
     cross_attention: MultiHead | None = None
     reparametrisation: Reparametrisation | None = None
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if isinstance(self.positions, Rotary):
             self._check_rotary(self.positions)
         self._check_scores()
@@ -178,7 +177,7 @@ class Transformer(Checked):
     pooler: bool = False
     initialisation: Initialisation
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.context_length > LONGEST_CONTEXT:
             raise ConfigError(
                 f"context_length must be at most {LONGEST_CONTEXT:,}, was "
@@ -225,8 +224,8 @@ class Transformer(Checked):
             )
         if self.head.pooling == "first":
             raise ConfigError(
-                'head.pooling must not be "first" in a decoder, whose first token sees only itself: '
-                'all texts would get the same class; take "last" or "mean"'
+                'head.pooling must not be "first" in a decoder, where it sees only itself: all '
+                'texts would get the same class; take "last" or "mean"'
             )
 
     def _check_widths(self, stack: Stack) -> None:

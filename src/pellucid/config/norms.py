@@ -43,7 +43,7 @@ class BatchNorm(Checked):
     eps: Positive
     momentum: float
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.momentum <= 1:
             raise ConfigError(f"momentum must be in (0, 1], was {self.momentum}")
 

@@ -40,7 +40,7 @@ class MLM(Checked):
     replaced: float
     whole_words: bool = False
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.chosen < 1:
             raise ConfigError(f"chosen must be between 0 and 1, was {self.chosen}")
         if min(self.masked, self.replaced) < 0 or self.masked + self.replaced > 1:
@@ -61,7 +61,7 @@ class SpanCorruption(Checked):
     corrupted: float
     mean_span: float
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.corrupted < 1:
             raise ConfigError(f"corrupted must be between 0 and 1, was {self.corrupted}")
         if self.mean_span < 1:
@@ -87,7 +87,7 @@ class Classification(Checked):
     label_smoothing: Fraction
     multi_label: bool = False
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.multi_label and self.label_smoothing:
             raise ConfigError(
                 "label_smoothing must be 0 with multi_label, because its classes do not compete; "
@@ -125,7 +125,7 @@ class Distillation(Checked):
     temperature: Positive
     hard_weight: float
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not 0 <= self.hard_weight <= 1:
             raise ConfigError(f"hard_weight must be between 0 and 1, was {self.hard_weight}")
 
@@ -143,7 +143,7 @@ class DPO(Checked):
     loss: Literal["sigmoid", "hinge"]
     label_smoothing: float
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not 0 <= self.label_smoothing < 0.5:
             raise ConfigError(
                 f"label_smoothing must be at least 0 and less than 0.5, was {self.label_smoothing}"
@@ -198,6 +198,6 @@ class ElasticNet(Checked):
     l2: NotNegative
     parameters: tuple[str, ...]
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not self.parameters:
             raise ConfigError('parameters must name at least one pattern, such as "head.weight"')

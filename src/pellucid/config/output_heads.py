@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from pellucid.config.blocks import Activation
 from pellucid.config.checks import Checked, Fraction, Positive
-from pellucid.config.feed_forward import Activation
 from pellucid.config.norms import Norm
 from pellucid.errors import ConfigError
 
@@ -53,7 +53,7 @@ class ClassificationHead(Checked):
     dropout: Fraction
     bias: bool
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.classes is None:
             return
         if len(self.classes) < 2:

@@ -56,7 +56,7 @@ class BucketedBias(Checked):
     n_buckets: Annotated[int, AtLeast(4)]
     max_distance: int
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.n_buckets % 2:
             raise ConfigError(f"n_buckets must be even, was {self.n_buckets}")
         if self.max_distance <= self.n_buckets // 2:
@@ -96,7 +96,7 @@ class YaRN(Checked):
     #: whether the ends of the ramp are rounded to whole features
     truncated: bool = True
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.beta_fast <= self.beta_slow:
             raise ConfigError(
                 f"beta_fast must be greater than beta_slow, was {self.beta_fast} and "
@@ -113,7 +113,7 @@ class Llama3Scaling(Checked):
     high_frequency_factor: float
     original_context_length: Count
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.high_frequency_factor <= self.low_frequency_factor:
             raise ConfigError(
                 "high_frequency_factor must be greater than low_frequency_factor, was "
@@ -137,7 +137,7 @@ class Rotary(Checked):
     n_features: int | None = None
     scaling: RotaryScaling | None = None
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.n_features is not None and (self.n_features < 2 or self.n_features % 2):
             raise ConfigError(
                 f"n_features must be even and at least 2, was {self.n_features}: "

@@ -1,10 +1,12 @@
-"""A whole run as one value, and the file that holds it."""
+"""A whole run and its plan as values, and the file that holds a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
+from pellucid.config.checks import Checked, Count
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
 from pellucid.config.model import Transformer
 from pellucid.config.objective_requirements import check_cut, check_growth, check_needs
@@ -52,6 +54,35 @@ class Run:
         """
         check_needs(self.objective, self.model, self.text.corpus, self.start)
         check_cut(self.training.growth, self.objective)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Checked):
+    """Values that a resumed run reuses, and facts about the machine that it must find again.
+
+    `attention` is the kernel that pellucid measured to be faster in training: "products" of
+    matrices or torch's "fused" one. `native` says whether the C code ran. `orthogonal` is the type
+    in which Muon orthogonalises. Plans written before these keys existed get their defaults.
+    `growth_steps` is the length over which a batch grows if you changed the length of the run
+    (default: `total_steps`).
+    """
+
+    total_steps: Count
+    threads: Count
+    device: str
+    precision: Literal["float32", "bfloat16"]
+    compile: bool
+    device_name: str
+    torch_version: str
+    attention: Literal["fused", "products"] = "fused"
+    native: bool = False
+    orthogonal: Literal["float32", "bfloat16"] = "bfloat16"
+    growth_steps: Count | None = None
+
+    @property
+    def grows_over(self) -> int:
+        """The number of updates that `training.growth.until` is a share of."""
+        return self.growth_steps or self.total_steps
 
 
 def run_to_toml(run: Run) -> str:

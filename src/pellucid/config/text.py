@@ -90,7 +90,7 @@ class Text(Checked):
     drop_duplicates: bool
     special: tuple[Literal["mask", "sentinels"], ...] = ()
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.held_out <= 0.5:
             raise ConfigError(
                 f"held_out must be greater than 0 and at most 0.5, was {self.held_out}: "

@@ -33,7 +33,7 @@ class LoRA(Checked):
     dropout: Fraction
     targets: tuple[str, ...]
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not self.targets:
             raise ConfigError('targets must name at least one linear layer, such as "query"')
 

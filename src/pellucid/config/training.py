@@ -91,7 +91,7 @@ class WarmUpStableDecay(Checked):
     decay: float
     final: Fraction
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.decay <= 1 - self.warm_up:
             raise ConfigError(
                 f"decay must be greater than 0 and at most 1 - warm_up = {1 - self.warm_up}, "
@@ -188,7 +188,7 @@ class Training(Checked):
     documents_apart: bool = False
     growth: Growth | None = None
 
-    def check(self) -> None:
+    def _check(self) -> None:
         if self.batch_size % self.accumulation:
             raise ConfigError(
                 f"batch_size must be a multiple of accumulation, was {self.batch_size} and "

@@ -1,4 +1,4 @@
-"""A proof, on your own machine, that resuming changes nothing. The run itself is only read."""
+"""A proof, on your own machine, that resuming changes nothing; the run itself stays as it is."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from pellucid import children
 from pellucid.errors import Interrupted, RunError
 from pellucid.free_memory import forcing
+from pellucid.old_names import old_attributes
 from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import copy_run
 from pellucid.runs.resume import resume
@@ -20,6 +21,7 @@ from pellucid.saved_runs.records import read_events
 from pellucid.training import Event, Interrupts, Logged, Observer, StepFinished
 
 
+@old_attributes(holds="is_equal")
 @dataclass(frozen=True, slots=True)
 class ResumeProof:
     """The comparison: its steps, and whether all losses and weights were equal."""
@@ -31,8 +33,8 @@ class ResumeProof:
     weights_equal: bool
 
     @property
-    def holds(self) -> bool:
-        """Whether resuming changed nothing."""
+    def is_equal(self) -> bool:
+        """Whether resuming changed no loss and no weight."""
         return self.losses_equal and self.weights_equal
 
 
@@ -88,8 +90,8 @@ def _in_process(path: Path, end: int, reward: str | None) -> None:
     code = f"from pellucid.runs.verify import resume_until; resume_until({arguments})"
     process = children.run(children.python(code))
     if process.returncode:
-        last = process.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise RunError(f"a part of the proof failed: {last[0]}")
+        lines = process.stderr.strip().splitlines() or ["no message"]
+        raise RunError(f"a part of the proof failed: {lines[-1]}")
 
 
 def resume_until(

@@ -51,7 +51,7 @@ def call(arguments: argparse.Namespace) -> None:
         "bytes": report.n_bytes,
         "tokens": report.n_tokens,
         "unknown_tokens": report.unknown,
-        "changed_documents": report.changed,
+        "changed_documents": report.changed_documents,
         "bytes_per_token": report.bytes_per_token,
         "vocab_size": report.vocab_size,
         "longest_bytes": report.longest_bytes,
@@ -72,10 +72,10 @@ def _format(report: CorpusReport) -> list[str]:
         ("tokens", f"{report.n_tokens:,} of a vocabulary of {report.vocab_size:,}"),
         ("bytes per token", f"{report.bytes_per_token:.2f}"),
         ("unknown", f"{report.unknown:,} tokens that the tokenizer cannot spell"),
-        ("changed", f"{report.changed:,} documents do not come back as they were"),
+        ("changed", f"{report.changed_documents:,} documents do not come back as they were"),
         ("duplicates", f"{tally.duplicates:,} ({tally.duplicate_bytes:,} bytes; {fate})"),
         ("skipped", f"{tally.empty_rows:,} empty rows, {tally.other_files:,} other files"),
         ("content", report.sha256[:12]),
     ]
-    zero = {"unknown": not report.unknown, "changed": not report.changed}
+    zero = {"unknown": not report.unknown, "changed": not report.changed_documents}
     return align_values((label, value) for label, value in rows if not zero.get(label))

@@ -47,14 +47,14 @@ def call(arguments: argparse.Namespace) -> None:
     run = runs.load(arguments.run, device=arguments.device)
     if arguments.next:
         prediction = runs.next_token(run, text, top=arguments.top)
-        _warn_of_truncation(prediction.seen_from, run.model.context_length)
+        _warn_of_truncation(prediction.window_start, run.model.context_length)
         if arguments.json:
             print_json({"text": text} | _next_facts(prediction))
         else:
             _print_next(prediction)
         return
     score = runs.score(run, text)
-    _warn_of_truncation(score.tokens[-1].seen_from, score.context_length)
+    _warn_of_truncation(score.tokens[-1].window_start, score.context_length)
     if arguments.json:
         print_json(_facts(score))
     else:
@@ -84,7 +84,7 @@ def _facts(score: Score) -> dict[str, Any]:
                 "token": token.token,
                 "probability": token.probability,
                 "log_p": _finite(token.log_p),
-                "seen_from": token.seen_from,
+                "seen_from": token.window_start,
             }
             for token in score.tokens
         ],
@@ -93,7 +93,7 @@ def _facts(score: Score) -> dict[str, Any]:
         "bits_per_byte": _finite(score.bits_per_byte),
         "bytes": score.n_bytes,
         "unknown_tokens": score.unknown_tokens,
-        "changed": score.changed,
+        "changed": score.is_altered,
         "context_length": score.context_length,
         "windows": score.windows,
         "products": {
@@ -109,8 +109,8 @@ def _finite(value: float) -> float | None:
 
 def _next_facts(prediction: Prediction) -> dict[str, Any]:
     return {
-        "seen": prediction.seen,
-        "seen_from": prediction.seen_from,
+        "seen": prediction.n_tokens,
+        "seen_from": prediction.window_start,
         "next": [
             {
                 "token_id": candidate.token_id,
@@ -147,7 +147,7 @@ def _print_totals(score: Score) -> None:
             f"unknown        {score.unknown_tokens:,} tokens the tokenizer cannot spell: bits per\n"
             "               byte flatter the model"
         )
-    elif score.changed:
+    elif score.is_altered:
         print(
             "changed        the text does not come back as it was: letters or white space;\n"
             "               bits per byte flatter the model"

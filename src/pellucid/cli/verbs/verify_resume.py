@@ -59,12 +59,12 @@ def call(arguments: argparse.Namespace) -> None:
             arguments.run, steps=arguments.steps, reward=arguments.reward, force=arguments.force
         )
     if arguments.json:
-        print_json(asdict(proof) | {"holds": proof.holds})
+        print_json(asdict(proof) | {"holds": proof.is_equal})
     else:
         print("\n".join(_lines(proof)))
         print(f"losses   {_format_equality(proof.losses_equal)}")
         print(f"weights  {_format_equality(proof.weights_equal)} (and the optimiser's memory)")
-    if not proof.holds:
+    if not proof.is_equal:
         raise RunError(
             "resuming changes this run on this machine; torch_version and device_name in "
             "plan.json describe the machine it was computed on"

@@ -120,7 +120,7 @@ def run_fork(
     with tempfile.TemporaryDirectory(prefix="pellucid-fork-") as scratch:
         into = RunFolder(Path(scratch))
         job = rebuild(
-            origin.folder, _quiet(run), _plan(origin, run), reward=origin.reward, into=into
+            origin.folder, _quiet(run), _plan(origin, run), reward=origin.reward, target=into
         )
         progress = Progress() if checkpoint is None else restore(job, _copied(checkpoint))
         _bring_windows(origin.folder, into)
@@ -196,7 +196,7 @@ def _cut(job: Job, progress: Progress, end: int, into: RunFolder) -> Job:
         evaluate=lambda: job.evaluate() if progress.step == end else nothing,
         sample=_silent,
         save=_nowhere(into),
-        aside=into.aside,
+        aside=into.non_finite,
     )
 
 
