@@ -125,12 +125,12 @@ def test_a_text_that_was_written_scores_what_it_was_written_with(run: Run) -> No
 
 def made_of(*log_p: float) -> Score:
     tokens = tuple(
-        ScoredToken(position=i, token_id=0, token="a", log_p=value, seen_from=0)
+        ScoredToken(position=i, token_id=0, token="a", log_p=value, window_start=0)
         for i, value in enumerate(log_p, start=1)
     )
     n = len(tokens)
     return Score(
-        text="a" * n, tokens=tokens, n_bytes=n, unknown_tokens=0, changed=False, context_length=9
+        text="a" * n, tokens=tokens, n_bytes=n, unknown_tokens=0, is_altered=False, context_length=9
     )
 
 

@@ -288,8 +288,8 @@ def test_scoring_and_held_out_text_are_bounded(
 
 _PEAK = """
 import sys
-from pellucid.cli.machine import settle
-settle()
+from pellucid.free_memory import keep_freed_memory
+keep_freed_memory()
 import pellucid
 said = []
 pellucid.train(

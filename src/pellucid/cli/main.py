@@ -20,7 +20,6 @@ from typing import Any
 
 from pellucid import children
 from pellucid.cli.flags.shared import Parser
-from pellucid.cli.machine import settle
 from pellucid.cli.output.printing import print_error
 from pellucid.cli.verbs import (
     answer,
@@ -59,7 +58,7 @@ from pellucid.errors import (
     Signalled,
     signal_of,
 )
-from pellucid.free_memory import forcing
+from pellucid.free_memory import forcing, keep_freed_memory
 from pellucid.old_names import OldNameWarning
 from pellucid.reader import is_panic
 from pellucid.signals import ENDING, end_at_once, handled, name_of, settle_code, take
@@ -183,7 +182,8 @@ def _answer(words: Sequence[str], ending: _Ending) -> int:
     try:
         words = with_new_flags(list(words))
         arguments = parser().parse_args(words)
-        settle(plain_memory=arguments.plain_memory)
+        if not arguments.plain_memory:
+            keep_freed_memory()
         os.environ.update(children.environment())
         _replace_unknown_letters()
         level = logging.INFO if arguments.verbose else logging.WARNING

@@ -72,6 +72,7 @@ class FromFile:
     path: str
 
 
+SpecialTokens = tuple[Literal["mask", "sentinels"], ...]
 Tokenizer = Bytes | Characters | BytePairs | Words | WordPiece | FromFile
 
 
@@ -88,7 +89,7 @@ class Text(Checked):
     tokenizer: Tokenizer
     held_out: float
     drop_duplicates: bool
-    special: tuple[Literal["mask", "sentinels"], ...] = ()
+    special: SpecialTokens = ()
 
     def _check(self) -> None:
         if not 0 < self.held_out <= 0.5:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from pellucid.config import (
     DPO,
@@ -32,6 +32,7 @@ from pellucid.config import (
     PolicyGradient,
     Seq2Seq,
     SpanCorruption,
+    SpecialTokens,
     did_you_mean,
     encode,
     new_objective,
@@ -54,7 +55,7 @@ class ObjectivePreset:
     preset: str
     objective: Objective
     head: Head | None = None
-    special: tuple[Literal["mask", "sentinels"], ...] = ()
+    special: SpecialTokens = ()
     dropout: bool = True
     tuning: Mapping[str, Any] = field(default_factory=dict[str, Any])
 

@@ -93,7 +93,7 @@ def _conditions(
         frozen_parameters=parameter_count(reference) if reference is not None and copied else 0,
         frozen_token_bytes=0 if reference is None else token_bytes(reference, precision),
         process=process,
-        keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
+        keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `keep_freed_memory` sets it
         watched=watched,
     )
 

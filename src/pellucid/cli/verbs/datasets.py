@@ -132,8 +132,8 @@ def _ask_if_much(missing: list[Part], arguments: argparse.Namespace) -> None:
     amount = "an unknown number of bytes" if None in sizes else _size(known_bytes)
     if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise TextError(
-            f"{arguments.name} is {amount} to download, and nobody can answer here: pass --yes to "
-            "download it without a question"
+            f"{arguments.name} is {amount} to download, and there is no terminal to ask on: pass "
+            "--yes to download it without a question"
         )
     try:
         answer = input(f"download {amount}? [y/N] ")

@@ -117,8 +117,8 @@ def _format(result: Evaluation) -> list[str]:
             ("unknown", f"{result.unknown_tokens:,} tokens that the tokenizer cannot spell")
         )
     if result.changed_documents:
-        changed = f"{result.changed_documents:,} documents do not come back as they were:"
-        rows += [("changed", changed), ("", "letters or white space")]
+        documents = f"{result.changed_documents:,} documents do not come back as they were:"
+        rows += [("changed", documents), ("", "letters or white space")]
     if not result.comparable:
         hidden = "it did not predict hidden characters"
         rows += [("", "bits per byte flatter the model:"), ("", hidden)]

@@ -265,17 +265,18 @@ def _table(reading: Any) -> Iterator[str]:
     for token in reading.tokens:
         yield (
             f"{token.position:>4} {_cut(repr(token.token), width):<{width}} "
-            f"{token.probability:>7.4f} {token.surprisal_bits:>6.2f}  {_listed(token.expected)}"
+            f"{token.probability:>7.4f} {token.surprisal_bits:>6.2f}  "
+            f"{_format_expected(token.expected)}"
         )
     n = len(reading.tokens)
-    yield f"{'':>4} {'then':<{width}} {'':>7} {'':>6}  {_listed(reading.follows)}"
+    yield f"{'':>4} {'then':<{width}} {'':>7} {'':>6}  {_format_expected(reading.follows)}"
     yield (
         f"\n{reading.bits:.2f} bits for {n} tokens, {reading.bits / n:.2f} each "
         f"(guessing: {reading.guessing_bits:.2f})"
     )
 
 
-def _listed(expected: tuple[tuple[str, float], ...]) -> str:
+def _format_expected(expected: tuple[tuple[str, float], ...]) -> str:
     return "  ".join(f"{_cut(repr(token), 12)} {p:.2f}" for token, p in expected)
 
 

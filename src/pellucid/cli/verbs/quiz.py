@@ -52,16 +52,16 @@ def call(arguments: argparse.Namespace) -> None:
         if place:
             print()
         print(textwrap.fill(f"{number}. {QUESTIONS[number - 1].text}", 96))
-        if waits and not _wants_more("Enter: the answer   q: stop "):
+        if waits and not _continues("Enter: the answer   q: stop "):
             return
         _answer(QUESTIONS[number - 1])
         last = place == len(numbers) - 1
-        if waits and not last and not _wants_more("Enter: the next question   q: stop "):
+        if waits and not last and not _continues("Enter: the next question   q: stop "):
             return
 
 
-def _wants_more(prompt: str) -> bool:
-    """Whether the user wants more; Ctrl-C and Ctrl-D end the quiz without an error."""
+def _continues(prompt: str) -> bool:
+    """Whether the user continues; Ctrl-C and Ctrl-D end the quiz without an error."""
     try:
         return not input(f"\n{prompt}").strip().lower().startswith("q")
     except (EOFError, KeyboardInterrupt):

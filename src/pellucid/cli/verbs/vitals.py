@@ -58,7 +58,7 @@ def call(arguments: argparse.Namespace) -> None:
     }
     file = folder.path / "vitals.html" if arguments.out is None else Path(arguments.out)
     if file.suffix.lower() not in (".html", ".htm"):
-        raise RunError(f"what is written is HTML, and {file} does not end in .html: name it so")
+        raise RunError(f"the file is HTML, but {file} does not end in .html: rename it")
     write_output(file, vitals_page(folder.path.name, events, rule_texts))
     if arguments.json:
         last = events[-1]
@@ -69,9 +69,9 @@ def call(arguments: argparse.Namespace) -> None:
                 "value": value,
                 "word": word,
                 "step": step,
-                "where": at,
+                "where": part,
             }
-            for id, equation, value, word, step, at in last.signs
+            for id, equation, value, word, step, part in last.signs
         ]
         facts = {"step": last.step, "rows": dict(last.rows), "signs": signs, "file": str(file)}
         print_json(facts | {"rules": _rules(rules)} if arguments.why else facts)
