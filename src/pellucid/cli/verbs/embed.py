@@ -43,7 +43,7 @@ def add_to(verbs: Any) -> None:
     add_device(parser)
     add_force(parser)
     add_json(parser)
-    parser.set_defaults(call=call, list_of_words="texts")
+    parser.set_defaults(call=call)
 
 
 def call(arguments: argparse.Namespace) -> None:
