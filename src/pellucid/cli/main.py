@@ -258,9 +258,18 @@ def _drop_closed_streams() -> None:
 
 def _disk_error(error: OSError) -> PellucidError:
     file = "a file" if error.filename is None else str(error.filename)
+    match error:
+        case IsADirectoryError():
+            advice = "move the folder away, or name another file"
+        case NotADirectoryError() | FileExistsError():
+            advice = "move the file away, or name another folder"
+        case PermissionError():
+            advice = "check its permissions, and try again"
+        case _:
+            advice = "make room or check its permissions, and try again"
     return PellucidError(
-        f"{file} cannot be read or written: {error.strerror or error}; make room or check its "
-        "permissions, and try again: earlier checkpoints are complete"
+        f"{file} cannot be read or written: {error.strerror or error}; {advice}: earlier "
+        "checkpoints are complete"
     )
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from pellucid import config
 from pellucid.data import EncodedCounts, ReadCounts, encode_pieces, hash_pieces
+from pellucid.old_names import old_attributes
 from pellucid.runs.prepare_text import survey_and_divide, train_tokenizer
 from pellucid.saved_runs.progress import Notify, ProgressReporter, silent
 
 
+@old_attributes(changed="changed_documents")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
     """Documents and bytes of a corpus, their tokens, and counts of documents left out."""

@@ -30,8 +30,8 @@ from pellucid.tokenizers import SETTINGS
 _CONFIG = "config.toml"
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
-#: All files of a run's folder before its first update.
-_PREPARED = (
+#: Files at fixed places of a run's folder.
+_FILES = (
     _CONFIG,
     "plan.json",
     "tokenizer.json",
@@ -40,9 +40,15 @@ _PREPARED = (
     "teacher.json",
     "vitals.json",
     "metrics.jsonl",
+    "checkpoints/latest",
+    "checkpoints/best",
+    "checkpoints/run-id",
+)
+#: All files of a run's folder before its first update.
+_PREPARED = (
+    *_FILES,
     *(f"text/{name}" for name in (*TEXT_FILES, *EXAMPLE_FILES)),
     *(f"start/{name}" for name in FILES),
-    *(f"checkpoints/{name}" for name in ("latest", "run-id")),
     *(f"checkpoints/step-*/{name}" for name in FILES),
 )
 
@@ -233,10 +239,13 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
     """The run at `path`, and the checkpoint if `path` names one of its checkpoints.
 
     Raises:
-        RunError: there is no run.
+        RunError: there is no run, or one of its files is a folder.
     """
     for folder, checkpoint in ((path, None), (path.parent.parent, path)):
-        if (folder / "config.toml").is_file():
+        if (folder / _CONFIG).is_file():
+            for file in (folder / name for name in (*_FILES, _LOCK)):
+                if file.is_dir():
+                    raise RunError(f"{file} is a folder: a run has a file there; move it away")
             return RunFolder(folder), checkpoint
     if is_published(path):
         raise RunError(
@@ -260,7 +269,7 @@ def home_of(path: Path) -> Path:
 
 def is_published(path: Path) -> bool:
     """Whether `path` is the folder of a published model, and not of a run."""
-    return is_huggingface(path) and not (path / "config.toml").exists()
+    return is_huggingface(path) and not (path / _CONFIG).exists()
 
 
 def _owner(file: Path) -> str:
