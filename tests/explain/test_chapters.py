@@ -71,7 +71,7 @@ def all_chapters(trace: Trace) -> Iterator[Chapter]:
     if len(trace.sides) == 2:
         places += [Place(layer=1, head=2, cross=True, other=3), Place(stack="encoder", token=3)]
     for entry in CHAPTERS:
-        for place in places[1:2] if entry.once else places:
+        for place in places[1:2] if entry.at_one_place else places:
             if entry.id == "lens" and (place.stack == "encoder" or not trace.model.has_head):
                 continue
             if entry.id == "probabilities" and not trace.model.has_head:

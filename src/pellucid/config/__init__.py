@@ -94,6 +94,7 @@ from pellucid.config.positions import (
     ShawRelative,
     Sinusoidal,
     YaRN,
+    adds_to_scores,
 )
 from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
 from pellucid.config.text import (
@@ -244,6 +245,7 @@ __all__ = [
     "Words",
     "Xavier",
     "YaRN",
+    "adds_to_scores",
     "base_of",
     "data_for",
     "decode",

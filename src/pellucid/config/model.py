@@ -28,6 +28,7 @@ from pellucid.config.positions import (
     Rotary,
     ShawRelative,
     Sinusoidal,
+    adds_to_scores,
 )
 from pellucid.errors import ConfigError
 
@@ -73,8 +74,8 @@ class Stack(Checked):
             )
 
     def _check_scores(self) -> None:
-        scored = isinstance(self.positions, ShawRelative | BucketedBias | ALiBi)
-        if scored and all(isinstance(layer, LinearAttention) for layer in self.pattern):
+        linear = all(isinstance(layer, LinearAttention) for layer in self.pattern)
+        if linear and adds_to_scores(self.positions):
             raise ConfigError(
                 f"positions must not be {type(self.positions).__name__} if every layer is "
                 "LinearAttention: it has no scores to which positions could be added; take "

@@ -173,9 +173,9 @@ class Frames:
 
 
 Part = Literal["forward", "backward", "update", "over time", "compare"]
-Still = Tokens | Matrix | Bars | Table | Lines
-Moving = Film | Frames
-Picture = Still | Moving
+StaticPicture = Tokens | Matrix | Bars | Table | Lines
+AnimatedPicture = Film | Frames
+Picture = StaticPicture | AnimatedPicture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
