@@ -45,6 +45,7 @@ from pellucid import config
 from pellucid.presets.recipe import LARGE_MODEL_OPTIMISER, heads, normal, published
 
 _TRILLION = 10**12
+_ROTARY = config.Rotary(base=10_000.0)
 
 
 def _llama(
@@ -56,17 +57,17 @@ def _llama(
     vocab_size: int,
     context_length: int,
     tokens: int,
-    positions: config.Rotary | float = 10_000.0,
+    positions: config.Rotary = _ROTARY,
     eps: float = 1e-5,
     tied: bool = False,
 ) -> config.Run:
     """Llama's architecture (pre-norm, RMSNorm, gated SiLU, no biases) and Llama 2's recipe.
 
-    `tokens` are trillions; `positions` are rotary ones or their base. A batch has 4M tokens.
+    `tokens` are trillions. A batch has 4M tokens, however long its context.
     """
     stack = config.Stack(
         n_layers=n_layers,
-        positions=config.Rotary(base=positions) if isinstance(positions, float) else positions,
+        positions=positions,
         attention=attention,
         feed_forward=config.GatedMLP(d_ff=d_ff, activation="silu", bias=False),
         norm=config.RMSNorm(eps=eps),
@@ -101,7 +102,7 @@ def _qwen3(d_model: int, d_ff: int) -> config.Run:
         vocab_size=151_936,
         context_length=40_960,
         tokens=36,
-        positions=1_000_000.0,
+        positions=config.Rotary(base=1_000_000.0),
         eps=1e-6,
         tied=True,
     )
@@ -158,7 +159,7 @@ LLAMA = {
         vocab_size=128_256,
         context_length=8192,
         tokens=15,
-        positions=500_000.0,
+        positions=config.Rotary(base=500_000.0),
     ),
     "llama3.2-1b": _llama(
         heads(32, 8, 64),
@@ -200,7 +201,7 @@ QWEN = {
         vocab_size=151_936,
         context_length=131_072,
         tokens=12,
-        positions=1_000_000.0,
+        positions=config.Rotary(base=1_000_000.0),
         eps=1e-6,
         tied=True,
     ),
@@ -234,7 +235,7 @@ OLMO = {
             vocab_size=100_352,
             context_length=4096,
             tokens=4,
-            positions=500_000.0,
+            positions=config.Rotary(base=500_000.0),
             eps=1e-6,
         )
     ),
