@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pellucid.cli.flags.numbers import NEW_TOKENS
@@ -34,9 +34,29 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that every command has."""
+def finish_parser(
+    parser: argparse.ArgumentParser,
+    call: Callable[[argparse.Namespace], object],
+    *,
+    device: bool = False,
+    force: bool = False,
+    **defaults: str,
+) -> None:
+    """Add the last flags of a command, and the function that carries it out.
+
+    Args:
+        parser: the parser of the command.
+        call: the function.
+        device: whether you can choose the device.
+        force: whether the command checks its memory first.
+        **defaults: values without a flag.
+    """
+    if device:
+        add_device(parser)
+    if force:
+        add_force(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(call=call, **defaults)
 
 
 def add_force(parser: Any) -> None:
@@ -49,7 +69,7 @@ def add_force(parser: Any) -> None:
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add where the model computes."""
+    """Add the device of the model."""
     parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default), cuda, mps")
 
 

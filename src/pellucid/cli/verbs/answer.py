@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import SEED, TEMPERATURE
 from pellucid.cli.flags.read_texts import read_stdin
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_new_tokens, add_run
+from pellucid.cli.flags.shared import add_new_tokens, add_run, finish_parser
 from pellucid.cli.output.generation import escape_controls, overflow_warner
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.output.printing import print_result
 from pellucid.errors import PellucidError
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--seed", type=SEED, default=0, metavar="S", help="seed of the sampling (0)"
     )
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -66,21 +63,11 @@ def call(arguments: argparse.Namespace) -> None:
     answers = runs.answer(
         run, texts, sampling, when_outgrown=overflow_warner(run), force=arguments.force
     )
-    if arguments.json:
-        print_json(
-            [
-                {
-                    "prompt": prompt,
-                    "text": answer.text,
-                    "ids": answer.ids,
-                    "stopped": answer.stopped,
-                }
-                for prompt, answer in zip(texts, answers, strict=True)
-            ]
-        )
-        return
-    for answer in answers:
-        print(escape_controls(answer.text.strip()))
+    facts = [
+        {"prompt": prompt, "text": answer.text, "ids": answer.ids, "stopped": answer.stopped}
+        for prompt, answer in zip(texts, answers, strict=True)
+    ]
+    print_result(arguments, facts, (escape_controls(answer.text.strip()) for answer in answers))
 
 
 def _converse(run: Run, sampling: Sampling) -> None:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.shared import add_corpus, add_json, add_settings
+from pellucid.cli.flags.shared import add_corpus, add_settings, finish_parser
 from pellucid.cli.output.printing import align_values, print_result
 from pellucid.cli.verbs import datasets
 
@@ -32,8 +32,7 @@ def add_to(verbs: Any) -> None:
     add_corpus(report, nargs="+")
     report.add_argument("--preset", default="nano", metavar="NAME", help="whose tokenizer to train")
     add_settings(report, example="text.tokenizer=Bytes")
-    add_json(report)
-    report.set_defaults(call=call)
+    finish_parser(report, call)
     datasets.add_to(actions)
 
 
@@ -58,7 +57,7 @@ def call(arguments: argparse.Namespace) -> None:
         "longest": report.longest,
         "sha256": report.sha256,
     }
-    print_result(facts | asdict(report.tally), lambda: _format(report), as_json=arguments.json)
+    print_result(arguments, facts | asdict(report.tally), _format(report))
 
 
 def _format(report: CorpusReport) -> list[str]:

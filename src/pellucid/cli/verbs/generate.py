@@ -11,11 +11,10 @@ from pellucid.cli.flags.numbers import SEED, TEMPERATURE, integer, number
 from pellucid.cli.flags.read_texts import read_stdin
 from pellucid.cli.flags.shared import (
     add_device,
-    add_force,
-    add_json,
     add_new_tokens,
     add_run,
     add_weights,
+    finish_parser,
 )
 from pellucid.cli.output.generation import overflow_warner, print_facts, print_texts, write
 
@@ -67,9 +66,7 @@ def add_to(verbs: Any) -> None:
     add_device(parser)
     add_weights(parser)
     add_beams(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import integer
-from pellucid.cli.flags.shared import add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import PellucidError
 
@@ -28,8 +28,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "number", metavar="NUMBER", nargs="?", type=integer(), help="only this question"
     )
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:

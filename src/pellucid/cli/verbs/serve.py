@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pellucid.cli.flags.against import compare_is_meant
 from pellucid.cli.flags.numbers import PORT
-from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
@@ -39,9 +39,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="the first sentence")
     _add_address(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, when_stopped="and closed the page")
+    finish_parser(parser, call, force=True, when_stopped="and closed the page")
 
 
 def add_page_flags(parser: argparse.ArgumentParser) -> None:

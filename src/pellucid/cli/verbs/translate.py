@@ -7,7 +7,7 @@ from typing import Any
 
 from pellucid.cli.flags.numbers import BEAMS
 from pellucid.cli.flags.read_texts import read_stdin
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_new_tokens, add_run
+from pellucid.cli.flags.shared import add_new_tokens, add_run, finish_parser
 from pellucid.cli.output.generation import overflow_warner, print_facts, print_texts
 from pellucid.errors import PellucidError
 
@@ -25,10 +25,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("texts", nargs="*", metavar="TEXT")
     parser.add_argument("--beams", type=BEAMS, default=4, metavar="N", help="1 is greedy (4)")
     add_new_tokens(parser)
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
