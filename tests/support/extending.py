@@ -101,18 +101,28 @@ def apply(recipe: Recipe, root: Path) -> None:
 
 
 def as_blocks(checkout: Path) -> str:
-    """The uncommitted changes of a checkout, as blocks for a page."""
-    diff = subprocess.run(
-        ["git", "-C", str(checkout), "diff", "-U1", "HEAD", "--no-color"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    """The uncommitted changes of a checkout, as blocks for a page; each with enough context."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(checkout), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    git("add", "--intent-to-add", ".")
     blocks: list[str] = []
-    for part in re.split(r"^diff --git .*\n", diff, flags=re.MULTILINE)[1:]:
-        header, *hunks = re.split(r"^@@.*@@.*\n", part, flags=re.MULTILINE)
-        path = re.findall(r"^\+\+\+ b/(.*)$", header, re.MULTILINE)[0]
-        blocks.append(f"```diff {path}\n" + "@@\n".join(hunks) + "```\n")
+    for path in git("diff", "HEAD", "--name-only").splitlines():
+        text = git("show", f"HEAD:{path}") if git("ls-tree", "HEAD", path) else None
+        for context in range(1, 9):
+            diff = git("diff", "HEAD", "--no-color", f"-U{context}", "--", path)
+            _, *hunks = re.split(r"^@@.*@@.*\n", diff, flags=re.MULTILINE)
+            block = "@@\n".join(hunks)
+            try:
+                changed(text, block, path)
+            except StaleRecipeError:
+                continue
+            blocks.append(f"```diff {path}\n{block}```\n")
+            break
+        else:
+            raise StaleRecipeError(f"{path}: eight lines of context do not make its change unique")
     return "\n".join(blocks)
 
 

@@ -111,12 +111,12 @@ class Spelling:
 def _read(run: Run, text: str, kind: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
     tokenizer = run.tokenizer
     if run.model.classifier is not None:
-        return tuple(Framing.for_classes(tokenizer).ids_of(text, called="sentence")), ()
+        return tuple(Framing.for_classes(tokenizer).ids_of(text, name="sentence")), ()
     if kind == "decoder":
-        return tuple(tokenizer.encode_prompt(text, called="sentence")), ()
+        return tuple(tokenizer.encode_prompt(text, name="sentence")), ()
     mask = tokenizer.roles().get("mask_token", "")
     framing = Framing(tokenizer, masks=bool(mask) and mask in text)
-    ids = tuple(framing.ids_of(text, called="sentence"))
+    ids = tuple(framing.ids_of(text, name="sentence"))
     masks = [place for place, token_id in enumerate(ids) if token_id == framing.mask_id]
     return ids, tuple(masks) if kind == "encoder" else ()
 
@@ -170,7 +170,7 @@ def _quote_segments(list_segments: tuple[str, ...]) -> str:
 def _encode_target(tokenizer: Tokenizer, target: str) -> tuple[int, ...]:
     if not target:
         raise PellucidError("the target is empty: write some of it, or leave it out")
-    return (*tokenizer.encode_prompt(target, called="target"), *tokenizer.closing)
+    return (*tokenizer.encode_prompt(target, name="target"), *tokenizer.closing)
 
 
 @torch.inference_mode()

@@ -60,7 +60,7 @@ def ready_text(
         return _prepared(text, notify, notify_progress)
     entry = place / key
     try:
-        tokenizer = cache.kept(entry)
+        tokenizer = cache.load_tokenizer(entry)
     except TextError as error:
         notify(f"preparing the text anew ({error})")
         cache.drop(entry)
@@ -103,12 +103,17 @@ def _prepared(
                 workshop.keep_tokenizer(tokenizer, parts.sha256)
                 encode(workshop.text)
             except OSError as error:
+<<<<<<< HEAD
                 _notify_not_kept(notify, error)
                 workshop.leave()
+=======
+                _say_not_kept(say, error)
+                workshop.clear()
+>>>>>>> main
             else:
                 # a text that changed while pellucid read it has no key
                 prepared = cache.take(workshop.finish() if unchanged() else workshop.entry, folder)
-                workshop.leave()
+                workshop.clear()
                 return prepared
         return encode(folder)
 

@@ -10,7 +10,6 @@ from pellucid.explain.chapter_types import Chapter, Place, Table
 from pellucid.explain.chapters.backward import (
     chapter_without_loss,
     token_with_target,
-    without_numbers,
 )
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.chapters.target_token import probabilities_at
@@ -28,11 +27,9 @@ def build(trace: Trace, place: Place) -> Chapter:
     selection = select_place(trace, place)
     reason = no_loss(trace)
     if reason is not None:
-        return chapter_without_loss("after-update", reason)
+        return chapter_without_loss(reason)
     if not trace.backward().norms:
-        return without_numbers(
-            "after-update", "Every weight of this model is frozen: no step moves it."
-        )
+        return Chapter(sentence="Every weight of this model is frozen: no step moves it.")
     token = token_with_target(trace, selection)
     updated = optimiser_step.after_update(trace)
     next_id = int(trace.ids[token + 1])
@@ -53,10 +50,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     loss, new_loss = float(trace["loss"]), float(updated["loss"])
     step_settings = optimiser_step.choose_settings(trace, next(iter(trace.backward().norms)))
     return Chapter(
-        id="after-update",
-        number=20,
-        part="update",
-        title="After the step",
         sentence="One step of all weights that learn, on a copy, and the sentence again: "
         f"{piece(trace, next_id)} after {pieces[token]!r} ({token}) goes from {p_before:.4f} to "
         f"{p_after:.4f}, the loss from {loss:.4f} to {new_loss:.4f}.",

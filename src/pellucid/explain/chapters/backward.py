@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.explain.chapter_types import Bars, Chapter, Part, Place, Tokens
+from pellucid.explain.chapter_types import Bars, Chapter, Place, Tokens
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.receipts.gradients import error_receipt, mean_receipt, zero_sum_receipt
 from pellucid.explain.receipts.outputs import piece
@@ -11,15 +11,6 @@ from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _MAX_WORDS = 11
-_HEADINGS: dict[str, tuple[int, Part, str]] = {
-    "backward": (14, "backward", "Backward"),
-    "head-gradient": (15, "backward", "The head's gradient"),
-    "gradients": (16, "backward", "Gradients"),
-    "rules": (17, "backward", "Local rules"),
-    "nudge": (18, "backward", "Nudge"),
-    "update": (19, "update", "Update"),
-    "after-update": (20, "update", "After the step"),
-}
 
 
 def build(trace: Trace, place: Place) -> Chapter:
@@ -27,7 +18,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     selection = select_place(trace, place)
     reason = no_loss(trace)
     if reason is not None:
-        return chapter_without_loss("backward", reason)
+        return chapter_without_loss(reason)
     token = token_with_target(trace, selection)
     next_id = int(trace.ids[token + 1])
     error = trace["error"][token].double()
@@ -37,10 +28,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     remaining_error = float(error.sum() - error[words].sum()) if len(words) < len(error) else None
     pieces = trace.pieces(trace.side)
     return Chapter(
-        id="backward",
-        number=14,
-        part="backward",
-        title="Backward",
         sentence=f"After {pieces[token]!r} ({token}) came {piece(trace, next_id)}, with a "
         f"probability of {1 + float(error[next_id]):.4f}. Its logit should rise by "
         f"{-float(error[next_id]):.4f}, which is what p lacks to 1; every other logit should fall "
@@ -87,18 +74,6 @@ def token_with_target(trace: Trace, selection: Selection) -> int:
     return min(selection.token if selection.side == trace.side else 0, len(trace.ids) - 2)
 
 
-def chapter_without_loss(name: str, reason: str) -> Chapter:
+def chapter_without_loss(reason: str) -> Chapter:
     """A chapter of the way back, for a trace without a loss."""
-    return without_numbers(name, f"There is no loss to go back from. {reason}")
-
-
-def without_numbers(name: str, reason: str) -> Chapter:
-    """A chapter of the way back that has nothing to show: the sentence says why."""
-    number, part, title = _HEADINGS[name]
-    return Chapter(
-        id=name,
-        number=number,
-        part=part,
-        title=title,
-        sentence=reason,
-    )
+    return Chapter(sentence=f"There is no loss to go back from. {reason}")

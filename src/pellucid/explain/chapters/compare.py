@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from torch import Tensor
 
@@ -33,13 +32,11 @@ from pellucid.typed import to_list
 #: Rows of a table, and words whose probability moved most.
 _ROWS, _WORDS = 24, 10
 
-_chapter = partial(Chapter, id="compare", part="compare", title="Compare")
-
 
 def explain_how(trace: Trace, place: Place) -> Chapter:
     """What to do where there is nothing to compare with."""
     select_place(trace, place)
-    return _chapter(
+    return Chapter(
         sentence="Nothing was chosen to compare with: in a terminal --against RUN (another run, a "
         'checkpoint, a Hugging Face directory) or --against-text "SENTENCE"; on a page the picker '
         "above, key c."
@@ -85,7 +82,7 @@ def build(trace: Trace, other: Trace, place: Place) -> Chapter:
         notes.append(weight_difference)
     else:
         pictures.append(weight_difference)
-    return _chapter(
+    return Chapter(
         sentence=sentence, notes=tuple(notes), pictures=tuple(pictures), receipts=receipts
     )
 
@@ -231,14 +228,14 @@ def _of_classes(trace: Trace, other_trace: Trace) -> Chapter:
     """Of two models that name classes: how sure each is."""
     p = [to_list(compared["class_probabilities"]) for compared in (trace, other_trace)]
     if len(p[0]) != len(p[1]):
-        return _chapter(
+        return Chapter(
             sentence=f"{_describe_pair(trace, other_trace)} One knows {len(p[0])} classes, one "
             f"{len(p[1])}."
         )
     names = tuple(f"class {n}" for n in range(len(p[0])))
     word_ids = tuple(a - b for a, b in zip(*p, strict=True))
     bars = Bars(title="p of each class, here less there", names=names, values=word_ids)
-    return _chapter(
+    return Chapter(
         sentence=f"{_describe_pair(trace, other_trace)} The bars are p of each class.",
         pictures=(bars,),
     )

@@ -212,7 +212,9 @@ def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = 
         PellucidError: there is no such chapter, or the place is not in the trace.
     """
     entry = find_chapter(name)
-    number = 1 + CHAPTERS.index(entry)
     if versus is not None and entry.build_comparison is not None:
-        return replace(entry.build_comparison(trace, versus, place), number=number)
-    return replace(entry.build(trace, place), number=number)
+        chapter = entry.build_comparison(trace, versus, place)
+    else:
+        chapter = entry.build(trace, place)
+    number = 1 + CHAPTERS.index(entry)
+    return replace(chapter, id=entry.id, number=number, part=entry.part, title=entry.title)

@@ -30,10 +30,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     neighbours, cosines = nearest(model.token_embedding.weight, token_id)
     n_shown = min(_FEATURES, width)
     return Chapter(
-        id="embedding",
-        number=2,
-        part="forward",
-        title="Embedding",
         sentence=f"Token {selection.query(trace)} becomes row {token_id:,} of a table of {rows:,} "
         f"rows: {width} numbers that were learnt, the same wherever the token stands.",
         pictures=(

@@ -81,10 +81,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     units: list[int] = to_list(order)
     share = float(lengths_written[order].sum() / lengths_written.sum().clamp_min(1e-300))
     return Chapter(
-        id="feed-forward",
-        number=10,
-        part="forward",
-        title="Feed-forward",
         sentence=f"{selection.query(trace)}{_describe_input(block)}: {len(values):,} units "
         f"each look for something in it, and write what belongs to it. "
         f"{_describe_activation(facts)}",

@@ -7,7 +7,6 @@ sentence and the place.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from torch import Tensor
 
@@ -29,27 +28,25 @@ _CURVES, _LAYERS = 64, 16
 #: Bytes of all maps together: what is played has come at once.
 _BYTES = 56_000
 
-_chapter = partial(Chapter, id="over-time", part="over time", title="Over time")
-
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Probabilities and loss by snapshot, the chosen head's map, the chosen token's ladder."""
     selection = select_place(trace, place)
     if trace.run is None or not trace.sentence.text:
-        return _chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
+        return Chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
     if trace.sentence.kind == "encoder-decoder":
-        return _chapter(
+        return Chapter(
             sentence="Of an encoder-decoder there is no film: what its decoder reads would be "
             "another text in each snapshot."
         )
     film = footage(trace.run, trace.sentence)
     if film.ids != trace.sentence.ids:
-        return _chapter(
+        return Chapter(
             sentence="The film of this sentence was cut into other tokens: the run's tokenizer is "
             "not the one that it was filmed_sentences with."
         )
     if len(film.snapshots) < 2:
-        return _chapter(sentence=_describe_filming(trace, film), notes=film.problems)
+        return Chapter(sentence=_describe_filming(trace, film), notes=film.problems)
     token = mask_or(trace, selection.token)
     pictures: list[Picture] = [_film(trace, film, token)]
     frames = _frames(trace, film, selection)
@@ -61,7 +58,7 @@ def build(trace: Trace, place: Place) -> Chapter:
         notes.append("the film is of the model as it was trained: no head is scaled in it")
     if film.origin.endswith("checkpoints"):
         notes.append(f"for more moments, film it: {_command(trace)}")
-    return _chapter(
+    return Chapter(
         sentence=_story(trace, film, token),
         notes=tuple(notes),
         pictures=tuple(pictures),

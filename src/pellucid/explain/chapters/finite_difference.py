@@ -23,7 +23,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     """The measured slope beside the gradient; the loss along the weight; the largest gradients."""
     reason = no_loss(trace)
     if reason is not None:
-        return chapter_without_loss("nudge", reason)
+        return chapter_without_loss(reason)
     weight, selection = select_weight(trace, place), select_place(trace, place)
     gradient, step = (
         float(trace[weight.address(".grad")]),
@@ -42,10 +42,6 @@ def build(trace: Trace, place: Place) -> Chapter:
         pictures.insert(1, _draw_losses(trace, weight, unmoved, gradient))
     digits = str(finite_difference.precision(trace)).removeprefix("torch.")
     return Chapter(
-        id="nudge",
-        number=18,
-        part="backward",
-        title="Nudge",
         sentence=f"The gradient says that moving {weight.address()} by h changes the loss by "
         f"{gradient:.4g} h. So move it, by {step:.2g} up and down, and look: the loss changes by "
         f"{(loss_above - loss_below) / (2 * step):.4g} h.",

@@ -22,7 +22,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     selection = select_place(trace, place)
     reason = no_loss(trace)
     if reason is not None:
-        return chapter_without_loss("gradients", reason)
+        return chapter_without_loss(reason)
     gradients = trace.backward()
     lengths = stream_norms(trace)
     first, last = lengths[0][1], lengths[-1][1]
@@ -35,10 +35,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     no_sum_reason = why_no_sums(trace, selection.side)
     frozen = [name for name in dict(trace.model.named_parameters()) if name not in gradients.norms]
     return Chapter(
-        id="gradients",
-        number=16,
-        part="backward",
-        title="Gradients",
         sentence=f"The same layers from the end to the beginning: what reaches the last state has "
         f"a length of {first:.4g}, what reaches the first {last:.4g}. "
         f"{_describe_trend(first, last)}",

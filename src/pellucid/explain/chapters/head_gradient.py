@@ -6,7 +6,6 @@ from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receip
 from pellucid.explain.chapters.backward import (
     chapter_without_loss,
     token_with_target,
-    without_numbers,
 )
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.receipts.gradients import both_receipt, head_receipt, input_receipt
@@ -23,15 +22,13 @@ def build(trace: Trace, place: Place) -> Chapter:
     selection = select_place(trace, place)
     reason = no_loss(trace)
     if reason is not None:
-        return chapter_without_loss("head-gradient", reason)
+        return chapter_without_loss(reason)
     token, feature = token_with_target(trace, selection), selection.feature
     next_id, input_id = int(trace.ids[token + 1]), int(trace.ids[token])
     tied = trace.model.head is None
     weight = trace.model.head_weight
     if not weight.requires_grad:
-        return without_numbers(
-            "head-gradient", "The matrix of the head is frozen: nothing moves it."
-        )
+        return Chapter(sentence="The matrix of the head is frozen: nothing moves it.")
     receipts: list[Receipt] = [head_receipt(trace, next_id, feature)]
     pictures: list[Picture] = [_terms(trace, next_id, feature)]
     if tied:
@@ -41,10 +38,6 @@ def build(trace: Trace, place: Place) -> Chapter:
         ]
         pictures.append(_tabulate_paths(trace, (next_id, input_id), feature))
     return Chapter(
-        id="head-gradient",
-        number=15,
-        part="backward",
-        title="The head's gradient",
         sentence=f"The row of {piece(trace, next_id)} in the head is pulled towards what the model "
         f"had in mind where {piece(trace, next_id)} came, and pushed away wherever it was expected "
         f"in vain: feature {feature} of the row by the sum of p - y times feature {feature}, over "

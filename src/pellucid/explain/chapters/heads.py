@@ -132,10 +132,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     if any(numbers.entropy is None for row in grid for numbers in row):
         notes.append("turned features make shares below 0: such a head has no entropy")
     return Chapter(
-        id="heads",
-        number=8,
-        part="forward",
-        title="Heads",
         sentence=_describe_heads(selection, grid),
         pictures=(
             _grid(selection, grid, "entropy", "entropy in nats: 0 looks at one token alone"),

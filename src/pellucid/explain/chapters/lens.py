@@ -47,10 +47,6 @@ def build(trace: Trace, place: Place) -> Chapter:
         rows.append((name, piece(trace, best), float(shares[best]), float(shares[word]), ranks))
     word_text = piece(trace, word)
     return Chapter(
-        id="lens",
-        number=11,
-        part="forward",
-        title="Logit lens",
         sentence=f"If the model ended after each layer, what would it say behind "
         f"{trace.pieces(trace.side)[token]!r} ({token})? {_end(trace)} applied to the stream as it "
         "is there.",

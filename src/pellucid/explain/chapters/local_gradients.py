@@ -30,7 +30,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     selection = select_place(trace, place)
     reason = no_loss(trace)
     if reason is not None:
-        return chapter_without_loss("rules", reason)
+        return chapter_without_loss(reason)
     no_rules_reason = why_no_rules(trace, selection)
     pictures: tuple[Picture, ...] = ()
     local_rules: list[Receipt | None] = []
@@ -45,10 +45,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     kind = "cross_attention_norm" if selection.cross else "attention_norm"
     norm = norm_rule(trace, selection, entry_norm(block, kind))
     return Chapter(
-        id="rules",
-        number=17,
-        part="backward",
-        title="Local rules",
         sentence="Each step passes its gradient on by a rule of its own."
         + (
             f" A softmax gives each score of {selection.query(trace)} its weight times the amount "

@@ -18,7 +18,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     selection = select_place(trace, place)
     reason = no_loss(trace)
     if reason is not None:
-        return Chapter(id="loss", number=13, part="forward", title="Loss", sentence=reason)
+        return Chapter(sentence=reason)
     costs: list[float] = to_list(trace["surprisal"].double())
     pieces = trace.pieces(trace.side)
     loss, vocab = float(trace["loss"]), trace.model.head_weight.shape[0]
@@ -45,10 +45,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
     receipts: tuple[Receipt, ...] = (surprisal_receipt(trace, token), loss_receipt(trace))
     return Chapter(
-        id="loss",
-        number=13,
-        part="forward",
-        title="Loss",
         sentence=f"Each token costs -log of the probability that it was given; the mean is the "
         f"loss, {loss:.4f} nats: as if guessing evenly among {_perplexity(loss)} words. Guessing "
         f"among all {vocab:,} would cost {math.log(vocab):.4f}.",

@@ -43,10 +43,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
     leak = leak_of(module, causal=stack.causal)
     return Chapter(
-        id="norm",
-        number=4,
-        part="forward",
-        title="Norm",
         sentence=f"{_describe_norm(module, selection.query(trace))}"
         f"{_describe_place(block_facts(block))}",
         pictures=_pictures(trace, selection, address),

@@ -74,10 +74,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     if selection.side == "decoder" and len(trace.sides) == 2:
         notes.append("attention to the encoder knows no order: positions act within one text")
     return Chapter(
-        id="positions",
-        number=3,
-        part="forward",
-        title="Positions",
         sentence=sentence,
         pictures=tuple(pictures),
         receipts=tuple(receipt for receipt in receipts if receipt is not None),

@@ -46,10 +46,6 @@ def build(trace: Trace, place: Place) -> Chapter:
         receipts += [logit_receipt(trace, token, word), probability_receipt(trace, token, word)]
     preposition = "at" if trace.model.decoder is None else "after"
     return Chapter(
-        id="probabilities",
-        number=12,
-        part="forward",
-        title="Probabilities",
         sentence=f"{preposition.capitalize()} {token_text!r} ({token}) each of the {len(shares):,} "
         f"words of the vocabulary has a logit; softmax turns the logits into probabilities. The "
         f"likeliest is {piece(trace, best[0])} with {float(shares[best[0]]):.3f}.",
@@ -128,10 +124,6 @@ def _classes(trace: Trace) -> Chapter:
     names = tuple(getattr(head, "names", ())) or tuple(map(str, range(len(shares))))
     best = int(shares.argmax())
     return Chapter(
-        id="probabilities",
-        number=12,
-        part="forward",
-        title="Probabilities",
         sentence=f"This model names the class of the whole text: {names[best]} with "
         f"{float(shares[best]):.3f}.",
         pictures=(

@@ -25,10 +25,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     read = "the source's token" if selection.cross else "the same token"
     token = selection.other if selection.cross else selection.token
     return Chapter(
-        id="qkv",
-        number=5,
-        part="forward",
-        title="Queries, keys, values",
         sentence=f"Head {selection.head} of layer {selection.layer} makes three vectors: "
         f"{selection.query(trace)} asks with its query; with its key {read} is found, and with its "
         "value it answers.",

@@ -55,10 +55,6 @@ def build(trace: Trace, place: Place) -> Chapter:
         notes.append(f"there is no plain sum to show: {no_sum_reason}")
     pictures.append(_steps(trace, selection))
     return Chapter(
-        id="residual",
-        number=9,
-        part="forward",
-        title="Residual stream",
         sentence=f"Each layer reads the stream of {selection.query(trace)} and adds to it: nothing "
         "else carries what a token is from the first layer to the last."
         if no_sum_reason is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pellucid.explain import attention_heads
-from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt
+from pellucid.explain.chapter_types import Bars, Chapter, Place
 from pellucid.explain.chapters.maps import head_map
 from pellucid.explain.receipts import score_receipt
 from pellucid.explain.receipts.builder import at
@@ -22,7 +22,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     attention = selection.attention(trace)
     scoring = attention.scoring
     if scoring is None:
-        return _chapter("This layer scores nothing.", notes=(attention_heads.NO_SCORES,))
+        return Chapter(sentence="This layer scores nothing.", notes=(attention_heads.NO_SCORES,))
     hidden = not bool(attention_heads.mask(attention)[selection.token, selection.other])
     biased = attention_heads.bias(attention, selection.head) is not None
     notes = (
@@ -42,8 +42,8 @@ def build(trace: Trace, place: Place) -> Chapter:
             else ()
         ),
     )
-    return _chapter(
-        f"How well does the query of {selection.query(trace)} match the key of "
+    return Chapter(
+        sentence=f"How well does the query of {selection.query(trace)} match the key of "
         f"{selection.key(trace)}? Their {attention.q.shape[-1]} features are multiplied and "
         f"summed, times {scoring.scale:.6g}{_explain_scale(scoring.scale, attention.q.shape[-1])}.",
         pictures=(head_map(trace, selection, "scores", "diverging"), _terms(trace, selection)),
@@ -70,22 +70,4 @@ def _terms(trace: Trace, selection: Selection) -> Bars:
         names=tuple(f"q{feature} × k{feature}" for feature in to_list(order)),
         values=tuple(to_list(products[order])),
         rest=remaining,
-    )
-
-
-def _chapter(
-    sentence: str,
-    pictures: tuple[Picture, ...] = (),
-    receipts: tuple[Receipt, ...] = (),
-    notes: tuple[str, ...] = (),
-) -> Chapter:
-    return Chapter(
-        id="scores",
-        number=6,
-        part="forward",
-        title="Scores",
-        sentence=sentence,
-        pictures=pictures,
-        receipts=receipts,
-        notes=notes,
     )

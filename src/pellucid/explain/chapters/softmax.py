@@ -28,10 +28,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     remaining_share = float(weights.sum() - weights[order].sum()) if len(weights) > _KEYS else None
     top_key = keys[0]
     return Chapter(
-        id="softmax",
-        number=7,
-        part="forward",
-        title="Softmax",
         sentence=f"{selection.query(trace)} looks most at {pieces[top_key]!r} ({top_key}), with a "
         f"share of {float(weights[top_key]):.3f}; what the head finds is the values of all keys, "
         "so weighed.",

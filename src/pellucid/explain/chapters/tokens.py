@@ -36,10 +36,6 @@ def build(trace: Trace, place: Place) -> Chapter:
             )
         )
     return Chapter(
-        id="tokens",
-        number=1,
-        part="forward",
-        title="Tokens",
         sentence=f"The model reads numbers: the text is cut into {len(ids)} pieces from its "
         f"vocabulary, and each is one number, its id.",
         pictures=tuple(pictures),

@@ -34,7 +34,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     """What the next step does to one weight, were this sentence the batch."""
     reason = no_loss(trace)
     if reason is not None:
-        return chapter_without_loss("update", reason)
+        return chapter_without_loss(reason)
     weight, selection = select_weight(trace, place), select_place(trace, place)
     settings = optimiser_step.choose_settings(trace, weight.name)
     old_weight, new_weight = float(trace[weight.address()]), float(trace[weight.address(".next")])
@@ -81,10 +81,6 @@ def build(trace: Trace, place: Place) -> Chapter:
             sentence = f"The optimiser of this run {move_text}, with {rate}."
             pictures = (_plain_table(trace, weight),)
     return Chapter(
-        id="update",
-        number=19,
-        part="update",
-        title="Update",
         sentence=sentence,
         pictures=pictures,
         receipts=tuple(receipt for receipt in receipts if receipt is not None),
