@@ -157,16 +157,10 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
         family = write_published(
             place, model, tensors, special_ids, problem_type=_problem_type(run_config)
         )
-<<<<<<< HEAD
         text = words.to_published_json(
-            begins=model.encoder is None or model.decoder is None,
-            ends=model.encoder is not None or (_classifies(model) and bool(words.closing)),
+            add_begin=model.encoder is None or model.decoder is None,
+            add_end=model.encoder is not None or (_classifies(model) and bool(words.closing)),
         )
-=======
-        begins = model.encoder is None or model.decoder is None
-        ends = model.encoder is not None or (_classifies(model) and bool(words.closing))
-        text = words.to_published_json(add_begin=begins, add_end=ends)
->>>>>>> main
         (place / "tokenizer.json").write_text(text, encoding="utf-8")
         settings = settings_for(words.roles(), context_length=model.context_length)
         (place / SETTINGS).write_text(settings, encoding="utf-8")

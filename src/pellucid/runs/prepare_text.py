@@ -103,13 +103,8 @@ def _prepared(
                 workshop.keep_tokenizer(tokenizer, parts.sha256)
                 encode(workshop.text)
             except OSError as error:
-<<<<<<< HEAD
                 _notify_not_kept(notify, error)
-                workshop.leave()
-=======
-                _say_not_kept(say, error)
                 workshop.clear()
->>>>>>> main
             else:
                 # a text that changed while pellucid read it has no key
                 prepared = cache.take(workshop.finish() if unchanged() else workshop.entry, folder)

@@ -57,11 +57,7 @@ def count_corpus(text: config.Text, notify: Notify = silent) -> CorpusReport:
         n_bytes=corpus_survey.n_bytes,
         n_tokens=counts.n_tokens,
         unknown=counts.unknown,
-<<<<<<< HEAD
-        changed_documents=counts.changed,
-=======
-        changed=counts.lossy,
->>>>>>> main
+        changed_documents=counts.lossy,
         vocab_size=tokenizer.vocab_size,
         longest_bytes=int(corpus_survey.sizes.max()),
         longest=corpus_survey.longest,
