@@ -53,8 +53,10 @@ _RENAMED: dict[str, dict[str, str]] = {
         "Bucketed": "data.BucketedBatches",
         "Census": "data.RowCounts",
         "Packed": "data.PackedBatches",
+        "StoredExamples": "data.PreparedData",
         "encoded": "data.encode_rows",
         "held_out_of": "data.choose_held_out",
+        "open_examples": "data.open_prepared",
     },
     "explain.chapters": {
         "Entry": "explain.chapters.ChapterEntry",
@@ -94,13 +96,16 @@ _RENAMED: dict[str, dict[str, str]] = {
         "MaskedOrder": "data.masked_batches",
         "Order": "data.next_token_batches",
         "Parts": "data.DividedCorpus",
+        "PreparedText": "data.PreparedData",
         "Remembered": "data.HashCache",
+        "Shard": "data.Examples",
         "Side": "data.CorpusSide",
         "SpanOrder": "data.span_batches",
         "Tally": "data.ReadCounts",
         "Watch": "data.OnProgress",
         "encoded": "data.encode_pieces",
         "hashed": "data.hash_pieces",
+        "prepare": "data.prepare_documents",
         "windows": "data.next_token_windows",
     },
     "vitals": {
@@ -126,19 +131,19 @@ _SAME_NAMES = {
     """,
     ("examples", "data"): """
         Answers ChatTemplate ClassLabels Collation Columns Example Examples Facts Form
-        Labelled Packing PromptBatch PromptTexts Ragged Refusal Row StoredExamples
-        Template TwoAnswers TwoTexts assemble_columns assemble_form assemble_rows
-        assemble_template in_turn open_examples pack template_for write
+        Labelled Packing PromptBatch PromptTexts Ragged Refusal Row Template
+        TwoAnswers TwoTexts assemble_columns assemble_form assemble_rows
+        assemble_template in_turn pack template_for write
     """,
     ("runs.tasks", "tasks"): """
         Reward Task assemble_task check_teacher
     """,
     ("text", "data"): """
-        Corpus Document Masking Measure Piece Piped PreparedText Shard Spans Split
-        Survey assemble_corpus assemble_tokenizer check_tokenizer documents_from
-        documents_of fingerprint id_type masked_windows masking_for measure
-        open_prepared part pieces_of prepare read_pieces span_windows spans_for split
-        standard_library_docs survey training_texts
+        Corpus Document Masking Measure Piece Piped Spans Split Survey assemble_corpus
+        assemble_tokenizer check_tokenizer documents_from documents_of fingerprint
+        id_type masked_windows masking_for measure open_prepared part pieces_of
+        read_pieces span_windows spans_for split standard_library_docs survey
+        training_texts
     """,
     ("text", "tokenizers"): """
         Cut Framing Step Tokenizer Unread WordMerges beginning_with

@@ -57,7 +57,7 @@ from pellucid.config.norms import (
     SpectralNorm,
     WeightNorm,
 )
-from pellucid.config.objective_requirements import data_for
+from pellucid.config.objective_requirements import continues_text, data_for
 from pellucid.config.objectives import (
     DPO,
     MLM,
@@ -247,6 +247,7 @@ __all__ = [
     "YaRN",
     "adds_to_scores",
     "base_of",
+    "continues_text",
     "data_for",
     "decode",
     "did_you_mean",

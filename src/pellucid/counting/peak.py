@@ -12,16 +12,18 @@ the holes they leave fit few others.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from pellucid.config import (
     DPO,
     SFT,
     BytePairs,
+    Bytes,
+    Characters,
     ClassificationHead,
-    Distillation,
     Files,
+    FromFile,
     LanguageHead,
-    NextToken,
     PolicyGradient,
     Run,
     SpanCorruption,
@@ -29,6 +31,7 @@ from pellucid.config import (
     Transformer,
     WordPiece,
     Words,
+    continues_text,
 )
 from pellucid.counting.activations import Kernel, Pass, Precision, bytes_of, choose_kernel
 from pellucid.counting.growth import growth
@@ -162,12 +165,15 @@ def least_model(model: Transformer) -> Transformer:
 
 def with_vocabulary(run: Run) -> Run:
     """The run with the vocabulary that its tokenizer will have, where that says how large."""
-    tokenizer = run.text.tokenizer
     if run.model.vocab_size is not None:
         return run
-    if isinstance(tokenizer, BytePairs | Words | WordPiece):
-        return _with_vocabulary(run, tokenizer.vocab_size)
-    return run
+    match run.text.tokenizer:
+        case BytePairs(vocab_size=rows) | Words(vocab_size=rows) | WordPiece(vocab_size=rows):
+            return _with_vocabulary(run, rows)
+        case Bytes() | Characters() | FromFile():
+            return run
+        case _:
+            assert_never(run.text.tokenizer)
 
 
 def _with_vocabulary(run: Run, rows: int) -> Run:
@@ -205,7 +211,7 @@ def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
 def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]:
     """What evaluations, checkpoints and looks at the run add."""
     model = run.model
-    windows = isinstance(run.objective, NextToken | Distillation)
+    windows = continues_text(run.objective)
     rows = EVALUATED_AT_ONCE if windows else size.sequences * run.training.accumulation
     fewest = -(-run.training.evaluate_tokens // model.context_length)
     read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
