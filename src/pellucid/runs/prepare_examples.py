@@ -79,10 +79,9 @@ def ready_rows(run: config.Run, notify: Notify, notify_progress: Notify) -> Read
     home = None if run.start is None else home_of(Path(run.start))
     template = assemble_template(corpus, home)
     tokenizer = _tokenizer(run, columns, rows, template, notify)
-    form = _checked_form(
+    form = _form(
         run, columns, _count_rows(rows, notify_progress, "reading the rows"), tokenizer, template
     )
-    classes = form.classes.names if isinstance(form, Labelled) else None
 
     def fill(folder: Path) -> PreparedData:
         notify("encoding the rows")
@@ -98,7 +97,7 @@ def ready_rows(run: config.Run, notify: Notify, notify_progress: Notify) -> Read
             facts=lambda counts: _facts(form, tokenizer, counts),
         )
 
-    return Ready(tokenizer, fill, classes)
+    return Ready(tokenizer, fill, _class_names(form))
 
 
 class _Rows:
@@ -150,7 +149,7 @@ def encode_examples(
     """
     rows = _Rows(corpus, Piped())
     columns = assemble_columns(corpus, rows.first())
-    form = _checked_form(run, columns, rows, tokenizer, template)
+    form = _form(run, columns, rows, tokenizer, template)
     return prepare_examples(
         folder,
         form,
@@ -163,9 +162,13 @@ def encode_examples(
 
 
 def _facts(form: Form, tokenizer: Tokenizer, counts: RowCounts) -> Facts:
-    classes = form.classes.names if isinstance(form, Labelled) else None
+    classes = _class_names(form)
     table = {**counts.table(), "said": form.choices, "lines": counts.lines(classes)}
     return Facts(tokenizer_sha256=tokenizer.sha256, classes=classes, census=table)
+
+
+def _class_names(form: Form) -> tuple[str, ...] | None:
+    return form.classes.names if isinstance(form, Labelled) else None
 
 
 def _divided(digests: npt.NDArray[np.uint8], share: float) -> tuple[Indices, Indices]:
@@ -215,39 +218,30 @@ def _tokenizer(
     return tokenizer_of(run.text, texts)
 
 
-def _checked_form(
-    run: config.Run,
-    columns: Columns,
-    rows: Iterable[Row],
-    tokenizer: Tokenizer,
-    template: Template | None,
-) -> Form:
-    form = _form(run, columns, rows, tokenizer, template, run.model.context_length)
-    if isinstance(form, Labelled):
-        _check_labels(run.objective, form)
-    return form
-
-
 def _form(
     run: config.Run,
     columns: Columns,
     rows: Iterable[Row],
     tokenizer: Tokenizer,
     template: Template | None,
-    context_length: int,
+    context_length: int | None = None,
 ) -> Form:
+    """The form of the run's examples; by default they must fit into its context."""
     head, objective = run.model.head, run.objective
-    classes = head.classes if isinstance(head, config.ClassificationHead) else None
+    context_length = context_length or run.model.context_length
     if isinstance(objective, config.PolicyGradient):  # an answer must fit after its prompt
         context_length -= objective.max_new_tokens
-    return assemble_form(
+    form = assemble_form(
         columns,
         rows,
         tokenizer,
         context_length=context_length,
         template=template,
-        classes=classes,
+        classes=head.classes if isinstance(head, config.ClassificationHead) else None,
     )
+    if isinstance(form, Labelled):
+        _check_labels(objective, form)
+    return form
 
 
 def _check_labels(objective: config.Objective, form: Labelled) -> None:
