@@ -11,12 +11,11 @@ from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, ot
 from pellucid.cli.flags.numbers import integer
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.output.printing import cut, print_json, print_result
-from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, show_page
+from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, place_of, show_page
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
     from pellucid.explain import Trace
-    from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
     from pellucid.explain.inspection import Inspection
     from pellucid.runs import Run
@@ -116,29 +115,12 @@ def call(arguments: argparse.Namespace) -> None:
         _print_one(traced, chapter_name, arguments, versus)
 
 
-def _place(arguments: argparse.Namespace) -> Place:
-    from pellucid.explain.chapter_types import Place
-
-    return Place(
-        token=arguments.token,
-        other=arguments.other,
-        layer=arguments.layer,
-        head=arguments.head,
-        feature=arguments.feature,
-        stack=arguments.stack,
-        cross=arguments.cross,
-        weight=arguments.weight,
-        row=arguments.row,
-        column=arguments.column,
-    )
-
-
 def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None) -> None:
     """Every chapter, each as soon as it is read; one that the model does not have says why."""
     from pellucid.explain.chapter_json import plain_chapter
     from pellucid.explain.inspection import Refusal, Request, inspect, list_chapters
 
-    place, payload = _place(arguments), list[dict[str, Any]]()
+    place, payload = place_of(arguments), list[dict[str, Any]]()
     for number, name in enumerate(list_chapters()):
         inspection = inspect(Request(trace=trace, chapters=(name,), place=place, versus=versus))
         (chapter,) = inspection.chapters
@@ -170,7 +152,7 @@ def _print_one(
     from pellucid.explain.chapter_json import plain_chapter
     from pellucid.explain.inspection import Request, inspect
 
-    request = Request(trace=trace, chapters=(name,), place=_place(arguments), versus=versus)
+    request = Request(trace=trace, chapters=(name,), place=place_of(arguments), versus=versus)
     inspection = inspect(request)
     print_result(arguments, plain_chapter(inspection.chapter()), _chapter_lines(inspection))
 
@@ -193,7 +175,7 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     from pellucid.explain.receipts.outputs import piece
     from pellucid.explain.selection import select_place
 
-    token = select_place(original, _place(arguments)).token
+    token = select_place(original, place_of(arguments)).token
     difference = change(original, ablated, token)
     word = original.pieces(original.side)[token]
     lines = [
@@ -234,7 +216,7 @@ def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[s
     from pellucid.explain.inspection import Request, inspect
 
     traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
-    inspection = inspect(Request(trace=traced, chapters=("tokens",), place=_place(arguments)))
+    inspection = inspect(Request(trace=traced, chapters=("tokens",), place=place_of(arguments)))
     facts = {"tokens": plain_chapter(inspection.chapter()), "chapters": chapters}
     print_result(arguments, facts, [*_chapter_lines(inspection), *_contents()])
 

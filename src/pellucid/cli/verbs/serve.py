@@ -17,6 +17,7 @@ from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
 
 #: The sentence of a page without --sentence.
@@ -170,15 +171,20 @@ def _versus(arguments: argparse.Namespace) -> str:
     return f"run{len(_runs(arguments)) - 1}@" + ("" if text is None else f" {text}")
 
 
+def place_of(arguments: argparse.Namespace) -> Place:
+    """The place that the flags of `pellucid explain` name."""
+    from pellucid.explain.chapter_types import Place
+
+    return Place(**{field.name: getattr(arguments, field.name) for field in fields(Place)})
+
+
 def _write_html(arguments: argparse.Namespace) -> None:
     """Write the page as one file, after a line with its size."""
     from pellucid.display.numbers import size
-    from pellucid.explain.chapter_types import Place
     from pellucid.web import Reading, check_name, one_page, open_session, write_page
 
     file = check_name(Path(arguments.html))
-    names = [field.name for field in fields(Place)]
-    place = Place(**{name: getattr(arguments, name) for name in names})
+    place = place_of(arguments)
     session = open_session(_runs(arguments), sentence=arguments.sentence)
     reading, versus = Reading(session.shelf.keys[0], "", arguments.sentence), None
     if compare_is_meant(arguments):
