@@ -45,6 +45,8 @@ def test_an_attribute_of_0_1_still_works_and_warns_once() -> None:
     proof = ResumeProof(
         from_step=0, stopped_at=1, to_step=2, losses_equal=True, weights_equal=False
     )
-    with pytest.warns(FutureWarning, match="ResumeProof.holds is is_equal now") as caught:
+    with pytest.warns(
+        FutureWarning, match="ResumeProof.holds is ResumeProof.is_equal now"
+    ) as caught:
         assert proof.holds is proof.is_equal is False  # pyright: ignore
     assert len(caught) == 1

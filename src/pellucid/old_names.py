@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
-from typing import TypeVar
 
 
 class OldNameWarning(FutureWarning):
@@ -84,6 +82,10 @@ _RENAMED: dict[str, dict[str, str]] = {
         "Goal": "presets.ObjectivePreset",
         "find_goal": "presets.find_objective",
     },
+    "report": {
+        "Said": "report.SignText",
+        "tell": "report.build_story",
+    },
     "runs": {
         "Kill": "runs.KillRecord",
     },
@@ -114,9 +116,13 @@ _RENAMED: dict[str, dict[str, str]] = {
         "Looks": "vitals.AttentionStats",
         "Scored": "vitals.ScoreRule",
         "Seen": "vitals.WatchState",
+        "as_it_was": "vitals.restoring",
+        "at_rest": "vitals.reading_mode",
         "explained": "vitals.explain_rows",
         "numbers": "vitals.to_scalars",
+        "of_scores": "vitals.from_scores",
         "told": "vitals.format_row",
+        "unwrapped": "vitals.unwrap",
     },
     "web": {
         "Ask": "web.PageRequest",
@@ -191,28 +197,19 @@ def names_of(room: str) -> Callable[[str], object]:
     return find
 
 
-T = TypeVar("T")
+def old_attributes(**new_names: str) -> Callable[[object, str], object]:
+    """The `__getattr__` of a class whose attributes had other names in 0.1: old=new."""
 
+    def find(owner: object, name: str) -> object:
+        kind = type(owner).__name__
+        if name not in new_names:
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        new = new_names[name]
+        warnings.warn(
+            f"{kind}.{name} is {kind}.{new} now; the old name goes in 0.3",
+            OldNameWarning,
+            stacklevel=2,
+        )
+        return getattr(owner, new)
 
-def old_attributes(**new_names: str) -> Callable[[type[T]], type[T]]:
-    """Give a class its attributes of 0.1, each with one warning.
-
-    Args:
-        **new_names: today's name of each old attribute.
-    """
-
-    def decorate(kind: type[T]) -> type[T]:
-        for old, new in new_names.items():
-            setattr(kind, old, property(partial(_new_attribute, old, new)))
-        return kind
-
-    return decorate
-
-
-def _new_attribute(old: str, new: str, value: object) -> object:
-    warnings.warn(
-        f"{type(value).__name__}.{old} is {new} now; the old name goes in 0.3",
-        OldNameWarning,
-        stacklevel=2,
-    )
-    return getattr(value, new)
+    return find

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -38,7 +39,6 @@ class Likely:
     probability: float
 
 
-@old_attributes(seen="n_tokens", seen_from="window_start")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """The tokens that a model expects next.
@@ -55,8 +55,10 @@ class Prediction:
     log_p: float | None
     likeliest: tuple[Likely, ...]
 
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(seen="n_tokens", seen_from="window_start")
 
-@old_attributes(seen_from="window_start")
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredToken:
     """A token of a text and log P of it given those before; `position` counts from 1."""
@@ -67,13 +69,15 @@ class ScoredToken:
     log_p: float
     window_start: int
 
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(seen_from="window_start")
+
     @property
     def probability(self) -> float:
         """e^log_p."""
         return math.exp(self.log_p)
 
 
-@old_attributes(changed="is_altered")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
     """Log P of a text after begin-of-text; the end of the text is not predicted.
@@ -87,6 +91,9 @@ class Score:
     unknown_tokens: int
     is_altered: bool
     context_length: int
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(changed="is_altered")
 
     @property
     def log_p(self) -> float:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from pellucid import children
 from pellucid.checkpoints import verify
@@ -38,7 +38,6 @@ class KillRecord:
     equal: bool
 
 
-@old_attributes(holds="is_equal")
 @dataclass(frozen=True, slots=True)
 class KillProof:
     """All kills, and whether the result is equal to a run without a stop."""
@@ -49,6 +48,9 @@ class KillProof:
     kills: tuple[KillRecord, ...]
     losses_equal: bool
     weights_equal: bool
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(holds="is_equal")
 
     @property
     def is_equal(self) -> bool:

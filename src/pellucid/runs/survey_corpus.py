@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pellucid import config
 from pellucid.data import EncodedCounts, ReadCounts, encode_pieces, hash_pieces
@@ -12,7 +13,6 @@ from pellucid.runs.prepare_text import survey_and_divide, train_tokenizer
 from pellucid.saved_runs.progress import Notify, ProgressReporter, silent
 
 
-@old_attributes(changed="changed_documents")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
     """Documents and bytes of a corpus, their tokens, and counts of documents left out."""
@@ -27,6 +27,9 @@ class CorpusReport:
     longest: str
     sha256: str
     tally: ReadCounts
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(changed="changed_documents")
 
     @property
     def bytes_per_token(self) -> float:

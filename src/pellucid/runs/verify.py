@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pellucid import children
 from pellucid.errors import Interrupted, RunError
@@ -21,7 +22,6 @@ from pellucid.saved_runs.records import read_events
 from pellucid.training import Event, Interrupts, Logged, Observer, StepFinished
 
 
-@old_attributes(holds="is_equal")
 @dataclass(frozen=True, slots=True)
 class ResumeProof:
     """The comparison: its steps, and whether all losses and weights were equal."""
@@ -31,6 +31,9 @@ class ResumeProof:
     to_step: int
     losses_equal: bool
     weights_equal: bool
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(holds="is_equal")
 
     @property
     def is_equal(self) -> bool:

@@ -137,7 +137,7 @@ def _describe_cost(cost: tuple[float, float, int] | None) -> str:
         return ""
     from pellucid.vitals import Cost
 
-    return Cost(*cost).told()
+    return Cost(*cost).message()
 
 
 def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
