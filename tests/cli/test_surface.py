@@ -16,9 +16,11 @@ from pellucid.version import __version__
 
 VERBS = (
     "train",
+    "distill",
     "check",
     "diagnose",
     "generate",
+    "translate",
     "fill",
     "embed",
     "classify",
@@ -35,6 +37,7 @@ VERBS = (
     "draw",
     "attach",
     "report",
+    "vitals",
     "verify-resume",
     "equations",
     "quiz",
@@ -152,6 +155,11 @@ def test_a_promised_command_line_is_understood(line: str) -> None:
     for name, value in PROMISED[line].items():
         assert getattr(arguments, name) == value
     assert callable(arguments.call)
+
+
+def test_every_command_is_listed_here() -> None:
+    (verbs,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    assert sorted(verbs.choices) == sorted(VERBS)
 
 
 def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
