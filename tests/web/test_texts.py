@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -10,27 +9,12 @@ import pytest
 
 from pellucid.web.assets import files, message
 from support.source import FILES
+from support.texts import SENTENCE, sentences_in_python
 
 #: What these two say is for the terminal that started them.
 TERMINAL = ("web/serving.py", "web/onefile.py")
-SENTENCE = re.compile(r"[A-Za-z]{2,} [a-z']{2,} [a-z']+")
 ROOM = sorted(name for name in FILES if name.startswith("web/") and name not in TERMINAL)
 SCRIPTS = sorted(name for name in files() if name.endswith(".js") and name != "messages.en.js")
-
-
-def sentences_in_python(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docstrings = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    return [
-        node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if id(node) not in docstrings and SENTENCE.search(node.value)
-    ]
 
 
 def sentences_in_script(script: str) -> list[str]:

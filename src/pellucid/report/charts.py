@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from pellucid.display.metric_labels import LABELS, Measured, singular
 from pellucid.report.chart import Chart, ReferenceLine
+from pellucid.report.messages import message
 from pellucid.report.story import Series, Story
-
-_LEARNT_BY_HEART = (
-    "Lower is better. Where held-out text gets worse while training text gets better, the text is "
-    "being learnt by heart."
-)
 
 
 def charts(story: Story) -> tuple[Chart, ...]:
@@ -37,12 +33,17 @@ def charts(story: Story) -> tuple[Chart, ...]:
         )
 
     unit_name, clip = singular(story.unit), story.clip_norm
-    clip_line = () if clip is None else (ReferenceLine(f"clipped at {clip:g}", clip),)
+    clip_line = () if clip is None else (ReferenceLine(message("clipped-at", norm=clip), clip),)
     parts = {part.name for part, _ in story.parts}
     held_out = {measure.name: curve for measure, curve in story.measures}
     # metrics may have any name, but keys of charts are ids: number them
     measures = [
-        chart(f"measure-{i}", _titled(f"Held-out {measure.title}", measure), measure.reads, curve)
+        chart(
+            f"measure-{i}",
+            _titled(message("chart-held-out", title=measure.title), measure),
+            measure.reads,
+            curve,
+        )
         for i, (measure, curve) in enumerate(story.measures)
         if measure.name not in parts
     ]
@@ -58,8 +59,8 @@ def charts(story: Story) -> tuple[Chart, ...]:
     return (
         chart(
             "loss",
-            f"Loss, nats per {unit_name}",
-            _LEARNT_BY_HEART,
+            message("chart-loss", unit=unit_name),
+            message("learnt-by-heart"),
             story.loss,
             story.held_out,
             lines=_guessing_line(story),
@@ -68,24 +69,23 @@ def charts(story: Story) -> tuple[Chart, ...]:
         *measures,
         chart(
             "gradient",
-            "Gradient norm, before clipping",
-            ("" if clip is None else "Gradients above the dashed line are scaled down to it. ")
-            + "A logarithmic axis.",
+            message("chart-gradient"),
+            message("logarithmic" if clip is None else "clipped-logarithmic"),
             story.grad_norms,
             lines=clip_line,
             logarithmic=True,
         ),
         chart(
             "rate",
-            "Learning rate",
-            "How far one update goes.",
+            message("chart-rate"),
+            message("chart-rate-hint"),
             story.learning_rate,
             from_zero=True,
         ),
         chart(
             "speed",
-            f"Speed, {story.unit} per second",
-            "Of training alone.",
+            message("chart-speed", unit=story.unit),
+            message("chart-speed-hint"),
             story.speed,
             from_zero=True,
         ),
@@ -96,7 +96,7 @@ def charts(story: Story) -> tuple[Chart, ...]:
 def _guessing_line(story: Story) -> tuple[ReferenceLine, ...]:
     if story.guessing_nats is None:
         return ()
-    name = "ln V: guessing evenly" if story.unit == "tokens" else "guessing evenly"
+    name = message("guessing-tokens" if story.unit == "tokens" else "guessing")
     return (ReferenceLine(name, story.guessing_nats),)
 
 
