@@ -44,9 +44,9 @@ class Chart:
     title: str
     caption: str
     curves: tuple[Series, ...]
-    lines: tuple[ReferenceLine, ...]
-    resumed_at: tuple[int, ...]
-    last_step: int
+    lines: tuple[ReferenceLine, ...] = ()
+    resumed_at: tuple[int, ...] = ()
+    last_step: int = 0
     from_zero: bool = False
     logarithmic: bool = False
 

@@ -80,8 +80,8 @@ class Session:
         """
         body = json_text(self.get(ask), ensure_ascii=False).encode()
         if len(body) > LARGEST_RESPONSE:
-            size, most = len(body) / 1e6, LARGEST_RESPONSE / 1e6
-            raise PellucidError(message("large-answer", size=size, most=most))
+            size, limit = len(body) / 1e6, LARGEST_RESPONSE / 1e6
+            raise PellucidError(message("large-answer", size=size, most=limit))
         return body
 
     def _base(self, ask: PageRequest) -> SentenceView | None:
