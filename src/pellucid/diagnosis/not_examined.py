@@ -21,7 +21,7 @@ class ProbeRunner:
         #: a finding for each that raised
         self.unseen: list[Finding] = []
         self._severity: Severity | None = severity
-        self._guard = Guard(self._note, through=through)
+        self._guard = Guard(self._note, reraised=through)
 
     def __call__(
         self,

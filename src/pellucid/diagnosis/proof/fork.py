@@ -196,7 +196,7 @@ def _cut(job: Job, progress: Progress, end: int, into: RunFolder) -> Job:
         evaluate=lambda: job.evaluate() if progress.step == end else nothing,
         sample=_silent,
         save=_nowhere(into),
-        aside=into.aside,
+        non_finite_folder=into.aside,
     )
 
 
