@@ -89,6 +89,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "find": "explain.chapters.find_chapter",
         "tell": "explain.chapters.build_chapter",
     },
+    "generation": {
+        "Chosen": "generation.SampledToken",
+        "Found": "generation.BeamContinuation",
+    },
     "native": {
         "Way": "native.Direction",
         "turned_off": "native.is_disabled",

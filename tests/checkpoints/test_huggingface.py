@@ -16,7 +16,7 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.checkpoints.huggingface import FAMILIES, choose_family, open_published
-from pellucid.checkpoints.huggingface.attributes import ANYWHERE, Ignored, Only, Read
+from pellucid.checkpoints.huggingface.attributes import ANYWHERE, Ignored, FixedValue, Read
 from pellucid.checkpoints.huggingface.names import Source
 from pellucid.cli import main
 from pellucid.errors import CheckpointError
@@ -96,7 +96,7 @@ def test_rules_of_all_families_do_not_hide_one_that_a_family_reads() -> None:
     for family in FAMILIES.values():
         for name in family.rules.keys() & ANYWHERE.keys():
             assert not isinstance(ANYWHERE[name], Read), (family.model_type, name)
-    assert {type(rule) for rule in ANYWHERE.values()} == {Only, Ignored}
+    assert {type(rule) for rule in ANYWHERE.values()} == {FixedValue, Ignored}
 
 
 def test_a_directory_is_used_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -302,7 +302,7 @@ def test_copy_of_an_adapted_model_is_its_own() -> None:
         expected = answer(frozen(BASE))
         assert torch.equal(answer(copy), expected)
         assert not torch.equal(answer(model), expected)
-    assert all(layer.kept is None for layer in adapters(model).values())
+    assert all(layer.unmerged_weight is None for layer in adapters(model).values())
 
 
 @pytest.mark.parametrize("merge_first", [False, True])

@@ -42,7 +42,7 @@ def describe_scale(facts: NormPart) -> str | None:
 
 
 def _describe_statistics(facts: NormFacts) -> str:
-    match facts.over:
+    match facts.mean_over:
         case "sequence":
             return "its means and variances are those of each feature over all tokens of the text"
         case "batch":
@@ -53,7 +53,7 @@ def _describe_statistics(facts: NormFacts) -> str:
         case "features":
             pass
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     if facts.n_groups > 1:
         measured = "means and variances" if facts.centred else "root mean squares"
         groups = f"each of {facts.n_groups} groups of one token's features"
@@ -67,7 +67,7 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
     """What a norm sees besides its own token; None if that is nothing, or unknown."""
     future = ", those after it as well: so it leaks the future" if causal else ""
     match facts:
-        case NormFacts(over=over):
+        case NormFacts(mean_over=over):
             pass
         case SandwichFacts() | IdentityFacts() | UnknownFacts():
             return None

@@ -1,8 +1,8 @@
 """Memory and threads for code in C: work in parts for several threads, and buffers of huge pages.
 
-The best threads are those of torch's own OpenMP team: OpenMP's threads spin while they wait, so a
-second team would compete for their cores. Without OpenMP, a pool of Python threads does the work;
-code in C does not hold Python's lock.
+The best threads are torch's own OpenMP team: OpenMP's threads spin while they wait, so a second
+team would compete for their cores. Without OpenMP, a pool of Python threads does the work; code in
+C does not hold Python's lock.
 """
 
 from __future__ import annotations

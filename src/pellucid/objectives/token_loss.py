@@ -38,7 +38,7 @@ class TokenLoss:
         Args:
             model: has the output head.
             hidden: (batch, time, d_model), its last hidden states.
-            targets: (batch, time), the token ids to predict; `IGNORED` where there is none.
+            targets: (batch, time), the token ids to predict, or `IGNORED`.
             n_supervised: the number of targets of the whole update.
         """
         lazy, flat = LazyLogits.from_model(model, hidden), targets.flatten()
@@ -68,7 +68,7 @@ class TokenLoss:
 class NextToken:
     """Predict each token from those before it: -sum_t log p(x_t+1 | x_1 ... x_t) / tokens.
 
-    The arguments are those of `TokenLoss`.
+    It takes the arguments of `TokenLoss`.
 
     Source:
         Bengio et al. 2003, "A Neural Probabilistic Language Model", eq. 1.
@@ -111,7 +111,7 @@ class MLM:
 class Seq2Seq:
     """Predict a target text y from a source x: -sum_t log p(y_t | y_1 ... y_t-1, x) / tokens of y.
 
-    The model reads the true earlier tokens of y. The arguments are those of `TokenLoss`.
+    The model reads the true earlier tokens of y. It takes the arguments of `TokenLoss`.
 
     Source:
         Sutskever, Vinyals and Le 2014, "Sequence to Sequence Learning with Neural Networks",

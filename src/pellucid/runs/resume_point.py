@@ -89,7 +89,7 @@ def find_place(folder: RunFolder, chosen: Path | None) -> Place:
                 f"{error}; resume {folder.path}, the run itself, to go on from its newest whole "
                 "checkpoint"
             ) from None
-    elif folder.shelf.had_one():
+    elif folder.shelf.had_checkpoint():
         path, opened, left_out = folder.shelf.newest_whole(open_checkpoint)
     saved, progress = opened or (None, None)
     place = Place(path, saved, progress, events)

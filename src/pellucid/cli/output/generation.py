@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid.cli.output.printing import escape_controls, print_json
 
 if TYPE_CHECKING:
-    from pellucid.generation import Beams, Continuation, Found, Sampling
+    from pellucid.generation import BeamContinuation, Beams, Continuation, Sampling
     from pellucid.runs import Run
 
 Warn = Callable[[], None]
@@ -69,7 +69,7 @@ def _text_facts(text: Continuation, *, logprobs: bool) -> dict[str, Any]:
     return facts | ({"logprobs": text.log_p} if logprobs else {})
 
 
-def _search_facts(text: Found, *, logprobs: bool) -> dict[str, Any]:
+def _search_facts(text: BeamContinuation, *, logprobs: bool) -> dict[str, Any]:
     ranked_by = {"score": text.score, "log_p": text.total_log_p}
     return _text_facts(text, logprobs=logprobs) | ranked_by
 
@@ -104,9 +104,9 @@ def print_texts(
 
 
 def _print_rank(rank: int, text: Continuation) -> None:
-    from pellucid.generation import Found
+    from pellucid.generation import BeamContinuation
 
-    if isinstance(text, Found):
+    if isinstance(text, BeamContinuation):
         print(f"{rank}. score {text.score:.4f}, log P {text.total_log_p:.4f} nats")
 
 

@@ -212,7 +212,7 @@ def _share_receipt(
         formula="0: the mask hides this key" if hidden else "q · k / (Σ φ(q) · φ(k) + eps)",
         expression=constant(0.0, "masked") if hidden else apply("div", apply("dot", q, k), below),
         address=address,
-        source=source_line(LinearAttention, "gathered / (normaliser + EPS)"),
+        source=source_line(LinearAttention, "attended / (normaliser + EPS)"),
     )
 
 
@@ -229,7 +229,7 @@ def _out_source(attention: AttentionRecord) -> str:
         case NeuralMemoryFacts():
             return source_line(NeuralMemory, "torch.lerp(")
         case LinearAttentionFacts():
-            return source_line(LinearAttention, "gathered / (normaliser + EPS)")
+            return source_line(LinearAttention, "attended / (normaliser + EPS)")
         case SoftmaxAttentionFacts():
             return source_line(gather, "return _fused(q, read, scoring, bias, view)")
         case _:

@@ -75,7 +75,7 @@ def _standardise(
 ) -> tuple[str, Expression]:
     """The part that brings to a common scale: its formula, and its tree."""
     x = number(trace, at(address, token, feature), "x")
-    match facts.over:
+    match facts.mean_over:
         case "batch":
             names = (facts.running_mean, facts.running_variance)
             mean, variance = (trace[f"{norm}.{name}"][feature] for name in names)
@@ -91,7 +91,7 @@ def _standardise(
         case "features":
             features = vector(trace, at(address, token), "x")
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     if facts.centred:
         return _centred(x, features, facts.eps)
     mean_square = apply("div", product(features, features), constant(len(features.values), "n"))

@@ -134,7 +134,7 @@ def _tap(
         if facts.norms_over_all_heads or facts.query_norm is None:
             q, k = split_heads(q, facts.n_heads), split_heads(k, facts.n_kv_heads)
         q, k = positions.rotate(q, view), positions.rotate(k, view)
-        near = view.within(facts.window, q.shape[2], q.device)
+        near = view.in_window(facts.window, q.shape[2], q.device)
         mask = near.mask
         if near.causal:
             mask = distances(near.start, q.shape[2], q.device) <= 0
