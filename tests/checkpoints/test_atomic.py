@@ -83,7 +83,7 @@ def test_a_disk_that_fills_up_during_a_save_leaves_the_last_good_checkpoint(
     shelf.save(1, checkpoint(30_000), best=True, keep=2)
     before = sorted(small_disk.rglob("*"))
     full(monkeypatch, 10**9)  # another program takes the room in the meantime
-    with pytest.raises(CheckpointError, match="what was saved before is whole: make room"):
+    with pytest.raises(CheckpointError, match="earlier checkpoints are intact: make room"):
         shelf.save(2, checkpoint(90_000), best=True, keep=2)
     assert sorted(small_disk.rglob("*")) == before
     assert load(shelf.latest()).state == {"step": 1}

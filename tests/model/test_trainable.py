@@ -395,7 +395,7 @@ def test_target_that_names_no_layer_is_refused_with_those_there_are(target: str)
 
 @pytest.mark.parametrize("name", sorted(REPARAMETRISED))
 def test_reparametrised_layer_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="computed from others"):
+    with pytest.raises(ConfigError, match="computed from other parameters"):
         assemble_trained(build(VARIANTS[name]), QUERY, seed=0)
 
 

@@ -38,8 +38,8 @@ def start(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Sta
     """
     if model.encoder is not None and model.decoder is None:
         raise PellucidError(
-            "this model is an encoder and cannot generate text: fill masked words with `pellucid "
-            "fill`, or compare texts with `pellucid embed`"
+            "this model is an encoder, which reads a text as a whole and cannot generate one: fill "
+            "masked words with `pellucid fill`, or compare texts with `pellucid embed`"
         )
     model.output_head.require_token_logits()
     if model.encoder is None:

@@ -64,8 +64,8 @@ class Base:
                 return sorted(self.modules[name], key=lambda path: self.sources[path].third or 0)
         patterns = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in self.modules)
         raise CheckpointError(
-            f"the adapter has an update of {module}, which is no adaptable linear layer of this "
-            f"base (a {self.family}); adaptable are: {', '.join(patterns)}"
+            f"the adapter has an update of {module}, which is no linear layer of this base (a "
+            f"{self.family}) that can be adapted; those that can: {', '.join(patterns)}"
         )
 
 
