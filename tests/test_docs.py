@@ -27,6 +27,8 @@ from pellucid.training import Event
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+#: Their commands name parts that the pages themselves add: `tests/test_extending.py` runs them.
+EXTENDING = DOCS / "extending"
 KINDS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in vars(pellucid.config).values()
@@ -141,7 +143,13 @@ def commands(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "command", [pytest.param(c, id=f"{named(p)}: {c}") for p in PAGES for c in commands(p)]
+    "command",
+    [
+        pytest.param(command, id=f"{named(page)}: {command}")
+        for page in PAGES
+        if page.parent != EXTENDING
+        for command in commands(page)
+    ],
 )
 def test_every_command_on_a_page_is_one_that_there_is(command: str) -> None:
     words = shlex.split(command, comments=True)[1:]

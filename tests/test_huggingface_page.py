@@ -13,8 +13,8 @@ from pellucid.checkpoints.huggingface import FAMILIES
 from pellucid.checkpoints.huggingface.attributes import (
     ANYWHERE,
     REQUIRED,
-    Ignored,
     FixedValue,
+    Ignored,
     Read,
     Rule,
     Rules,

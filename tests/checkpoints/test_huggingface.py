@@ -16,7 +16,7 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.checkpoints.huggingface import FAMILIES, choose_family, open_published
-from pellucid.checkpoints.huggingface.attributes import ANYWHERE, Ignored, FixedValue, Read
+from pellucid.checkpoints.huggingface.attributes import ANYWHERE, FixedValue, Ignored, Read
 from pellucid.checkpoints.huggingface.names import Source
 from pellucid.cli import main
 from pellucid.errors import CheckpointError

@@ -94,7 +94,7 @@ LEFT_OUT: dict[str, tuple[str, list[dict[str, Any]], str]] = {
     "a prompt that fills the window": (
         "sft",
         [*ANSWERS, {"prompt": LONG, "answer": "no"}],
-        "its prompt fills the window, and nothing of the answer is left",
+        "its prompt fills the window, and leaves no room for the answer",
     ),
     "an empty answer": ("sft", [*ANSWERS, {"prompt": "x", "answer": ""}], "it has no answer"),
     "an empty prompt": ("sft", [*ANSWERS, {"prompt": " ", "answer": "x"}], "it has no prompt"),

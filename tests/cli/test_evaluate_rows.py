@@ -77,7 +77,7 @@ def test_columns_may_be_called_otherwise_in_another_file(run: runs.Run, tmp_path
     found = runs.evaluate_rows(run, [str(file)], columns=["source=there", "target=back"])
     assert found.examples == 2
     assert "source: there" in found.notes
-    with pytest.raises(TextError, match="none of its columns is usual for the source"):
+    with pytest.raises(TextError, match="no column has a usual name for the source"):
         runs.evaluate_rows(run, [str(file)])
 
 

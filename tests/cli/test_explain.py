@@ -145,7 +145,7 @@ def test_models_without_logits_show_what_there_is(kinds: dict[str, Path], out: A
     ("words", "said"),
     [
         (("  ",), "the sentence is empty"),
-        (("x" * 99,), "100 tokens with what stands around it, but the model reads at most 16"),
+        (("x" * 99,), "100 tokens with its special tokens, but the model reads at most 16"),
         (("the", "--layer", "7"), "no layer 7 of the decoder: there are 2 layers, counted from 0"),
         (("the", "--head", "9"), "no head 9 of layer 0: there are 2 heads"),
         (("the", "--token", "50"), "no token 50: there are 4 tokens"),

@@ -229,7 +229,7 @@ def test_fill_says_that_several_masks_are_filled_each_by_itself(
         ("encoder", ("the cat",), "the text has no [MASK]: write [MASK] where a word is missing"),
         ("encoder", (MASKED, "--top", 0), "top must be at least 1, was 0"),
         ("encoder", (f"{MASKED} " * 5,), "the model's context holds 24"),
-        ("encoder without mask", (MASKED,), "no token that stands for a masked word"),
+        ("encoder without mask", (MASKED,), "no mask token"),
     ],
 )
 def test_what_cannot_be_filled_is_refused(

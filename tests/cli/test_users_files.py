@@ -334,7 +334,7 @@ def test_a_download_touches_nothing_that_lies_beside_it(place: Path) -> None:
         fetch(f"{server.url}/f.txt", place / "data" / "f.txt")
         (place / "data" / "f.txt").unlink()
         (place / "data" / "f.txt.sha256").write_text("of the user's")
-        with pytest.raises(TextError, match=r"f\.txt\.sha256 is there already"):
+        with pytest.raises(TextError, match=r"f\.txt\.sha256 exists, with another"):
             fetch(f"{server.url}/f.txt", place / "data" / "f.txt")
     after = tree(place)
     assert after["data/f.txt.sha256"] == b"of the user's"

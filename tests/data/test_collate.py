@@ -76,13 +76,13 @@ def test_decoder_begins_with_its_start_and_predicts_the_whole_target() -> None:
 
 def test_labels_are_numbers_or_a_yes_or_no_for_each_class() -> None:
     examples = examples_of({"ids": [[4, 5], [6]], "label": [[2], [0]]})
-    one = ClassLabels(pad_id=0, longest=64, n_classes=3, several=False).batch(examples, BOTH)
+    one = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=False).batch(examples, BOTH)
     assert one.labels.tolist() == [2, 0]
     assert one.labels.dtype == torch.int64
     assert one.n_supervised == 2
     assert one.padding.sum(dim=1).tolist() == [2, 1]
-    several = examples_of({"ids": [[4, 5], [6]], "label": [[1, 0, 1], [0, 0, 0]]})
-    many = ClassLabels(pad_id=0, longest=64, n_classes=3, several=True).batch(several, BOTH)
+    multi_label = examples_of({"ids": [[4, 5], [6]], "label": [[1, 0, 1], [0, 0, 0]]})
+    many = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=True).batch(multi_label, BOTH)
     assert many.labels.tolist() == [[1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     assert many.labels.dtype == torch.float32
 
@@ -90,11 +90,11 @@ def test_labels_are_numbers_or_a_yes_or_no_for_each_class() -> None:
 @pytest.mark.parametrize("labels", [[0, 1], [], [3]])
 def test_labels_that_cannot_be_are_refused_with_the_row(labels: list[int]) -> None:
     examples = examples_of({"ids": [[4], [6]], "label": [[1], labels]})
-    collation = ClassLabels(pad_id=0, longest=64, n_classes=3, several=False)
+    collation = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=False)
     with pytest.raises(TextError, match=r"row 2 has the label .* number of one of 3 classes"):
         collation.batch(examples, BOTH)
     examples = examples_of({"ids": [[4], [6]], "label": [[1, 0, 1], labels]})
-    collation = ClassLabels(pad_id=0, longest=64, n_classes=3, several=True)
+    collation = ClassLabels(pad_id=0, longest=64, n_classes=3, multi_label=True)
     with pytest.raises(TextError, match=r"row 2 has the label .* a 0 or 1 for each of 3 classes"):
         collation.batch(examples, BOTH)
 
@@ -121,7 +121,7 @@ def test_prompts_bring_their_rows_along() -> None:
     order = BucketedBatches(rows, PromptTexts(), rows_at_once=2, seed=0)
     assert sorted(order.batch(2, 2).rows) == [3, 8]
     assert [each.rows for each in in_turn(rows, PromptTexts(), 1)] == [(8,), (3,)]
-    with pytest.raises(TextError, match="were not kept"):
+    with pytest.raises(TextError, match="were not stored"):
         PromptTexts().batch(examples_of({"prompt": [[0]]}), BOTH[:1])
 
 
@@ -139,7 +139,7 @@ COLUMNS: dict[str, dict[str, Any]] = {
 }
 COLLATIONS = {
     "texts": TwoTexts(pad_id=0, longest=64, start_id=0),
-    "labels": ClassLabels(pad_id=0, longest=64, n_classes=2, several=False),
+    "labels": ClassLabels(pad_id=0, longest=64, n_classes=2, multi_label=False),
     "answers": TwoAnswers(pad_id=0, longest=64),
 }
 SEEN = {"texts": "source", "labels": "ids", "answers": "chosen.ids"}
@@ -152,7 +152,7 @@ def test_each_form_is_seen_whole_in_every_epoch_and_in_evaluation(form: str) -> 
         examples, COLLATIONS[form], rows_at_once=4, seed=0
     )
     batches = [order.batch(23 + start, min(5, 23 - start)) for start in range(0, 23, 5)]
-    for several in (batches, list(in_turn(examples, COLLATIONS[form], 4))):
-        seen = [row for b in several for row in b.named_tensors()[SEEN[form]][:, 0].tolist()]
+    for multi_label in (batches, list(in_turn(examples, COLLATIONS[form], 4))):
+        seen = [row for b in multi_label for row in b.named_tensors()[SEEN[form]][:, 0].tolist()]
         assert sorted(seen) == list(range(23))
-        assert sum(batch.n_supervised for batch in several) == 23
+        assert sum(batch.n_supervised for batch in multi_label) == 23

@@ -5,7 +5,7 @@ import pytest
 from pellucid import config
 from pellucid.config.corpora import Rows
 from pellucid.data import assemble_columns
-from pellucid.data.columns import chosen, numbered
+from pellucid.data.columns import numbered, parse_column
 from pellucid.errors import ConfigError, TextError
 from support.rows import row
 
@@ -14,16 +14,19 @@ PATHS = ("data.jsonl",)
 
 def test_a_column_is_a_name_a_path_or_a_text_with_columns() -> None:
     one = row(english="Go.\r\nNow", meta={"id": "x"}, **{"a.b": "dotted"})
-    assert chosen("english").text(one) == "Go.\nNow"
-    assert chosen("meta.id").text(one) == "x"
-    assert chosen("a.b").text(one) == "dotted"
-    assert chosen("{{To}} French: {english} ({meta.id})").text(one) == "{To} French: Go.\nNow (x)"
+    assert parse_column("english").text(one) == "Go.\nNow"
+    assert parse_column("meta.id").text(one) == "x"
+    assert parse_column("a.b").text(one) == "dotted"
+    assert (
+        parse_column("{{To}} French: {english} ({meta.id})").text(one)
+        == "{To} French: Go.\nNow (x)"
+    )
 
 
 @pytest.mark.parametrize("said", ["{english", "a {} b", "{english!r}", "{english:>9}", "{{all}}"])
 def test_a_pattern_that_cannot_be_read_is_refused(said: str) -> None:
     with pytest.raises(ConfigError, match="cannot be read"):
-        chosen(said)
+        parse_column(said)
 
 
 def test_columns_are_called_by_number_or_by_name_but_not_both() -> None:
@@ -34,15 +37,15 @@ def test_columns_are_called_by_number_or_by_name_but_not_both() -> None:
 
 
 def test_null_is_an_empty_text_and_a_number_is_refused() -> None:
-    assert chosen("a").text(row(a=None)) == ""
-    assert chosen("Translate: {a}").text(row(a=None)) == ""
+    assert parse_column("a").text(row(a=None)) == ""
+    assert parse_column("Translate: {a}").text(row(a=None)) == ""
     with pytest.raises(TextError, match=r"row 7: the field 'a' is not a text but 3"):
-        chosen("a").text(row(7, a=3))
+        parse_column("a").text(row(7, a=3))
 
 
 def test_a_missing_column_is_refused_with_those_that_there_are() -> None:
     with pytest.raises(TextError, match=r"row 1: has no field 'french'; it has: 'english', 'de'"):
-        chosen("french").text(row(english="a", de="b"))
+        parse_column("french").text(row(english="a", de="b"))
 
 
 @pytest.mark.parametrize(

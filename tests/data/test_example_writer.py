@@ -47,7 +47,7 @@ class Letters:
             group=text[:7],
             row=row.number,
             classes=(row.number % 2,),
-            kept=f'{{"row":\n{row.number}}}',
+            row_json=f'{{"row":\n{row.number}}}',
         )
 
 

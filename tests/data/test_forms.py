@@ -162,7 +162,7 @@ def test_numbers_are_classes_in_the_order_of_their_size() -> None:
     found, _, facts = examples_of(LABELLED, given)
     assert facts[-1].startswith("classes: 2, 9, 10")
     assert [example.ids["label"] for example in found] == [[2], [1], [0]]
-    with pytest.raises(TextError, match=r"is 0\.5, a number that names no class"):
+    with pytest.raises(TextError, match=r"is 0\.5, expected the name of a class"):
         examples_of(LABELLED, rows({"text": "a", "label": 0.5}))
 
 
@@ -240,7 +240,7 @@ def test_pairs_that_teach_nothing_are_dropped_and_counted() -> None:
 
 def test_a_prompt_keeps_its_whole_row() -> None:
     (example,), _, _ = examples_of(PROMPTS, rows({"prompt": "1+1?", "solution": 2}))
-    assert json.loads(example.kept or "") == {"prompt": "1+1?", "solution": 2}
+    assert json.loads(example.row_json or "") == {"prompt": "1+1?", "solution": 2}
     _, census, _ = examples_of(
         PROMPTS, rows({"prompt": "a"}, {"prompt": "b" * 99}), context_length=60
     )
@@ -263,7 +263,7 @@ def test_texts_for_a_tokenizer_are_what_the_columns_say() -> None:
 
 def test_a_csv_without_the_column_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfsms,kind\r\nHi,ham\r\n")
-    with pytest.raises(TextError, match=r"usual for the label .* it has: 'sms', 'kind'"):
+    with pytest.raises(TextError, match=r"usual name for the label .* it has: 'sms', 'kind'"):
         examples_of(config.Labelled(paths=(str(tmp_path / "a.csv"),)))
 
 

@@ -7,7 +7,7 @@ import json
 import tokenizers
 
 from pellucid.data import Labelled, Row
-from pellucid.data.columns import chosen
+from pellucid.data.columns import parse_column
 from pellucid.data.example import Example
 from pellucid.data.pairs_and_labels import Classes, LabelColumns
 from pellucid.tokenizers import Framing, Tokenizer, train_bytes
@@ -23,9 +23,9 @@ def published() -> Tokenizer:
 
 
 def test_texts_with_labels_are_framed_as_they_are_when_their_class_is_asked_for() -> None:
-    columns = LabelColumns(chosen("text"), chosen("label"), None)
+    columns = LabelColumns(parse_column("text"), parse_column("label"), None)
     values = {"text": "spam and eggs", "label": "spam"}
-    row = Row(file="rows.jsonl", number=1, where="row 1", values=values)
+    row = Row(file="rows.jsonl", number=1, location="row 1", values=values)
     for tokenizer in (train_bytes(), published()):
         for longest in (64, 6):
             form = Labelled(

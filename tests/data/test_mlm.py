@@ -14,8 +14,7 @@ from pellucid.batches import IGNORED, TokenBatch
 from pellucid.data import Masking, masked_batches, masked_windows, masking_for, next_token_batches
 from pellucid.errors import TextError
 from pellucid.tokenizers import Framing, mask_id_of, train_bytes, with_mask
-from pellucid.tokenizers.tokenizer import train_byte_pairs
-from pellucid.tokenizers.word_level import train_word_pieces
+from pellucid.tokenizers.train import train_byte_pairs, train_word_pieces
 
 FEW = settings(max_examples=40, deadline=None)
 TEXTS = ["one small step (for a man), one giant leap for mankind.", "who said this first?"] * 4
@@ -159,8 +158,8 @@ def test_whole_words_are_chosen_whole_or_not_at_all(tokenizer: Any) -> None:
 def test_rows_are_framed_as_a_text_is_when_the_model_is_used() -> None:
     masking = rule(PIECES)
     framed = Framing(PIECES).ids_of("one")
-    assert [*masking.before, *PIECES.encode("one"), *masking.behind] == framed
-    assert (masking.before, masking.behind) == ((PIECES.begin_id,), (PIECES.end_id,))
+    assert [*masking.before, *PIECES.encode("one"), *masking.after] == framed
+    assert (masking.before, masking.after) == ((PIECES.begin_id,), (PIECES.end_id,))
     order = masked_batches(stream(PIECES)[0], masking, context_length=9, seed=0)
     assert order.batch(0, 2).ids.shape == (2, 9)
     assert order.rows_per_epoch * order.tokens_per_row == len(stream(PIECES)[0])
@@ -195,5 +194,5 @@ def test_evaluation_hides_each_token_at_most_once_and_the_same_every_time(
 
 
 def test_context_without_room_beside_the_frame_is_refused() -> None:
-    with pytest.raises(TextError, match="2 tokens has no room beside the 2 that frame a text"):
+    with pytest.raises(TextError, match="no room for a text between the 2 tokens that frame it"):
         masked_batches(TOKENS, rule(), context_length=2, seed=0)

@@ -48,7 +48,7 @@ def refusal(path: Path, *, numbered: bool = False) -> str:
 def test_rows_of_every_kind_of_file_are_the_same(tmp_path: Path, name: str, content: bytes) -> None:
     found = read(written(tmp_path, name, content))
     assert [dict(row.values) for row in found] == VALUES
-    assert all(row.where.startswith(f"{tmp_path / name}, row {row.number}") for row in found)
+    assert all(row.location.startswith(f"{tmp_path / name}, row {row.number}") for row in found)
 
 
 def test_parquet_rows_keep_their_types(tmp_path: Path) -> None:
@@ -85,9 +85,9 @@ def test_a_file_without_names_is_not_guessed(tmp_path: Path) -> None:
 
 def test_a_line_with_another_number_of_values_is_refused_with_its_number(tmp_path: Path) -> None:
     said = refusal(written(tmp_path, "SMS", b"ham\tHi\nspam\n"), numbered=True)
-    assert "row 2: has 1 values where the first line has 2" in said
+    assert "row 2: has 1 values, but the first line has 2" in said
     said = refusal(written(tmp_path, "a.csv", b"a,b\n1\n"))
-    assert "row 1 (line 2): has 1 values where the first line names 2" in said
+    assert "row 1 (line 2): has 1 values, but the first line names 2" in said
 
 
 def test_a_zip_is_read_where_it_holds_one_table(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_of_a_folder_the_tables_are_read(tmp_path: Path) -> None:
 
 def test_standard_input_is_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(LINES)))
-    assert [row.where for row in read("-")] == ["standard input, row 1", "standard input, row 2"]
+    assert [row.location for row in read("-")] == ["standard input, row 1", "standard input, row 2"]
 
 
 def test_public_tables_without_headers_are_whole(shared_data: Path) -> None:

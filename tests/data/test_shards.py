@@ -10,11 +10,11 @@ import pytest
 
 from pellucid.data import Document, PreparedText, Split, open_prepared, prepare
 from pellucid.errors import TextError
-from pellucid.tokenizers.tokenizer import train_byte_pairs, train_bytes, train_characters
+from pellucid.tokenizers.train import train_byte_pairs, train_bytes, train_characters
 from support.corpora import content_hash, parts_of
 
 TRAIN = (Document("a", "one text"), Document("b", "another, größer"), Document("c", "🙂"))
-SPLIT = Split(train=TRAIN, held_out=(Document("d", "held out"),), by="documents")
+SPLIT = Split(train=TRAIN, held_out=(Document("d", "held out"),), split_by="documents")
 BYTES = train_bytes()
 
 
@@ -57,7 +57,7 @@ def test_manifest_knows_what_lies_there(folder: Path) -> None:
 def test_unknown_characters_are_counted_per_split(tmp_path: Path) -> None:
     tokenizer = train_characters(["abc"])
     known, other = Document("a", "abc"), Document("b", "abxyé")
-    split = Split(train=(known,), held_out=(other,), by="documents")
+    split = Split(train=(known,), held_out=(other,), split_by="documents")
     manifest = prepare(tmp_path / "text", parts_of(split), tokenizer).manifest
     assert manifest.train.unknown == 0.0
     assert manifest.held_out.unknown == 3 / 7  # begin and end count as tokens
@@ -73,7 +73,7 @@ def test_flipped_byte_is_found_by_its_checksum(folder: Path, name: str) -> None:
     content[-1] ^= 1
     (folder / name).write_bytes(content)
     open_prepared(folder)  # without checking, nobody can tell
-    with pytest.raises(TextError, match=f"{name} is not what its checksum says.*start a new run"):
+    with pytest.raises(TextError, match=f"{name} does not match its checksum.*start a new run"):
         open_prepared(folder, verify=True)
 
 

@@ -52,7 +52,7 @@ def test_mixed_encodings_are_not_to_be_converted_as_a_whole(tmp_path: Path) -> N
     path = written(tmp_path, "mixed.txt", "Grüße\n".encode() + b"caf\xe9\n" + "ß\n".encode())
     said = refusal(path)
     assert "byte 0xe9 at offset 11" in said
-    assert "two encodings seem to be mixed" in said
+    assert "the file seems to mix two encodings" in said
     assert "iconv" not in said
 
 
@@ -62,7 +62,7 @@ def test_text_that_ends_within_a_character_is_cut_short_or_of_another_encoding(
     path = written(tmp_path, "cut.txt", "die Grüße, ein Fluß".encode()[:-1])
     said = refusal(path)
     assert "byte 0xc3 at offset 20" in said
-    assert "if it was cut short, fetch" in said
+    assert "if it is incomplete, fetch" in said
     assert "if it is not UTF-8 at all, convert" in said
 
 
@@ -107,7 +107,8 @@ def test_folder_that_is_called_like_a_text_is_searched_and_not_read(tmp_path: Pa
 def test_folder_without_text_is_refused_with_the_endings_that_are_read(tmp_path: Path) -> None:
     written(tmp_path, "a.png", b"picture")
     said = refusal(str(tmp_path))
-    assert "holds no text among its 1 files: files ending in .txt, .text, .md" in said
+    assert "holds no text among its 1 files: from a folder, pellucid reads" in said
+    assert "files ending in .txt, .text, .md" in said
 
 
 def test_a_folder_of_source_code_is_text_and_what_is_no_text_is_counted(tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ def test_standard_input_is_read_again_but_is_one_text(monkeypatch: pytest.Monkey
         assert [piece.text for piece in read_pieces(["-"], None, ReadCounts(), piped)] == [
             "one text"
         ]
-    with pytest.raises(TextError, match="standard input is named twice"):
+    with pytest.raises(TextError, match="standard input can be read only once"):
         documents_from(["-", "-"])
 
 

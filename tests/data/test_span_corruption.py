@@ -132,9 +132,9 @@ def test_windows_are_no_longer_than_there_are_sentinels_for() -> None:
 
 
 def test_short_context_and_short_text_are_refused() -> None:
-    with pytest.raises(TextError, match="context of 2 tokens has no room for a text with a span"):
+    with pytest.raises(TextError, match="context of 2 tokens has no room for a text and a span"):
         span_batches(TOKENS, rule(), context_length=2, seed=0)
-    with pytest.raises(TextError, match="a text of one token has nothing to cut"):
+    with pytest.raises(TextError, match="a text of one token is too short to cut"):
         list(span_windows(TOKENS[:1], rule(), context_length=9, batch_size=1, seed=0))
 
 

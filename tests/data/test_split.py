@@ -39,7 +39,7 @@ def parted(texts: list[str], share: float) -> Split:
 def test_nothing_is_lost_and_nothing_is_in_both(texts: list[str], share: float) -> None:
     parts = parted(texts, share)
     assert size(parts.train) + size(parts.held_out) == sum(len(text.encode()) for text in texts)
-    if parts.by == "documents":
+    if parts.split_by == "documents":
         assert sorted(texts_of(parts.train) + texts_of(parts.held_out)) == sorted(texts)
     else:
         train, held = (
@@ -60,7 +60,7 @@ def test_neither_names_nor_order_decide_what_is_held_out(
     mixed = random.Random(seed).sample(texts, len(texts))
     shuffled = [Document(f"other-{index:03}", text) for index, text in enumerate(mixed)]
     again = split(shuffled, share)
-    assert again.by == parts.by
+    assert again.split_by == parts.split_by
     assert texts_of(again.held_out) == texts_of(parts.held_out)
 
 
@@ -70,7 +70,7 @@ def test_whole_documents_never_overshoot_the_share_and_are_at_least_half_of_it(
     texts: list[str], share: float
 ) -> None:
     parts = parted(texts, share)
-    assume(parts.by == "documents")
+    assume(parts.split_by == "documents")
     wanted = share * sum(len(text.encode()) for text in texts)
     assert wanted / 2 <= size(parts.held_out) <= wanted
 
@@ -78,7 +78,7 @@ def test_whole_documents_never_overshoot_the_share_and_are_at_least_half_of_it(
 def test_documents_stay_in_their_order() -> None:
     documents = named([f"document number {index}" for index in range(100)])
     parts = split(documents, 0.2)
-    assert parts.by == "documents"
+    assert parts.split_by == "documents"
     for part in (parts.train, parts.held_out):
         assert list(part) == [document for document in documents if document in part]
 
@@ -94,7 +94,7 @@ def test_another_document_moves_few_of_the_others() -> None:
 def test_of_one_long_text_the_end_is_held_out_from_a_new_line_on() -> None:
     lines = [f"line {index}\n" for index in range(1000)]
     parts = split([Document("book", "".join(lines))], 0.1)
-    assert parts.by == "tails"
+    assert parts.split_by == "tails"
     (train,), (held_out,) = parts.train, parts.held_out
     assert train.text + held_out.text == "".join(lines)
     assert train.text.endswith("\n")

@@ -64,7 +64,7 @@ def test_flipped_byte_is_found_by_its_checksum(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[-2] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(TextError, match=f"{name} is not what its checksum says.*start a new run"):
+    with pytest.raises(TextError, match=f"{name} does not match its checksum.*start a new run"):
         open_examples(folder, verify=True)
 
 
@@ -108,7 +108,7 @@ def test_side_without_examples_and_examples_of_two_forms_are_refused(tmp_path: P
     with pytest.raises(TextError, match="no example is left on the side held_out: pass more"):
         write(tmp_path / "e", {"train": TRAIN, "held_out": ()}, FACTS)
     other = Example({"prompt": [1]}, row=9)
-    with pytest.raises(TextError, match=r"row 9 has the columns prompt, where.*ids, label"):
+    with pytest.raises(TextError, match=r"row 9 has the columns prompt, but.*ids, label"):
         write(tmp_path / "e", {"train": [*TRAIN, other], "held_out": HELD_OUT}, FACTS)
 
 

@@ -30,8 +30,12 @@ from pellucid.data.encode import stretches_of
 from pellucid.data.pieces import cut
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer, train_bytes
-from pellucid.tokenizers.tokenizer import train_byte_pairs, train_characters
-from pellucid.tokenizers.word_level import train_word_pieces, train_words
+from pellucid.tokenizers.train import (
+    train_byte_pairs,
+    train_characters,
+    train_word_pieces,
+    train_words,
+)
 from support.corpora import content_hash, direct_files, direct_split, parts_of, without_duplicates
 
 FEW = settings(max_examples=30, deadline=None)
@@ -80,7 +84,7 @@ def test_corpus_in_pieces_is_parted_as_the_whole_would_be(
             part(lambda: streamed(everything, at), found, share)
         return
     parts = part(lambda: streamed(everything, at), found, share)
-    assert parts.by == expected.by
+    assert parts.split_by == expected.split_by
     for side, documents in ((parts.train, expected.train), (parts.held_out, expected.held_out)):
         assert list(side.sizes) == [len(document.text.encode()) for document in documents]
         assert list(joined(side.pieces())) == list(documents)
@@ -145,7 +149,9 @@ def test_tokenizer_that_joins_over_blanks_gets_its_documents_whole(
     monkeypatch.setattr(encode, "LONGEST_PIECE", 4)
     assert [each.text for each in stretches_of(pieces, greedy)] == ["one two"]
     monkeypatch.setattr(encode, "_LONGEST_WHOLE", 6)
-    with pytest.raises(TextError, match=r"a book is longer than 6 characters.*cut it into several"):
+    with pytest.raises(
+        TextError, match=r"a book is longer than 6 characters.*split it into several"
+    ):
         list(stretches_of(pieces, greedy))
 
 
@@ -245,5 +251,5 @@ def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> 
     for changed, name in ((now, "31"), (DOCUMENTS[:-1], "the text"), ((*DOCUMENTS, now[31]), "31")):
         parts = part(lambda changed=changed: streamed(changed, []), found, 0.1)
         pieces = chain(parts.train.pieces(), parts.held_out.pieces())
-        with pytest.raises(TextError, match=f"^{name} was changed while it was read"):
+        with pytest.raises(TextError, match=f"^{name} changed while pellucid read it"):
             list(pieces)

@@ -86,7 +86,7 @@ def test_each_row_of_a_table_becomes_a_document(tmp_path: Path, name: str, conte
 @pytest.mark.parametrize("only", ["text", None])
 def test_no_text_is_changed_by_its_table(ending: str, only: str | None, texts: list[str]) -> None:
     content = jsonl(texts) if ending == ".jsonl" else separated(texts, ",")
-    rows = table_rows.read_table("t", ending, io.BytesIO(content), only=only)
+    rows = table_rows.read_table("t", ending, io.BytesIO(content), field=only)
     assert [row.values["text"] for row in rows] == texts
 
 
@@ -111,8 +111,10 @@ def test_zstd_is_read_frame_by_frame_and_cut_short_is_refused(tmp_path: Path) ->
     one = zstandard.compress(jsonl(TEXTS))
     assert texts_in(written(tmp_path, "a.jsonl.zst", one + one)) == TEXTS * 2
     said = refusal(written(tmp_path, "a.jsonl.zst", one + one[:-9]))
-    assert "a.jsonl.zst is cut short after row" in said
-    assert "is damaged, or not compressed" in refusal(written(tmp_path, "b.txt.zst", b"text"), None)
+    assert "a.jsonl.zst is incomplete after row" in said
+    assert "is damaged, or its compression does not match" in refusal(
+        written(tmp_path, "b.txt.zst", b"text"), None
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_broken_row_is_refused_with_file_and_number(tmp_path: Path, case: str) -
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        (b"id,text\n1,a\n2,b,c\n", "row 2 (line 3): has 3 values where the first line names 2"),
+        (b"id,text\n1,a\n2,b,c\n", "row 2 (line 3): has 3 values, but the first line names 2"),
         (b'id,text\n1,"a\nb"\n2,"c\n', "line 4: cannot be read"),
         (b"id,body\n1,a\n", "names no field 'text'; it has: 'id', 'body'"),
         (b"text,text\na,b\n", "names more than one field 'text'"),
@@ -179,10 +181,12 @@ def test_enormous_row_is_refused_before_it_fills_the_memory(
 def test_archive_cut_short_is_refused_with_the_last_whole_row(tmp_path: Path) -> None:
     whole = gzip.compress(jsonl([f"text number {index}" for index in range(5000)]))
     said = refusal(written(tmp_path, "a.jsonl.gz", whole[: len(whole) // 2]))
-    assert "a.jsonl.gz is cut short after row" in said
+    assert "a.jsonl.gz is incomplete after row" in said
     cut = written(tmp_path, "a.txt.gz", whole[:-4])
-    assert "a.txt.gz is cut short" in refusal(cut, None)
-    assert "is damaged, or not compressed" in refusal(written(tmp_path, "b.txt.gz", b"text"), None)
+    assert "a.txt.gz is incomplete" in refusal(cut, None)
+    assert "is damaged, or its compression does not match" in refusal(
+        written(tmp_path, "b.txt.gz", b"text"), None
+    )
 
 
 def test_table_without_a_field_and_field_without_a_table_are_refused(tmp_path: Path) -> None:
@@ -199,7 +203,7 @@ def test_pattern_finds_files_at_any_depth_in_the_order_of_paths(tmp_path: Path) 
     for name in ("b.jsonl", "a/z.jsonl", "a/deep/c.jsonl", "a/no.txt"):
         written(tmp_path, name, jsonl([name]))
     assert texts_in(f"{tmp_path}/**/*.jsonl") == ["a/deep/c.jsonl", "a/z.jsonl", "b.jsonl"]
-    assert "no file is called like" in refusal(f"{tmp_path}/*.csv")
+    assert "no file matches" in refusal(f"{tmp_path}/*.csv")
 
 
 def test_name_with_a_bracket_is_a_file_where_there_is_one(tmp_path: Path) -> None:

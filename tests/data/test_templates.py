@@ -218,12 +218,12 @@ ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% 
 
 def test_a_template_without_end_is_killed_and_the_next_row_gets_a_new_process() -> None:
     source = "{% if messages[0].content == 'bad' %}" + ENDLESS + "{% endif %}fine"
-    sandbox = Sandbox(source, called="the template", seconds=0.5, megabytes=512)
+    sandbox = Sandbox(source, name="the template", seconds=0.5, megabytes=512)
 
     def asked(content: str) -> list[dict[str, Any]]:
         return [{"messages": [{"role": "user", "content": content}]}]
 
-    with pytest.raises(TextError, match=r"row 2: the template did not .* within 0.5 seconds"):
+    with pytest.raises(TextError, match=r"row 2: the template took longer than 0.5 seconds"):
         sandbox.render("row 2", asked("bad"), [])
     assert sandbox.render("row 3", asked("good"), [])[0].text == "fine"
     sandbox.close()
@@ -250,12 +250,12 @@ def test_a_chat_that_does_not_begin_with_the_chat_before_it_is_refused() -> None
 def test_a_template_that_leaves_the_answers_out_is_refused() -> None:
     source = "{% for m in messages %}{{ m.role }}:{% for part in m.content %}{{ part.text }}"
     source += "{% endfor %}{{ eos_token }}{% endfor %}"
-    assert "leaves out what the assistant says" in refusal(source)
+    assert "skips the texts of the assistant" in refusal(source)
 
 
 def test_a_template_that_leaves_nothing_to_go_on_from_is_refused_for_prompts() -> None:
     source = "{% for m in messages %}{{ m.content }}{% endfor %}"
-    with pytest.raises(TextError, match="adds nothing where an answer is to begin"):
+    with pytest.raises(TextError, match="adds nothing before the answer of the model"):
         chat(source).prompt("row 1", CHAT)
 
 

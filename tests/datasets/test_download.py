@@ -84,7 +84,7 @@ def test_another_file_of_that_name_is_refused_and_left_alone(
 ) -> None:
     target.parent.mkdir()
     target.write_bytes(other)
-    with pytest.raises(TextError, match=r"is there and is another file.*--to"):
+    with pytest.raises(TextError, match=r"exists and is another file.*--to"):
         fetch(f"{there.url}/file.txt", target, **KNOWN)
     assert target.read_bytes() == other
 
@@ -92,7 +92,7 @@ def test_another_file_of_that_name_is_refused_and_left_alone(
 def test_a_file_that_nothing_is_known_of_cannot_be_taken_for_whole(target: Path) -> None:
     target.parent.mkdir()
     target.write_bytes(CONTENT)
-    with pytest.raises(TextError, match="nothing is known to check it by"):
+    with pytest.raises(TextError, match="there is no checksum to compare it with"):
         find_file(target, n_bytes=None, sha256=None)
     found = find_file(target, n_bytes=len(CONTENT), sha256=None)
     assert found is not None
@@ -114,7 +114,7 @@ def test_a_cut_download_is_named_kept_and_gone_on_with(there: Server, target: Pa
     there.cuts = [300_000]
     said = refusal(there, target, **KNOWN)
     assert "300,000 of 1,048,576 bytes" in said
-    assert "the same command goes on from there" in said
+    assert "the same command continues from there" in said
     assert {path.name for path in (target.parent / "file.txt.partial").iterdir()} >= {
         "content",
         "version",
@@ -261,7 +261,7 @@ def test_wrong_bytes_are_refused_and_removed(there: Server, target: Path) -> Non
 def test_a_file_of_another_size_is_refused_before_it_is_loaded(there: Server, target: Path) -> None:
     there.content = CONTENT + b"x"
     said = refusal(there, target, **KNOWN)
-    assert "bytes 1048576 expected, and the server says 1048577" in said
+    assert "bytes 1048576 expected, but the server says 1048577" in said
     assert not target.parent.exists()
 
 
@@ -284,22 +284,22 @@ def test_a_web_page_is_no_file_and_costs_nothing_that_has_come(
     page = b"<!DOCTYPE html><title>Please sign in</title>"
     there.content, there.headers, there.etag = page, {"Content-Type": kind}, None
     said = refusal(there, target, **KNOWN)
-    assert "gave a web page" in said or "another file" in said
+    assert "is a web page" in said or "another file" in said
     partial = target.with_name("file.txt.partial") / "content"
     assert partial.stat().st_size == 300_000
     if kind == "text/plain":
-        assert "gave a web page" in refusal(there, target.with_name("unknown.txt"))
+        assert "is a web page" in refusal(there, target.with_name("unknown.txt"))
 
 
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (404, "404 Not Found: the file is not there"),
-        (410, "the file is not there"),
-        (401, "wants to know who asks"),
-        (403, "wants to know who asks"),
+        (404, "404 Not Found: the file does not exist"),
+        (410, "the file does not exist"),
+        (401, "requires a login"),
+        (403, "requires a login"),
         (429, "try again later"),
-        (500, "500 Internal Server Error; what has come is kept: try again later"),
+        (500, "500 Internal Server Error; the downloaded bytes stay: try again later"),
         (503, "try again later"),
     ],
 )
@@ -334,7 +334,7 @@ def test_a_server_that_falls_silent_is_not_waited_for_for_ever(
 
 def test_an_answer_that_was_compressed_unasked_is_refused(there: Server, target: Path) -> None:
     there.headers = {"Content-Encoding": "gzip"}
-    assert "sent as gzip" in refusal(there, target)
+    assert "as gzip, which pellucid did not request" in refusal(there, target)
     assert there.asked[0]["accept-encoding"] == "identity"
 
 
@@ -344,7 +344,7 @@ def test_a_file_that_does_not_fit_is_refused_before_it_is_loaded(
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**6, 0, 10**6))
     said = refusal(there, target, **KNOWN)
-    assert "1,048,576 bytes are still to come, and the disk has 1,000,000 left" in said
+    assert "1,048,576 bytes are missing, and the disk has 1,000,000 left" in said
 
 
 def test_a_disk_that_fills_up_is_named_and_what_came_is_kept(
@@ -398,7 +398,7 @@ def test_bytes_that_are_not_those_the_server_spoke_of_are_refused(
     assert "0" * 64 in refusal(there, target)
     assert "the SHA-256" in refusal(there, target, **KNOWN)
     there.redirect = linked(SHA256, 17)
-    assert "bytes 1048576 expected, and the server says 17" in refusal(there, target)
+    assert "bytes 1048576 expected, but the server says 17" in refusal(there, target)
 
 
 def test_where_nobody_gives_a_checksum_it_is_counted_and_written_down(
@@ -413,7 +413,7 @@ def test_where_nobody_gives_a_checksum_it_is_counted_and_written_down(
 def test_a_way_that_leaves_https_is_not_followed(there: Server, target: Path) -> None:
     there.redirect = {"Location": "ftp://127.0.0.1/file.txt"}
     there.url, url = "ftp://127.0.0.1", there.url
-    with pytest.raises(TextError, match="not https: it is not followed"):
+    with pytest.raises(TextError, match="not https, so pellucid does not follow it"):
         fetch(f"{url}/file.txt", target)
     there.url = url
     redirects = server._Redirects("https://example.org/file.txt")

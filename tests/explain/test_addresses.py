@@ -23,7 +23,7 @@ def test_every_row_has_all_four_or_says_why_not() -> None:
         assert callable(row.forward)
         for member in (row.backward, row.receipt):
             assert callable(member) or len(member.split()) >= 4, row.pattern
-        assert len(row.about.split()) >= 2, row.pattern
+        assert len(row.doc.split()) >= 2, row.pattern
     patterns = [row.pattern for row in ADDRESSES]
     assert len(patterns) == len(set(patterns))
 

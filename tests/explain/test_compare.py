@@ -78,7 +78,7 @@ def test_other_words_are_aligned_by_characters(trained: Path, worded: Path) -> N
     assert both.why_not is not None
     assert "vocabularies differ" in both.why_not
     assert "".join(segment.text for segment in both.shared_texts) == SENTENCE
-    for name, trace in (("one", one), ("other", other)):
+    for name, trace in (("first", one), ("second", other)):
         total = sum(getattr(segment, name) for segment in both.shared_texts)
         assert total == pytest.approx(float(trace["surprisal"].double().sum()), rel=1e-6)
     chapter = build_chapter(one, "compare", Place(), other)

@@ -234,7 +234,7 @@ def test_a_damaged_snapshot_is_said_and_the_others_are_shown(
     with pytest.raises(RunError, match="move it away"):
         told(folder)
     assert main(["explain", str(folder), SENTENCE, "--chapter", "over-time"]) == 2
-    error = capsys.readouterr().err
+    error = " ".join(capsys.readouterr().err.split())
     assert "is damaged" in error
     assert "Traceback" not in error
 

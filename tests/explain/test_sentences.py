@@ -23,8 +23,8 @@ from pellucid.explain.receipts.builder import magnitude, source_line
 from pellucid.explain.sentence import Spelling, _unread  # pyright: ignore[reportPrivateUsage]
 from pellucid.model.scores import scores_of
 from pellucid.tokenizers import Tokenizer, llama2c_tokenizer_from, tokenizer_from, train_bytes
-from pellucid.tokenizers.coverage import unread
-from pellucid.tokenizers.tokenizer import train_characters
+from pellucid.tokenizers.train import train_characters
+from pellucid.tokenizers.vocabulary import unread
 from support.models import BASE, build, random_ids
 
 

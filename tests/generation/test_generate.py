@@ -20,7 +20,7 @@ from pellucid.generation import (
 from pellucid.generation.incremental import window_start
 from pellucid.model import Transformer
 from pellucid.tokenizers import Tokenizer
-from pellucid.tokenizers.tokenizer import train_byte_pairs, train_bytes, train_characters
+from pellucid.tokenizers.train import train_byte_pairs, train_bytes, train_characters
 from support.generation import Scripted
 from support.models import BASE, VARIANTS, build, random_ids
 

@@ -21,7 +21,7 @@ from pellucid.runs import RunFolder, read_events, verify_resume
 from pellucid.runs.prepare import open_data
 from pellucid.runs.verify import resume_until
 from pellucid.tasks import TaskInputs
-from pellucid.tasks.reference import reference_model
+from pellucid.tasks.rollouts import reference_model
 from pellucid.training import (
     CheckpointSaved,
     Evaluated,

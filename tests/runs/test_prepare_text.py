@@ -93,7 +93,7 @@ def test_damaged_entry_is_said_and_prepared_anew(prepared: Prepared) -> None:
     file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     said = prepared("two")
     assert "preparing the text anew" in said
-    assert "train.npy is not what its checksum says" in said
+    assert "train.npy does not match its checksum" in said
     assert prepared.contents("one") == prepared.contents("two")
     assert "as it was prepared before" in prepared("three")
 

@@ -20,7 +20,7 @@ def side_of(documents: Sequence[Document]) -> CorpusSide:
 def parts_of(split: Split) -> DividedCorpus:
     """A split in memory as the streams that a corpus is parted into."""
     name = content_hash([*split.train, *split.held_out])
-    return DividedCorpus(side_of(split.train), side_of(split.held_out), split.by, name)
+    return DividedCorpus(side_of(split.train), side_of(split.held_out), split.split_by, name)
 
 
 def content_hash(documents: Sequence[Document]) -> str:

@@ -83,7 +83,7 @@ def test_a_tokenizer_without_a_mask_is_refused_where_masks_are_asked_for(tmp_pat
 
 def test_half_a_character_is_refused_by_its_place(bert: Tokenizer) -> None:
     with pytest.raises(TextError, match=r"the source is not text: '\\udce9' at offset 3"):
-        Framing(bert).ids_of("caf\udce9", called="source")
+        Framing(bert).ids_of("caf\udce9", name="source")
 
 
 @settings(max_examples=60, deadline=None)
@@ -100,8 +100,8 @@ def test_a_text_that_is_cut_keeps_what_frames_it(bert: Tokenizer) -> None:
     cut = framing.ids_within("the cat sat on mat", 5)
     assert cut.truncated
     assert names(bert, cut.ids) == ["[CLS]", "the", "cat", "sat", "[SEP]"]
-    with pytest.raises(TextError, match="the source has 2 tokens around it"):
-        framing.ids_within("the cat", 2, called="source")
+    with pytest.raises(TextError, match="the source has a frame of 2 tokens"):
+        framing.ids_within("the cat", 2, name="source")
 
 
 @given(text=st.text(min_size=1), longest=st.integers(3, 40))

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.tokenizers import replay, tokenizer_from, train_bytes
-from pellucid.tokenizers.tokenizer import Tokenizer, train_byte_pairs
-from pellucid.tokenizers.word_level import train_words
+from pellucid.tokenizers.tokenizer import Tokenizer
+from pellucid.tokenizers.train import train_byte_pairs, train_words
 
 PAIRS = train_byte_pairs(["low lower lowest newer wider aaaa 🙂 naïve\n" * 9], 320)
 

@@ -108,6 +108,6 @@ def test_a_published_file_says_what_is_put_around_a_text(
     begins: bool, ends_too: bool, expected: list[int], tmp_path: Path
 ) -> None:
     tokenizer = tokenizer_from(words(tmp_path))
-    text = tokenizer.to_published_json(begins=begins, ends=ends_too)
+    text = tokenizer.to_published_json(add_begin=begins, add_end=ends_too)
     assert tokenizers.Tokenizer.from_str(text).encode("ab").ids == expected
     assert tokenizer.encode("ab") == [0, 1]

@@ -10,14 +10,8 @@ from tokenizers import models
 
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer
-from pellucid.tokenizers.tokenizer import (
-    BEGIN,
-    END,
-    UNKNOWN,
-    train_byte_pairs,
-    train_bytes,
-    train_characters,
-)
+from pellucid.tokenizers.special_tokens import BEGIN, END, UNKNOWN
+from pellucid.tokenizers.train import train_byte_pairs, train_bytes, train_characters
 
 FEW = settings(max_examples=60, deadline=None)
 ENGLISH = "the quick brown fox jumps over the lazy dog; the cat sat on the mat.\n" * 5

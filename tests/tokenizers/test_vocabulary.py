@@ -16,8 +16,12 @@ from pellucid.tokenizers import (
     with_mask,
     with_sentinels,
 )
-from pellucid.tokenizers.tokenizer import train_byte_pairs, train_characters
-from pellucid.tokenizers.word_level import train_word_pieces, train_words
+from pellucid.tokenizers.train import (
+    train_byte_pairs,
+    train_characters,
+    train_word_pieces,
+    train_words,
+)
 
 TEXTS = [
     "The unhappiest people, it's said (in 1912), were playing; unhappy players played on.\n"
@@ -78,7 +82,7 @@ def test_special_tokens_are_words_of_their_own_and_not_ordinary(kind: str) -> No
 @pytest.mark.parametrize("kind", MADE)
 def test_mask_is_added_at_the_end_of_a_tokenizer_made_here_and_once(kind: str) -> None:
     plain = MADE[kind]
-    with pytest.raises(TextError, match=r"has no token for what is masked"):
+    with pytest.raises(TextError, match=r"has no mask token"):
         mask_id_of(plain)
     masked = with_mask(plain)
     assert mask_id_of(masked) == plain.vocab_size
@@ -113,7 +117,7 @@ def test_a_mask_that_is_written_stands_for_a_token_with_the_blank_before_it() ->
 def test_tokenizer_of_others_is_not_given_tokens_that_its_models_do_not_know() -> None:
     vocabulary = {"<s>": 0, "</s>": 1, "a": 2}
     found = Tokenizer(tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token="a")))
-    with pytest.raises(TextError, match=r"comes from a file and has no token for what is masked"):
+    with pytest.raises(TextError, match=r"comes from a file and has no mask token"):
         with_mask(found)
     with pytest.raises(TextError, match=r"comes from a file and has no sentinels"):
         with_sentinels(found)

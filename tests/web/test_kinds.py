@@ -61,7 +61,7 @@ def test_chapters_of_other_kinds_are_sent_or_refused_in_words(name: str) -> None
     refused = 0
     for (side, cross), chapter in itertools.product(sides, list_chapters()):
         try:
-            sent(chapter_payload(told.inspect(Place(stack=side, cross=cross), chapter).only()))
+            sent(chapter_payload(told.inspect(Place(stack=side, cross=cross), chapter).chapter()))
         except PellucidError:
             refused += 1
     assert refused <= len(sides)
@@ -96,7 +96,7 @@ def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) ->
             assert len(sent(head_thumbnails(told, Attention("decoder"), number))) <= LARGEST_ANSWER
             break
     for name in list_chapters() if shape[2] < 100 else ("scores", "residual", "probabilities"):
-        said = sent(chapter_payload(told.inspect(Place(layer=shape[0] - 1), name).only()))
+        said = sent(chapter_payload(told.inspect(Place(layer=shape[0] - 1), name).chapter()))
         assert len(said) <= LARGEST_ANSWER, name
     own = sum(len(gzip.compress(file.content, 5)) for file in files().values())
     assert own + sum(len(gzip.compress(each, 5)) for each in asked) + LARGEST_ANSWER <= 300_000

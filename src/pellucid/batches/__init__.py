@@ -1,4 +1,4 @@
-"""The frozen types that text, models and objectives hand each other. They know nothing else."""
+"""Frozen types for batches, models and losses. This room imports no other."""
 
 from pellucid.batches.types import (
     IGNORED,

@@ -1,4 +1,4 @@
-"""What is handed from room to room: batches, a model as objectives see it, a loss."""
+"""The types that rooms exchange: batches, a model as objectives see it, a loss."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-#: Not `Self`: what checks shapes in tests looks at methods one by one, and cannot read it.
+#: Not `Self`: the checker of shapes in tests looks at single methods, and cannot resolve it.
 _B = TypeVar("_B", bound="Batch")
 
-#: The target of a position at which nothing is predicted.
+#: The target of a position without a prediction.
 IGNORED = -100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Rows to learn from: every tensor has one entry for each row, along its first dimension.
+    """Rows to learn from: the first dimension of every tensor is the row.
 
-    `n_supervised` is how many terms (tokens, rows, pairs) the loss of the whole update is a mean
-    over. It is known where the batch is made, so that nobody has to ask the device for it, and a
-    part of a batch keeps it: losses of the parts then add up to that of the whole, however
-    unevenly the supervised tokens fall.
+    `n_supervised` is the number of terms (tokens, rows, pairs) in the mean loss of the whole
+    update. The batch states it, so that no code has to read it from the device. Each part of a
+    batch has the same number, so the losses of the parts add up to the loss of the whole batch.
     """
 
     n_supervised: int
 
     def named_tensors(self) -> dict[str, Tensor]:
-        """Every tensor by name; those of a batch within as `chosen.ids`."""
+        """Every tensor by name; a tensor of an inner batch as `chosen.ids`."""
         tensors: dict[str, Tensor] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -65,8 +64,8 @@ class Batch:
 class TokenBatch(Batch):
     """Token ids, and for each position the token to predict there (or `IGNORED`).
 
-    `documents` numbers the document of each token, where none is to look into another. `padding` is
-    True where a token is real, where some only fill up a row.
+    If attention must not cross documents, `documents` has the number of each token's document. If
+    rows have padding, `padding` is true for real tokens.
     """
 
     ids: Int[Tensor, "batch time"]
@@ -75,15 +74,15 @@ class TokenBatch(Batch):
     padding: Bool[Tensor, "batch time"] | None = None
 
     def cut(self, length: int) -> TokenBatch:
-        """The same tokens, in pieces of `length`: each is a row, and none sees into another."""
+        """The same tokens as rows of `length`, which do not see each other."""
         return self.map_tensors(lambda tensor: tensor.reshape(-1, length))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairBatch(Batch):
-    """A text to read, and what is to be written while looking at it.
+    """A source for the encoder, and a target for the decoder.
 
-    `ids` begin with the token that starts the decoder; `targets` are one place on.
+    `ids` begin with the token that starts the decoder; `targets` are shifted by one place.
     """
 
     source: Int[Tensor, "batch source"]
@@ -94,7 +93,7 @@ class PairBatch(Batch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelBatch(Batch):
-    """Texts, and the class of each: a number, or a 0 or 1 for every class there is."""
+    """Texts, and the class of each: a number, or a 0 or 1 for every class."""
 
     ids: Int[Tensor, "batch time"]
     padding: Bool[Tensor, "batch time"]
@@ -103,7 +102,7 @@ class LabelBatch(Batch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceBatch(Batch):
-    """Two answers to each prompt, of which the first is to be preferred; targets are the answers'.
+    """Two answers to each prompt, a chosen and a rejected one; the targets are their tokens.
 
     A row of `chosen` and the same row of `rejected` are a pair; they may differ in length.
     """
@@ -114,11 +113,11 @@ class PreferenceBatch(Batch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RolloutBatch(Batch):
-    """Answers that the model itself has drawn, and how much better each was than expected.
+    """Answers that the model sampled, and their advantages.
 
-    Targets are the drawn tokens. `sampled_log_p` and `reference_log_p` are the log-probabilities
-    of the targets under the model that drew them and under the reference, 0 where nothing is
-    predicted.
+    Targets are the sampled tokens. `sampled_log_p` and `reference_log_p` are the log-probabilities
+    of the targets under the model that sampled them and under the reference, and 0 at positions
+    without a target.
     """
 
     ids: Int[Tensor, "batch time"]
@@ -131,7 +130,7 @@ class RolloutBatch(Batch):
 
 @runtime_checkable
 class LanguageModel(Protocol):
-    """What an objective may ask of a model: final hidden states, and the head's matrix."""
+    """A model as an objective sees it: final hidden states, and the head's matrix."""
 
     @property
     def head_weight(self) -> Float[Tensor, "vocab d_model"]:
@@ -140,18 +139,18 @@ class LanguageModel(Protocol):
 
     @property
     def head_bias(self) -> Float[Tensor, " vocab"] | None:
-        """What is added to the logits, where anything is."""
+        """The bias of the logits, if there is one."""
         ...
 
     @property
     def soft_cap(self) -> float | None:
-        """c, where logits are capped by c tanh(z / c)."""
+        """c if logits are capped by c tanh(z / c), else None."""
         ...
 
     def encode(
         self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
     ) -> Any:
-        """What an encoder-decoder's encoder makes of a text, to be handed back as `encoded`."""
+        """The states of an encoder-decoder's encoder, for `hidden_states` as `encoded`."""
         ...
 
     def hidden_states(
@@ -162,13 +161,23 @@ class LanguageModel(Protocol):
         padding: Bool[Tensor, "batch keys"] | None = None,
         documents: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The final hidden states, after the last norm: what the head reads."""
+        """The final hidden states, after the last norm: the input of the head.
+
+        Args:
+            ids: token ids, (batch, time).
+            encoded: the states of the encoder, from `encode`.
+            padding: true for real tokens, (batch, keys).
+            documents: the number of each token's document, (batch, time).
+
+        Returns:
+            Hidden states, (batch, time, d_model).
+        """
         ...
 
 
 @runtime_checkable
 class Classifier(Protocol):
-    """What an objective may ask of a model that names the class of a text."""
+    """A classifier as an objective sees it."""
 
     def class_logits(
         self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
@@ -179,10 +188,10 @@ class Classifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A scalar to minimise, and its named parts, kept on the device.
+    """A scalar to minimise, and its named parts, on the device.
 
-    The part `loss_nats` is there always: what is compared between runs, without smoothing and
-    penalties. Each part is the batch's share of the whole update's, so that they add up.
+    The part `loss_nats` always exists: the loss without smoothing and penalties, to compare runs.
+    Each part is the batch's share of the whole update, so that the parts add up.
     """
 
     total: Float[Tensor, ""]

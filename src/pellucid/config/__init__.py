@@ -87,6 +87,7 @@ from pellucid.config.positions import (
     ShawRelative,
     Sinusoidal,
     YaRN,
+    adds_to_scores,
 )
 from pellucid.config.residuals import (
     DeepNorm,
@@ -245,6 +246,7 @@ __all__ = [
     "Words",
     "Xavier",
     "YaRN",
+    "adds_to_scores",
     "base_of",
     "data_for",
     "decode",

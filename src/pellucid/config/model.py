@@ -27,6 +27,7 @@ from pellucid.config.positions import (
     Rotary,
     ShawRelative,
     Sinusoidal,
+    adds_to_scores,
 )
 from pellucid.config.residuals import Parallel, Residual
 from pellucid.errors import ConfigError
@@ -75,8 +76,8 @@ class Stack:
             )
 
     def _check_scores(self) -> None:
-        scored = isinstance(self.positions, ShawRelative | BucketedBias | ALiBi)
-        if scored and all(isinstance(layer, LinearAttention) for layer in self.pattern):
+        linear = all(isinstance(layer, LinearAttention) for layer in self.pattern)
+        if linear and adds_to_scores(self.positions):
             raise ConfigError(
                 f"positions must not be {type(self.positions).__name__} where every layer is "
                 "LinearAttention: it forms no scores that positions could be added to; take "

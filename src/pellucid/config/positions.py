@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from pellucid.config.checks import at_least, positive
 from pellucid.errors import ConfigError
@@ -173,3 +173,14 @@ class ALiBi:
 
 
 Positions = NoPositions | Learned | Sinusoidal | ShawRelative | BucketedBias | Rotary | ALiBi
+
+
+def adds_to_scores(positions: Positions) -> bool:
+    """Whether a scheme adds a number to each score; linear attention forms no scores."""
+    match positions:
+        case ShawRelative() | BucketedBias() | ALiBi():
+            return True
+        case NoPositions() | Learned() | Sinusoidal() | Rotary():
+            return False
+        case _:
+            assert_never(positions)

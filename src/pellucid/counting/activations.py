@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import Literal, NamedTuple, assert_never
 
 from pellucid.config import (
+    MLP,
     Alternating,
+    FeedForward,
     GatedMLP,
     LastLayers,
     LinearAttention,
@@ -139,10 +141,21 @@ def _narrow(named_stack: NamedStack, kernel: Kernel) -> dict[OneAttention | str,
         rows[layers.attention] = times(layers.layers, layers.number, heads)
     if stack.cross_attention is not None:
         rows["cross"] = "n_layers (h (d_k + d_v) + h_kv (d_k + d_v))"
-    inner = 4 if isinstance(stack.feed_forward, GatedMLP) else 2
     masks = _sublayers(stack) if stack.dropout else 0
-    rows["blocks"] = f"n_layers ({block_norms(stack) + masks} d_model + {inner} d_ff)"
+    norms = f"{block_norms(stack) + masks} d_model"
+    rows["blocks"] = f"n_layers ({norms} + {_saved_inside(stack.feed_forward)} d_ff)"
     return rows
+
+
+def _saved_inside(feed_forward: FeedForward) -> int:
+    """Vectors of d_ff numbers that the backward pass needs: before and after each operation."""
+    match feed_forward:
+        case MLP():
+            return 2
+        case GatedMLP():
+            return 4
+        case _:
+            assert_never(feed_forward)
 
 
 def _count(

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from pellucid.config import (
-    ALiBi,
-    BucketedBias,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
     ShawRelative,
     Transformer,
+    adds_to_scores,
 )
 from pellucid.counting.activations import Precision, bytes_of, scores_are_formed
 from pellucid.counting.flops import mixing
@@ -151,7 +150,7 @@ def _squares(attention: OneAttention, named_stack: NamedStack) -> str:
         }
         reasons = " and ".join(reason for reason, applies in conditions.items() if applies)
         return f"; {reasons}: no fused kernel has them, so all scores are formed"
-    if isinstance(positions, ALiBi | BucketedBias | ShawRelative):
+    if adds_to_scores(positions):
         return "; what positions add to the scores is formed for every query and key"
     return ""
 

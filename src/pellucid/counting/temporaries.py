@@ -8,6 +8,7 @@ from typing import assert_never
 from pellucid.config import (
     DPO,
     MLM,
+    MLP,
     SFT,
     SGD,
     Adam,
@@ -108,7 +109,13 @@ def token_bytes(model: Transformer, precision: Precision) -> int:
 
 def _token_bytes(model: Transformer, named_stack: NamedStack, width: int) -> int:
     stack = named_stack.stack
-    inner = (3 if isinstance(stack.feed_forward, GatedMLP) else 2) * stack.feed_forward.d_ff
+    match stack.feed_forward:
+        case MLP(d_ff=d_ff):
+            inner = 2 * d_ff
+        case GatedMLP(d_ff=d_ff):
+            inner = 3 * d_ff
+        case _:
+            assert_never(stack.feed_forward)
     heads = max(3 * attention.n_heads * attention.d_head for attention in stack.pattern)
     return 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
 

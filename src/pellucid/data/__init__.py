@@ -39,10 +39,12 @@ from pellucid.data.collate import (
 from pellucid.data.documents import Document, Piece, ReadCounts, pieces_of
 from pellucid.data.encode import (
     EncodedCounts,
+    Measure,
     OnProgress,
     encode_pieces,
     hash_pieces,
     id_type,
+    measure,
     training_texts,
 )
 from pellucid.data.example import Example, Form, Refusal
@@ -83,7 +85,6 @@ from pellucid.data.store import (
 from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
 from pellucid.data.table_rows import Row
-from pellucid.data.tokenizer_comparison import Measure, measure
 
 __all__ = [
     "EXAMPLE_FILES",

@@ -1,8 +1,8 @@
 """Arrays that grow on disk part by part, and a journal from which a later process continues.
 
-The files are those that numpy would have written; while they grow, their headers say that they are
-empty. The journal has a line for each part that is finished, with its checksums. After a crash the
-parts that are as the journal says stay, and everything after them is cut off.
+The files are as numpy writes them; while they grow, their headers say that they are empty. The
+journal has a line with checksums for each finished part. After a crash, the parts that match their
+checksums stay, and everything after them is cut off.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ JOURNAL = "parts.jsonl"
 #: What numpy reserves for the header of an array of one dimension, whatever its length.
 _HEADER = 128
 
-#: What is appended to each array, by the array's name.
+#: New numbers for each array, by the array's name.
 Values = Mapping[str, npt.NDArray[Any]]
 
 
@@ -47,7 +47,7 @@ class Journal:
         self._file.write_text("".join(json_text(line) + "\n" for line in lines), "utf-8")
 
     def counts(self, side: str) -> dict[str, Any]:
-        """What the writer of a side had counted at the end of its last finished part."""
+        """The counts of a side at the end of its last finished part."""
         parts = [part["counts"] for part in self._parts if part["side"] == side]
         return parts[-1] if parts else {}
 
@@ -61,9 +61,9 @@ class Journal:
         """Append values to the arrays of a side, behind its finished parts.
 
         Args:
-            side: what the counts are kept under.
+            side: the name of the counts.
             arrays: the type of each array, by name; "train" is the file `train.npy`.
-            values: what to append, from where `counts(side)` ends.
+            values: the new numbers, from where `counts(side)` ends.
             counts: called at the end of each part; a later process reads it by `counts(side)`.
         """
         lengths = {name: self._length(name) for name in arrays}
@@ -105,16 +105,16 @@ class Journal:
         return lengths[-1] if lengths else 0
 
     def _read_parts(self, key: str) -> list[dict[str, Any]]:
-        """The parts of an earlier process that are still what they were."""
+        """The parts of an earlier process whose checksums still match."""
         try:
             lines = read_text(self._file, limit=LARGE).split("\n")
             if parse_json(lines[0], JOURNAL) != {"key": key}:
                 return []
-            return list(self._whole(lines[1:]))
+            return list(self._read_valid(lines[1:]))
         except PellucidError:
             return []
 
-    def _whole(self, lines: list[str]) -> Iterator[dict[str, Any]]:
+    def _read_valid(self, lines: list[str]) -> Iterator[dict[str, Any]]:
         ends: dict[str, int] = {}
         for line in lines:
             try:

@@ -1,4 +1,4 @@
-"""The one door from a config to a corpus and a tokenizer."""
+"""From a config to a corpus and a tokenizer."""
 
 from __future__ import annotations
 
@@ -21,18 +21,24 @@ from pellucid.data.streams import Piped
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
 from pellucid.tokenizers.from_file import tokenizer_from
-from pellucid.tokenizers.tokenizer import Tokenizer, train_byte_pairs, train_bytes, train_characters
-from pellucid.tokenizers.word_level import train_word_pieces, train_words
+from pellucid.tokenizers.tokenizer import Tokenizer
+from pellucid.tokenizers.train import (
+    train_byte_pairs,
+    train_bytes,
+    train_characters,
+    train_word_pieces,
+    train_words,
+)
 
-#: Reads a corpus from its start, as often as wanted, and counts what it meets.
+#: Reads a corpus from its start, as often as you call it, and counts what it reads.
 Corpus = Callable[[ReadCounts], Iterator[Piece]]
 
 
 def assemble_corpus(corpus: config.Documents) -> Corpus:
-    """What reads the documents of a corpus, in pieces; nothing is read yet."""
+    """A function that reads the documents of a corpus, in pieces."""
     match corpus:
         case config.StandardLibrary():
-            documents = cache(standard_library_docs)  # a few megabytes, and slow to come by
+            documents = cache(standard_library_docs)  # a few megabytes, and slow to collect
             return lambda _: pieces_of(documents())
         case config.Files(paths=paths, field=field):
             piped = Piped()
@@ -42,27 +48,28 @@ def assemble_corpus(corpus: config.Documents) -> Corpus:
 
 
 def documents_of(text: config.Text) -> config.Documents:
-    """The corpus, where it is documents.
+    """The corpus, if it consists of documents.
 
     Raises:
-        ConfigError: it is rows, which are examples of a task and no text to read on.
+        ConfigError: it consists of rows with columns.
     """
     if isinstance(text.corpus, config.Rows):
         raise ConfigError(
-            f"text.corpus is {type(text.corpus).__name__}, rows with columns, and documents are "
-            "wanted here: name files or folders of text, and in tables the --field that holds it"
+            f"text.corpus is {type(text.corpus).__name__}, which has rows with columns, but this "
+            "needs documents: name files or folders of text; for tables, choose the column with "
+            "--field"
         )
     return text.corpus
 
 
-def fingerprint(text: config.Text, remembered: HashCache) -> str | None:
-    """A hash of all that prepared data depend on: content, config, and the code that prepares.
+def fingerprint(text: config.Text, hash_cache: HashCache) -> str | None:
+    """A hash of everything that prepared data depend on: content, config, and the code.
 
-    It is None if only reading can tell: standard input, a pipe, a file that cannot be read.
+    It is None for standard input, a pipe, or a file that cannot be read.
 
     Args:
         text: the config.
-        remembered: knows the hashes of large files that did not change.
+        hash_cache: the hashes of large files that did not change.
 
     Raises:
         TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
@@ -76,23 +83,23 @@ def fingerprint(text: config.Text, remembered: HashCache) -> str | None:
         case rows:
             files = None if "-" in rows.paths else tables_in(rows.paths)
     if files is None or not all(file.is_file() for file in files):
-        return None  # a pipe, which can be read once
+        return None  # a pipe can be read only once
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
     hashes = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]
     digest = hashlib.sha256(json_text([encode(text), hashes, versions, tally.other_files]).encode())
     try:
         for file in files:
-            digest.update(bytes.fromhex(remembered.sha256(file)))
+            digest.update(bytes.fromhex(hash_cache.sha256(file)))
             digest.update(hashlib.sha256(str(file).encode("utf-8", "surrogatepass")).digest())
-    except OSError:  # read again, and refused by its name, where the text is read
+    except OSError:  # reading the text refuses the file by its name
         return None
-    remembered.save()
+    hash_cache.save()
     return digest.hexdigest()
 
 
 def assemble_tokenizer(tokenizer: config.Tokenizer, texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer that `tokenizer` describes; one that is trained sees `texts` alone, once."""
+    """The tokenizer of a config; if it is trained, it reads `texts` once and nothing else."""
     match tokenizer:
         case config.Bytes():
             return train_bytes()

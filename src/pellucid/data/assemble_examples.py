@@ -1,4 +1,4 @@
-"""The one door from a config to rows and to what encodes them."""
+"""From a config to rows, their columns and the form that encodes them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pellucid.data.chat.templates import ChatTemplate, Template, template_for
 from pellucid.data.columns import (
     USUAL,
     Column,
-    chosen,
-    find,
     find_languages,
-    found,
+    find_usual,
     numbered,
+    parse_column,
+    usual_column,
 )
 from pellucid.data.example import Form
 from pellucid.data.pairs_and_labels import LabelColumns, Labelled, PairColumns, Pairs, classes_of
@@ -43,20 +43,22 @@ def assemble_rows(rows: Rows, piped: Piped) -> Iterator[Row]:
 
 
 def assemble_columns(rows: Rows, first: Row) -> Columns:
-    """Which columns hold what: those that were chosen, others by their usual names in a row.
+    """The column of each part: the one that you chose, or else the one with a usual name.
 
     Raises:
-        TextError: a part that no column is usual for, or more than one.
+        TextError: no column has a usual name for a part, or more than one.
         ConfigError: a choice that cannot be read.
     """
     match rows:
         case config.Conversations(prompt=prompt, answer=answer, messages=messages):
             if messages is None and prompt is None and answer is None and _is_chat(first):
                 return ConversationColumns(
-                    messages=found("messages", first), prompt=None, answer=None
+                    messages=usual_column("messages", first), prompt=None, answer=None
                 )
             if messages is not None:
-                return ConversationColumns(messages=chosen(messages), prompt=None, answer=None)
+                return ConversationColumns(
+                    messages=parse_column(messages), prompt=None, answer=None
+                )
             return ConversationColumns(
                 messages=None,
                 prompt=_column("prompt", prompt, first),
@@ -64,7 +66,9 @@ def assemble_columns(rows: Rows, first: Row) -> Columns:
             )
         case config.Pairs(source=source, target=target):
             languages = find_languages(first)
-            usual = find("source", first) is not None or find("target", first) is not None
+            usual = (
+                find_usual("source", first) is not None or find_usual("target", first) is not None
+            )
             if source is None and target is None and languages is not None and not usual:
                 return PairColumns(*languages)
             return PairColumns(_column("source", source, first), _column("target", target, first))
@@ -75,12 +79,12 @@ def assemble_columns(rows: Rows, first: Row) -> Columns:
         case config.Preferences(prompt=prompt):
             better = _column("chosen", rows.chosen, first)
             worse = _column("rejected", rows.rejected, first)
-            whole = prompt is None and isinstance(better.value(first), list)
-            usual = find("prompt", first) if whole else _column("prompt", prompt, first)
+            in_answers = prompt is None and isinstance(better.value(first), list)
+            usual = find_usual("prompt", first) if in_answers else _column("prompt", prompt, first)
             return PreferenceColumns(prompt=usual, chosen=better, rejected=worse)
         case config.Prompts(prompt=prompt):
-            if prompt is None and find("prompt", first) is None:
-                messages = find("messages", first)
+            if prompt is None and find_usual("prompt", first) is None:
+                messages = find_usual("messages", first)
                 if messages is not None:
                     return PromptColumns(messages)
             return PromptColumns(_column("prompt", prompt, first))
@@ -89,7 +93,7 @@ def assemble_columns(rows: Rows, first: Row) -> Columns:
 
 
 def assemble_template(rows: Rows, folder: Path | None) -> Template | None:
-    """The chat template of rows that need one: the chosen file, or that of the tokenizer's folder.
+    """The chat template of rows that need one: your file, or the one in the tokenizer's folder.
 
     Raises:
         TextError: it cannot be read.
@@ -112,12 +116,15 @@ def assemble_form(
     template: Template | None,
     classes: Sequence[str] | None,
 ) -> Form:
-    """What makes examples of the rows.
+    """The form that turns rows into examples.
 
     Args:
-        rows: all of them: in labels, classes are looked for.
-        context_length: the window that an example has to fit into.
-        classes: the names of the classes, where they are given.
+        columns: the columns of the rows.
+        rows: all rows; the classes of labels come from them.
+        tokenizer: the tokenizer.
+        context_length: the most tokens of an example.
+        template: the chat template, for chats.
+        classes: the names of the classes; None takes them from the rows.
 
     Raises:
         TextError: labels that name fewer than two classes.
@@ -130,7 +137,7 @@ def assemble_form(
             known_classes = classes_of(columns, rows, classes)
             return Labelled(columns, known_classes, tokenizer, context_length=context_length)
         case _ if chat is None:
-            raise TextError("chats need a template: pass the one that assemble_template found")
+            raise TextError("chats need a template: pass the one that assemble_template returns")
         case ConversationColumns():
             return Conversations(columns, chat, context_length=context_length)
         case PreferenceColumns():
@@ -142,23 +149,23 @@ def assemble_form(
 
 
 def _column(part: str, choice: str | None, first: Row) -> Column:
-    return found(part, first) if choice is None else chosen(choice)
+    return usual_column(part, first) if choice is None else parse_column(choice)
 
 
 def _is_chat(first: Row) -> bool:
-    """Whether a row has a column of messages, and not a prompt with an answer besides."""
-    if find("messages", first) is None:
+    """Whether a row has a column of messages, but not a prompt with an answer."""
+    if find_usual("messages", first) is None:
         return False
-    if find("prompt", first) is None or find("answer", first) is None:
+    if find_usual("prompt", first) is None or find_usual("answer", first) is None:
         return True
     raise TextError(
-        f"{first.where}: it has messages and also a prompt with an answer. Choose with --columns "
-        f"messages={USUAL['messages'][0]}, or with prompt=NAME,answer=NAME"
+        f"{first.location}: it has messages and also a prompt with an answer. Choose with "
+        f"--columns messages={USUAL['messages'][0]}, or with prompt=NAME,answer=NAME"
     )
 
 
 def _chosen_columns(rows: Rows) -> list[str | None]:
-    """All columns that were chosen."""
+    """The columns that you chose."""
     match rows:
         case config.Conversations():
             return [rows.prompt, rows.answer, rows.messages]

@@ -1,4 +1,4 @@
-"""Batches of windows and of examples: an order says which, a collator makes a batch of them.
+"""Batches of windows and of examples: an order selects them, a collator makes the batch.
 
 order            collator                     batch
 WindowOrder      predict_next                 each token from those before it
@@ -29,16 +29,20 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Windows of a text, all "rows time".
+    """Windows of a text; every array is (rows, time).
 
-    `following` are the tokens after each; `counted` is true for tokens that no other window counts;
-    `documents` numbers the documents. `position` is the number of the first window.
+    Attributes:
+        position: the number of the first window.
+        ids: the tokens.
+        following: the token after each.
+        is_new: true for a token that no other window of the epoch counts.
+        documents: the number of each token's document.
     """
 
     position: int
     ids: Indices
     following: Indices
-    counted: npt.NDArray[np.bool_]
+    is_new: npt.NDArray[np.bool_]
     documents: Indices | None
 
 
@@ -76,21 +80,21 @@ class WindowBatches(Generic[B]):
         self._length = length
         self._order = WindowOrder(len(tokens), length=length, seed=seed)
         self.rows_per_epoch = self._order.rows_per_epoch
-        #: How many tokens of text a row has, on average.
+        #: The mean number of tokens of text in a row.
         self.tokens_per_row = len(tokens) / self.rows_per_epoch
 
     def batch(self, position: int, n_rows: int) -> B:
         """The windows from `position` on, counted over all epochs."""
         starts, n_counted = self._order.windows(position, n_rows)
         columns = np.arange(self._length + 1)
-        # a ring: the first token follows the last, as one document follows another
+        # a ring: the first token follows the last, just as one document follows another
         places = (starts[:, None] + columns) % len(self._tokens)
         ring = self._tokens[places].astype(np.int64)
         windows = Windows(
             position,
             ids=ring[:, :-1].copy(),
             following=ring[:, 1:],
-            counted=columns[:-1] < n_counted[:, None],
+            is_new=columns[:-1] < n_counted[:, None],
             documents=_numbered(places[:, :-1], self._documents),
         )
         return self._collate(windows)
@@ -101,8 +105,8 @@ def predict_next(windows: Windows) -> TokenBatch:
     documents = windows.documents
     return TokenBatch(
         ids=from_numpy(windows.ids),
-        targets=from_numpy(np.where(windows.counted, windows.following, IGNORED)),
-        n_supervised=int(windows.counted.sum()),
+        targets=from_numpy(np.where(windows.is_new, windows.following, IGNORED)),
+        n_supervised=int(windows.is_new.sum()),
         documents=None if documents is None else from_numpy(documents),
     )
 
@@ -137,7 +141,7 @@ def next_token_windows(
     batch_size: int,
     documents: npt.NDArray[Any] | None = None,
 ) -> Iterator[TokenBatch]:
-    """Every token after the first as a target exactly once, in order: for evaluation.
+    """Every token after the first is a target exactly once, in order: for evaluation.
 
     Args:
         tokens: the text, all documents end to end.
@@ -154,7 +158,7 @@ def next_token_windows(
             first // context_length,
             ids=tokens[places].astype(np.int64),
             following=tokens[np.minimum(index + 1, n)].astype(np.int64),
-            counted=index < n,
+            is_new=index < n,
             documents=_numbered(places, documents),
         )
         yield predict_next(windows)
@@ -169,7 +173,7 @@ def windows_in_turn(
 ) -> Iterator[Windows]:
     """Windows in which each token counts once, in order: for evaluation.
 
-    The last ends with the text and repeats some tokens, which are not counted.
+    The last window ends with the text and repeats some tokens, which do not count again.
 
     Args:
         tokens: the text, all documents end to end.
@@ -184,26 +188,26 @@ def windows_in_turn(
     if n < length:
         raise TextError(
             f"the held-out text has {n:,} tokens, fewer than one window of {length:,}: hold out "
-            "more, or take a shorter context"
+            "more text, or choose a shorter context"
         )
-    begins = np.arange(0, n, length)
-    for first in range(0, len(begins), batch_size):
-        starts = begins[first : first + batch_size, None]
+    window_starts = np.arange(0, n, length)
+    for first in range(0, len(window_starts), batch_size):
+        starts = window_starts[first : first + batch_size, None]
         places = np.minimum(starts, n - length) + np.arange(length)
         yield Windows(
             first,
             ids=tokens[places].astype(np.int64),
             following=tokens[np.minimum(places + 1, n - 1)].astype(np.int64),
-            counted=places >= starts,
+            is_new=places >= starts,
             documents=_numbered(places, documents),
         )
 
 
 class PackedBatches:
-    """Several examples in one row of `context_length`: columns "ids" and "supervised".
+    """Several examples in each row of `context_length`: columns "ids" and "supervised".
 
-    `documents` numbers the examples of a row from 1 on; padding has the number 0. The first token
-    of an example is never the target of the one before.
+    `documents` numbers the examples of a row from 1; padding has the number 0. The first token of
+    an example is never the target of the example before it.
 
     Raises:
         TextError: an example is longer than a row.
@@ -214,12 +218,12 @@ class PackedBatches:
         lengths = examples.columns["ids"].lengths
         self._order = PackedOrder(lengths, row_length=context_length, seed=seed)
         self.rows_per_epoch = self._order.rows_per_epoch
-        #: How many tokens of examples a row has, on average.
+        #: The mean number of tokens of examples in a row.
         self.tokens_per_row = float(lengths.sum()) / self.rows_per_epoch
 
     @property
     def filled(self) -> float:
-        """The share of all places of a row that is taken by examples."""
+        """The share of a row that holds examples, not padding."""
         return self.tokens_per_row / self._context_length
 
     def batch(self, position: int, n_rows: int) -> TokenBatch:
@@ -244,7 +248,7 @@ class PackedBatches:
 
 
 class BucketedBatches(Generic[B]):
-    """One example a row, examples of about the same length together.
+    """One example in each row; a batch has examples of about the same length.
 
     Raises:
         TextError: there are no examples.
@@ -259,7 +263,7 @@ class BucketedBatches(Generic[B]):
         lengths = collation.lengths(examples)
         self._order = BucketOrder(lengths, rows_at_once=rows_at_once, seed=seed)
         self.rows_per_epoch = self._order.rows_per_epoch
-        #: How many tokens an example has, on average, padding not counted.
+        #: The mean number of tokens of an example, without padding.
         self.tokens_per_row = float(lengths.mean())
 
     def batch(self, position: int, n_rows: int) -> B:
@@ -271,9 +275,9 @@ def in_turn(examples: Examples, collation: Collation[B], n_rows: int) -> Iterato
     """Every example exactly once, the shortest first, in batches: for evaluation.
 
     Args:
-        examples: one side.
+        examples: the examples.
         collation: makes a batch of examples.
-        n_rows: examples of a batch.
+        n_rows: examples in a batch.
     """
     by_length = np.argsort(collation.lengths(examples), kind="stable")
     for first in range(0, len(by_length), n_rows):

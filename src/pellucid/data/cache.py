@@ -1,7 +1,7 @@
-"""Prepared text kept between runs, so that the same text is encoded once.
+"""A cache of prepared text, so that several runs encode the same text only once.
 
-An entry comes to be beside its place and is renamed at the end, and its checksums are compared when
-it is taken: what was interrupted or damaged is never taken for whole.
+pellucid writes an entry under a temporary name, renames it at the end and compares its checksums
+before use. So it never uses an unfinished or damaged entry.
 """
 
 from __future__ import annotations
@@ -21,39 +21,40 @@ from pellucid.tokenizers.tokenizer import Tokenizer
 _TOKENIZER = "tokenizer.json"
 _TRAINED_ON = "trained-on.txt"
 _TEXT = "text"
-#: All that is in an entry, finished or not.
+#: All files of an entry, finished or not.
 _FILES = (
     _TOKENIZER,
     SETTINGS,
     _TRAINED_ON,
     *(f"{folder}/{name}" for folder in (_TEXT, f"{_TEXT}{PARTIAL}") for name in TEXT_FILES),
 )
-#: Seconds after which what nobody goes on with is taken away.
+#: An unfinished entry is removed if no process continues it for so many seconds.
 _STALE = 24 * 3600
 
 
-def kept(entry: Path) -> Tokenizer | None:
-    """The tokenizer of an entry whose every file is whole; None where there is none.
+def load_tokenizer(entry: Path) -> Tokenizer | None:
+    """The tokenizer of an entry whose checksums match; None if the entry does not exist.
 
     Raises:
         TextError: there is an entry, but it is damaged.
     """
-    if not os.path.exists(entry):  # also where the cache may not be looked into
+    if not os.path.exists(entry):  # or the cache is not readable
         return None
     open_prepared(entry / "text", verify=True)
     return Tokenizer.load(entry / _TOKENIZER)
 
 
 def take(entry: Path, folder: Path) -> PreparedText:
-    """Give the prepared text of an entry to `folder`, which then needs the entry no more."""
+    """Link or copy the prepared text of an entry into `folder`."""
     with new_folder(folder, TEXT_FILES) as partial:
         _link(entry / _TEXT, partial)
     return open_prepared(folder)
 
 
 class Workshop:
-    """A folder of the cache in which an entry comes to be: held by one process, and found again by
-    the next one where this one does not come to an end.
+    """A folder of the cache in which one process builds an entry.
+
+    If the process is killed, the next one continues its work.
 
     Raises:
         FolderInUse: another process has it.
@@ -61,7 +62,7 @@ class Workshop:
     """
 
     def __init__(self, entry: Path) -> None:
-        # a text that is there is a moment too early for `finish`: nobody knows whether it is whole
+        # not `_TEXT`: the process was killed before `finish`, so this text may be incomplete
         keep = (_TOKENIZER, SETTINGS, _TRAINED_ON, f"{_TEXT}{PARTIAL}")
         self._partial = Partial(entry, _FILES, keep=keep, exclusive=True)
         self.entry = self._partial.path
@@ -69,45 +70,45 @@ class Workshop:
 
     @property
     def text(self) -> Path:
-        """Where the prepared text goes."""
+        """The folder for the prepared text."""
         return self.entry / _TEXT
 
     def tokenizer(self, sha256: str) -> Tokenizer | None:
-        """The tokenizer that was trained here before on the text with that hash."""
+        """The tokenizer that an earlier process trained here on the text with this hash."""
         with suppress(OSError, ValueError, TextError):
             if read_text(self.entry / _TRAINED_ON, refusal=TextError) == sha256:
                 return Tokenizer.load(self.entry / _TOKENIZER)
         return None
 
     def keep_tokenizer(self, tokenizer: Tokenizer, sha256: str) -> None:
-        """Keep a tokenizer that was trained on the text with that hash."""
+        """Save a tokenizer that was trained on the text with this hash."""
         remove_file(self.entry / _TRAINED_ON)
         tokenizer.save(self.entry / _TOKENIZER)
         (self.entry / _TRAINED_ON).write_text(sha256, encoding="utf-8")
 
     def finish(self) -> Path:
-        """Make the entry of what is finished, and say where; one that is there already stays."""
+        """Publish the finished entry and return its folder; an existing entry stays."""
         target = self._partial.target
         if not target.exists():
             remove_file(self.entry / _TRAINED_ON)
             self._partial.place()
         return target
 
-    def leave(self) -> None:
-        """Clear all away."""
+    def clear(self) -> None:
+        """Remove the folder."""
         self._partial.remove()
 
 
 def drop(entry: Path) -> None:
-    """Take a damaged entry away.
+    """Remove a damaged entry.
 
     Raises:
-        TextError: it cannot be taken away.
+        TextError: it cannot be removed.
     """
     remove(entry, _FILES)
     if os.path.lexists(entry):
         raise TextError(
-            f"the prepared text kept in {entry} is damaged and cannot be removed: remove it, or "
+            f"the cached text in {entry} is damaged and cannot be removed: remove it, or "
             "set PELLUCID_CACHE to another folder, or to off"
         )
 

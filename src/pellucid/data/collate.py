@@ -1,7 +1,7 @@
-"""Examples of different lengths put together as a batch.
+"""Collators: examples of different lengths become a batch.
 
-Rows are filled up on the right. What is real is known from the lengths alone: the id that fills up
-may be that of a token which means something, such as the end of a text.
+Rows are padded on the right. The padding mask comes from the lengths alone, because the padding id
+may be a real token, such as the end of a text.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pellucid.typed import from_numpy
 Indices = npt.NDArray[np.int64]
 B_co = TypeVar("B_co", covariant=True)
 
-#: Rows are as long as a multiple of this, so that the same shapes come again.
+#: Rows are padded to a multiple of this, so that shapes repeat.
 _MULTIPLE = 8
 
 
 class Collation(Protocol[B_co]):
-    """How examples of one form become a batch, and what makes them long."""
+    """How examples of one form become a batch, and how long each is."""
 
     def lengths(self, examples: Examples) -> Indices:
         """How many tokens each example has."""
@@ -62,8 +62,8 @@ class Answers:
 class TwoTexts:
     """Columns "source" and "target" as a `PairBatch`.
 
-    The decoder begins with `start_id`; left out, targets are taken to begin with the token that
-    starts it.
+    The decoder begins with `start_id`; if it is None, each target already begins with the token
+    that starts the decoder.
     """
 
     pad_id: int
@@ -96,13 +96,13 @@ class TwoTexts:
 class ClassLabels:
     """Columns "ids" and "label" as a `LabelBatch`.
 
-    A label is the number of the class; with `several`, a 0 or 1 for each class.
+    A label is the number of the class; with `multi_label`, it is a 0 or 1 for each class.
     """
 
     pad_id: int
     longest: int
     n_classes: int
-    several: bool
+    multi_label: bool
 
     def lengths(self, examples: Examples) -> Indices:
         """Tokens of the text."""
@@ -121,16 +121,16 @@ class ClassLabels:
 
     def _labels(self, examples: Examples, chosen: Indices) -> torch.Tensor:
         labels = [examples.columns["label"][int(index)] for index in chosen]
-        length, end = (self.n_classes, 2) if self.several else (1, self.n_classes)
+        length, end = (self.n_classes, 2) if self.multi_label else (1, self.n_classes)
         for index, label in zip(chosen, labels, strict=True):
             if len(label) != length or (label >= end).any():
                 raise TextError(
-                    f"row {examples.rows[index]} has the label {label.tolist()}, where "
-                    f"{'a 0 or 1 for each' if self.several else 'the number of one'} of "
-                    f"{self.n_classes} classes is expected: prepare the rows anew, with "
-                    "multi_label where a text may have several"
+                    f"row {examples.rows[index]} has the label {label.tolist()}, expected "
+                    f"{'a 0 or 1 for each' if self.multi_label else 'the number of one'} of "
+                    f"{self.n_classes} classes: prepare the rows again, with multi_label if a text "
+                    "may have several"
                 )
-        if self.several:
+        if self.multi_label:
             return from_numpy(np.stack(labels).astype(np.float32))
         return from_numpy(np.concatenate(labels))
 
@@ -169,7 +169,7 @@ class TwoAnswers:
 
 @dataclass(frozen=True, slots=True)
 class PromptBatch:
-    """Prompts to answer, the rows they stand in as JSON, and those rows' numbers."""
+    """Prompts to answer, and the row of each: as JSON, and its number."""
 
     ids: tuple[tuple[int, ...], ...]
     texts: tuple[str, ...]
@@ -178,7 +178,7 @@ class PromptBatch:
 
 @dataclass(frozen=True, slots=True)
 class PromptTexts:
-    """The column "prompt" as a `PromptBatch`; nothing is filled up."""
+    """The column "prompt" as a `PromptBatch`, without padding."""
 
     def lengths(self, examples: Examples) -> Indices:
         """Tokens of the prompt."""
@@ -188,11 +188,11 @@ class PromptTexts:
         """The chosen examples, in this order.
 
         Raises:
-            TextError: the rows were not kept.
+            TextError: the rows were not stored.
         """
         prompts, texts = examples.columns["prompt"], examples.texts
         if texts is None:
-            raise TextError("the rows of the prompts were not kept: prepare them anew")
+            raise TextError("the rows of the prompts were not stored: prepare them again")
         return PromptBatch(
             ids=tuple(tuple(prompts[int(index)].tolist()) for index in chosen),
             texts=tuple(texts[int(index)] for index in chosen),
@@ -201,20 +201,20 @@ class PromptTexts:
 
 
 def with_targets(examples: Examples, index: int) -> tuple[Indices, Indices]:
-    """The ids of an example, and what is to be predicted at each of them."""
+    """The ids of an example, and the target at each of them."""
     ids = examples.columns["ids"][index]
     return ids, following(ids, examples.columns["supervised"][index] != 0)
 
 
 def following(ids: Indices, supervised: npt.NDArray[np.bool_]) -> Indices:
-    """The next token wherever it is supervised: the first is nobody's target, the last has none."""
+    """The target of each token: the next one if it is supervised, else `IGNORED`."""
     return np.append(np.where(supervised[1:], ids[1:], IGNORED), np.int64(IGNORED))
 
 
 def filled(
     rows: Sequence[Indices], fill: int, longest: int
 ) -> tuple[Indices, npt.NDArray[np.bool_]]:
-    """Rows filled up on the right to a length that comes again, and what in them is real.
+    """Rows padded on the right to a common length, and a mask that is true for real tokens.
 
     Raises:
         TextError: a row is longer than `longest`.
@@ -223,13 +223,13 @@ def filled(
     if width > longest:
         raise TextError(
             f"an example has {width:,} tokens, more than the context of {longest:,}: prepare the "
-            "rows anew with this context"
+            "rows again with this context"
         )
     width = min(longest, max(1, -(-width // _MULTIPLE)) * _MULTIPLE)
-    out = np.full((len(rows), width), fill, dtype=np.int64)
-    for place, row in zip(out, rows, strict=True):
+    padded = np.full((len(rows), width), fill, dtype=np.int64)
+    for place, row in zip(padded, rows, strict=True):
         place[: len(row)] = row
-    return out, np.arange(width) < np.array([len(row) for row in rows])[:, None]
+    return padded, np.arange(width) < np.array([len(row) for row in rows])[:, None]
 
 
 def _tokens(

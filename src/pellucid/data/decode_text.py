@@ -1,4 +1,4 @@
-"""Bytes taken for text, or refused."""
+"""Bytes decoded as UTF-8 text, or refused."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _BLOCK = 2**20
 
 
-def decoded(where: str, content: bytes, *, file: str) -> str:
+def decoded(location: str, content: bytes, *, file: str) -> str:
     """UTF-8 as text.
 
     Args:
-        where: what the error calls it, a file or one of its rows.
-        file: what the advice in the error calls the file.
+        location: the name of the file or the row in messages.
+        content: the bytes.
+        file: the name of the file in the advice of messages.
 
     Raises:
-        TextError: it is not UTF-8, or has a NUL byte; says at which offset.
+        TextError: it is not UTF-8, or has a NUL byte; the message names the offset.
     """
     if content.startswith((*_UTF32, *_UTF16)):
-        raise _wide(where, content, file)
-    text, _ = _decoded(where, content, 0, final=True, file=file)
+        raise _wide(location, content, file)
+    text, _ = _decoded(location, content, 0, final=True, file=file)
     return text
 
 
@@ -36,7 +37,7 @@ def decoded_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
     """A stream of UTF-8 as text, block by block; no byte-order mark.
 
     Raises:
-        TextError: it is not UTF-8, or has a NUL byte; says at which offset of the whole.
+        TextError: it is not UTF-8, or has a NUL byte; the message names the offset in the file.
     """
     start, undecoded, first = 0, b"", True
     while True:
@@ -52,11 +53,15 @@ def decoded_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
         first = first and not n_decoded
 
 
-def refuse_nul(where: str, text: str) -> None:
-    """Refuse a text with a NUL in it, which no writing system has."""
+def refuse_nul(location: str, text: str) -> None:
+    """Refuse a text with a NUL, a character that no writing system has.
+
+    Raises:
+        TextError: it has a NUL.
+    """
     if "\0" in text:
         raise TextError(
-            f"{where} is not a text: it has a NUL at character {text.index(chr(0))}; remove it"
+            f"{location} is not a text: it has a NUL at character {text.index(chr(0))}; remove it"
         )
 
 
@@ -66,61 +71,63 @@ def plain_text(name: str, stream: BinaryIO) -> Iterator[str]:
     Raises:
         TextError: it is not UTF-8, not text, or empty.
     """
-    blank, held = True, ""
+    blank, pending = True, ""
     for block in decoded_blocks(name, stream):
-        text = held + block
-        # half a line end, perhaps: the other half comes with the next block
-        held = "\r" if text.endswith("\r") else ""
-        text = text.removesuffix(held)
+        text = pending + block
+        # perhaps half a line end, whose other half is in the next block
+        pending = "\r" if text.endswith("\r") else ""
+        text = text.removesuffix(pending)
         blank = blank and not text.strip()
         if text:
             yield text.replace("\r\n", "\n").replace("\r", "\n")
     if blank:
         raise TextError(f"{name} is empty: there is nothing to learn from it")
-    if held:
+    if pending:
         yield "\n"
 
 
-def _decoded(where: str, content: bytes, start: int, *, final: bool, file: str) -> tuple[str, int]:
-    """Text, and how many bytes it was made of; `start` is what offsets are counted from."""
+def _decoded(
+    location: str, content: bytes, start: int, *, final: bool, file: str
+) -> tuple[str, int]:
+    """The text and how many bytes it took; offsets in messages count from `start`."""
     if b"\0" in content:
         raise TextError(
-            f"{where} is not a text: it has a NUL byte at offset {start + content.index(0)}; "
+            f"{location} is not a text: it has a NUL byte at offset {start + content.index(0)}; "
             "pass UTF-8 text files"
         )
     try:
         return codecs.utf_8_decode(content, "strict", final)
     except UnicodeDecodeError as error:
         raise TextError(
-            f"{where} is not UTF-8: byte 0x{content[error.start]:02x} at offset "
+            f"{location} is not UTF-8: byte 0x{content[error.start]:02x} at offset "
             f"{start + error.start} cannot be decoded; {_advice(content, error, file)}"
         ) from None
 
 
 def _advice(content: bytes, error: UnicodeDecodeError, file: str) -> str:
-    """What to do; to convert the whole would spoil what is UTF-8 already."""
+    """Advice for the user; converting the whole file would spoil the part that is UTF-8."""
     if error.reason == "unexpected end of data":
         return (
-            "it ends within a character: if it was cut short, fetch or make it again; if it is "
+            "it ends within a character: if it is incomplete, fetch or make it again; if it is "
             f"not UTF-8 at all, convert it first, for example with {_iconv('ISO-8859-1', file)}"
         )
     if not content[: error.start].removeprefix(codecs.BOM_UTF8).isascii():
         return (
-            "what stands before it is UTF-8 and more than ASCII, so that two encodings seem to be "
-            "mixed: convert or remove that part alone"
+            "the bytes before it are UTF-8 beyond ASCII, so the file seems to mix two encodings: "
+            "convert or remove only this part"
         )
     return f"convert it first, for example with {_iconv('ISO-8859-1', file)}"
 
 
-def _wide(where: str, content: bytes, file: str) -> TextError:
+def _wide(location: str, content: bytes, file: str) -> TextError:
     encoding = "UTF-32" if content.startswith(_UTF32) else "UTF-16"
     return TextError(
-        f"{where} is not UTF-8 but {encoding}: convert it first, for example with "
+        f"{location} is not UTF-8 but {encoding}: convert it first, for example with "
         f"{_iconv(encoding, file)}"
     )
 
 
 def _iconv(encoding: str, file: str) -> str:
-    """The command, as far as it is known what to convert: neither a pipe nor an archive."""
-    named = "" if file == PIPED or inner_name(file) != file else f" {shlex.quote(file)}"
-    return f"iconv -f {encoding} -t UTF-8{named}"
+    """The command that converts; without a name for a pipe or an archive."""
+    argument = "" if file == PIPED or inner_name(file) != file else f" {shlex.quote(file)}"
+    return f"iconv -f {encoding} -t UTF-8{argument}"

@@ -1,4 +1,4 @@
-"""Documents of a corpus, complete or in pieces, and the count of what was read."""
+"""Documents of a corpus, complete or in pieces, and the counts of reading."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text with a name; `name` says where it came from and is never trained on."""
+    """A text with a name that says where it came from; a model never reads the name."""
 
     name: str
     text: str
@@ -16,8 +16,9 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a document, in order. Most documents are one piece; one that memory may not hold
-    comes in several, and `last` is true of the one that ends it.
+    """A part of a document. Most documents are one piece; a long one comes in several, in order.
+
+    `last` is true for the piece that ends the document.
     """
 
     name: str
@@ -27,14 +28,14 @@ class Piece:
 
 @dataclass(slots=True, kw_only=True)
 class ReadCounts:
-    """What was read and what was left out; grows while documents are read."""
+    """How many files, rows and documents were read, and how many were skipped or repeated."""
 
     files: int = 0
     tables: int = 0
     rows: int = 0
-    #: rows whose text is empty, null or blank: left out
+    #: skipped rows: their text is empty, null or blank
     empty_rows: int = 0
-    #: files in the given folders whose ending is not one that is read: left out
+    #: skipped files: in a folder, only files with known endings are read
     other_files: int = 0
     #: documents with exactly the text of an earlier one
     duplicates: int = 0
@@ -43,12 +44,12 @@ class ReadCounts:
 
 
 def pieces_of(documents: Iterable[Document]) -> Iterator[Piece]:
-    """Documents that are there already, each as one piece."""
+    """Documents in memory, each as one piece."""
     return (Piece(document.name, document.text) for document in documents)
 
 
-def whole(pieces: Iterable[Piece]) -> Iterator[Document]:
-    """Documents put together again, for texts that memory holds."""
+def join_pieces(pieces: Iterable[Piece]) -> Iterator[Document]:
+    """Pieces joined to documents, for texts that fit into memory."""
     texts: list[str] = []
     for piece in pieces:
         texts.append(piece.text)

@@ -1,8 +1,8 @@
-"""Documents of any length and number as token ids, a bounded number of them in memory.
+"""Documents of any length and number become token ids, with bounded memory.
 
-The library encodes a batch on all processors and lets go of Python's lock meanwhile. So a few
-threads of our own keep it busy while this one reads on and writes. What comes out depends neither
-on the number of processors nor on how texts fell into batches.
+The library encodes a batch on all processors and releases Python's lock meanwhile. A few threads of
+our own keep it busy while this one reads and writes. The result depends neither on the number of
+processors nor on the batches.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pellucid.data.split import CorpusSide
 from pellucid.errors import TextError
 from pellucid.tokenizers.tokenizer import Tokenizer
 
-#: Told the bytes of each piece, and whether it ends its document.
+#: Called with the bytes of each piece, and whether it ends its document.
 OnProgress = Callable[[int, bool], None]
 
-#: Characters that are handed to the library at a time.
+#: Characters in a batch for the library.
 _BATCH = 2**16
 _THREADS = 2
-#: Characters of the longest document that is encoded as one, where it may not be cut.
+#: Characters of the longest document that the library encodes uncut.
 _LONGEST_WHOLE = 2**26
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a document that is encoded at once."""
+    """A part of a document for one call of the library."""
 
     text: str
     first: bool
@@ -44,41 +44,57 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """The ids of a stretch, begin and end included; `changed` where they decode to another text."""
+    """The ids of a stretch with begin and end; `is_lossy` if they decode to another text."""
 
     ids: npt.NDArray[Any]
     n_bytes: int
     first: bool
     last: bool
-    changed: bool
+    is_lossy: bool
 
 
 @dataclass(slots=True, kw_only=True)
 class EncodedCounts:
-    """What was encoded; `in_changed` where it ends in a document that is changed."""
+    """Counts over encoded stretches.
+
+    `lossy` counts documents that decode to another text; `in_lossy` is true if the last stretch
+    belongs to one.
+    """
 
     stretches: int = 0
     documents: int = 0
     n_bytes: int = 0
     n_tokens: int = 0
     unknown: int = 0
-    changed: int = 0
-    in_changed: bool = False
+    lossy: int = 0
+    in_lossy: bool = False
 
-    def add(self, each: Encoded, unknown_id: int | None) -> None:
+    def add(self, encoding: Encoded, unknown_id: int | None) -> None:
         """Count one more stretch."""
         self.stretches += 1
-        self.documents += each.first
-        self.n_bytes += each.n_bytes
-        self.n_tokens += len(each.ids)
+        self.documents += encoding.first
+        self.n_bytes += encoding.n_bytes
+        self.n_tokens += len(encoding.ids)
         if unknown_id is not None:
-            self.unknown += int(np.count_nonzero(each.ids == unknown_id))
-        self.in_changed = each.changed or (self.in_changed and not each.first)
-        self.changed += self.in_changed and each.last
+            self.unknown += int(np.count_nonzero(encoding.ids == unknown_id))
+        self.in_lossy = encoding.is_lossy or (self.in_lossy and not encoding.first)
+        self.lossy += self.in_lossy and encoding.last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Counts over a text; `changed` counts documents that decode to another text."""
+
+    vocab_size: int
+    tokens: int
+    bytes_per_token: float
+    unknown: int
+    documents: int
+    changed: int
 
 
 def id_type(tokenizer: Tokenizer) -> type[np.uint16] | type[np.uint32]:
-    """As wide as the vocabulary needs."""
+    """The narrowest type that holds all ids of the vocabulary."""
     return np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32
 
 
@@ -87,8 +103,14 @@ def encode_pieces(
 ) -> Iterator[Encoded]:
     """The ids of all pieces but the first `skip` stretches, in order.
 
+    Args:
+        pieces: the documents.
+        tokenizer: encodes them.
+        skip: how many stretches an earlier process has encoded.
+        watch: is called for every stretch.
+
     Raises:
-        TextError: a document is longer than memory may hold, and the tokenizer lets none be cut.
+        TextError: a document is too long for memory, and the tokenizer does not allow cuts.
     """
     stretches = stretches_of(pieces, tokenizer)
     for stretch in islice(stretches, skip):
@@ -109,24 +131,40 @@ def encode_pieces(
                 future.cancel()
 
 
+def measure(tokenizer: Tokenizer, pieces: Iterable[Piece]) -> Measure:
+    """Encode every document, decode it again, and count, without tokens of begin and end."""
+    counts = EncodedCounts()
+    for encoding in encode_pieces(pieces, tokenizer):
+        counts.add(encoding, tokenizer.unknown_id)
+    tokens = counts.n_tokens - counts.documents * (1 + len(tokenizer.closing))
+    return Measure(
+        vocab_size=tokenizer.vocab_size,
+        tokens=tokens,
+        bytes_per_token=counts.n_bytes / max(tokens, 1),
+        unknown=counts.unknown,
+        documents=counts.documents,
+        changed=counts.lossy,
+    )
+
+
 def stretches_of(pieces: Iterable[Piece], tokenizer: Tokenizer) -> Iterator[Stretch]:
-    """The documents, long ones cut where the tokenizer lets them be."""
+    """The documents; long ones are cut if the tokenizer allows it."""
     longest = LONGEST_PIECE if tokenizer.ends_at_blanks else _LONGEST_WHOLE
     source = iter(pieces)
     for opening in source:
-        first, held = True, ""
+        first, pending = True, ""
         for text in cut(_texts(opening, source), longest):
-            if held:
+            if pending:
                 if longest == _LONGEST_WHOLE:
                     raise _too_long(opening.name)
-                yield Stretch(held, first, last=False)
+                yield Stretch(pending, first, last=False)
                 first = False
-            held = text
-        yield Stretch(held, first, last=True)
+            pending = text
+        yield Stretch(pending, first, last=True)
 
 
 def training_texts(pieces: Iterable[Piece], watch: OnProgress | None = None) -> Iterator[str]:
-    """The texts of documents for a tokenizer to be trained on, long ones cut."""
+    """The texts that a tokenizer trains on; long documents are cut."""
     source = iter(pieces)
     for opening in source:
         for text in cut(_texts(opening, source), LONGEST_PIECE):
@@ -136,9 +174,9 @@ def training_texts(pieces: Iterable[Piece], watch: OnProgress | None = None) -> 
 
 
 def hash_pieces(side: CorpusSide, digest: Any) -> Iterator[Piece]:
-    """The pieces of a side; `digest` takes in each document with its length before it.
+    """The pieces of a side; each document updates `digest`, with its length first.
 
-    So it becomes the hash of the texts in their order: names do not matter.
+    At the end, `digest` is a hash of all texts in order, without their names.
     """
     place, first = 0, True
     for piece in side.pieces():
@@ -151,7 +189,7 @@ def hash_pieces(side: CorpusSide, digest: Any) -> Iterator[Piece]:
 
 
 def _texts(opening: Piece, pieces: Iterator[Piece]) -> Iterator[str]:
-    """The texts of one document, whose first piece was taken already."""
+    """The texts of one document, whose first piece is `opening`."""
     piece = opening
     yield piece.text
     while not piece.last:
@@ -177,7 +215,7 @@ def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[En
     encodings: list[Encoded] = []
     ids_of = tokenizer.encode_batch([stretch.text for stretch in batch])
     for stretch, ids in zip(batch, ids_of, strict=True):
-        changed = not exact and tokenizer.decode(ids.tolist()) != stretch.text
+        is_lossy = not exact and tokenizer.decode(ids.tolist()) != stretch.text
         begin = np.array([tokenizer.begin_id] if stretch.first else [], dtype=dtype)
         end = np.array(tokenizer.closing if stretch.last else [], dtype=dtype)
         encodings.append(
@@ -186,7 +224,7 @@ def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[En
                 n_bytes=len(stretch.text.encode()),
                 first=stretch.first,
                 last=stretch.last,
-                changed=changed,
+                is_lossy=is_lossy,
             )
         )
     return encodings
@@ -201,7 +239,7 @@ def _watched(encodings: list[Encoded], watch: OnProgress | None) -> Iterator[Enc
 
 def _too_long(name: str) -> TextError:
     return TextError(
-        f"{name} is longer than {_LONGEST_WHOLE:,} characters, and tokens of this tokenizer may "
-        "reach across blanks, so that it cannot be encoded in pieces: cut it into several files or "
-        "rows, or choose another tokenizer"
+        f"{name} is longer than {_LONGEST_WHOLE:,} characters, and pellucid cannot encode it in "
+        "pieces because tokens of this tokenizer may reach across blanks: split it into several "
+        "files or rows, or choose another tokenizer"
     )

@@ -1,4 +1,4 @@
-"""One row as token ids, or why it is none."""
+"""A row as an example of token ids, or the reason why it is skipped."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from pellucid.data.table_rows import Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """What one row became: its columns of whole numbers by name, of any length.
+    """One row as columns of whole numbers.
 
-    `group` is the text by which examples are parted, so that none repeats on both sides;
-    `truncated`: something did not fit into the window; `ends`: its answer comes to an end, which
-    is learned; `kept`: the whole row as JSON, where somebody asks for it later;
-    `classes`: the numbers of those that its label names.
+    Attributes:
+        ids: the numbers of each column, of any length.
+        group: examples of one group are on the same side of the split, so that none repeats.
+        row: the number of the row.
+        truncated: whether a part did not fit into the window.
+        ends: whether the model learns where its answer ends.
+        row_json: the whole row as JSON, for rewards that judge the answer.
+        classes: the numbers of the classes in its label.
     """
 
     ids: Mapping[str, list[int]]
@@ -24,13 +28,13 @@ class Example:
     row: int
     truncated: bool = False
     ends: bool = True
-    kept: str | None = None
+    row_json: str | None = None
     classes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a row is left out."""
+    """The reason why a row is skipped."""
 
     reason: str
 
@@ -40,13 +44,13 @@ class Form(Protocol):
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
+        """The columns and the template, as lines for people."""
         ...
 
     def encode(self, row: Row) -> Example | Refusal:
-        """The row as an example, or why it is left out.
+        """The row as an example, or why it is skipped.
 
         Raises:
-            TextError: the row is not what it should be, and somebody has to mend it.
+            TextError: the row is malformed, and you have to correct it.
         """
         ...

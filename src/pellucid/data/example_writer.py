@@ -1,8 +1,8 @@
 """Examples written to disk while rows are encoded, and then divided between the two sides.
 
-All examples go to arrays that grow on disk first. Which of them are held out is known only when
-all are there; then each side is copied out. So memory holds 40 bytes per example, and a later
-process continues where a killed one stopped.
+All examples first go to arrays that grow on disk. Only when all are there, pellucid knows which are
+held out, and copies each side. So memory holds 40 bytes per example, and a later process continues
+where a killed one stopped.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pellucid.errors import TextError
 from pellucid.json_text import json_text
 from pellucid.version import FORMAT
 
-#: Numbers and characters of text that are collected before they are appended to the arrays.
+#: Numbers and characters of text that are collected before they go to the arrays.
 BUFFER = 2**16
 _TYPES: tuple[type[np.generic], ...] = (
     np.uint32,
@@ -76,7 +76,7 @@ R = TypeVar("R", bound=Numbered)
 
 @dataclass(slots=True)
 class _Progress:
-    """How far the arrays are: the names of the columns, and how much each array has."""
+    """The names of the columns, and how much each array has so far."""
 
     columns: list[str] = field(default_factory=list[str])
     n_ids: int = 0
@@ -101,7 +101,7 @@ class _Staged:
         return gather(self.ids, self.starts, places)
 
     def lines(self, chosen: Indices) -> Iterator[bytes]:
-        """The row of each chosen example as a line of JSON; nothing if no rows are kept."""
+        """The row of each chosen example as a line of JSON; nothing if no rows are stored."""
         if len(self.text_starts):
             for text, _ in gather(self.texts, self.text_starts, chosen):
                 yield text.tobytes()
@@ -117,10 +117,10 @@ def write(
     """Write the sides "train" and "held_out" into `folder`, and map them from there.
 
     Args:
-        folder: where they go.
+        folder: the folder for them.
         sides: the examples of each side.
-        facts: what else is known of them.
-        text_of: gives a row as one line of JSON; without it no rows are kept.
+        facts: the tokenizer, the classes and the counts.
+        text_of: a row as one line of JSON; None stores no rows.
 
     Raises:
         TextError: a side is empty, or its examples differ in their columns.
@@ -130,7 +130,9 @@ def write(
     partial = Partial(folder, EXAMPLE_FILES)
     try:
         journal = Journal(partial.path, "")
-        rows = ((each, b"", text_of and text_of(each)) for each in chain(*examples.values()))
+        rows = (
+            (example, b"", text_of and text_of(example)) for example in chain(*examples.values())
+        )
         progress = _Progress()
         journal.write(STAGED[0], _ARRAYS, _staged_values(rows, progress), dict[str, Any])
         staged = _open_staged(partial.path, progress.columns)
@@ -155,14 +157,14 @@ def prepare_examples(
     """Encode rows into `folder` and divide them, with little in memory.
 
     Args:
-        folder: where the examples go.
+        folder: the folder for the examples.
         form: makes an example of a row.
-        rows: all rows, from the first on.
-        key: stands for all that the examples depend on; a process with the same key continues
-            what a killed one began. None begins anew.
-        seed: of the division.
+        rows: all rows, from the first.
+        key: a hash of everything that the examples depend on; a process with the same key
+            continues the work of a killed one. None starts again.
+        seed: of the split.
         divide: which examples train and which are held out, by the digests of their groups.
-        facts: what is known of the examples, from the counts.
+        facts: the facts of the examples, from the counts.
 
     Raises:
         TextError: a row that you have to correct, or a side without examples.
@@ -175,7 +177,11 @@ def prepare_examples(
         progress = _Progress(**stored["progress"]) if stored else _Progress()
         examples = encode_rows(form, islice(rows, counts.rows, None), counts)
         values = _staged_values(
-            ((each, group_digest(each.group, seed), each.kept) for each in examples), progress
+            (
+                (example, group_digest(example.group, seed), example.row_json)
+                for example in examples
+            ),
+            progress,
         )
         journal.write(
             STAGED[0],
@@ -195,7 +201,7 @@ def prepare_examples(
 def _staged_values(
     examples: Iterable[tuple[Numbered, bytes, str | None]], progress: _Progress
 ) -> Iterator[Values]:
-    """What the examples append to the arrays, some at a time; `progress` grows with it."""
+    """The values that the examples append to the arrays, in blocks; `progress` counts them."""
     columns = progress.columns
     ids, starts, rows, text_starts = array("L"), array("q"), array("q"), array("q")
     groups, texts = bytearray(), bytearray()
@@ -221,8 +227,8 @@ def _staged_values(
             columns += example.ids
         if set(example.ids) != set(columns):
             raise TextError(
-                f"row {example.row} has the columns {', '.join(example.ids)}, where those before "
-                f"it have {', '.join(columns)}: all examples must be of one form"
+                f"row {example.row} has the columns {', '.join(example.ids)}, but the rows before "
+                f"it have {', '.join(columns)}: all examples must have the same columns"
             )
         for name in columns:
             starts.append(progress.n_ids + len(ids))
@@ -249,7 +255,7 @@ def _finish(
     sides: tuple[Indices, Indices],
     facts: Facts,
 ) -> None:
-    """Write both sides and the manifest, and give the folder its name."""
+    """Write both sides and the manifest, and rename the folder to its final name."""
     train, held_out = (
         _write_side(partial.path, side, staged, chosen)
         for side, chosen in zip(SIDES, sides, strict=True)

@@ -1,7 +1,7 @@
-"""Masked language modelling: tokens are masked, and an encoder learns to fill them in.
+"""Masked language modelling: tokens are masked, and an encoder learns to predict them.
 
-Which tokens of a window are masked is a function of a seed and of the window's position. So a
-resumed run masks the same tokens, and each epoch masks others.
+The masked tokens of a window are a function of a seed and of the window's position. So a resumed
+run masks the same tokens, and each epoch masks others.
 
 Source:
     Devlin et al. 2019, "BERT", section 3.1 and appendix A.1; whole words as in their later release.
@@ -28,11 +28,11 @@ from pellucid.typed import from_numpy
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Masking:
-    """Which share of the tokens is `chosen`, and which shares of those become what.
+    """The share of tokens to predict (`chosen`), and how the model sees them.
 
-    The share `masked` of them is hidden behind the mask token, the share `replaced` behind an
-    ordinary token drawn at random, and the rest is left as it is. `before` and `behind` frame each
-    window, as a text is framed when the model is used.
+    Of the chosen tokens, the share `masked` becomes the mask token, the share `replaced` an
+    ordinary token at random, and the others stay. `before` and `after` are the tokens that frame
+    each window, as they frame a text when you use the model.
     """
 
     chosen: float
@@ -42,23 +42,30 @@ class Masking:
     mask_id: int
     vocabulary: Vocabulary
     before: tuple[int, ...]
-    behind: tuple[int, ...]
+    after: tuple[int, ...]
 
     @property
     def frame(self) -> int:
-        """How many tokens stand around a window."""
-        return len(self.before) + len(self.behind)
+        """How many tokens frame a window."""
+        return len(self.before) + len(self.after)
 
 
 def masking_for(
     tokenizer: Tokenizer, *, chosen: float, masked: float, replaced: float, whole_words: bool
 ) -> Masking:
-    """What is hidden of texts of this tokenizer.
+    """The masking of texts of this tokenizer.
+
+    Args:
+        tokenizer: has the mask token and the vocabulary.
+        chosen: the share of tokens to predict.
+        masked: the share of the chosen tokens that become the mask token.
+        replaced: the share of the chosen tokens that become an ordinary token at random.
+        whole_words: whether all tokens of a word are chosen together.
 
     Raises:
         TextError: it has no mask token.
     """
-    front, behind = _frame(tokenizer)
+    front, after = _frame(tokenizer)
     return Masking(
         chosen=chosen,
         masked=masked,
@@ -67,7 +74,7 @@ def masking_for(
         mask_id=mask_id_of(tokenizer),
         vocabulary=vocabulary_of(tokenizer),
         before=front,
-        behind=behind,
+        after=after,
     )
 
 
@@ -81,7 +88,7 @@ class MaskTokens:
         self._masking, self._seed = masking, seed
 
     def __call__(self, windows: Windows) -> TokenBatch:
-        """The windows as the model reads them, and the tokens to predict."""
+        """The windows as the model sees them, and the tokens to predict."""
         masking, position = self._masking, windows.position
         rows = [
             _masked(ids, windows, row, masking, window_generator(self._seed, position + row))
@@ -89,19 +96,19 @@ class MaskTokens:
         ]
         ids = np.stack([masked_ids for masked_ids, _ in rows])
         targets = np.stack([row_targets for _, row_targets in rows])
-        around = ((0, 0), (len(masking.before), len(masking.behind)))
-        framed_targets = np.pad(targets, around, constant_values=IGNORED)
-        before, behind = (
+        frame_widths = ((0, 0), (len(masking.before), len(masking.after)))
+        framed_targets = np.pad(targets, frame_widths, constant_values=IGNORED)
+        before, after = (
             np.broadcast_to(np.array(frame, np.int64), (len(ids), len(frame)))
-            for frame in (masking.before, masking.behind)
+            for frame in (masking.before, masking.after)
         )
         # the frame belongs to the documents next to it
         documents = windows.documents
-        framed = None if documents is None else np.pad(documents, around, mode="edge")
+        framed = None if documents is None else np.pad(documents, frame_widths, mode="edge")
         return TokenBatch(
-            ids=from_numpy(np.concatenate([before, ids, behind], axis=1)),
+            ids=from_numpy(np.concatenate([before, ids, after], axis=1)),
             targets=from_numpy(framed_targets),
-            # if no token happens to be chosen, the loss is a sum of nothing divided by 1
+            # if no token is chosen by chance, the loss is 0 / 1
             n_supervised=max(1, int((framed_targets != IGNORED).sum())),
             documents=None if framed is None else from_numpy(framed),
         )
@@ -159,14 +166,14 @@ def masked_windows(
 
 
 def window_generator(seed: int, position: int) -> np.random.Generator:
-    """The randomness of one window; the counter keeps it apart from the randomness of the order."""
+    """The random generator of one window; its counter differs from the order's."""
     return np.random.Generator(np.random.Philox(key=[seed, position], counter=[0, 0, 0, 1]))
 
 
 def _masked(
     ids: Indices, windows: Windows, row: int, masking: Masking, random: np.random.Generator
 ) -> tuple[Indices, Indices]:
-    """One window as it is seen, and the tokens to give back."""
+    """One window as the model sees it, and its targets."""
     chosen = _chosen(ids, windows, row, masking, random)
     draws = random.random(len(chosen))
     random_ids = random.choice(masking.vocabulary.ordinary, len(chosen))
@@ -180,10 +187,10 @@ def _masked(
 def _chosen(
     ids: Indices, windows: Windows, row: int, masking: Masking, random: np.random.Generator
 ) -> Indices:
-    """The places of the tokens to predict: whole words, or each token for itself.
+    """The places of the tokens to predict: whole words, or single tokens.
 
-    Of n words that can be chosen, as many are as the share says, rounded up or down by chance so
-    that the expectation is exact.
+    The number of chosen words is their share, rounded up or down at random so that the expectation
+    is exact.
     """
     special = masking.vocabulary.special[ids]
     words = np.arange(len(ids))
@@ -191,9 +198,9 @@ def _chosen(
         words = masking.vocabulary.words(ids)
         if windows.documents is not None:
             words = words + np.cumsum(np.diff(windows.documents[row], prepend=0) != 0)
-    # a word is counted where its first token is, so that none is cut where windows overlap
+    # a word counts in the window of its first token, so that overlapping windows cut none
     _, first, of_word = np.unique(words, return_index=True, return_inverse=True)
-    possible = np.flatnonzero((windows.counted[row] & ~special)[first])
+    possible = np.flatnonzero((windows.is_new[row] & ~special)[first])
     n_chosen = int(masking.chosen * len(possible) + random.random())
     chosen_words = np.zeros(len(first), dtype=np.bool_)
     chosen_words[random.permutation(possible)[:n_chosen]] = True
@@ -204,14 +211,15 @@ def _inner_length(masking: Masking, context_length: int) -> int:
     length = context_length - masking.frame
     if length < 1:
         raise TextError(
-            f"a context of {context_length} tokens has no room beside the {masking.frame} that "
-            "frame a text: pass a longer one with --set model.context_length=128"
+            f"a context of {context_length} tokens has no room for a text between the "
+            f"{masking.frame} tokens that frame it: pass a longer one with --set "
+            "model.context_length=128"
         )
     return length
 
 
 def _frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What stands before and behind every text."""
+    """The tokens before and after every text."""
     text = "a"
     inner, framed = tokenizer.encode(text), Framing(tokenizer).ids_of(text)
     start = next(

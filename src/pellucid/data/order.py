@@ -1,8 +1,8 @@
-"""The order in which data are seen: a pure function of a seed and a position.
+"""The order of the data: a pure function of a seed and a position.
 
-Nothing here holds state or reads data. The place in the data is one whole number, the rows that
-were seen, so a resumed run continues exactly where the other stopped. Three orders turn a position
-into indices: windows of a text, examples of like length, and examples that share a row.
+Nothing here has state or reads data. The position is one whole number, the rows that training has
+seen, so a resumed run continues exactly where the other stopped. Three orders turn a position into
+indices: windows of a text, examples of similar length, and examples that share a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pellucid.errors import TextError
 
 Indices = npt.NDArray[np.int64]
 
-#: How much a length is made longer by chance, at most, before examples are sorted by it.
+#: Before sorting, a length grows at random by at most this share.
 _BLUR = 0.1
 
 
@@ -25,7 +25,7 @@ class WindowOrder:
     """Windows of `length` tokens, shuffled anew each epoch, each token in one of them.
 
     The text is a ring of `n_tokens`. Each epoch turns the ring by a random phase, so that windows
-    are cut at other places; of the last window, tokens that others already have are not counted.
+    start at other places. Tokens of the last window that another window already has do not count.
     """
 
     def __init__(self, n_tokens: int, *, length: int, seed: int) -> None:
@@ -34,7 +34,7 @@ class WindowOrder:
         self._epoch = lru_cache(maxsize=2)(self._shuffled)
 
     def windows(self, position: int, n_rows: int) -> tuple[Indices, Indices]:
-        """Where the windows from `position` on begin, and how many tokens of each are counted."""
+        """The start of each window from `position` on, and how many of its tokens count."""
         epochs, rows = np.divmod(np.arange(position, position + n_rows), self.rows_per_epoch)
         starts = np.empty(n_rows, dtype=np.int64)
         n_counted = np.empty(n_rows, dtype=np.int64)
@@ -55,10 +55,10 @@ class WindowOrder:
 class BucketOrder:
     """Examples of about the same length together, shuffled anew each epoch, each seen once.
 
-    All examples are sorted by their length, made up to a tenth longer by chance; neighbours become
-    groups of `rows_at_once`, and the groups come in an order drawn at random. Groups begin at
-    multiples of `rows_at_once` over all epochs, so that calls for so many rows take complete
-    groups; those at the ends of an epoch are smaller.
+    Each epoch sorts all examples by their length, with up to a tenth added at random. Neighbours
+    form groups of `rows_at_once`, and the groups come in random order. Over all epochs, groups
+    begin at multiples of `rows_at_once`, so that a call for so many rows takes one group; the first
+    and last group of an epoch may be smaller.
     """
 
     def __init__(self, lengths: Indices, *, rows_at_once: int, seed: int) -> None:
@@ -81,20 +81,19 @@ class BucketOrder:
         sizes = np.array([s for s in (first, *[size] * ((n - first) // size)) if s], dtype=np.int64)
         if remainder := n - int(sizes.sum()):
             sizes = np.append(sizes, remainder)
-        # group t of the epoch is cut from the sorted examples at its place in `turns`
+        # group t of the epoch is the part of the sorted examples at its place in `turns`
         turns = random.permutation(len(sizes))
         ends = np.cumsum(sizes[turns])
-        begins = ends - sizes[turns]
-        groups = [by_length[begins[place] : ends[place]] for place in np.argsort(turns)]
+        starts = ends - sizes[turns]
+        groups = [by_length[starts[place] : ends[place]] for place in np.argsort(turns)]
         return np.concatenate([random.permutation(group) for group in groups])
 
 
 class PackedOrder:
     """Several examples in one row of `row_length`, shuffled anew each epoch, each seen once.
 
-    Which lengths lie together is found once, for all examples (`pack`), so that every epoch has the
-    same number of rows. Which examples of a length take its places, and the order of the rows, are
-    drawn anew.
+    `pack` assigns lengths to rows once, so that every epoch has the same number of rows. Each epoch
+    shuffles the rows, and which examples of a length take its places.
 
     Raises:
         TextError: an example is longer than a row.
@@ -116,16 +115,16 @@ class PackedOrder:
     def _shuffled(self, epoch: int) -> tuple[Indices, Indices]:
         random = _generator(self._seed, epoch)
         rows = random.permutation(self.rows_per_epoch)
-        # lengths fall as the lengths of the places do; examples of one length change places
+        # sorted by falling length, as the places are; examples of one length are shuffled
         return rows, np.lexsort((random.permutation(len(self._lengths)), -self._lengths))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """Places for examples, and the row that each is in.
+    """Places for examples, and the row of each.
 
-    Place i takes an example of `lengths[i]` tokens; lengths fall. The places of row r are
-    `places[starts[r] : starts[r + 1]]`.
+    Place i takes an example of `lengths[i]` tokens, sorted from long to short. The places of row r
+    are `places[starts[r] : starts[r + 1]]`.
     """
 
     lengths: Indices
@@ -134,15 +133,15 @@ class Packing:
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.starts) - 1
 
 
 def pack(lengths: Indices, row_length: int) -> Packing:
-    """As few rows of `row_length` as best fit decreasing finds.
+    """Pack lengths into few rows of `row_length`, by best fit decreasing.
 
-    Each example, the longest first, goes into the row that it leaves the least room in; if it fits
-    into none, a new row begins.
+    Each example, the longest first, goes into the row where it leaves the least room, or into a new
+    row if it fits into none.
 
     Raises:
         TextError: an example is longer than a row.
@@ -153,8 +152,8 @@ def pack(lengths: Indices, row_length: int) -> Packing:
     """
     if len(lengths) and lengths.max() > row_length:
         raise TextError(
-            f"an example has {lengths.max():,} tokens, more than the {row_length:,} of a row: cut "
-            "it before it is packed, or raise model.context_length"
+            f"an example has {lengths.max():,} tokens, more than the {row_length:,} of a row: "
+            "shorten it, or raise model.context_length"
         )
     falling = np.sort(lengths)[::-1]
     row_of = np.empty(len(falling), dtype=np.int64)

@@ -15,25 +15,25 @@ from pellucid.tokenizers import Framing, Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class PairColumns:
-    """Where a text is, and what is to be written of it."""
+    """The columns of a source and of its target."""
 
     source: Column
     target: Column
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
+        """The columns, as lines for people."""
         return [f"source: {self.source.choice}", f"target: {self.target.choice}"]
 
     def texts(self, row: Row) -> list[str]:
-        """What a tokenizer may be trained on."""
+        """The texts that a tokenizer may train on."""
         return [self.source.text(row), self.target.text(row)]
 
 
 class Pairs:
-    """Columns "source", framed as an encoder reads it, and "target", a text and then its end.
+    """Columns "source", framed for an encoder, and "target", a text with its end token.
 
-    What is written begins with the tokenizer's begin, which is no part of the target.
+    The decoder starts with the tokenizer's begin token, which is no part of the target.
     """
 
     def __init__(self, columns: PairColumns, tokenizer: Tokenizer, *, context_length: int) -> None:
@@ -42,30 +42,30 @@ class Pairs:
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
+        """The columns, as lines for people."""
         return self._columns.choices
 
     def encode(self, row: Row) -> Example | Refusal:
-        """The row as a pair, each half cut where the window ends."""
+        """The row as a pair; each half is cut at the end of the window."""
         source, target = self._columns.source.text(row), self._columns.target.text(row)
         if not source.strip():
             return Refusal("it has no source")
         if not target.strip():
             return Refusal("it has no target")
         read = self._framing.ids_within(source, self._longest)
-        written = [*self._tokenizer.encode(target), self._tokenizer.end_id]
+        target_ids = [*self._tokenizer.encode(target), self._tokenizer.end_id]
         return Example(
-            ids={"source": read.ids, "target": written[: self._longest]},
+            ids={"source": read.ids, "target": target_ids[: self._longest]},
             group=source.strip(),
             row=row.number,
-            truncated=read.truncated or len(written) > self._longest,
-            ends=len(written) <= self._longest,
+            truncated=read.truncated or len(target_ids) > self._longest,
+            ends=len(target_ids) <= self._longest,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LabelColumns:
-    """Where a text is, and its class, or its classes parted by `separator`."""
+    """The columns of a text and of its class, or of classes with `separator` between them."""
 
     text: Column
     label: Column
@@ -73,16 +73,16 @@ class LabelColumns:
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
-        parted = "" if self.separator is None else f", parted by {self.separator!r}"
-        return [f"text: {self.text.choice}", f"label: {self.label.choice}{parted}"]
+        """The columns, as lines for people."""
+        separator = "" if self.separator is None else f", separated by {self.separator!r}"
+        return [f"text: {self.text.choice}", f"label: {self.label.choice}{separator}"]
 
     def texts(self, row: Row) -> list[str]:
-        """What a tokenizer may be trained on."""
+        """The texts that a tokenizer may train on."""
         return [self.text.text(row)]
 
     def names(self, row: Row) -> list[str] | None:
-        """The classes that the label names, without the blanks around them; None where it is empty.
+        """The classes in the label, without blanks around them; None if the label is empty.
 
         Raises:
             TextError: it is neither a text, nor a whole number, nor a list of these.
@@ -102,51 +102,59 @@ class LabelColumns:
             return str(value)
         if isinstance(value, float):
             raise TextError(
-                f"{row.where}: the label in {self.label.choice!r} is {short(value)}, a number that "
-                "names no class: write a text or a whole number"
+                f"{row.location}: the label in {self.label.choice!r} is {short(value)}, expected "
+                "the name of a class: write a text or a whole number"
             )
-        name = text_of(row.where, self.label.choice, value, flag=FLAG).strip()
+        name = text_of(row.location, self.label.choice, value, flag=FLAG).strip()
         if not name:
-            raise TextError(f"{row.where}: one of its labels is empty: remove it")
+            raise TextError(f"{row.location}: one of its labels is empty: remove it")
         return name
 
 
 @dataclass(frozen=True, slots=True)
 class Classes:
-    """The names of the classes in the order of their numbers; `multi`: a text may have several."""
+    """The names of the classes by number; `multi` if a text may have several."""
 
     names: tuple[str, ...]
     multi: bool
 
 
-def classes_of(columns: LabelColumns, rows: Iterable[Row], given: Sequence[str] | None) -> Classes:
-    """The classes that rows name, sorted, numbers by their size; or those that are given.
+def classes_of(
+    columns: LabelColumns, rows: Iterable[Row], class_names: Sequence[str] | None
+) -> Classes:
+    """The classes in the labels of rows, sorted, or `class_names` if you pass them.
 
-    Several are possible where labels are lists, or are parted by a separator.
+    A text may have several if labels are lists or if the columns have a separator.
+
+    Args:
+        columns: the columns of the rows.
+        rows: all rows.
+        class_names: all classes in the order of their numbers; None takes them from the rows.
 
     Raises:
-        TextError: there are fewer than two.
+        TextError: the labels name fewer than two classes.
     """
     labels, multi = set[str](), columns.separator is not None
     for row in rows:
         multi = multi or isinstance(columns.label.value(row), list)
         labels.update(columns.names(row) or ())
-    if given is not None:
-        return Classes(tuple(given), multi)
+    if class_names is not None:
+        return Classes(tuple(class_names), multi)
     numbers = all(name.removeprefix("-").isdecimal() for name in labels)
     names = sorted(labels, key=lambda name: (int(name), name) if numbers else (0, name))
     if len(names) < 2:
         raise TextError(
             f"the labels in {columns.label.choice!r} name {len(names)} class "
-            f"({format_names(names)}): with fewer than two there is nothing to tell apart; choose "
-            "another column with --columns"
+            f"({format_names(names)}), but a classifier needs two or more: choose another column "
+            "with --columns"
         )
     return Classes(tuple(names), multi)
 
 
 class Labelled:
-    """Columns "ids", framed as an encoder reads it, and "label": a number, or 0 or 1 for each class
-    where a text may have several.
+    """Columns "ids", framed for an encoder, and "label".
+
+    The label is a number, or a 0 or 1 for each class if a text may have several.
     """
 
     def __init__(
@@ -158,12 +166,12 @@ class Labelled:
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
+        """The columns, as lines for people."""
         kind = "a text may have several" if self.classes.multi else "each text has one"
         return [*self._columns.choices, f"classes: {', '.join(self.classes.names)} ({kind})"]
 
     def encode(self, row: Row) -> Example | Refusal:
-        """The row as a text with its label, cut where the window ends.
+        """The row as a text with its label; the text is cut at the end of the window.
 
         Raises:
             TextError: a label that names none of the classes.
@@ -176,8 +184,8 @@ class Labelled:
         for name in names:
             if name not in self._number:
                 raise TextError(
-                    f"{row.where}: the label {name!r} is none of the classes "
-                    f"({format_names(self.classes.names)}): mend the row, or name all classes"
+                    f"{row.location}: the label {name!r} is none of the classes "
+                    f"({format_names(self.classes.names)}): correct the row, or name all classes"
                 )
         numbers = sorted({self._number[name] for name in names})
         read = self._framing.ids_within(text, self._longest)

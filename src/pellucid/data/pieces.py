@@ -1,6 +1,6 @@
-"""Texts of any length in pieces that fit into memory, cut where no token crosses.
+"""Texts of any length in pieces that fit into memory, cut between tokens.
 
-`Tokenizer.ends_at_blanks` tells whether a token of a tokenizer could cross such a cut.
+`Tokenizer.ends_at_blanks` is false if a token could cross such a cut.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _BLANK = re.compile(r"\s")
 
 
 def cut(texts: Iterable[str], longest: int) -> Iterator[str]:
-    """The text that `texts` are end to end, in pieces of at most `longest` characters.
+    """The joined text of `texts`, in pieces of at most `longest` characters.
 
-    Where it is cut depends on the text alone, not on how it came: as late as possible between a
-    letter or digit and white space, which is where pre-tokenizers begin a new word; for want of
-    such a place before any white space; for want of that, after `longest` characters.
+    The cuts depend only on the joined text. A piece ends as late as possible between a letter or
+    digit and white space, where pre-tokenizers start a new word. If there is no such place, it ends
+    before any white space; if there is none, after `longest` characters.
     """
     buffer = ""
     for text in texts:
         buffer += text
         place = 0
-        # one more character, so that the place behind a piece can be judged
+        # one character more than a piece, to see whether a word ends there
         while len(buffer) - place > longest:
             end = _place(buffer, place, place + longest)
             yield buffer[place:end]

@@ -1,7 +1,7 @@
 """Documents encoded once into memory-mapped arrays, with their boundaries and checksums.
 
-The folder is written beside its final place and renamed at the end: a preparation that was
-interrupted is never taken for a finished one, but gone on with.
+pellucid writes the folder under a temporary name and renames it at the end. If it is interrupted,
+the next process continues its work.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Tokens = npt.NDArray[Any]
 
 _MANIFEST = "text.json"
 _ARRAYS = ("train.npy", "train.starts.npy", "held_out.npy", "held_out.starts.npy")
-#: All that is in a folder of prepared text, finished or not.
+#: All files of a folder of prepared text, finished or not.
 TEXT_FILES = (_MANIFEST, *_ARRAYS, JOURNAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardFacts:
-    """What is known of one split: counts, the share of unknown tokens, and its files' checksums.
+    """Counts of one side, its share of unknown tokens, and its files' checksums.
 
-    `changed` is how many documents do not decode to what they were.
+    `changed` counts documents that decode to another text.
     """
 
     documents: int
@@ -56,9 +56,9 @@ class ShardFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """`text.json`: from which content (`sha256`) what was prepared, split and encoded how.
+    """`text.json`: the hash of the texts, their split, their tokenizer and the facts of both sides.
 
-    `read` is absent where the documents did not come from a corpus of a config.
+    `read` is None if the documents did not come from a corpus of a config.
     """
 
     format: int
@@ -72,7 +72,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One split: all its tokens end to end, and where each document starts."""
+    """One side: all its tokens end to end, and where each document starts."""
 
     tokens: Tokens
     starts: Tokens
@@ -81,7 +81,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class PreparedText:
-    """Both splits, mapped, and the manifest."""
+    """Both sides, memory-mapped, and the manifest."""
 
     train: Shard
     held_out: Shard
@@ -94,7 +94,7 @@ Data = PreparedText | StoredExamples
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A tokenizer, what puts the encoded data into a folder, and the classes if there are any."""
+    """A tokenizer, a function that writes the encoded data into a folder, and any classes."""
 
     tokenizer: Tokenizer
     fill: Callable[[Path], Data]
@@ -110,18 +110,20 @@ def prepare(
 ) -> PreparedText:
     """Encode both sides into `folder`, and map them from there.
 
-    What an earlier process had encoded of the same text with the same tokenizer, and did not
-    finish, is kept.
+    If a killed process has encoded a part of this text with this tokenizer, that part stays.
 
     Args:
-        tally: what was counted while the documents were read; kept in the manifest.
-        watch: told how far it has come.
+        folder: the folder for the arrays.
+        parts: the two sides.
+        tokenizer: encodes them.
+        tally: the counts of reading, for the manifest.
+        watch: is called for every stretch.
 
     Raises:
-        TextError: the text is not what it was when it was parted.
+        TextError: the text has changed since it was divided.
     """
-    made_of = [FORMAT, LONGEST_PIECE, parts.sha256, tokenizer.sha256, own_code()]
-    key = hashlib.sha256(json_text(made_of).encode()).hexdigest()
+    key_parts = [FORMAT, LONGEST_PIECE, parts.sha256, tokenizer.sha256, own_code()]
+    key = hashlib.sha256(json_text(key_parts).encode()).hexdigest()
     partial = Partial(folder, TEXT_FILES, keep=TEXT_FILES)
     try:
         journal = Journal(partial.path, key)
@@ -133,7 +135,7 @@ def prepare(
         manifest = Manifest(
             format=FORMAT,
             sha256=digest.hexdigest(),
-            split_by=parts.by,
+            split_by=parts.split_by,
             tokenizer_sha256=tokenizer.sha256,
             train=facts["train"],
             held_out=facts["held_out"],
@@ -144,16 +146,16 @@ def prepare(
         journal.close()
         partial.place()
     except BaseException:
-        partial.release()  # the next process goes on with it
+        partial.release()  # the next process continues with it
         raise
     return open_prepared(folder)
 
 
 def open_prepared(folder: Path, *, verify: bool = False) -> PreparedText:
-    """Map what `prepare` wrote; with `verify`, every checksum is compared.
+    """Map what `prepare` wrote; with `verify`, compare every checksum.
 
     Raises:
-        TextError: a file is missing, of another format, or not what its checksum says.
+        TextError: a file is missing, has another format, or does not match its checksum.
     """
     try:
         manifest = decode(Manifest, read_json(folder / "text.json"), "text.json")
@@ -170,16 +172,20 @@ def open_prepared(folder: Path, *, verify: bool = False) -> PreparedText:
 
 
 def check_tokenizer(file: Path, sha256: str | None) -> None:
-    """Refuse a stored tokenizer that is not the one, of that hash, that the text was encoded with.
+    """Refuse a stored tokenizer other than the one that encoded the text.
+
+    Args:
+        file: the stored tokenizer.
+        sha256: the hash of the tokenizer that encoded the text; None accepts any.
 
     Raises:
-        TextError: it was changed or exchanged since.
+        TextError: the tokenizer has changed.
     """
     file_hash = hashlib.sha256(read_text(file, limit=LARGE, refusal=TextError).encode()).hexdigest()
     if sha256 not in (None, file_hash):
         raise TextError(
-            f"{file} is not the tokenizer that the run's text was encoded with: put the run's own "
-            "back, or start a new run with text.tokenizer.kind=FromFile"
+            f"{file} is not the tokenizer that encoded the run's text: restore the run's own, or "
+            "start a new run with text.tokenizer.kind=FromFile"
         )
 
 
@@ -191,7 +197,7 @@ def _write(
     digest: Any,
     watch: OnProgress | None,
 ) -> ShardFacts:
-    """Encode a side behind what an earlier process had encoded of it."""
+    """Encode a side, after the part that an earlier process has encoded."""
     counts = EncodedCounts(**journal.counts(name))
     starts = f"{name}.starts"
 
@@ -209,7 +215,7 @@ def _write(
         n_bytes=counts.n_bytes,
         n_tokens=counts.n_tokens,
         unknown=counts.unknown / counts.n_tokens,
-        changed=counts.changed,
+        changed=counts.lossy,
         tokens_sha256=file_sha256(journal.folder / f"{name}.npy"),
         starts_sha256=file_sha256(journal.folder / f"{starts}.npy"),
     )
@@ -218,12 +224,12 @@ def _write(
 def _open(folder: Path, name: str, facts: ShardFacts, verify: bool) -> Shard:
     tokens, starts = folder / f"{name}.npy", folder / f"{name}.starts.npy"
     for file in (tokens, starts):
-        if not file.is_file():  # of a device or a pipe no end may ever come
+        if not file.is_file():  # a device or a pipe may never end
             raise ValueError(f"{file.name} is missing, or not a file")
     if verify:
         for file, expected in ((tokens, facts.tokens_sha256), (starts, facts.starts_sha256)):
             if file_sha256(file) != expected:
-                raise ValueError(f"{file.name} is not what its checksum says")
+                raise ValueError(f"{file.name} does not match its checksum")
     return Shard(
         tokens=np.load(tokens, mmap_mode="r"),
         starts=np.load(starts, mmap_mode="r"),

@@ -1,4 +1,4 @@
-"""The count of what became of rows: nothing is dropped or cut in silence."""
+"""Counts of rows: how many became examples, how many were skipped or cut, and why."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pellucid.data.example import Example, Form, Refusal
 from pellucid.data.table_rows import Row
 from pellucid.errors import TextError
 
-_COUNTED = ("rows", "examples", "truncated", "endless", "tokens", "supervised")
-#: So many rows are named of each reason for leaving them out.
-_NAMED = 5
+_COUNTERS = ("rows", "examples", "truncated", "endless", "tokens", "supervised")
+#: For each reason to skip rows, the counts name so many of them.
+_MAX_LOCATIONS = 5
 
 
 @dataclass(slots=True)
 class RowCounts:
-    """What was read, and what became of it; grows while rows are encoded."""
+    """Counts that grow while rows are encoded."""
 
     rows: int = 0
     examples: int = 0
-    #: by reason: how many rows were left out, and the first of them
+    #: by reason: how many rows were skipped, and the first of them
     dropped: Counter[str] = field(default_factory=Counter[str])
     first_dropped: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    #: examples of which something did not fit into the window
+    #: examples with a part that did not fit into the window
     truncated: int = 0
-    #: examples whose answer has no end that could be learned
+    #: examples whose answer has no end for the model to learn
     endless: int = 0
-    #: how many tokens there are, and how many of them are to be predicted
+    #: all tokens, and how many of them the model predicts
     tokens: int = 0
     supervised: int = 0
     #: how many examples each class has, by its number
     labels: Counter[int] = field(default_factory=Counter[int])
 
     def table(self) -> dict[str, Any]:
-        """The same as JSON can say it."""
+        """The counts as JSON."""
         return {
             "rows": self.rows,
             "examples": self.examples,
@@ -51,7 +51,7 @@ class RowCounts:
         }
 
     def as_stored(self) -> dict[str, Any]:
-        """All counts as JSON can say them, from which `from_table` makes them again."""
+        """All counts as JSON, for `from_table`."""
         return {**self.table(), "labels": sorted(self.labels.items())}
 
     @classmethod
@@ -62,17 +62,17 @@ class RowCounts:
             dropped=Counter({reason: value["rows"] for reason, value in dropped.items()}),
             first_dropped={reason: list(value["first"]) for reason, value in dropped.items()},
             labels=Counter(dict(table["labels"])),
-            **{name: table[name] for name in _COUNTED},
+            **{name: table[name] for name in _COUNTERS},
         )
 
     def lines(self, classes: Sequence[str] | None = None) -> list[str]:
-        """The same in words; with the names of classes, also which of them no example has."""
+        """The counts as lines for people, and the names in `classes` that no example has."""
         lines = [f"{self.rows:,} rows, {self.examples:,} examples, {self.tokens:,} tokens"]
         if self.supervised:
             share = self.supervised / self.tokens
             lines.append(f"{self.supervised:,} tokens ({share:.0%}) are to be predicted")
         for reason, n in self.dropped.items():
-            ellipsis = ", ..." if n > _NAMED else ""
+            ellipsis = ", ..." if n > _MAX_LOCATIONS else ""
             lines.append(
                 f"dropped {n:,}: {reason} ({'; '.join(self.first_dropped[reason])}{ellipsis})"
             )
@@ -87,19 +87,24 @@ class RowCounts:
 
 
 def encode_rows(form: Form, rows: Iterable[Row], census: RowCounts) -> Iterator[Example]:
-    """The examples of rows, in order; `census` counts on the way.
+    """The examples of rows, in order.
+
+    Args:
+        form: makes an example of a row.
+        rows: the rows.
+        census: counts the rows and their examples.
 
     Raises:
-        TextError: a row that somebody has to mend, or no example is left.
+        TextError: a row that you have to correct, or no example is left.
     """
     for row in rows:
         census.rows += 1
         example = form.encode(row)
         if isinstance(example, Refusal):
             census.dropped[example.reason] += 1
-            named = census.first_dropped.setdefault(example.reason, [])
-            if len(named) < _NAMED:
-                named.append(row.where)
+            locations = census.first_dropped.setdefault(example.reason, [])
+            if len(locations) < _MAX_LOCATIONS:
+                locations.append(row.location)
             continue
         _count(example, census)
         yield example

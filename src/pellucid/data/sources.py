@@ -1,8 +1,8 @@
 """Documents and rows from files, folders, globs and standard input.
 
-A document is a row with one text in it, or a text file. Text files come in pieces, rows one after
-another, so neither fills the memory. What cannot be read is refused with the name of the file and
-what to do.
+A document is a text file, or a row with one text. Text files come in pieces and rows one after
+another, so neither fills the memory. If a file cannot be read, the message names it and says what
+to do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from pellucid.data.columns import field_of, text_of
 from pellucid.data.decode_text import plain_text
-from pellucid.data.documents import Document, Piece, ReadCounts, whole
+from pellucid.data.documents import Document, Piece, ReadCounts, join_pieces
 from pellucid.data.streams import PIPED, Piped, inner_name, opened
 from pellucid.data.table_rows import TABLES, Row, read_table
 from pellucid.errors import TextError
@@ -34,16 +34,16 @@ CODE = (
     *(".swift", ".dart", ".hs", ".ml", ".mli", ".ex", ".exs", ".erl", ".lisp", ".el", ".scm"),
     *(".f90", ".f", ".asm", ".s", ".proto", ".graphql", ".tf", ".nix", ".vim"),
 )
-#: The files that are read when you name a folder. A file that you name itself may have any ending.
+#: The files that are read from a folder. If you name a file itself, it may have any ending.
 SUFFIXES = (*PROSE, *CODE, *PAGES, *SETTINGS)
-#: With a field, these too; not .json, which is as often a description that lies beside the data.
+#: With a field, these too; not .json, which is often a description of the data.
 _SEARCHED = tuple(ending for ending in TABLES if ending != ".json")
 _FLAG = "--field"
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A file, or a pipe, which can be read once: then `pipes` has its bytes."""
+    """A file or a pipe; a pipe can be read only once, so `pipes` keeps its bytes."""
 
     name: str
     file: Path | None
@@ -55,7 +55,7 @@ class _Source:
 
     @contextmanager
     def opened(self) -> Generator[tuple[str, BinaryIO]]:
-        """The ending that says what is in it, "" for a pipe, and its bytes."""
+        """The ending, which is "" for a pipe, and the bytes."""
         if self.file is None or self.is_piped:
             yield "", self.pipes.opened(self.file)
             return
@@ -64,8 +64,8 @@ class _Source:
 
 
 def documents_from(paths: Iterable[str], field: str | None = None) -> list[Document]:
-    """All that `read_pieces` gives, put together, in memory."""
-    return list(whole(read_pieces(paths, field, ReadCounts(), Piped())))
+    """The documents of `read_pieces`, joined, in memory."""
+    return list(join_pieces(read_pieces(paths, field, ReadCounts(), Piped())))
 
 
 def read_pieces(
@@ -73,22 +73,22 @@ def read_pieces(
 ) -> Iterator[Piece]:
     """One document per text file and per row, in the order of paths.
 
-    A text file comes in pieces of about a million bytes, a row whole. Folders are searched to the
-    bottom; a path with `*`, `?` or `[` that names no file is a pattern, `**` standing for folders
-    of any depth; "-" is standard input. Files ending in .jsonl, .ndjson, .json, .csv, .tsv and
-    .parquet are tables; with a field, standard input is JSON Lines. Files may be compressed (.gz,
-    .zst, and .zip with one file in it). Line ends become "\\n"; a byte-order mark is dropped. Rows
-    with an empty text are counted and left out.
+    A text file comes in pieces of about a million bytes, a row as one piece. Folders are searched
+    with all their subfolders. A path with `*`, `?` or `[` that names no file is a pattern, in which
+    `**` matches folders of any depth; "-" is standard input. Files ending in .jsonl, .ndjson,
+    .json, .csv, .tsv and .parquet are tables; with a field, standard input is JSON Lines. Files may
+    be compressed (.gz, .zst, and .zip with one file in it). Line ends become "\\n"; a byte-order
+    mark is dropped. Rows with an empty text are counted and skipped.
 
     Args:
-        paths: what to read.
+        paths: files, folders, patterns or "-".
         field: the column of a table that holds the text.
-        tally: counts what is read and what is left out.
-        piped: keeps what comes through pipes, so that it can be read again.
+        tally: counts files and rows, read or skipped.
+        piped: stores the bytes of pipes for another pass.
 
     Raises:
         TextError: a path that does not exist, a folder without text, a field that is missing or not
-            chosen, a file that is empty, damaged or not UTF-8 text.
+            chosen, or a file that is empty, damaged or not UTF-8 text.
     """
     for source in _sources(paths, lambda path: _files(path, field, tally), piped):
         tally.files += 1
@@ -104,7 +104,7 @@ def read_pieces(
                 )
             else:
                 tally.tables += 1
-                rows = read_table(source.name, ending, stream, only=field)
+                rows = read_table(source.name, ending, stream, field=field)
                 yield from _texts(source.name, rows, field, tally)
     if field is not None and not tally.tables:
         raise TextError(
@@ -117,9 +117,9 @@ def read_rows(paths: Iterable[str | Path], *, numbered: bool, piped: Piped) -> I
     """Row after row of all tables, in the order of paths; standard input is JSON Lines.
 
     Args:
-        paths: files, and folders, of which the tables are read.
-        numbered: whether columns are called by number, so that first lines are data.
-        piped: keeps what comes through pipes, so that it can be read again.
+        paths: files, and folders with tables.
+        numbered: whether columns have numbers, so that first lines are data.
+        piped: stores the bytes of pipes for another pass.
 
     Raises:
         TextError: a path that does not exist, a file that is no table, is damaged or empty, or a
@@ -137,12 +137,12 @@ def read_rows(paths: Iterable[str | Path], *, numbered: bool, piped: Piped) -> I
 
 
 def files_in(paths: Iterable[str | Path], field: str | None, tally: ReadCounts) -> list[Path]:
-    """The files that `read_pieces` would read, in order; standard input is none.
+    """The files that `read_pieces` would read, in order, without standard input.
 
     Args:
-        paths: what to read.
+        paths: files, folders, patterns or "-".
         field: the column of a table that holds the text.
-        tally: counts the files that are left out.
+        tally: counts the files that are skipped.
 
     Raises:
         TextError: a path that does not exist, or a folder without text.
@@ -151,7 +151,7 @@ def files_in(paths: Iterable[str | Path], field: str | None, tally: ReadCounts) 
 
 
 def tables_in(paths: Iterable[str | Path]) -> list[Path]:
-    """The files that you name, and of folders those that are tables.
+    """The files that you name, and the tables in the folders that you name.
 
     Raises:
         TextError: a path that does not exist, or a folder without tables.
@@ -162,10 +162,10 @@ def tables_in(paths: Iterable[str | Path]) -> list[Path]:
 def _sources(
     paths: Iterable[str | Path], files_of: Callable[[str | Path], list[Path]], piped: Piped
 ) -> Iterator[_Source]:
-    """The files that paths stand for, and standard input."""
+    """The files of all paths, and standard input."""
     names = list(paths)
     if names.count("-") > 1:
-        raise TextError("standard input is named twice: it can be read once; name - once")
+        raise TextError("standard input can be read only once: name - once")
     for path in names:
         if path == "-":
             yield _Source(PIPED, None, piped)
@@ -175,22 +175,22 @@ def _sources(
 
 
 def _plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
-    held: str | None = None
+    pending: str | None = None
     for text in plain_text(name, stream):
-        if held is not None:
-            yield Piece(name, held, last=False)
-        held = text
-    if held is not None:
-        yield Piece(name, held)
+        if pending is not None:
+            yield Piece(name, pending, last=False)
+        pending = text
+    if pending is not None:
+        yield Piece(name, pending)
 
 
 def _texts(name: str, rows: Iterable[Row], field: str, tally: ReadCounts) -> Iterator[Piece]:
-    """The rows of a table as documents; those without a text are counted."""
+    """The rows of a table as documents; rows without a text are counted."""
     empty = True
     for row in rows:
         tally.rows += 1
-        value = field_of(row.where, row.values, field, flag=_FLAG)
-        text = text_of(row.where, field, value, flag=_FLAG)
+        value = field_of(row.location, row.values, field, flag=_FLAG)
+        text = text_of(row.location, field, value, flag=_FLAG)
         if text.strip():
             empty = False
             yield Piece(f"{name}:{row.number}", text)
@@ -220,8 +220,7 @@ def _files(
     files = [match for match in matches if not match.is_dir()]
     if not files:
         raise TextError(
-            f"no file is called like {name}: * stands for any part of a name, ** for folders of "
-            "any depth"
+            f"no file matches {name}: * matches any part of a name, ** matches folders of any depth"
         )
     return files
 
@@ -243,9 +242,9 @@ def _in_folder(
         kind = "table" if only_tables else "text"
         hint = f"; for its {tables} tables choose a field with --field" if tables else ""
         raise TextError(
-            f"the folder {folder} holds no {kind} among its {len(files):,} files: files ending in "
-            f"{', '.join(endings)} are read from a folder, but for hidden folders in it{hint}; "
-            "name a file by itself to read it whatever its ending"
+            f"the folder {folder} holds no {kind} among its {len(files):,} files: from a folder, "
+            f"pellucid reads files ending in {', '.join(endings)}, not those in hidden "
+            f"folders{hint}; to read a file with another ending, name the file"
         )
     tally.other_files += len(files) - len(readable)
     return readable

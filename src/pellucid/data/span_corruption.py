@@ -1,10 +1,10 @@
-"""Spans cut out of a text, which is read without them, and written back: span corruption.
+"""Span corruption: spans are cut out of a text, and the model writes them.
 
     text      Thank you for inviting me to your party last week
     source    Thank you <0> me to your party <1> week </s>
     target    <0> for inviting <1> last </s>
 
-Which spans are cut out of a window is a function of a seed and of the window's position.
+The spans of a window are a function of a seed and of the window's position.
 
 Source:
     Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
@@ -32,7 +32,7 @@ from pellucid.typed import from_numpy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spans:
-    """The share of tokens that is cut out, in spans of `mean_span` tokens on average.
+    """The share of tokens to cut out, in spans of `mean_span` tokens on average.
 
     Sources and targets end with `end_id`; the decoder begins with `start_id`.
     """
@@ -46,18 +46,18 @@ class Spans:
     def cut_out(self, length: int) -> tuple[int, int]:
         """How many tokens of a window are cut out, and in how many spans.
 
-        At least one token is, and one is left; no two spans touch, so that there are as many
-        stretches between them.
+        At least one token is cut out and at least one stays. No two spans touch, so there is a
+        stretch of text before each.
         """
         n_tokens = min(max(round(length * self.corrupted), 1), length - 1)
         n_spans = max(round(n_tokens / self.mean_span), 1)
         return n_tokens, min(n_spans, n_tokens, length - n_tokens)
 
     def window(self, context_length: int) -> int:
-        """The longest window of which source and target fit into the context.
+        """The longest window whose source and target fit into the context.
 
-        Longer than the context, since spans shrink to sentinels; no longer than there are
-        sentinels for.
+        It is longer than the context because a sentinel replaces each span; the number of sentinels
+        limits it.
 
         Raises:
             TextError: no window fits.
@@ -65,23 +65,29 @@ class Spans:
         longest = 0
         for length in range(2, 16 * context_length):
             n_tokens, n_spans = self.cut_out(length)
-            needed = max(length - n_tokens, n_tokens) + n_spans + 1
-            if needed > context_length or n_spans > len(self.sentinels):
+            row_length = max(length - n_tokens, n_tokens) + n_spans + 1
+            if row_length > context_length or n_spans > len(self.sentinels):
                 break
             longest = length
         if not longest:
             raise TextError(
-                f"a context of {context_length} tokens has no room for a text with a span cut out: "
-                "pass a longer one with --set model.context_length=128"
+                f"a context of {context_length} tokens has no room for a text and a span: pass a "
+                "longer one with --set model.context_length=128"
             )
         return longest
 
 
 def spans_for(tokenizer: Tokenizer, *, corrupted: float, mean_span: float, start_id: int) -> Spans:
-    """What is cut out of texts of this tokenizer.
+    """The spans to cut out of texts of this tokenizer.
+
+    Args:
+        tokenizer: has the sentinels.
+        corrupted: the share of tokens to cut out.
+        mean_span: the mean length of a span, in tokens.
+        start_id: the token that starts the decoder.
 
     Raises:
-        TextError: it has no sentinels.
+        TextError: the tokenizer has no sentinels.
     """
     return Spans(
         corrupted=corrupted,
@@ -106,14 +112,16 @@ class CorruptSpans:
         """
         spans, length = self._spans, windows.ids.shape[1]
         if length < 2:
-            raise TextError("a text of one token has nothing to cut a span out of: pass more")
+            raise TextError(
+                "a text of one token is too short to cut a span out of it: pass more text"
+            )
         sources: list[Indices] = []
         targets: list[Indices] = []
         for row, ids in enumerate(windows.ids):
             random = window_generator(self._seed, windows.position + row)
-            out = random_spans(length, *spans.cut_out(length), random)
-            sources.append(_with_sentinels(ids, out, spans))
-            targets.append(_with_sentinels(ids, ~out, spans))
+            cut_mask = random_spans(length, *spans.cut_out(length), random)
+            sources.append(_with_sentinels(ids, cut_mask, spans))
+            targets.append(_with_sentinels(ids, ~cut_mask, spans))
         source, target = np.stack(sources), np.stack(targets)
         ids = np.concatenate([np.full((len(target), 1), spans.start_id), target[:, :-1]], axis=1)
         return PairBatch(
@@ -132,7 +140,7 @@ def span_batches(
 
     Args:
         tokens: the text, all documents end to end.
-        spans: how much is cut out.
+        spans: how much to cut out.
         context_length: of the source and of the target.
         seed: of the order and of the spans.
 
@@ -152,7 +160,7 @@ def span_windows(
 
     Args:
         tokens: the text, all documents end to end.
-        spans: how much is cut out.
+        spans: how much to cut out.
         context_length: of the source and of the target.
         batch_size: rows of a batch.
         seed: of the spans.
@@ -167,12 +175,13 @@ def random_spans(
 ) -> npt.NDArray[np.bool_]:
     """True where a window of `length` tokens is cut out: `n_tokens` of them, in `n_spans` spans.
 
-    What is kept and what is cut out are each parted at random into `n_spans` stretches of at least
-    one token, all ways equally likely; they take turns, and the window begins with what is kept.
+    The tokens that stay and the tokens to cut out are each divided at random into `n_spans`
+    stretches of at least one token, all divisions equally likely. The stretches alternate, and the
+    window begins with one that stays.
     """
-    kept_lengths = _parts(length - n_tokens, n_spans, random)
-    out = _parts(n_tokens, n_spans, random)
-    lengths = np.stack([kept_lengths, out], axis=1).ravel()
+    gap_lengths = _parts(length - n_tokens, n_spans, random)
+    span_lengths = _parts(n_tokens, n_spans, random)
+    lengths = np.stack([gap_lengths, span_lengths], axis=1).ravel()
     return np.repeat(np.arange(2 * n_spans) % 2 == 1, lengths)
 
 
@@ -181,8 +190,8 @@ def _parts(total: int, n: int, random: np.random.Generator) -> Indices:
     return np.diff(cuts, prepend=0, append=total)
 
 
-def _with_sentinels(ids: Indices, out: npt.NDArray[np.bool_], spans: Spans) -> Indices:
-    """The ids with each stretch that is out replaced by one sentinel, and the end behind them."""
-    begins = out & ~np.concatenate([[False], out[:-1]])
-    sentinels = np.array(spans.sentinels)[np.maximum(np.cumsum(begins) - 1, 0)]
-    return np.append(np.where(begins, sentinels, ids)[begins | ~out], spans.end_id)
+def _with_sentinels(ids: Indices, cut_mask: npt.NDArray[np.bool_], spans: Spans) -> Indices:
+    """The ids with a sentinel in place of each span, and the end token."""
+    span_starts = cut_mask & ~np.concatenate([[False], cut_mask[:-1]])
+    sentinels = np.array(spans.sentinels)[np.maximum(np.cumsum(span_starts) - 1, 0)]
+    return np.append(np.where(span_starts, sentinels, ids)[span_starts | ~cut_mask], spans.end_id)

@@ -1,4 +1,7 @@
-"""Which text is held out: by document where there are enough of them, the same every time."""
+"""The split into training and held-out data: the same every time.
+
+Whole documents are held out if there are enough of them, else the end of each document.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.data.documents import Document, Piece, ReadCounts, pieces_of, whole
-from pellucid.data.survey import ContentCheck, Survey, changed, survey
+from pellucid.data.documents import Document, Piece, ReadCounts, join_pieces, pieces_of
+from pellucid.data.survey import ContentCheck, Survey, changed_error, survey
 from pellucid.errors import TextError
 
 #: Reads a corpus from its start, every time the same.
@@ -19,47 +22,47 @@ Read = Callable[[], Iterable[Piece]]
 
 @dataclass(frozen=True, slots=True)
 class CorpusSide:
-    """One side of a split: how many bytes each of its documents has, and their pieces, again and
-    again.
-    """
+    """One side of a split: the bytes of each document, and a function that reads all pieces."""
 
     sizes: npt.NDArray[np.int64]
     pieces: Callable[[], Iterator[Piece]]
 
     @property
     def documents(self) -> int:
-        """How many there are."""
+        """The number of documents."""
         return len(self.sizes)
 
     @property
     def n_bytes(self) -> int:
-        """All bytes of them."""
+        """The bytes of all documents."""
         return int(self.sizes.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class DividedCorpus:
-    """Training and held-out text as streams, how they were parted ("documents" or "tails"), and a
-    hash of all that decides what is in them.
+    """Training and held-out text as streams.
+
+    `split_by` is "documents" or "tails"; `sha256` is a hash of everything that decides the content
+    of both sides.
     """
 
     train: CorpusSide
     held_out: CorpusSide
-    by: str
+    split_by: str
     sha256: str
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The same with all texts in memory."""
+    """As `DividedCorpus`, with all texts in memory."""
 
     train: tuple[Document, ...]
     held_out: tuple[Document, ...]
-    by: str
+    split_by: str
 
 
 def split(documents: Sequence[Document], share: float) -> Split:
-    """Documents that are in memory, parted as `part` does.
+    """Divide documents in memory, as `part` does.
 
     Raises:
         TextError: there is too little text to hold anything out.
@@ -70,38 +73,48 @@ def split(documents: Sequence[Document], share: float) -> Split:
 
     text_survey = survey(read(), ReadCounts(), drop_duplicates=False)
     parts = part(read, text_survey, share)
-    train, held_out = whole(parts.train.pieces()), whole(parts.held_out.pieces())
-    return Split(train=tuple(train), held_out=tuple(held_out), by=parts.by)
+    train, held_out = join_pieces(parts.train.pieces()), join_pieces(parts.held_out.pieces())
+    return Split(train=tuple(train), held_out=tuple(held_out), split_by=parts.split_by)
 
 
-def part(read: Read, found: Survey, share: float) -> DividedCorpus:
-    """Hold out whole documents for `share` of all bytes; the ends of the texts if that cannot be.
+def part(read: Read, corpus_survey: Survey, share: float) -> DividedCorpus:
+    """Hold out `share` of all bytes: whole documents if possible, else the end of each document.
 
-    Documents are taken in the order of their content's hash, so neither their names nor their order
-    decide, and equal documents lie next to each other. One that would overshoot the share is passed
-    over. If fewer than half the wanted bytes are found (one long book, say), the last `share` of
-    each document is held out instead, cut at a line's end where there is one.
+    Documents are taken in the order of their content's hash, so that neither names nor order
+    decide, and equal documents are neighbours. A document that would exceed the share is skipped.
+    If whole documents give fewer than half of the bytes (for example, of one long book), the last
+    `share` of each document is held out instead, cut at the end of a line if possible.
+
+    Args:
+        read: reads the corpus from its start.
+        corpus_survey: the sizes and hashes of the documents.
+        share: of all bytes, to hold out.
 
     Raises:
-        TextError: there is too little text to hold anything out, or a document is not what it was.
+        TextError: there is too little text to hold any of it out, or a document has changed.
     """
-    chosen = _chosen(found, share * found.n_bytes)
-    name = hashlib.sha256(f"{found.sha256} {share!r}".encode()).hexdigest()
+    chosen = _chosen(corpus_survey, share * corpus_survey.n_bytes)
+    name = hashlib.sha256(f"{corpus_survey.sha256} {share!r}".encode()).hexdigest()
     if chosen is not None:
-        train, held_out = found.used & ~chosen, chosen
+        train, held_out = corpus_survey.used & ~chosen, chosen
         return DividedCorpus(
-            train=CorpusSide(found.sizes[train], lambda: _whole_ones(read, found, train)),
-            held_out=CorpusSide(found.sizes[held_out], lambda: _whole_ones(read, found, held_out)),
-            by="documents",
+            train=CorpusSide(
+                corpus_survey.sizes[train], lambda: _whole_documents(read, corpus_survey, train)
+            ),
+            held_out=CorpusSide(
+                corpus_survey.sizes[held_out],
+                lambda: _whole_documents(read, corpus_survey, held_out),
+            ),
+            split_by="documents",
             sha256=name,
         )
-    heads, tails = _sizes_of_ends(read, found, share)
+    heads, tails = _sizes_of_ends(read, corpus_survey, share)
     if not heads.any() or not tails.any():
-        raise TextError("there is too little text to hold any of it out: pass more")
+        raise TextError("there is too little text to hold any of it out: pass more text")
     return DividedCorpus(
-        train=CorpusSide(heads[heads > 0], lambda: _ends(read, found, share, tail=False)),
-        held_out=CorpusSide(tails[tails > 0], lambda: _ends(read, found, share, tail=True)),
-        by="tails",
+        train=CorpusSide(heads[heads > 0], lambda: _ends(read, corpus_survey, share, tail=False)),
+        held_out=CorpusSide(tails[tails > 0], lambda: _ends(read, corpus_survey, share, tail=True)),
+        split_by="tails",
         sha256=name,
     )
 
@@ -109,13 +122,13 @@ def part(read: Read, found: Survey, share: float) -> DividedCorpus:
 def choose_held_out(groups: Sequence[str], share: float, seed: int) -> npt.NDArray[np.bool_]:
     """True for each example that is held out; examples of one group are on one side.
 
-    Groups are taken in the order of their hash until `share` of all examples is reached, so that
-    the share is exact to one group. Neither the order of the rows nor other rows change a group's
-    place in this order: if you add rows, only groups near the border change sides.
+    Groups are taken in the order of their hash until `share` of all examples is reached, so the
+    share is exact to one group. Neither the order of the rows nor other rows change the place of a
+    group: if you add rows, only groups near the border change sides.
 
     Args:
         groups: the group of each example.
-        share: of the examples that are to be held out.
+        share: of all examples, to hold out.
         seed: of the order.
 
     Raises:
@@ -126,7 +139,7 @@ def choose_held_out(groups: Sequence[str], share: float, seed: int) -> npt.NDArr
 
 
 def group_digest(group: str, seed: int) -> bytes:
-    """The hash of a group, by which examples are divided."""
+    """The hash of a group, which decides its side."""
     return hashlib.sha256(f"{seed} {group}".encode("utf-8", "surrogatepass")).digest()
 
 
@@ -138,19 +151,19 @@ def choose_by_digest(digests: npt.NDArray[np.uint8], share: float) -> npt.NDArra
     """
     words = np.ascontiguousarray(digests).view(">u8").astype(np.uint64)
     order = np.lexsort(words.T[::-1])
-    begins = np.ones(len(words), dtype=np.bool_)
-    begins[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
-    group_of = np.cumsum(begins) - 1
+    is_first = np.ones(len(words), dtype=np.bool_)
+    is_first[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    group_of = np.cumsum(is_first) - 1
     counts = np.bincount(group_of) if len(words) else np.zeros(0, dtype=np.int64)
     if len(counts) < 2:
         raise TextError(
             f"{len(words)} examples of {len(counts)} group cannot be divided into training and "
-            "held-out examples without one being on both sides: pass rows that differ"
+            "held-out examples, because each group belongs to one side: pass rows that differ"
         )
     budget = share * len(words)
     n_chosen = n_groups = 0
-    for count in counts[:-1].tolist():  # at least one is left to train on
-        # the group that crosses the border is taken if that comes nearer to the share
+    for count in counts[:-1].tolist():  # at least one group stays to train on
+        # hold out the group that crosses the border if that comes nearer to the share
         if n_groups and abs(n_chosen + count - budget) >= abs(n_chosen - budget):
             break
         n_groups, n_chosen = n_groups + 1, n_chosen + count
@@ -160,7 +173,7 @@ def choose_by_digest(digests: npt.NDArray[np.uint8], share: float) -> npt.NDArra
 
 
 def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
-    """Which documents are held out whole; None where they are fewer than half the wanted bytes."""
+    """Which whole documents are held out; None if they have fewer than half of the bytes."""
     chosen = np.zeros(len(text_survey.sizes), dtype=np.bool_)
     if not text_survey.documents:
         return None
@@ -177,28 +190,30 @@ def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
 
 
 def _used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
-    """The pieces of all documents that are used, with the places of these, and no other pieces."""
+    """The pieces of all documents in use, each with the place of its document."""
     place = 0
     for piece in read():
         if place >= len(text_survey.used):
-            raise changed(piece.name)
+            raise changed_error(piece.name)
         if text_survey.used[place]:
             yield place, piece
         place += piece.last
     if place < len(text_survey.used):
-        raise changed("the text")
+        raise changed_error("the text")
 
 
-def _whole_ones(read: Read, text_survey: Survey, chosen: npt.NDArray[np.bool_]) -> Iterator[Piece]:
-    again = ContentCheck(text_survey)
+def _whole_documents(
+    read: Read, text_survey: Survey, chosen: npt.NDArray[np.bool_]
+) -> Iterator[Piece]:
+    content_check = ContentCheck(text_survey)
     for place, piece in _used(read, text_survey):
         if chosen[place]:
-            again.check(place, piece)
+            content_check.check(place, piece)
             yield piece
 
 
 def _ends(read: Read, text_survey: Survey, share: float, *, tail: bool) -> Iterator[Piece]:
-    """The heads of all documents, or the tails; those that are empty are none."""
+    """The heads of all documents, or the tails, without empty ones."""
     waiting: Piece | None = None
     previous = -1
     for place, in_tail, piece in _cut(read, text_survey, share):
@@ -221,11 +236,11 @@ def _sizes_of_ends(
 
 
 def _cut(read: Read, text_survey: Survey, share: float) -> Iterator[tuple[int, bool, Piece]]:
-    """Every document in its place as stretches, each with whether it is of the tail."""
-    again = ContentCheck(text_survey)
+    """All documents as stretches: the place, whether the stretch is in the tail, the piece."""
+    content_check = ContentCheck(text_survey)
     knife, previous = _Knife(0, share), -1
     for place, piece in _used(read, text_survey):
-        again.check(place, piece)
+        content_check.check(place, piece)
         if place != previous:
             knife = _Knife(text_survey.characters.get(place, len(piece.text)), share)
             previous = place
@@ -237,19 +252,19 @@ def _cut(read: Read, text_survey: Survey, share: float) -> Iterator[tuple[int, b
 class _Knife:
     """Cuts one document of `length` characters that comes in stretches.
 
-    The tail begins behind the last line's end in the hundredth of the document before it would
-    begin by its share; where there is none, by its share.
+    By its share, the tail begins at some character. If one line or more ends in the hundredth of
+    the document before it, the tail begins after the last of these lines.
     """
 
     def __init__(self, length: int, share: float) -> None:
         self._end = length - round(length * share)
         self._start = self._end - length // 100
         self._place = 0
-        self._line: str | None = None  # what stands behind the last line's end that was met
+        self._line: str | None = None  # the text after the last line end so far
         self._in_tail = False
 
     def cut(self, text: str) -> list[tuple[bool, str]]:
-        """The next stretch, as far as it is known where it belongs."""
+        """The parts of the next stretch that certainly belong to the head or to the tail."""
         if self._in_tail:
             return [(True, text)]
         start, end = self._start - self._place, self._end - self._place
@@ -257,11 +272,11 @@ class _Knife:
         self._in_tail = end <= len(text)
         line = text.rfind("\n", max(0, start), end) + 1 if end > 0 else 0
         if line:
-            held, self._line = self._line or "", text[line:]
+            pending, self._line = self._line or "", text[line:]
             if self._in_tail:
-                return [(False, held + text[:line]), (True, text[line:])]
-            return [(False, held + text[:line])]
-        if self._line is not None:  # another line's end may come, or none
+                return [(False, pending + text[:line]), (True, text[line:])]
+            return [(False, pending + text[:line])]
+        if self._line is not None:  # another line may end later
             self._line += text
             return [(True, self._line)] if self._in_tail else []
         return [(False, text[:end]), (True, text[end:])] if self._in_tail else [(False, text)]

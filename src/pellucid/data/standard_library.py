@@ -22,12 +22,12 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 TOPICS = "pydoc_data/topics.py"
 
-# Shorter documents are one-liners, half of them the same sentence about one codec or another;
-# as a quarter of all documents they would be a quarter of what a model begins to write.
+# Shorter documents are one-liners, half of them the same sentence about some codec. They would be a
+# quarter of all documents, and so a quarter of all beginnings that a model learns.
 SHORTEST = 200
 
-# Folders that hold other people's packages, tests, caches or the record of a build.
-LEFT_OUT = frozenset(
+# Folders with packages of others, tests, caches or the record of a build.
+SKIPPED_FOLDERS = frozenset(
     {"test", "tests", "idle_test", "site-packages", "dist-packages", "lib-dynload", "__pycache__"}
 )
 
@@ -35,7 +35,7 @@ LEFT_OUT = frozenset(
 def standard_library_docs() -> list[Document]:
     """The docstrings of the standard library and the topics of `pydoc`, as documents.
 
-    A docstring that occurs in several places is kept where it comes first.
+    A docstring that occurs in several places is used once, at the first place.
 
     Raises:
         TextError: the library came without its sources (zipped, frozen or stripped).
@@ -53,7 +53,7 @@ def _library() -> Path:
 
 
 def documentation_under(library: Path) -> list[Document]:
-    """The same for a library that lies at `library`."""
+    """As `standard_library_docs`, for the library at `library`."""
     seen_paragraphs: set[str] = set()
     documents: list[Document] = []
     for name in source_files(library):
@@ -78,8 +78,8 @@ def source_files(library: Path) -> list[str]:
     """Paths of the library's source files relative to it, with forward slashes, sorted."""
     names: list[str] = []
     for folder, subfolders, files in os.walk(library):
-        # Pruned while walking: site-packages can be larger than the library itself.
-        subfolders[:] = [name for name in subfolders if not left_out(name)]
+        # skipped while walking: site-packages can be larger than the library itself
+        subfolders[:] = [name for name in subfolders if not is_skipped(name)]
         names += [
             (Path(folder) / file).relative_to(library).as_posix()
             for file in files
@@ -88,8 +88,8 @@ def source_files(library: Path) -> list[str]:
     return sorted(names)
 
 
-def left_out(folder: str) -> bool:
-    return folder in LEFT_OUT or folder.startswith("config-")
+def is_skipped(folder: str) -> bool:
+    return folder in SKIPPED_FOLDERS or folder.startswith("config-")
 
 
 def parsed(path: Path) -> ast.Module | None:
@@ -98,7 +98,7 @@ def parsed(path: Path) -> ast.Module | None:
         with tokenize.open(path) as file:  # honours the file's own coding line
             source = file.read()
         with warnings.catch_warnings():
-            # An invalid escape in a library file is not the reader's affair.
+            # the user cannot change an invalid escape in a library file
             warnings.simplefilter("ignore")
             return ast.parse(source)
     except (OSError, SyntaxError, ValueError, RecursionError):
@@ -110,14 +110,14 @@ def module_name(name: str) -> str:
     return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def documentation(tree: ast.Module, module: str, seen: set[str]) -> str:
+def documentation(tree: ast.Module, module: str, known_texts: set[str]) -> str:
     """A module's docstrings as one text: its own, then a heading and a body for each definition."""
     parts: list[str] = []
-    summary = unseen(ast.get_docstring(tree, clean=False), seen)
+    summary = unseen(ast.get_docstring(tree, clean=False), known_texts)
     if summary:
         parts.append(f"module {module}\n\n{summary}")
     for heading, docstring in definitions(tree):
-        body = unseen(docstring, seen)
+        body = unseen(docstring, known_texts)
         if body:
             parts.append(f"{heading}\n{indent(body, '    ')}")
     return "\n\n".join(parts)
@@ -129,7 +129,7 @@ def definitions(parent: ast.AST, owner: str = "") -> Iterator[tuple[str, str]]:
         if isinstance(node, ast.expr):
             continue  # most of the tree, and nothing is defined there
         if not isinstance(node, Definition):
-            yield from definitions(node, owner)  # a definition may stand under an `if` or a `try`
+            yield from definitions(node, owner)  # a definition may be under an `if` or a `try`
             continue
         docstring = ast.get_docstring(node, clean=False)
         if docstring:
@@ -161,19 +161,19 @@ def parameters(arguments: ast.arguments) -> str:
     )
 
 
-def pydoc_topics(library: Path, seen: set[str]) -> Iterator[Document]:
+def pydoc_topics(library: Path, known_texts: set[str]) -> Iterator[Document]:
     """One document per topic that `help()` knows, sorted by name; none where they are absent.
 
-    A topic is often a section of a longer one ("for" is one of "compound"), reflowed. It is left
-    out, or else a split by documents would put text it trains on into what it holds out.
+    A topic is often a section of a longer one ("for" is one of "compound"), reflowed. Such a topic
+    is skipped, so that no held-out document repeats text of a training document.
     """
     tree = parsed(library / TOPICS)
     topics = {name: tidy(text) for name, text in topics_in(tree).items()} if tree else {}
     distinct: dict[str, str] = {}
     for name in sorted(topics, key=lambda topic: (-len(topics[topic]), topic)):
         paragraphs = topics[name].split("\n\n")
-        repeated = sum(len(paragraph) for paragraph in paragraphs if paragraph in seen)
-        seen.update(paragraphs)
+        repeated = sum(len(paragraph) for paragraph in paragraphs if paragraph in known_texts)
+        known_texts.update(paragraphs)
         if len(topics[name]) >= SHORTEST and 2 * repeated < len(topics[name]):
             distinct[name] = topics[name]
     for name, text in sorted(distinct.items()):
@@ -192,12 +192,12 @@ def topics_in(tree: ast.Module) -> dict[str, str]:
     return {}
 
 
-def unseen(docstring: str | None, seen: set[str]) -> str:
-    """The docstring tidied, or "" when it is empty or was met before; `seen` is kept up to date."""
+def unseen(docstring: str | None, known_texts: set[str]) -> str:
+    """The tidy docstring, or "" if it is empty or in `known_texts`, to which it is added."""
     text = tidy(docstring or "")
-    if text in seen:
+    if text in known_texts:
         return ""
-    seen.add(text)
+    known_texts.add(text)
     return text
 
 

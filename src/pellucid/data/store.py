@@ -4,10 +4,10 @@
     train.ids.npy              a column of the training side: all its numbers end to end,
     train.ids.starts.npy       and where those of each example start
     train.rows.npy             the row that each example was read from
-    train.texts.jsonl          the rows themselves, where somebody asks for them later
+    train.texts.jsonl          the rows themselves, if a reward needs them
 
-The folder is written beside its final place and renamed at the end: one that was interrupted is
-never taken for a finished one.
+pellucid writes the folder under a temporary name and renames it at the end, so it never uses an
+unfinished one.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pellucid.version import READABLE
 
 Indices = npt.NDArray[np.int64]
 
-#: Lists that are copied at a time.
+#: Lists in one block of a copy.
 _CHUNK = 4096
 
 MANIFEST = "examples.json"
 SIDES = ("train", "held_out")
-#: While examples are encoded: their numbers, where each column of each begins, their rows, the
-#: digests of their groups, and the rows as JSON. They go when the sides are written.
+#: While examples are encoded: their numbers, the starts of their columns, their row numbers, the
+#: digests of their groups, and the rows as JSON. They are removed when both sides are written.
 STAGED = (
     *("all.npy", "all.starts.npy", "all.rows.npy"),
     *("all.groups.npy", "all.texts.npy", "all.texts.starts.npy"),
 )
-#: All that is in a folder of examples, finished or not.
+#: All files of a folder of examples, finished or not.
 EXAMPLE_FILES = (
     MANIFEST,
     *(f"{side}.{form}" for side in SIDES for form in ("*.npy", "texts.jsonl")),
@@ -52,7 +52,7 @@ EXAMPLE_FILES = (
 def gather(
     flat: npt.NDArray[Any], starts: npt.NDArray[Any], places: Indices
 ) -> Iterator[tuple[npt.NDArray[Any], Indices]]:
-    """The lists at some places, end to end, a few thousand at a time, and their lengths."""
+    """The lists at `places`, end to end, in blocks of a few thousand, and their lengths."""
     ends = np.append(starts[1:], len(flat))
     for first in range(0, len(places), _CHUNK):
         chunk = places[first : first + _CHUNK]
@@ -63,21 +63,21 @@ def gather(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
-    """Lists of whole numbers of any length, end to end; list i begins at `starts[i]`."""
+    """Lists of whole numbers of any length, end to end; list i starts at `starts[i]`."""
 
     flat: npt.NDArray[Any]
     starts: npt.NDArray[Any]
 
     @property
     def lengths(self) -> Indices:
-        """How long each list is."""
+        """The length of each list."""
         return np.diff(self.starts.astype(np.int64), append=len(self.flat))
 
     def __len__(self) -> int:
         return len(self.starts)
 
-    def some(self, chosen: Indices) -> Ragged:
-        """The lists at these places, at least one."""
+    def take(self, chosen: Indices) -> Ragged:
+        """The lists at these places, one or more."""
         lists = [self[int(place)] for place in chosen]
         ends = np.cumsum([len(row) for row in lists])
         return Ragged(np.concatenate(lists), np.concatenate(([0], ends[:-1])))
@@ -89,7 +89,7 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
-    """One side: its columns, the row numbers, and the rows as JSON where they are kept."""
+    """One side: its columns, the row numbers, and the rows as JSON if they are stored."""
 
     columns: Mapping[str, Ragged]
     rows: npt.NDArray[Any]
@@ -104,11 +104,11 @@ class Examples:
         return max(int(column.lengths.max(initial=1)) for column in self.columns.values())
 
     def spread(self, n: int) -> Examples:
-        """`n` examples from all over, evenly, in their order: rows are often sorted."""
+        """`n` examples, evenly spaced because rows are often sorted."""
         if n >= len(self):
             return self
         chosen = np.arange(n, dtype=np.int64) * len(self) // n
-        columns = {name: column.some(chosen) for name, column in self.columns.items()}
+        columns = {name: column.take(chosen) for name, column in self.columns.items()}
         texts = None if self.texts is None else [self.texts[int(place)] for place in chosen]
         return Examples(columns, self.rows[chosen], texts)
 
@@ -143,10 +143,12 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What is known of the examples beside what they hold.
+    """Facts about the examples.
 
-    `census` is whatever whoever read them has counted, as JSON can say it; `classes` are the
-    names of the classes in the order of their numbers.
+    Attributes:
+        tokenizer_sha256: the hash of the tokenizer.
+        classes: the names of the classes in the order of their numbers.
+        census: the counts of rows, as JSON.
     """
 
     tokenizer_sha256: str
@@ -156,7 +158,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredExamples:
-    """Both sides, mapped, and what is known of them."""
+    """Both sides, memory-mapped, and facts about them."""
 
     train: Examples
     held_out: Examples
@@ -164,10 +166,10 @@ class StoredExamples:
 
 
 def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
-    """Map what `write` wrote; with `verify`, every checksum is compared.
+    """Map the examples in `folder`; with `verify`, compare every checksum.
 
     Raises:
-        TextError: a file is missing, of another format, or not what its checksum says.
+        TextError: a file is missing, has another format, or does not match its checksum.
     """
     try:
         table = read_json_table(folder / MANIFEST)
@@ -196,7 +198,7 @@ def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:
         if not (folder / file.name).is_file():
             raise ValueError(f"{file.name} is missing")
         if verify and file_sha256(folder / file.name) != file.sha256:
-            raise ValueError(f"{file.name} is not what its checksum says")
+            raise ValueError(f"{file.name} does not match its checksum")
     columns = {
         name: Ragged(
             _mapped(folder / f"{side}.{name}.npy"), _mapped(folder / f"{side}.{name}.starts.npy")
@@ -205,12 +207,12 @@ def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:
     }
     file, texts = folder / f"{side}.texts.jsonl", None
     if file.name in {stored.name for stored in facts.files}:
-        # not splitlines, which also cuts at other characters than a line's end
+        # not splitlines, which also splits at characters that end no line
         texts = tuple(read_text(file, limit=LARGE).split("\n")[:-1])
     opened = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
     counts = [len(opened.rows), *(len(column) for column in columns.values())]
     if {*counts, facts.examples} != {facts.examples} or len(texts or opened.rows) != facts.examples:
-        raise ValueError(f"{side} has not the {facts.examples} examples that were written")
+        raise ValueError(f"{side} does not have the {facts.examples} examples that were written")
     return opened
 
 

@@ -1,6 +1,6 @@
-"""Files opened as streams of bytes, whatever they were compressed with.
+"""Files opened as streams of bytes, decompressed.
 
-An archive that is damaged or cut short is refused, never taken for a shorter one.
+A damaged or incomplete archive is refused; it never passes for a shorter one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from pellucid.reader import open_file, refuse_open_device
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-#: What errors call standard input.
+#: The name of standard input in messages.
 PIPED = "standard input"
 #: The endings of compressed files.
 COMPRESSED = (".gz", ".zst")
 
-#: Bytes of a disk that a pipe without an end does not get.
+#: Bytes of the disk that stay free, in case a pipe has no end.
 _LEFT_FREE = 2**28
-#: Compressed bytes taken at a time: few, because a thousand times as many may come out.
+#: Compressed bytes to read at a time: few, because they may expand a thousandfold.
 _READ_SIZE = 2**14
 
 
 def inner_name(name: str) -> str:
-    """The name of a file without the ending that says how it is compressed."""
+    """The name of a file without the ending of its compression."""
     for ending in COMPRESSED:
         if name.lower().endswith(ending):
             return name[: -len(ending)]
@@ -47,18 +47,20 @@ def inner_name(name: str) -> str:
 
 @contextmanager
 def opened(path: Path) -> Generator[tuple[str, BinaryIO]]:
-    """The bytes of a file, decompressed, and the name whose ending says what they are.
+    """The decompressed bytes of a file, and the name of its content.
 
     Files ending in `.gz` or `.zst` are decompressed while you read. A `.zip` is read if it holds
     one file, besides those whose names begin with "_" or ".".
 
     Raises:
-        TextError: the file cannot be read, or is an archive that is damaged, cut short or holds
-            more than one file. Also while the stream is read inside the `with`.
+        TextError: the file cannot be read, or is an archive that is damaged, incomplete or holds
+            more than one file. Reading the stream inside the `with` may raise it too.
     """
     inner = inner_name(path.name)
     if inner != path.name and inner.lower().endswith((".parquet", ".zip")):
-        raise TextError(f"{path}: such a file cannot be read from an archive: unpack it first")
+        raise TextError(
+            f"{path}: pellucid cannot read such a file from an archive: unpack it first"
+        )
     try:
         with open_file(path, refusal=TextError) as file:
             if path.suffix.lower() == ".zip":
@@ -70,12 +72,12 @@ def opened(path: Path) -> Generator[tuple[str, BinaryIO]]:
                 yield inner, _decompressed(path, file)
     except EOFError:
         raise TextError(
-            f"{path} is cut short: the archive ends before its text does; fetch or make it again"
+            f"{path} is incomplete: the archive ends before its text; fetch or make it again"
         ) from None
     except (zlib.error, gzip.BadGzipFile, _DamagedError) as error:
         raise TextError(
-            f"{path} is damaged, or not compressed as its name says ({error}): fetch or make it "
-            "again"
+            f"{path} is damaged, or its compression does not match its name ({error}): fetch or "
+            "make it again"
         ) from None
     except (zipfile.BadZipFile, NotImplementedError) as error:
         raise TextError(
@@ -100,8 +102,8 @@ def _member(file: Path, archive: zipfile.ZipFile) -> str:
     ]
     if len(names) != 1:
         raise TextError(
-            f"{file} holds {len(names)} files ({', '.join(map(repr, names[:12])) or 'none'}): a "
-            ".zip is read if it holds one; unpack it, and name the one you mean"
+            f"{file} holds {len(names)} files ({', '.join(map(repr, names[:12])) or 'none'}), but "
+            "pellucid reads a .zip only if it holds one: unpack it, and name the file that you mean"
         )
     if entries[names[0]].flag_bits & 1:
         raise TextError(f"{file} is encrypted: unpack it first")
@@ -109,16 +111,16 @@ def _member(file: Path, archive: zipfile.ZipFile) -> str:
 
 
 class Piped:
-    """Pipes, each of which can be read once, in temporary files that can be read again."""
+    """The bytes of pipes in temporary files: a pipe itself can be read only once."""
 
     def __init__(self) -> None:
         self._files: dict[Path | None, BinaryIO] = {}
 
     def opened(self, pipe: Path | None = None) -> BinaryIO:
-        """The bytes that came through a pipe, standard input by default, from the first on.
+        """All bytes of a pipe, by default of standard input.
 
         Raises:
-            TextError: nothing comes through it, or there is no room to keep it.
+            TextError: the pipe cannot be read, or the disk has no room for its bytes.
         """
         if pipe not in self._files:
             if pipe is None:
@@ -133,7 +135,7 @@ class Piped:
 
 
 def _standard_input() -> BinaryIO:
-    if sys.stdin is None:  # a process may have been started without
+    if sys.stdin is None:  # a process can start without one
         raise TextError("there is no standard input to read: name a file instead of -")
     refuse_open_device(sys.stdin.buffer, PIPED, refusal=TextError)
     return sys.stdin.buffer
@@ -147,15 +149,15 @@ def _spool(stream: BinaryIO, name: str) -> BinaryIO:
             if shutil.disk_usage(folder).free < _LEFT_FREE:
                 file.close()
                 raise TextError(
-                    f"{name} does not end before {folder} is full, where it is kept: set TMPDIR to "
-                    "a folder with room, or name a file instead of -"
+                    f"{name} fills {folder}, where pellucid stores it: set TMPDIR to a folder with "
+                    "more room, or name a file instead of -"
                 )
             file.write(block)
         file.flush()
     except OSError as error:
         raise TextError(
-            f"{name} cannot be kept in {folder} ({error.strerror}): set "
-            "TMPDIR to a folder with room, or name a file instead of -"
+            f"{name} cannot be stored in {folder} ({error.strerror}): set TMPDIR to a folder with "
+            "more room, or name a file instead of -"
         ) from None
     return file
 
@@ -163,15 +165,20 @@ def _spool(stream: BinaryIO, name: str) -> BinaryIO:
 def extra(module: str, name: str, ending: str) -> ModuleType:
     """An optional library that reads files with `ending`.
 
+    Args:
+        module: the module to import.
+        name: the extra of pellucid that installs it.
+        ending: the ending of the files, for the message.
+
     Raises:
-        TextError: it is not installed; says which extra installs it.
+        TextError: it is not installed; the message names the extra.
     """
     try:
         return import_module(module)
     except ImportError:
         raise TextError(
-            f"files ending in {ending} are read by the library {module.partition('.')[0]}, which "
-            f'is not installed: pip install "pellucid[{name}]"'
+            f"to read files ending in {ending}, pellucid needs the library "
+            f'{module.partition(".")[0]}, which is not installed: pip install "pellucid[{name}]"'
         ) from None
 
 
@@ -189,7 +196,7 @@ class _DamagedError(Exception):
 
 
 class _Zstd(io.RawIOBase):
-    """Frames of zstd, end to end; unlike the library's own reader it notices a missing end."""
+    """Frames of zstd, end to end; unlike the library's reader, it notices a missing end."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()

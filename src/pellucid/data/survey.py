@@ -1,4 +1,4 @@
-"""What a corpus holds, from reading it once: the size and the hash of each document, no texts."""
+"""One pass over a corpus: the size and the hash of each document, without the texts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ import numpy.typing as npt
 from pellucid.data.documents import Piece, ReadCounts
 from pellucid.errors import TextError
 
-#: Bytes of each SHA-256 that are kept: no two texts in the world share them by chance.
-KEPT = 16
+#: Bytes of each SHA-256 that are stored: two texts do not share them by chance.
+DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """The documents of a corpus in order: `sizes` in bytes, the heads of their SHA-256, and whether
-    they are `used`, which an exact copy of an earlier one may not be.
+    """The documents of a corpus in order.
 
-    `characters` has the lengths of those that came in several pieces; `longest` names the largest.
+    Attributes:
+        sizes: bytes of each document.
+        digests: the first bytes of each SHA-256, (documents, `DIGEST_BYTES`).
+        used: false for dropped documents, which are exact copies of earlier ones.
+        characters: by place, the length of each document that came in several pieces.
+        longest: the name of the largest document.
     """
 
     sizes: npt.NDArray[np.int64]
@@ -33,32 +37,34 @@ class Survey:
 
     @property
     def documents(self) -> int:
-        """How many are used."""
+        """The number of documents in use."""
         return int(self.used.sum())
 
     @property
     def n_bytes(self) -> int:
-        """All bytes of those that are used."""
+        """The bytes of all documents in use."""
         return int(self.sizes[self.used].sum())
 
     @property
     def sha256(self) -> str:
-        """A hash of the contents in their order, and of what is left out of them."""
+        """A hash of all documents in order, and of `used`."""
         digest = hashlib.sha256(self.digests.data)
         digest.update(np.packbits(self.used).data)
         return digest.hexdigest()
 
     def by_digest(self) -> npt.NDArray[np.intp]:
-        """The places of the documents, in the order of their hashes; equal ones as they came."""
+        """The places of the documents in the order of their hashes; copies in their own order."""
         heads = np.ascontiguousarray(self.digests).view(">u8").astype(np.uint64)
         return np.lexsort((heads[:, 1], heads[:, 0]))
 
 
 def survey(pieces: Iterable[Piece], tally: ReadCounts, *, drop_duplicates: bool) -> Survey:
-    """Read all pieces once, and count.
+    """Read all pieces once.
 
-    Exact copies of earlier documents are counted in `tally`, and not used where `drop_duplicates`
-    says so.
+    Args:
+        pieces: all documents.
+        tally: counts exact copies of earlier documents.
+        drop_duplicates: whether to drop these copies.
     """
     sizes, digests = array("q"), bytearray()
     characters: dict[int, int] = {}
@@ -75,11 +81,11 @@ def survey(pieces: Iterable[Piece], tally: ReadCounts, *, drop_duplicates: bool)
         if size > largest:
             longest, largest = piece.name, size
         sizes.append(size)
-        digests += digest.digest()[:KEPT]
+        digests += digest.digest()[:DIGEST_BYTES]
         digest, size, length, parts = hashlib.sha256(), 0, 0, 0
     text_survey = Survey(
         sizes=np.frombuffer(sizes, dtype=np.int64) if sizes else np.zeros(0, dtype=np.int64),
-        digests=np.frombuffer(digests, dtype=np.uint8).reshape(-1, KEPT),
+        digests=np.frombuffer(digests, dtype=np.uint8).reshape(-1, DIGEST_BYTES),
         used=np.ones(len(sizes), dtype=np.bool_),
         characters=characters,
         longest=longest,
@@ -90,9 +96,9 @@ def survey(pieces: Iterable[Piece], tally: ReadCounts, *, drop_duplicates: bool)
 
 def _mark_copies(text_survey: Survey, tally: ReadCounts, *, drop: bool) -> None:
     order = text_survey.by_digest()
-    # equal ones are neighbours, and the first of them is the one that came first
-    same = (text_survey.digests[order[1:]] == text_survey.digests[order[:-1]]).all(axis=1)
-    copies = order[1:][same]
+    # copies are neighbours, and the original comes first
+    is_copy = (text_survey.digests[order[1:]] == text_survey.digests[order[:-1]]).all(axis=1)
+    copies = order[1:][is_copy]
     tally.duplicates = len(copies)
     tally.duplicate_bytes = int(text_survey.sizes[copies].sum())
     tally.duplicates_dropped = drop
@@ -101,26 +107,26 @@ def _mark_copies(text_survey: Survey, tally: ReadCounts, *, drop: bool) -> None:
 
 
 class ContentCheck:
-    """A second look at documents: each is compared with what the survey found.
+    """Compares documents with the survey on a second pass."""
 
-    Raises:
-        TextError: from `check`, where a document is another than it was.
-    """
-
-    def __init__(self, found: Survey) -> None:
-        self._found = found
+    def __init__(self, corpus_survey: Survey) -> None:
+        self._survey = corpus_survey
         self._digest = hashlib.sha256()
 
     def check(self, place: int, piece: Piece) -> None:
-        """Take in a piece of the document at `place`, and compare where it ends."""
+        """Hash a piece of the document at `place`; at its end, compare the document.
+
+        Raises:
+            TextError: the document has changed.
+        """
         self._digest.update(piece.text.encode())
         if not piece.last:
             return
-        if self._digest.digest()[:KEPT] != self._found.digests[place].tobytes():
-            raise changed(piece.name)
+        if self._digest.digest()[:DIGEST_BYTES] != self._survey.digests[place].tobytes():
+            raise changed_error(piece.name)
         self._digest = hashlib.sha256()
 
 
-def changed(name: str) -> TextError:
-    """The refusal of a text that is not what it was a moment ago."""
-    return TextError(f"{name} was changed while it was read: start again when it is finished")
+def changed_error(name: str) -> TextError:
+    """The error for a text that changed between two passes."""
+    return TextError(f"{name} changed while pellucid read it: start again when it is finished")

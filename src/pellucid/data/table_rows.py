@@ -1,9 +1,9 @@
 """Rows with named columns, from the bytes of a table: JSON Lines, JSON, CSV, TSV or Parquet.
 
-Rows come one after another, so a table may be larger than memory. A row that cannot be read is
-refused by its number. Nothing is guessed: in a CSV or TSV the first line names the columns. Where
-you call columns by number, the first line is data, "1" is its first value, and a file with any
-other ending is read as lines with tabs between the values, in which quotes have no meaning.
+Rows come one after another, so a table may be larger than memory. If a row cannot be read, the
+message names its number. pellucid does not guess: in a CSV or TSV, the first line names the
+columns. If you choose columns by number, the first line is data, "1" is its first value, and a file
+with another ending is read as lines with tabs between the values, in which quotes have no meaning.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pellucid.data.streams import extra
 from pellucid.errors import TextError
 from pellucid.reader import csv_rows, json_values, parse_json
 
-#: A longer row is a file without line ends and not a document. It would fill the memory.
+#: A longer row is probably a file without line ends. It would fill the memory.
 LONGEST_ROW = 64 * 2**20
 #: The endings of tables that name their columns.
 TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
@@ -25,64 +25,70 @@ TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The values of one row by column; `where` is what messages call it."""
+    """The values of one row by column; `location` is its name in messages."""
 
     file: str
     number: int
-    where: str
+    location: str
     values: Mapping[str, object]
 
 
 def read_table(
-    name: str, ending: str, stream: BinaryIO, *, only: str | None = None, numbered: bool = False
+    name: str, ending: str, stream: BinaryIO, *, field: str | None = None, numbered: bool = False
 ) -> Iterator[Row]:
     """The rows of one table, in order.
 
     Args:
-        name: what messages call the table.
-        ending: says which kind of table it is, such as ".csv".
+        name: the name of the table in messages.
+        ending: the kind of table, such as ".csv".
         stream: its bytes.
-        only: the one column that you need, a path with dots or a name; other columns may be left
-            out of the rows. None reads all columns.
-        numbered: whether columns are called by number, so that the first line is data.
+        field: the only column that you need, a name or a path with dots; rows may lack the other
+            columns. None reads all columns.
+        numbered: whether columns have numbers, so that the first line is data.
 
     Raises:
         TextError: the file is no table, is damaged, or has a row that cannot be read.
     """
     if ending in (".jsonl", ".ndjson"):
-        return _json_lines(name, stream, only)
+        return _json_lines(name, stream, field)
     if ending == ".json":
-        return _json_list(name, stream, only)
+        return _json_list(name, stream, field)
     if ending == ".parquet":
-        return _parquet(name, stream, only)
+        return _parquet(name, stream, field)
     if ending == ".csv":
-        return _separated(name, stream, ",", only, numbered)
+        return _separated(name, stream, ",", field, numbered)
     if numbered:
         return _tab_lines(name, stream)
     if ending == ".tsv":
-        return _separated(name, stream, "\t", only, numbered=False)
+        return _separated(name, stream, "\t", field, numbered=False)
     raise TextError(
         f"{name} is not a table that names its columns ({', '.join(TABLES)}). If its lines are "
-        "values with tabs between them, call the columns by number, such as --columns "
-        "label=1,text=2. To learn from a text as a whole, choose another objective with --objective"
+        "values with tabs between them, choose columns by number, such as --columns "
+        "label=1,text=2. To train on a text as a whole, choose another objective with --objective"
     )
 
 
 def format_names(names: Iterable[object]) -> str:
-    """Names for a message, the first dozen of them."""
+    """The first dozen of names, for a message."""
     texts = [str(name) for name in names]
     suffix = f" and {len(texts) - 12} more" if len(texts) > 12 else ""
     return (", ".join(short(name) for name in texts[:12]) or "none") + suffix
 
 
 def short(value: object) -> str:
-    """A value for a message, cut where it is long."""
+    """A value for a message, cut if it is long."""
     text = repr(value)
     return text if len(text) <= 40 else text[:39] + "…"
 
 
 def no_column(name: str, field: str, columns: list[str]) -> TextError:
-    """The refusal of a table that has no column `field`, or several."""
+    """The error for a table that has no column `field`, or several.
+
+    Args:
+        name: the name of the table.
+        field: the column.
+        columns: the columns of the table.
+    """
     fault = "more than one field" if field in columns else "no field"
     names = "has" if name.endswith(".parquet") else "its first line names"
     return TextError(
@@ -91,37 +97,37 @@ def no_column(name: str, field: str, columns: list[str]) -> TextError:
     )
 
 
-def _json_lines(name: str, stream: BinaryIO, only: str | None) -> Iterator[Row]:
-    """One object a line; a row's number is that of its line. Empty lines are no rows."""
+def _json_lines(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
+    """One object in each line; the number of a row is its line. Empty lines are no rows."""
     for number, line in _lines(name, stream):
         if line.strip():
-            where = f"{name}, row {number}"
-            value = parse_json(line, where, refusal=TextError, lenient=True)
-            yield Row(name, number, where, _object(where, value, only))
+            location = f"{name}, row {number}"
+            value = parse_json(line, location, refusal=TextError, lenient=True)
+            yield Row(name, number, location, _object(location, value, field))
 
 
-def _json_list(name: str, stream: BinaryIO, only: str | None) -> Iterator[Row]:
+def _json_list(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
     """A list of objects, or JSON Lines; a row's number is its place."""
     values = json_values(name, decoded_blocks(name, stream), LONGEST_ROW, refusal=TextError)
     for number, value in enumerate(values, 1):
-        where = f"{name}, row {number}"
-        yield Row(name, number, where, _object(where, value, only))
+        location = f"{name}, row {number}"
+        yield Row(name, number, location, _object(location, value, field))
 
 
-def _object(where: str, value: object, only: str | None) -> Mapping[str, object]:
+def _object(location: str, value: object, field: str | None) -> Mapping[str, object]:
     if isinstance(value, dict):
         return cast("dict[str, object]", value)
-    columns = "named columns" if only is None else f"the field {only!r}"
+    columns = "named columns" if field is None else f"the field {field!r}"
     raise TextError(
-        f"{where}: expected a JSON object with {columns}, was {short(value)}: write one object a "
-        "row"
+        f"{location}: expected a JSON object with {columns}, was {short(value)}: write one object "
+        "in each row"
     )
 
 
 def _separated(
-    name: str, stream: BinaryIO, delimiter: str, only: str | None, numbered: bool
+    name: str, stream: BinaryIO, delimiter: str, field: str | None, numbered: bool
 ) -> Iterator[Row]:
-    """CSV with any separator; rows are counted from the first line that is data."""
+    """CSV with any separator; row 1 is the first line of data."""
     lines = (line.replace("\r\n", "\n") for _, line in _lines(name, stream))  # inside quotes too
     columns: list[str] = []
     place: int | None = None
@@ -131,57 +137,57 @@ def _separated(
             continue
         if not columns:
             columns = [str(i + 1) for i in range(len(values))] if numbered else values
-            place = None if only is None else _place(name, only, columns)
-            _refuse_repeated(name, columns if only is None else ())
+            place = None if field is None else _place(name, field, columns)
+            _refuse_repeated(name, columns if field is None else ())
             if not numbered:
                 continue
         number += 1
-        where = f"{name}, row {number} (line {line})"
+        location = f"{name}, row {number} (line {line})"
         if len(values) != len(columns):
             raise TextError(
-                f"{where}: has {len(values)} values where the first line names {len(columns)} "
+                f"{location}: has {len(values)} values, but the first line names {len(columns)} "
                 "fields: correct it, or put values that hold the separator in quotes"
             )
-        if only is not None and place is not None:
-            yield Row(name, number, where, {only: values[place]})
+        if field is not None and place is not None:
+            yield Row(name, number, location, {field: values[place]})
         else:
-            yield Row(name, number, where, dict(zip(columns, values, strict=True)))
+            yield Row(name, number, location, dict(zip(columns, values, strict=True)))
 
 
-def _place(name: str, only: str, columns: list[str]) -> int:
-    if columns.count(only) != 1:
-        raise no_column(name, only, columns)
-    return columns.index(only)
+def _place(name: str, field: str, columns: list[str]) -> int:
+    if columns.count(field) != 1:
+        raise no_column(name, field, columns)
+    return columns.index(field)
 
 
 def _refuse_repeated(name: str, columns: Iterable[str]) -> None:
-    counted = list(columns)
-    repeated = sorted({column for column in counted if counted.count(column) > 1})
+    names = list(columns)
+    repeated = sorted({column for column in names if names.count(column) > 1})
     if repeated:
         raise TextError(
             f"{name}: its first line names {format_names(repeated)} more than once: rename one, or "
-            "call columns by number if that line is data"
+            "choose columns by number if that line is data"
         )
 
 
 def _tab_lines(name: str, stream: BinaryIO) -> Iterator[Row]:
-    """Lines of values with tabs between them, and nothing that names the columns."""
+    """Lines of values with tabs between them, without names of columns."""
     n_columns = 0
     for number, line in _lines(name, stream):
         values = line.rstrip("\r\n").split("\t")
         if values == [""]:
             continue
-        where = f"{name}, row {number}"
+        location = f"{name}, row {number}"
         n_columns = n_columns or len(values)
         if len(values) != n_columns:
             raise TextError(
-                f"{where}: has {len(values)} values where the first line has {n_columns}, separated"
-                " by tabs: correct it"
+                f"{location}: has {len(values)} values, but the first line has {n_columns}, with "
+                "tabs between them: correct it"
             )
-        yield Row(name, number, where, {str(i): value for i, value in enumerate(values, 1)})
+        yield Row(name, number, location, {str(i): value for i, value in enumerate(values, 1)})
 
 
-def _parquet(name: str, stream: BinaryIO, only: str | None) -> Iterator[Row]:
+def _parquet(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
     """Rows of a Parquet file, a few hundred in memory at a time."""
     reader: Any = extra("pyarrow.parquet", "parquet", ".parquet")
     arrow: Any = extra("pyarrow", "parquet", ".parquet")
@@ -189,15 +195,15 @@ def _parquet(name: str, stream: BinaryIO, only: str | None) -> Iterator[Row]:
     try:
         file = reader.ParquetFile(stream)
         columns: list[str] = file.schema_arrow.names
-        nested = only is not None and only not in columns and only.partition(".")[0] in columns
-        if only is not None and not nested and columns.count(only) != 1:
-            raise no_column(name, only, columns)
-        selected = None if only is None else [only]
+        nested = field is not None and field not in columns and field.partition(".")[0] in columns
+        if field is not None and not nested and columns.count(field) != 1:
+            raise no_column(name, field, columns)
+        selected = None if field is None else [field]
         for batch in file.iter_batches(batch_size=256, columns=selected):
             for values in cast("list[dict[str, object]]", batch.to_pylist()):
                 number += 1
-                if only is not None and not values:  # a path with dots that leads nowhere
-                    raise no_column(name, only, columns)
+                if field is not None and not values:  # a path with dots that does not exist
+                    raise no_column(name, field, columns)
                 yield Row(name, number, f"{name}, row {number}", values)
     except UnicodeDecodeError as error:
         raise TextError(
@@ -216,13 +222,13 @@ def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
     number = 0
     while line := _line(name, stream, number):
         number += 1
-        where = f"{name}, row {number}"
+        location = f"{name}, row {number}"
         if len(line) > LONGEST_ROW:
             raise TextError(
-                f"{where}: is longer than {LONGEST_ROW:,} bytes: one row is one document; split it,"
-                " or read a text as .txt"
+                f"{location}: is longer than {LONGEST_ROW:,} bytes, but a row is one document: "
+                "split it, or read a text as .txt"
             )
-        text = decoded(where, line, file=name)
+        text = decoded(location, line, file=name)
         yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 
@@ -231,6 +237,6 @@ def _line(name: str, stream: BinaryIO, number: int) -> bytes:
         return stream.readline(LONGEST_ROW + 1)
     except EOFError:
         raise TextError(
-            f"{name} is cut short after row {number}: the archive ends before its text does; fetch "
-            "or make it again"
+            f"{name} is incomplete after row {number}: the archive ends before its text; fetch or "
+            "make it again"
         ) from None

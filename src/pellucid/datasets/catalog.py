@@ -1,11 +1,11 @@
 """The table of datasets: name, what it is, licence, and each file with its size and SHA-256.
 
-Addresses name a commit, so that what lies behind them does not change. The sizes and checksums of
-tiny Shakespeare and of two of the three files of WikiText-2 were counted from the files themselves;
-the others are those that the hosts publish.
+Addresses name a commit, so that their content does not change. We computed the sizes and checksums
+of tiny Shakespeare and of two of the three files of WikiText-2 from the files; the hosts publish
+the others.
 
-Sources: WikiText-2 is of Merity et al. 2016, "Pointer Sentinel Mixture Models"; TinyStories of
-Eldan and Li 2023; FineWeb-Edu of Penedo et al. 2024.
+Sources: WikiText-2 is by Merity et al. 2016, "Pointer Sentinel Mixture Models"; TinyStories by
+Eldan and Li 2023; FineWeb-Edu by Penedo et al. 2024.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pellucid.errors import TextError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One file: its name, its size and its SHA-256; None where nobody has published one."""
+    """One file: its name, its size and its SHA-256; None if they are not published."""
 
     name: str
     n_bytes: int | None
@@ -31,7 +31,7 @@ class Part:
 class Dataset:
     """A dataset: `base` is the address of the folder of its files.
 
-    `train` is the file to train on, and `field` what holds the text of a row where it is a table.
+    `train` is the file to train on; if it is a table, `field` is the column with the text.
     """
 
     description: str
@@ -43,7 +43,7 @@ class Dataset:
 
     @property
     def n_bytes(self) -> int | None:
-        """The size of all files; None where that of one is not known."""
+        """The size of all files; None if the size of one is unknown."""
         sizes = [part.n_bytes for part in self.parts]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
@@ -142,7 +142,7 @@ def find(name: str) -> Dataset:
     """The dataset called `name`.
 
     Raises:
-        TextError: no dataset has that name; the message lists those there are.
+        TextError: no dataset has that name; the message lists all names.
     """
     if name not in DATASETS:
         similar = difflib.get_close_matches(name, DATASETS, n=1)
@@ -152,7 +152,12 @@ def find(name: str) -> Dataset:
 
 
 def address_of(dataset: Dataset, part: Part, mirror: str | None = None) -> str:
-    """Where a file is taken from: its published address, or the same path below `mirror`.
+    """The address of a file: the published one, or the same path below `mirror`.
+
+    Args:
+        dataset: the dataset.
+        part: one of its files.
+        mirror: the address of another server.
 
     Raises:
         TextError: `mirror` is no http or https address.
@@ -164,6 +169,6 @@ def address_of(dataset: Dataset, part: Part, mirror: str | None = None) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise TextError(
             f"{mirror!r} is no address to download from: expected one such as https://example.org, "
-            "below which the files lie under their published paths"
+            "with the files at their published paths"
         )
     return mirror.rstrip("/") + urllib.parse.urlsplit(published).path

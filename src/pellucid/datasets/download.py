@@ -1,8 +1,8 @@
-"""A file from the network, whole or not at all.
+"""A file from the network, complete or not at all.
 
-What has come lies in a folder `NAME.partial` until it is whole; in it, `version` keeps what the
-server called this version of the file, so that a later call goes on where this one stopped and
-never joins two versions.
+Until it is complete, its bytes are in a folder `NAME.partial`. There, the file `version` has the
+server's name for this version. So a later call continues where this one stopped, and never joins
+two versions.
 """
 
 from __future__ import annotations
@@ -22,18 +22,25 @@ from pellucid.disk import FolderInUse, Partial, move, remove_file, write_text
 from pellucid.errors import PellucidError, TextError
 from pellucid.reader import read_text
 
-#: Called with the bytes that are there, and how many there will be, where that is known.
+#: Called with the number of bytes so far, and of all bytes if that is known.
 Progress = Callable[[int, int | None], None]
 
 _BLOCK = 2**18
 _CONTENT, _VERSION = _FILES = ("content", "version")
-_RESUME = "the same command goes on from there"
+_RESUME = "the same command continues from there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """A whole file. `checked` says against whose checksum: "published", "server", "earlier"
-    (that of an earlier download), or None where nobody gives one. `was_there`: nothing was loaded.
+    """A complete file.
+
+    Attributes:
+        path: where it is.
+        n_bytes: its size.
+        sha256: its hash.
+        checked: the origin of the checksum that it matches: "published", "server", "earlier" (of an
+            earlier download), or None if there is no checksum.
+        was_there: whether the file existed before the call.
     """
 
     path: Path
@@ -44,23 +51,28 @@ class Fetched:
 
 
 def find_file(target: Path, *, n_bytes: int | None, sha256: str | None) -> Fetched | None:
-    """The file at `target` where it is there and is the right one; None where there is none.
+    """The file at `target` if it exists and is the right one; None if it does not exist.
+
+    Args:
+        target: the path.
+        n_bytes: the published size, if known.
+        sha256: the published hash, if known.
 
     Raises:
-        TextError: there is another file under that name, or one that nothing tells apart.
+        TextError: another file has this name, or there is no size and no hash to check it.
     """
     if not target.exists():
         return None
     if not target.is_file():
-        raise TextError(f"{target} is there and is no file: choose another folder with --to")
+        raise TextError(f"{target} exists and is no file: choose another folder with --to")
     advice = "move it away, or choose another folder with --to"
     size, actual = target.stat().st_size, _hash_of(target).hexdigest()
     expected, checked = (sha256, "published") if sha256 else (_earlier(target), "earlier")
     if expected is None and n_bytes is None:
-        raise TextError(f"{target} is there, and nothing is known to check it by: {advice}")
+        raise TextError(f"{target} exists, and there is no checksum to compare it with: {advice}")
     if (n_bytes is not None and size != n_bytes) or (expected is not None and actual != expected):
         raise TextError(
-            f"{target} is there and is another file: it has {size:,} bytes and SHA-256 {actual}, "
+            f"{target} exists and is another file: it has {size:,} bytes and SHA-256 {actual}, "
             f"expected {_or_unknown(n_bytes)} and {expected or 'any'}; {advice}"
         )
     checked_by = None if expected is None else checked
@@ -75,14 +87,21 @@ def fetch(
     sha256: str | None = None,
     progress: Progress = lambda n_loaded, total: None,
 ) -> Fetched:
-    """Bring the file at `address` to `target`; go on where an earlier call was cut off.
+    """Download the file at `address` to `target`; continue an earlier call that was interrupted.
 
-    Where no SHA-256 is known, the server's is taken if it gives one, and the one that was counted
-    is written beside the file, as `sha256sum` writes it.
+    If no SHA-256 is published, the server's is used, if it sends one, and the computed one is
+    written to a file next to `target`, in the format of `sha256sum`.
+
+    Args:
+        address: the address of the file.
+        target: the path for it.
+        n_bytes: the published size, if known.
+        sha256: the published hash, if known.
+        progress: is called for each block.
 
     Raises:
-        TextError: the server does not give it, gives another file, or stops halfway; or the disk is
-            full. Under the name `target` nothing is left that is not whole.
+        TextError: the server refuses, sends another file or stops halfway, or the disk is full.
+            `target` never has an incomplete file.
     """
     existing = find_file(target, n_bytes=n_bytes, sha256=sha256)
     if existing is not None:
@@ -106,8 +125,8 @@ class _Download:
         size = self.partial.stat().st_size
         if total is not None and size < total:
             raise TextError(
-                f"the connection broke after {size:,} of {total:,} bytes of {self.address}; what "
-                f"has come is kept: {_RESUME}"
+                f"the connection broke after {size:,} of {total:,} bytes of {self.address}; these "
+                f"bytes stay: {_RESUME}"
             )
         if size == 0:
             raise TextError(f"{self.address} is empty: try again later, or another --from")
@@ -115,35 +134,35 @@ class _Download:
         if (total is not None and size != total) or (expected is not None and actual != expected):
             self._drop()
             raise TextError(
-                f"what came from {self.address} is another file: {size:,} bytes with SHA-256 "
-                f"{actual}, expected {_or_unknown(total)} and {expected or 'any'}; it was removed: "
-                "try again, or take it from elsewhere with --from"
+                f"{self.address} sent another file: {size:,} bytes with SHA-256 {actual}, "
+                f"expected {_or_unknown(total)} and {expected or 'any'}; pellucid removed it: try "
+                "again, or choose another source with --from"
             )
         self._place(actual)
         checked = "published" if self.sha256 else "server" if expected else None
         return Fetched(path=self.target, n_bytes=size, sha256=actual, checked=checked)
 
     def _place(self, sha256: str) -> None:
-        """Give the file its name, and write its hash beside it where nobody has published one."""
+        """Rename the file to its final name; if no hash is published, write one next to it."""
         if self.sha256 is None:
             checksum_file, line = _checksum_file(self.target), f"{sha256}  {self.target.name}\n"
             if os.path.lexists(checksum_file) and _earlier(self.target) != sha256:
                 raise TextError(
-                    f"{checksum_file} is there already, and says another SHA-256 than the "
-                    f"{sha256} that came: move it away; what has come is kept: {_RESUME}"
+                    f"{checksum_file} exists, with another SHA-256 than the download, {sha256}: "
+                    f"move it away; the downloaded bytes stay: {_RESUME}"
                 )
             if not os.path.lexists(checksum_file):
                 write_text(checksum_file, line)
         if os.path.lexists(self.target):
             raise TextError(
-                f"{self.target} came to be while it was downloaded, and is not overwritten: move "
-                f"it away; what has come is kept: {_RESUME}"
+                f"{self.target} appeared during the download, and pellucid does not overwrite it: "
+                f"move it away; the downloaded bytes stay: {_RESUME}"
             )
         move(self.partial, self.target)
 
     @contextmanager
     def _answer(self) -> Generator[Answer]:
-        """What the server says to the request for what is still missing."""
+        """The server's answer to a request for the missing bytes."""
         position, version = self._read_partial()
         with ask(self.address, start=position, version=version) as answer:
             if answer.continues(position, version):
@@ -153,12 +172,12 @@ class _Download:
         with ask(self.address, start=0, version=None) as answer:
             if answer.start:
                 raise TextError(
-                    f"{self.address} gave its end when asked for all: try another --from"
+                    f"{self.address} sent only its end instead of all bytes: try another --from"
                 )
             yield answer
 
     def _read_partial(self) -> tuple[int, str | None]:
-        """How many bytes of which version are here; without a version none can be gone on with."""
+        """The number of bytes so far and their version; 0 bytes if the version is unknown."""
         try:
             version = read_text(self.version).strip()
             return (self.partial.stat().st_size, version) if version else (0, None)
@@ -166,7 +185,7 @@ class _Download:
             return 0, None
 
     def _agreed(self, answer: Answer) -> tuple[int | None, str | None]:
-        """Size and SHA-256 that the file will have; refuses a server that has another."""
+        """The expected size and SHA-256 of the file; a server with another file is refused."""
         total = answer.total if answer.total is not None else answer.linked_size
         if total == 0:
             raise TextError(f"{self.address} is empty: try again later, or another --from")
@@ -182,14 +201,14 @@ class _Download:
             ):
                 raise TextError(
                     f"{self.address} is another file than expected: {quantity} "
-                    f"{expected_value} expected, and the server says {server_value}; "
-                    "take it from elsewhere with --from"
+                    f"{expected_value} expected, but the server says {server_value}; "
+                    "choose another source with --from"
                 )
         total = self.n_bytes if total is None else total
         return total, self.sha256 or answer.linked_sha256
 
     def _receive(self, answer: Answer, total: int | None, progress: Progress) -> Any:
-        """Write what comes behind what is here; gives the hash of both."""
+        """Append the answer to the bytes so far, and return the hash of all."""
         position = answer.start
         if total is not None:
             _refuse_full(self.target, total - position)
@@ -215,7 +234,7 @@ class _Download:
 
 @contextmanager
 def _unfinished(target: Path) -> Generator[Path]:
-    """The folder for what has come so far; it goes where nothing came, or all is done."""
+    """The folder for an unfinished download; it is removed if it has no bytes."""
     try:
         partial = Partial(target, _FILES, keep=_FILES, exclusive=True)
     except FolderInUse:
@@ -237,7 +256,7 @@ def _disk(target: Path) -> Generator[None]:
         reason = "the disk is full" if error.errno == errno.ENOSPC else str(error)
         raise TextError(
             f"{target} cannot be written: {reason}; make room or choose another folder with --to; "
-            f"what has come is kept: {_RESUME}"
+            f"the downloaded bytes stay: {_RESUME}"
         ) from None
 
 
@@ -245,8 +264,8 @@ def _refuse_full(target: Path, n_needed: int) -> None:
     free = shutil.disk_usage(target.parent).free
     if n_needed > free:
         raise TextError(
-            f"{target} does not fit: {n_needed:,} bytes are still to come, and the disk has "
-            f"{free:,} left; make room, or choose another folder with --to"
+            f"{target} does not fit: {n_needed:,} bytes are missing, and the disk has {free:,} "
+            "left; make room, or choose another folder with --to"
         )
 
 
@@ -260,7 +279,7 @@ def _checksum_file(target: Path) -> Path:
 
 
 def _earlier(target: Path) -> str | None:
-    """The SHA-256 that an earlier download wrote beside the file."""
+    """The SHA-256 that an earlier download wrote next to the file."""
     try:
         return read_text(_checksum_file(target)).split()[0]
     except (PellucidError, IndexError):

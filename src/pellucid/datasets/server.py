@@ -1,4 +1,4 @@
-"""One request to a server, and its answer read so that every way to fail has a name."""
+"""One request to a server, and its answer, with a clear message for every failure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from typing import Any
 from pellucid.errors import TextError
 from pellucid.version import __version__
 
-#: Seconds of silence after which a connection counts as broken.
+#: A connection without bytes for so many seconds counts as broken.
 _PATIENCE = 30.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Answer:
-    """What a server gives: `start` is the place of its first byte, `total` the size of the file.
+    """The answer of a server.
 
-    `version` is what it calls this content, fit for If-Range; `linked_size` and `linked_sha256` are
-    what Hugging Face says of a large file before it sends one elsewhere for it.
+    `start` is the place of its first byte, `total` the size of the file. `version` is the server's
+    name for this content, as If-Range needs it. `linked_size` and `linked_sha256` are what Hugging
+    Face says about a large file before it redirects to another server.
     """
 
     def __init__(self, address: str, response: Any, linked: Message | None) -> None:
@@ -40,13 +41,13 @@ class Answer:
         self.linked_sha256 = tag if _SHA256.fullmatch(tag) else None
 
     def continues(self, start: int, version: str | None) -> bool:
-        """Whether its bytes can be written behind the first `start` of `version`, or are all."""
+        """Whether its bytes continue the first `start` bytes of `version`, or are all bytes."""
         if self.start == 0:
             return not self._is_complete
         return self.start == start and self.version in (version, None)
 
     def blocks(self, size: int) -> Iterator[bytes]:
-        """The bytes as they come; fewer than were promised where the connection ends early.
+        """The bytes in blocks; fewer than announced if the connection ends early.
 
         Raises:
             TextError: the connection broke, or they are a web page.
@@ -60,8 +61,8 @@ class Answer:
                 yield block
         except (http.client.HTTPException, OSError) as error:
             raise TextError(
-                f"the connection to {self._address} broke ({_reason(error)}); what has come "
-                "is kept: the same command goes on from there"
+                f"the connection to {self._address} broke ({_reason(error)}); the downloaded bytes "
+                "stay: the same command continues from there"
             ) from None
 
     def _refuse_other_content(self) -> None:
@@ -71,17 +72,22 @@ class Answer:
         encoding = self._response.headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             raise TextError(
-                f"{self._address} was sent as {encoding} though nobody asked for that: its bytes "
-                "cannot be counted; take it from elsewhere with --from"
+                f"the server sent {self._address} as {encoding}, which pellucid did not request: "
+                "choose another source with --from"
             )
 
 
 @contextmanager
 def ask(address: str, *, start: int, version: str | None) -> Generator[Answer]:
-    """Ask for a file from byte `start` on, if it still is `version`; for all of it otherwise.
+    """Request a file from byte `start` on if its version is still `version`, else all of it.
+
+    Args:
+        address: the address of the file.
+        start: the first missing byte.
+        version: the version of the bytes so far.
 
     Raises:
-        TextError: no connection, a refusal, or a way that is not safe.
+        TextError: there is no connection, the server refuses, or it redirects from https to http.
     """
     redirects = _Redirects(address)
     request = urllib.request.Request(address, headers=_request_headers(start, version))
@@ -94,8 +100,8 @@ def ask(address: str, *, start: int, version: str | None) -> Generator[Answer]:
         response = error
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise TextError(
-            f"{address} cannot be reached ({_reason(error)}): look at the connection, or take the "
-            "file from elsewhere with --from"
+            f"{address} cannot be reached ({_reason(error)}): check the connection, or choose "
+            "another source with --from"
         ) from None
     with response:
         yield Answer(address, response, redirects.linked)
@@ -109,7 +115,7 @@ def _request_headers(start: int, version: str | None) -> dict[str, str]:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but never from https to http; keeps the first one's word on the file."""
+    """Follows redirects, but never from https to http; stores the headers of the first."""
 
     def __init__(self, address: str) -> None:
         self._safe = urllib.parse.urlsplit(address).scheme == "https"
@@ -121,8 +127,8 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         scheme = urllib.parse.urlsplit(newurl).scheme
         if scheme not in ("https", "http") or (self._safe and scheme == "http"):
             raise TextError(
-                f"{req.full_url} leads to {newurl}, which is not https: it is not followed; take "
-                "the file from elsewhere with --from"
+                f"{req.full_url} redirects to {newurl}, which is not https, so pellucid does not "
+                "follow it: choose another source with --from"
             )
         if self.linked is None and "X-Linked-Size" in headers:
             self.linked = headers
@@ -131,26 +137,25 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 def _no_file(address: str) -> TextError:
     return TextError(
-        f"{address} gave a web page and not a file: a login, a notice or an error; look at it in a "
-        "browser, or take the file from elsewhere with --from"
+        f"{address} is a web page and not a file: a login, a notice or an error; open it in a "
+        "browser, or choose another source with --from"
     )
 
 
 def _refused(address: str, code: int, reason: str) -> TextError:
     message = f"{address}: the server says {code} {reason}"
     if code in (http.HTTPStatus.NOT_FOUND, http.HTTPStatus.GONE):
-        return TextError(f"{message}: the file is not there; take it from elsewhere with --from")
+        return TextError(f"{message}: the file does not exist; choose another source with --from")
     if code in (http.HTTPStatus.UNAUTHORIZED, http.HTTPStatus.FORBIDDEN):
-        return TextError(
-            f"{message}: it wants to know who asks; take it from elsewhere with --from"
-        )
+        return TextError(f"{message}: it requires a login; choose another source with --from")
     return TextError(
-        f"{message}; what has come is kept: try again later, or take it from elsewhere with --from"
+        f"{message}; the downloaded bytes stay: try again later, or choose another source with "
+        "--from"
     )
 
 
 def _place(status: int, headers: Message) -> tuple[int, int | None]:
-    """Where in the file the answer begins, and how long the file is."""
+    """The place in the file where the answer begins, and the size of the file."""
     if status == http.HTTPStatus.PARTIAL_CONTENT:
         match = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", ""))
         if match is None:
@@ -163,7 +168,7 @@ def _place(status: int, headers: Message) -> tuple[int, int | None]:
 
 
 def _version(headers: Message) -> str | None:
-    """A strong ETag, or else the date of the last change; a weak ETag may not be resumed by."""
+    """A strong ETag, else the date of the last change; a weak ETag is not allowed in If-Range."""
     tag = headers.get("ETag", "")
     return tag if tag.startswith('"') else headers.get("Last-Modified")
 

@@ -140,7 +140,7 @@ def evaluate(
             documents=np.asarray(starts) if run.config.training.documents_apart else None,
         )
     finite(torch.tensor(evaluation.loss_nats), "the losses of the text")
-    return replace(evaluation, unknown_tokens=counts.unknown, changed_documents=counts.changed)
+    return replace(evaluation, unknown_tokens=counts.unknown, changed_documents=counts.lossy)
 
 
 def prefix(

@@ -31,7 +31,7 @@ class PredictionChange:
 
 
 @torch.no_grad()
-def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> PredictionChange:
+def change(before: Trace, after: Trace, token: int = -1, *, n_words: int = 10) -> PredictionChange:
     """What changed between a trace and another of the same ids.
 
     Raises:
@@ -45,7 +45,7 @@ def change(before: Trace, after: Trace, token: int = -1, *, most: int = 10) -> P
     p_before, p_after = (
         torch.softmax(widen(t.logits_at(token)).double(), -1) for t in (before, after)
     )
-    changed_ids = (p_before - p_after).abs().topk(min(most, len(p_before))).indices
+    changed_ids = (p_before - p_after).abs().topk(min(n_words, len(p_before))).indices
     kls = tuple(
         float(
             kl_divergence(

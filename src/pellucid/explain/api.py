@@ -54,7 +54,7 @@ def trace(
         raise PellucidError(
             f"{missing}: an encoder-decoder reads source_ids and ids, any other model ids alone"
         )
-    whole = Sentence(
+    token_sentence = Sentence(
         text="",
         kind=kind_of(model),
         ids=token_ids,
@@ -62,22 +62,20 @@ def trace(
         source_ids=source,
         source_pieces=tuple(map(str, source or ())),
     )
-    return ModelTrace(model, whole, run=run if isinstance(run, Run) else None)
+    return ModelTrace(model, token_sentence, run=run if isinstance(run, Run) else None)
 
 
-def _ids(ids: Sequence[int] | Tensor, model: Transformer, called: str) -> tuple[int, ...]:
+def _ids(ids: Sequence[int] | Tensor, model: Transformer, name: str) -> tuple[int, ...]:
     token_ids = torch.as_tensor(ids)
     token_ids = token_ids[0] if token_ids.ndim == 2 and len(token_ids) == 1 else token_ids
     rows = model.token_embedding.num_embeddings
     if token_ids.ndim != 1 or not len(token_ids) or token_ids.is_floating_point():
-        raise PellucidError(f"{called} must be the ids of one text, was {tuple(token_ids.shape)}")
+        raise PellucidError(f"{name} must be the ids of one text, was {tuple(token_ids.shape)}")
     if int(token_ids.min()) < 0 or int(token_ids.max()) >= rows:
-        raise PellucidError(
-            f"{called} must lie between 0 and {rows - 1}, the rows of the embedding"
-        )
+        raise PellucidError(f"{name} must lie between 0 and {rows - 1}, the rows of the embedding")
     if len(token_ids) > model.context_length:
         raise PellucidError(
-            f"{called} has {len(token_ids):,} tokens, but the model reads at most "
+            f"{name} has {len(token_ids):,} tokens, but the model reads at most "
             f"{model.context_length:,}: pass fewer"
         )
     return tuple(int(token_id) for token_id in token_ids)

@@ -26,7 +26,7 @@ class AttentionRecord:
     k: Tensor
     v: Tensor
     #: the heads' outputs, before the output projection
-    out: Tensor
+    outputs: Tensor
     positions: Positions
     view: View
     #: the same side by side, the input of that projection: (1, time, heads * features)
@@ -48,17 +48,17 @@ class AttentionRecord:
 
         `joined` is the one that is not split into heads.
         """
-        named = {
+        tensors = {
             "q": self.q,
             "k": self.k,
             "q_plain": self.q_plain,
             "k_plain": self.k_plain,
             "v": self.v,
-            "out": self.out,
+            "out": self.outputs,
             "memory": self.memory,
             "joined": self.joined,
         }
-        return {name: tensor for name, tensor in named.items() if tensor is not None}
+        return {name: tensor for name, tensor in tensors.items() if tensor is not None}
 
     @property
     def scoring(self) -> Scoring | None:

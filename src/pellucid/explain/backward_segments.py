@@ -92,7 +92,7 @@ def backward_segment(trace: Trace, segment: Segment, upstream: Tensor | None) ->
         elif segment.place < len(stack_pass.stack.blocks):
             rerun = _block(stack_pass, segment.place)
         else:
-            rerun = _end(trace, stack_pass, priced=segment.side == trace.side)
+            rerun = _end(trace, stack_pass, with_loss=segment.side == trace.side)
         states = list(rerun.states.values())
         encoded = [] if rerun.encoded is None else [rerun.encoded]
         grads = gradients(
@@ -126,8 +126,8 @@ def walk_backward(trace: Trace, take: Take, progress: Progress) -> dict[Segment,
     pending = Counter(name for segment in order for name in trainable_parameters(trace, segment))
     parts: dict[str, Tensor] = {}
     upstream: dict[Segment, Tensor] = {}
-    for done, segment in enumerate(order):
-        progress(done, len(order))
+    for n_done, segment in enumerate(order):
+        progress(n_done, len(order))
         segment_gradients = backward_segment(trace, segment, upstream.get(segment))
         if segment.place >= 0:
             upstream[Segment(segment.side, segment.place - 1)] = segment_gradients.entering
@@ -178,10 +178,10 @@ def _block(stack_pass: StackPass, number: int) -> _Rerun:
     return _Rerun(output, state, {}, None if encoded is None else encoded.states)
 
 
-def _end(trace: Trace, stack_pass: StackPass, *, priced: bool) -> _Rerun:
+def _end(trace: Trace, stack_pass: StackPass, *, with_loss: bool) -> _Rerun:
     state = make_leaf(stack_pass.states[-1])
     final = stack_pass.stack.final_norm(state.view_as(state))
-    if not priced:
+    if not with_loss:
         return _Rerun(final, state, {"final_norm": final})
     hidden = trace.model.readable(final[0])
     logits = trace.model.logits(hidden)

@@ -56,6 +56,6 @@ def _round_operands(receipt: Receipt) -> Expression:
     A difference of two nearly equal losses does; so does a model in float64.
     """
     short = round_operands(receipt.expression, _FLOAT32)
-    moved = abs(evaluate(short) - receipt.recomputed)
-    exact = receipt.dtype == "float64" or moved > receipt.allowed / 100
+    rounding_error = abs(evaluate(short) - receipt.recomputed)
+    exact = receipt.dtype == "float64" or rounding_error > receipt.allowed / 100
     return receipt.expression if exact else short

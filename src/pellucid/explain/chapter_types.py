@@ -173,22 +173,22 @@ class Frames:
 
 
 Part = Literal["forward", "backward", "update", "over time", "compare"]
-Still = Tokens | Matrix | Bars | Table | Lines
-Moving = Film | Frames
-Picture = Still | Moving
+StaticPicture = Tokens | Matrix | Bars | Table | Lines
+AnimatedPicture = Film | Frames
+Picture = StaticPicture | AnimatedPicture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chapter:
     """One chapter at one place: a sentence, pictures, receipts, and what has to be added.
 
-    `part` is where it stands in the story, `number` its place in the list of chapters, which
-    gives it. `notes` say what is pooled, cut, or does not add up.
+    The list of chapters gives its `id`, `title`, `part` of the story, and `number` in the list.
+    `notes` say what is pooled, cut, or does not add up.
     """
 
-    id: str
-    part: Part
-    title: str
+    id: str = ""
+    part: Part = "forward"
+    title: str = ""
     sentence: str
     number: int = 0
     pictures: tuple[Picture, ...] = ()

@@ -67,14 +67,14 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     names, parts = _start(trace, token)
     for layer in range(trace.n_layers(side)):
         for stream_sum in list_sums(trace, side, layer):
-            for sublayer, address in stream_sum.written:
+            for sublayer, address in stream_sum.terms:
                 names.append(f"{address.split('.')[0]} {sublayer}")
                 parts.append(trace[at(address, token)].double())
     model = trace.model
     stream = trace.stack_pass(side).states[-1][0, token].double()
     norm = trace.stack_pass(side).stack.final_norm
     w = model.head_weight[word].double() * model.head_scale
-    terms = [float(w @ _held(norm, part, stream)) for part in parts]
+    terms = [float(w @ _apply_norm_scale(norm, part, stream)) for part in parts]
     facts = norms_one_token(norm)
     bias = None if facts is None or facts.bias is None else norm.get_parameter(facts.bias)
     if bias is not None:
@@ -99,7 +99,7 @@ def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     return ["embedding", "position"], [first - added, added]
 
 
-def _held(norm: nn.Module, part: Tensor, stream: Tensor) -> Tensor:
+def _apply_norm_scale(norm: nn.Module, part: Tensor, stream: Tensor) -> Tensor:
     """What a norm makes of a part, by the scale that it has for the whole stream."""
     facts = norms_one_token(norm)
     if facts is None:

@@ -57,7 +57,7 @@ class Apply:
 
 Expression = Number | Vector | Apply
 
-_OF_ONE: dict[Operator, Callable[[float], float]] = {
+_UNARY: dict[Operator, Callable[[float], float]] = {
     "neg": lambda a: -a,
     "exp": math.exp,
     "log": math.log,
@@ -67,14 +67,14 @@ _OF_ONE: dict[Operator, Callable[[float], float]] = {
     "sin": math.sin,
     "cos": math.cos,
 }
-_OF_TWO: dict[Operator, Callable[[float, float], float]] = {
+_BINARY: dict[Operator, Callable[[float, float], float]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
     "div": lambda a, b: a / b,
     "pow": math.pow,
 }
-_OF_ROWS: dict[Operator, Callable[[Sequence[float]], float]] = {
+_REDUCTIONS: dict[Operator, Callable[[Sequence[float]], float]] = {
     "sum": math.fsum,
     "max": max,
     "min": min,
@@ -95,13 +95,13 @@ def evaluate(expression: Expression) -> float:
         case Apply("dot", (Vector(lhs), Vector(rhs))):
             return math.fsum(a * b for a, b in zip(lhs, rhs, strict=True))
         case Apply("sum" | "max" | "min" as name, (Vector(row),)):
-            return _OF_ROWS[name](row)
+            return _REDUCTIONS[name](row)
         case Apply("sum" | "max" | "min" as name, parts):
-            return _OF_ROWS[name]([evaluate(part) for part in parts])
-        case Apply(name, (part,)) if name in _OF_ONE:
-            return _OF_ONE[name](evaluate(part))
-        case Apply(name, (lhs, rhs)) if name in _OF_TWO:
-            return _OF_TWO[name](evaluate(lhs), evaluate(rhs))
+            return _REDUCTIONS[name]([evaluate(part) for part in parts])
+        case Apply(name, (part,)) if name in _UNARY:
+            return _UNARY[name](evaluate(part))
+        case Apply(name, (lhs, rhs)) if name in _BINARY:
+            return _BINARY[name](evaluate(lhs), evaluate(rhs))
         case _:
             raise ValueError(f"{expression.name} does not take these arguments")
 

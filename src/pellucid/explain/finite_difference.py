@@ -33,7 +33,7 @@ def choose_step(trace: Trace, weight: SelectedWeight) -> float:
     Source:
         Press et al. 2007, "Numerical Recipes", section 5.7, eq. 5.7.8 (central differences).
     """
-    size = abs(float(trace[weight.at()]))
+    size = abs(float(trace[weight.address()]))
     return float(torch.finfo(precision(trace)).eps ** (1 / 3) * max(1.0, size))
 
 
@@ -41,18 +41,20 @@ def choose_step(trace: Trace, weight: SelectedWeight) -> float:
 def losses(trace: Trace, weight: SelectedWeight, moves: Sequence[float]) -> list[float]:
     """The sentence's loss with the weight moved by each of `moves`; the model is left alone."""
     model = trace.model if is_large(trace) else copy.deepcopy(trace.model).double()
-    whole = _Priced(model, trace)
+    sentence_loss = _SentenceLoss(model, trace)
     matrix = dict(model.named_parameters())[weight.name].detach()
     moved_losses: list[float] = []
     for move in moves:
-        moved = matrix.clone()
-        moved[weight.index] += move
-        loss = functional_call(cast("Any", whole), {f"model.{weight.name}": moved}, ())
+        moved_matrix = matrix.clone()
+        moved_matrix[weight.index] += move
+        loss = functional_call(
+            cast("Any", sentence_loss), {f"model.{weight.name}": moved_matrix}, ()
+        )
         moved_losses.append(float(cast("Tensor", loss)))
     return moved_losses
 
 
-class _Priced(nn.Module):
+class _SentenceLoss(nn.Module):
     """A model, as a function from nothing to the loss of one sentence."""
 
     def __init__(self, model: nn.Module, trace: Trace) -> None:

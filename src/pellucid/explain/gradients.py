@@ -50,7 +50,7 @@ class ModelGradients(Gradients):
         maxlen=2
     )
 
-    def __init__(self, trace: Trace, progress: Progress = lambda done, total: None) -> None:
+    def __init__(self, trace: Trace, progress: Progress = lambda n_done, total: None) -> None:
         self.trace = trace
         self.norms: dict[str, float] = {}
         self.sizes: dict[str, float] = {}
@@ -113,7 +113,7 @@ class ModelGradients(Gradients):
         if name not in dict(trace.model.named_parameters()):
             return None
         if name not in self.norms:
-            raise PellucidError(_why_none(trace, name))
+            raise PellucidError(_explain_no_gradient(trace, name))
         end = Segment(trace.side, trace.n_layers(trace.side))
         segments = [
             segment
@@ -123,7 +123,9 @@ class ModelGradients(Gradients):
         if path:
             if len(segments) < 2 or name != "token_embedding.weight" or trace.model.head:
                 return None
-            segments = [at for at in segments if (at.place != -1) == (path == "head")]
+            segments = [
+                candidate for candidate in segments if (candidate.place != -1) == (path == "head")
+            ]
         parts = [self.segment(segment).parameters.get(name) for segment in segments]
         terms = [part for part in parts if part is not None]
         total = terms[0]
@@ -190,7 +192,7 @@ def _list_head_tensors(record: BlockRecord) -> dict[str, Tensor]:
     return tensors
 
 
-def _why_none(trace: Trace, name: str) -> str:
+def _explain_no_gradient(trace: Trace, name: str) -> str:
     if not dict(trace.model.named_parameters())[name].requires_grad:
         return (
             f"{name} is frozen (requires_grad is off), so nothing comes back to it; to see what "

@@ -40,7 +40,7 @@ class Inspection:
     selection: Selection
     chapters: tuple[Chapter | Refusal, ...]
 
-    def only(self) -> Chapter:
+    def chapter(self) -> Chapter:
         """The chapter of a request for one.
 
         Raises:

@@ -67,13 +67,13 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
     """What a norm sees besides its own token; None if that is nothing, or unknown."""
     future = ", those after it as well: so it leaks the future" if causal else ""
     match facts:
-        case NormFacts(mean_over=over):
+        case NormFacts():
             pass
         case SandwichFacts() | IdentityFacts() | UnknownFacts():
             return None
         case _:
             assert_never(facts)
-    match over:
+    match facts.mean_over:
         case "features":
             return None
         case "sequence":
@@ -84,4 +84,4 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
                 f"too{future}; here the norm uses the averages that it kept, and sees one token"
             )
         case _:
-            assert_never(over)
+            assert_never(facts.mean_over)

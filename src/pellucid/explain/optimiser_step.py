@@ -96,7 +96,7 @@ def choose_settings(trace: Trace, name: str) -> StepSettings:
     """How a parameter of a trace's model would be moved next."""
     run = trace.run
     if run is None or is_published(run.folder):
-        return _first()
+        return _first_step_settings()
     memory = _memory(run)
     is_remembered = any(key.startswith(f"{name}::") for key in memory.tensors)
     groups = group(trace.model.named_parameters())
@@ -151,16 +151,16 @@ def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tenso
         al. 2024, "Muon: An optimizer for hidden layers in neural networks".
     """
     step_settings, run = choose_settings(trace, name), trace.run
-    moved = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
-    moved.grad = gradient.clone()
+    parameter = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
+    parameter.grad = gradient.clone()
     with torch.enable_grad():
         if run is None or is_published(run.folder):
-            optimiser = AdamW([moved])
+            optimiser = AdamW([parameter])
             cast("Any", optimiser).step()
-            state: dict[str, Tensor] = dict(optimiser.state[moved])
+            state: dict[str, Tensor] = dict(optimiser.state[parameter])
         else:
-            state = _as_the_run(run, name, moved, divisor(trace, step_settings))
-    parts = {"next": moved.detach()}
+            state = _as_the_run(run, name, parameter, divisor(trace, step_settings))
+    parts = {"next": parameter.detach()}
     for key, part in (("exp_avg", "m"), ("momentum", "m"), ("exp_avg_sq", "v")):
         if key in state and part in _PARTS_BY_KIND[step_settings.kind]:
             parts[part] = state[key]
@@ -171,20 +171,22 @@ def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tenso
     return parts
 
 
-def _as_the_run(run: Run, name: str, moved: nn.Parameter, divided: float) -> dict[str, Tensor]:
+def _as_the_run(run: Run, name: str, parameter: nn.Parameter, divided: float) -> dict[str, Tensor]:
     """One step of the run's own optimiser on one parameter; what it remembers of it then."""
     memory = _memory(run)
-    named = [(name, moved)]
-    optimiser = assemble_optimiser(run.config.optimiser, named, orthogonal=memory.orthogonal)
+    named_parameters = [(name, parameter)]
+    optimiser = assemble_optimiser(
+        run.config.optimiser, named_parameters, orthogonal=memory.orthogonal
+    )
     optimiser.load_state_tensors(
         {
-            key: value.clone() if key.endswith("::step") else value.to(moved, copy=True)
+            key: value.clone() if key.endswith("::step") else value.to(parameter, copy=True)
             for key, value in memory.tensors.items()
             if key.startswith(f"{name}::")
         }
     )
-    nothing = torch.zeros((), device=moved.device)
-    gate = Gate(norm=nothing, divisor=nothing + divided, blocked=nothing)
+    zero = torch.zeros((), device=parameter.device)
+    gate = Gate(norm=zero, divisor=zero + divided, blocked=zero)
     optimiser.step(gate, memory.factor)
     return {key.rpartition("::")[2]: tensor for key, tensor in optimiser.state_tensors().items()}
 
@@ -194,9 +196,9 @@ def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: StepSet
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
-    ahead = (gradient + step_settings.beta1 * m)[None]
-    dtype = orthogonal_type(_memory(trace.run).orthogonal, ahead.device)
-    return orthogonalise(ahead, steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
+    look_ahead = (gradient + step_settings.beta1 * m)[None]
+    dtype = orthogonal_type(_memory(trace.run).orthogonal, look_ahead.device)
+    return orthogonalise(look_ahead, steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
 
 
 def divisor(trace: Trace, settings: StepSettings) -> float:
@@ -229,21 +231,21 @@ def list_left_out(trace: Trace) -> list[str]:
     return notes
 
 
-def after_update(trace: Trace, progress: Progress = lambda done, total: None) -> Trace:
+def after_update(trace: Trace, progress: Progress = lambda n_done, total: None) -> Trace:
     """The sentence again, in a copy of the model all of whose weights were moved by one step."""
     trace.backward()
-    moved = copy.deepcopy(trace.model)
-    weights = dict(moved.named_parameters())
+    parameter = copy.deepcopy(trace.model)
+    weights = dict(parameter.named_parameters())
 
     def take(name: str, grad: Tensor) -> None:
         weights[name].data.copy_(step_parameter(trace, name, grad)["next"])
 
     with torch.no_grad():
         walk_backward(trace, take, progress)
-    return trace.with_model(moved)
+    return trace.with_model(parameter)
 
 
-def _first() -> StepSettings:
+def _first_step_settings() -> StepSettings:
     """The first step, with the numbers that torch's AdamW has by default."""
     default: dict[str, Any] = {
         name: parameter.default

@@ -39,20 +39,20 @@ def format_receipt(receipt: Receipt) -> Line:
     """The fewest digits at which the operands, as they are shown, come to the result as shown."""
     exact, tree = receipt.recomputed, receipt.expression
     places = _places(exact, receipt.allowed)
-    result = _to(exact, places)
+    result = _format_to_place(exact, places)
     digits = next(
         (
             digits
             for digits in range(_MIN_DIGITS, _MAX_DIGITS)
-            if _comes_to(round_operands(tree, digits), result, places)
-            and _comes_to(_abbreviate(tree, digits), result, places)
+            if _evaluates_to(round_operands(tree, digits), result, places)
+            and _evaluates_to(_abbreviate(tree, digits), result, places)
         ),
         _MAX_DIGITS,
     )
     return Line(
         operands=format_expression(tree, digits),
         result=result,
-        model=_to(receipt.model, places),
+        model=_format_to_place(receipt.model, places),
         digits=digits,
         places=places,
     )
@@ -60,20 +60,20 @@ def format_receipt(receipt: Receipt) -> Line:
 
 def format_expression(expression: Expression, digits: int) -> str:
     """The tree with its numbers, each in so many digits."""
-    return _spelled(_abbreviate(expression, digits), digits)[0]
+    return _format_node(_abbreviate(expression, digits), digits)[0]
 
 
 def round_operands(expression: Expression, digits: int) -> Expression:
     """The tree with every operand rounded to so many digits."""
 
-    def near(x: float) -> float:
+    def round_value(x: float) -> float:
         return float(f"{x:.{digits}g}")
 
     match expression:
         case Number():
-            return replace(expression, value=near(expression.value))
+            return replace(expression, value=round_value(expression.value))
         case Vector():
-            return replace(expression, values=tuple(map(near, expression.values)))
+            return replace(expression, values=tuple(map(round_value, expression.values)))
         case Apply(name, parts):
             return Apply(name, tuple(round_operands(part, digits) for part in parts))
 
@@ -86,7 +86,7 @@ def _places(x: float, allowed: float) -> int:
     return max(math.floor(math.log10(abs(x))) - _RESULT_DIGITS + 1, finest) if x else finest
 
 
-def _to(x: float, places: int) -> str:
+def _format_to_place(x: float, places: int) -> str:
     """A number that ends at a power of ten."""
     if not math.isfinite(x) or not x:
         return f"{x:g}"
@@ -94,9 +94,9 @@ def _to(x: float, places: int) -> str:
     return f"{x:.{digits}g}" if digits > 0 else "0"
 
 
-def _comes_to(tree: Expression, result: str, places: int) -> bool:
+def _evaluates_to(tree: Expression, result: str, places: int) -> bool:
     try:
-        return _to(evaluate(tree), places) == result
+        return _format_to_place(evaluate(tree), places) == result
     except (ValueError, ZeroDivisionError, OverflowError):
         return False  # a rounded operand left the formula's range
 
@@ -110,16 +110,18 @@ def _shortened(expression: Expression) -> Expression:
     match expression:
         case Apply("dot", (Vector(lhs), Vector(rhs))) if len(lhs) > _TERMS + 1:
             first = Apply("dot", (Vector(lhs[:_TERMS]), Vector(rhs[:_TERMS])))
-            behind = zip(lhs[_TERMS:], rhs[_TERMS:], strict=True)
-            remainder = math.fsum(a * b for a, b in behind)
+            remaining_terms = zip(lhs[_TERMS:], rhs[_TERMS:], strict=True)
+            remainder = math.fsum(a * b for a, b in remaining_terms)
             return Apply("sum", (first, _build_remainder(remainder, len(lhs) - _TERMS)))
         case Apply("sum" | "max" | "min" as name, (Vector(row),)):
             return _shortened(Apply(name, tuple(map(Number, row))))
         case Apply("sum" | "max" | "min" as name, parts) if len(parts) > _TERMS + 1:
-            behind = parts[_TERMS:]
-            remainder = evaluate(Apply(name, behind))
+            remaining_terms = parts[_TERMS:]
+            remainder = evaluate(Apply(name, remaining_terms))
             first = tuple(map(_shortened, parts[:_TERMS]))
-            return Apply(name, (*first, _build_remainder(remainder, sum(map(_count, behind)))))
+            return Apply(
+                name, (*first, _build_remainder(remainder, sum(map(_count, remaining_terms))))
+            )
         case Apply(name, parts):
             return Apply(name, tuple(map(_shortened, parts)))
         case _:
@@ -137,19 +139,19 @@ def _count(part: Expression) -> int:
     return 1
 
 
-def _spelled(expression: Expression, digits: int) -> tuple[str, int]:
+def _format_node(expression: Expression, digits: int) -> tuple[str, int]:
     """The text, and how tightly it binds: what binds less needs brackets within what binds more."""
 
-    def within(part: Expression, binds: int) -> str:
-        text, precedence = _spelled(part, digits)
+    def format_part(part: Expression, binds: int) -> str:
+        text, precedence = _format_node(part, digits)
         return text if precedence >= binds else f"({text})"
 
     match expression:
         case Number(number, name):
             # what sums up others is named, so that nobody takes it for one term
-            written = f"{number:.{digits}g}"
-            text = f"{written} ({name})" if name.endswith(_MORE_SUFFIX) else written
-            return text, 3 if written.startswith("-") else 5
+            digits_text = f"{number:.{digits}g}"
+            text = f"{digits_text} ({name})" if name.endswith(_MORE_SUFFIX) else digits_text
+            return text, 3 if digits_text.startswith("-") else 5
         case Vector():
             raise ValueError("a vector is written within sum, max, min or dot")
         case Apply("dot", (Vector(lhs), Vector(rhs))):
@@ -157,20 +159,20 @@ def _spelled(expression: Expression, digits: int) -> tuple[str, int]:
             terms = [f"{a:.{digits}g}·{b:.{digits}g}" for a, b in pairs]
             return " + ".join(terms), 1
         case Apply("sum", parts):
-            terms = [within(part, 1) for part in parts]
+            terms = [format_part(part, 1) for part in parts]
             return " + ".join(terms), 1
         case Apply("add" | "sub" | "mul" | "div" as name, (lhs, rhs)):
             binds = _BINDS[name]
-            second = within(rhs, binds + (name in ("sub", "div")))
+            second = format_part(rhs, binds + (name in ("sub", "div")))
             second = f"({second})" if second.startswith("-") else second
-            return f"{within(lhs, binds)}{_SIGNS[name]}{second}", binds
+            return f"{format_part(lhs, binds)}{_SIGNS[name]}{second}", binds
         case Apply("pow", (lhs, rhs)):
-            return f"{within(lhs, 5)}^{within(rhs, 5)}", 4
+            return f"{format_part(lhs, 5)}^{format_part(rhs, 5)}", 4
         case Apply("neg", (part,)):
-            return f"-{within(part, 3)}", 3
+            return f"-{format_part(part, 3)}", 3
         case Apply(name, parts):
-            return _called(name, [within(part, 0) for part in parts]), 5
+            return _format_call(name, [format_part(part, 0) for part in parts]), 5
 
 
-def _called(name: str, inner: Sequence[str]) -> str:
+def _format_call(name: str, inner: Sequence[str]) -> str:
     return f"{'√' if name == 'sqrt' else name}({', '.join(inner)})"

@@ -28,7 +28,7 @@ from pellucid.model import (
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
-from pellucid.model.residuals import Layer as Written
+from pellucid.model.residuals import Layer as Layer
 
 #: Parts that are recorded: the output under the part's name, the input under NAME.in.
 PARTS = (
@@ -72,13 +72,13 @@ class _RecordingPositions(Positions):
         self.scheme = scheme
         self.adds_values = scheme.adds_values
         self.plain: list[Tensor] = []
-        self.turned: list[Tensor] = []
+        self.rotated: list[Tensor] = []
 
     def rotate(self, x: Tensor, view: View) -> Tensor:
-        turned = self.scheme.rotate(x, view)
+        rotated = self.scheme.rotate(x, view)
         self.plain.append(x)
-        self.turned.append(turned)
-        return turned
+        self.rotated.append(rotated)
+        return rotated
 
     def bias(self, q: Tensor, view: View, scale: float) -> Tensor | None:
         return self.scheme.bias(q, view, scale)
@@ -132,12 +132,12 @@ def record_block(
                 if separate_inputs:
                     hooks.enter_context(part.register_forward_pre_hook(_copy_input))
                 _record_part(hooks, part, name, recording.tensors)
-        within = _within(hooks, block)
+        part_tensors = _record_attention_parts(hooks, block)
         output = _with_recorded_sums(block, recording)(
             state, positions, stack_pass.attention_view, cache, encoded
         )
     recording.tensors["made"] = output
-    _record_attentions(recording, block, stack_pass, _Notes(positions, cache, within))
+    _record_attentions(recording, block, stack_pass, _Notes(positions, cache, part_tensors))
     return recording
 
 
@@ -153,16 +153,16 @@ def find_part(block: nn.Module, name: str) -> nn.Module | None:
     return part if isinstance(part, nn.Module) else None
 
 
-def _record_part(hooks: ExitStack, part: nn.Module, name: str, into: dict[str, Tensor]) -> None:
+def _record_part(hooks: ExitStack, part: nn.Module, name: str, tensors: dict[str, Tensor]) -> None:
     def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        into[f"{name}.in"], into[name] = inputs[0], output
+        tensors[f"{name}.in"], tensors[name] = inputs[0], output
 
     hooks.enter_context(part.register_forward_hook(record))
 
 
-def _within(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
+def _record_attention_parts(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
     """What parts of the attentions made, and what their last product was given."""
-    noted: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for kind in ("attention", "cross_attention"):
         layer = find_part(block, kind)
         if known_attention(layer) is None:
@@ -170,8 +170,8 @@ def _within(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
         for name in ("query", "value", "output", "memory_norm", "mixing"):
             part = find_part(cast("nn.Module", layer), name)
             if part is not None:
-                _record_part(hooks, part, f"{kind}.{name}", noted)
-    return noted
+                _record_part(hooks, part, f"{kind}.{name}", tensors)
+    return tensors
 
 
 def _with_recorded_sums(block: nn.Module, recording: BlockRecord) -> nn.Module:
@@ -181,7 +181,7 @@ def _with_recorded_sums(block: nn.Module, recording: BlockRecord) -> nn.Module:
     if cast("Any", block).cross_attention is None:
         names = iter(("after_attention", "after_feed_forward"))
 
-    def record_sum(x: Tensor, norm: Any, layer: Written) -> Tensor:
+    def record_sum(x: Tensor, norm: Any, layer: Layer) -> Tensor:
         stream = rule(x, norm, layer)
         recording.tensors[next(names)] = stream
         return stream
@@ -195,7 +195,7 @@ def _with_recorded_sums(block: nn.Module, recording: BlockRecord) -> nn.Module:
 class _Notes:
     positions: _RecordingPositions
     cache: _RecordingCache
-    within: dict[str, Tensor]
+    part_tensors: dict[str, Tensor]
 
 
 def _record_attentions(
@@ -210,34 +210,36 @@ def _record_attentions(
         recording.attentions["cross"] = AttentionRecord(
             layer=crossed,
             facts=cross_facts,
-            q=split_heads(notes.within["cross_attention.query"], cross_facts.n_heads),
+            q=split_heads(notes.part_tensors["cross_attention.query"], cross_facts.n_heads),
             k=keys,
             v=values,
-            out=split_heads(notes.within["cross_attention.output.in"], cross_facts.n_heads),
+            outputs=split_heads(
+                notes.part_tensors["cross_attention.output.in"], cross_facts.n_heads
+            ),
             positions=NoPositions(),
             view=View(start=0, causal=False),
-            joined=notes.within["cross_attention.output.in"],
+            joined=notes.part_tensors["cross_attention.output.in"],
         )
 
 
 def _record_self_attention(
     layer: nn.Module, facts: KnownAttention, stack_pass: StackPass, notes: _Notes
 ) -> AttentionRecord:
-    q, k = notes.positions.turned[:2]
+    q, k = notes.positions.rotated[:2]
     turns = where_positions_act(stack_pass.positions) == "queries and keys"
-    within, keys_values = notes.within, notes.cache.self_attention
+    part_tensors, keys_values = notes.part_tensors, notes.cache.self_attention
     attention = AttentionRecord(
         layer=layer,
         facts=facts,
         q=q,
         k=k,
-        v=split_heads(within["attention.value"], facts.n_heads)
+        v=split_heads(part_tensors["attention.value"], facts.n_heads)
         if keys_values is None
         else keys_values.values,
-        out=split_heads(within["attention.output.in"], facts.n_heads),
+        outputs=split_heads(part_tensors["attention.output.in"], facts.n_heads),
         positions=stack_pass.positions,
         view=stack_pass.attention_view,
-        joined=within["attention.output.in"],
+        joined=part_tensors["attention.output.in"],
     )
     if turns:
         attention.q_plain, attention.k_plain = notes.positions.plain[:2]
@@ -248,8 +250,8 @@ def _record_self_attention(
             if not turns:
                 attention.q_plain, attention.k_plain = q, k
         case NeuralMemoryFacts():
-            attention.memory = within["attention.memory_norm"]
-            attention.gate = torch.sigmoid(within["attention.mixing"])
+            attention.memory = part_tensors["attention.memory_norm"]
+            attention.gate = torch.sigmoid(part_tensors["attention.mixing"])
         case _:
             assert_never(facts)
     return attention

@@ -33,7 +33,7 @@ class Sum:
     name: str
     before: str
     after: str
-    written: tuple[tuple[str, str], ...]
+    terms: tuple[tuple[str, str], ...]
     source: tuple[Any, str]
 
 
@@ -78,23 +78,26 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
     if _why_no_sum(block) is not None or not isinstance(facts, BlockFacts):
         return []
     before, after = (f"{stack_letter(side)}{number}.residual" for number in (layer, layer + 1))
-    at = f"{stack_letter(side)}{layer}"
+    layer_name = f"{stack_letter(side)}{layer}"
     if facts.order == "parallel":
-        added = (("attention", f"{at}.attention"), ("feed-forward", f"{at}.feed_forward"))
+        added = (
+            ("attention", f"{layer_name}.attention"),
+            ("feed-forward", f"{layer_name}.feed_forward"),
+        )
         line = (ParallelBlock, "return x + self.dropout(attended)")
-        return [Sum(name=f"layer {layer}", before=before, after=after, written=added, source=line)]
+        return [Sum(name=f"layer {layer}", before=before, after=after, terms=added, source=line)]
     assert isinstance(facts.residual, ResidualFacts)
     source, pattern = _ADDING[facts.residual.norm]
     names = ["attention", "cross_attention", "feed_forward"]
     if facts.cross_attention is None:
         names.remove("cross_attention")
-    stops = [before, *(f"{at}.after_{name}" for name in names[:-1]), after]
+    stops = [before, *(f"{layer_name}.after_{name}" for name in names[:-1]), after]
     return [
         Sum(
             name=f"layer {layer}, {sublayer_title(name)}",
             before=stops[place],
             after=stops[place + 1],
-            written=((sublayer_title(name), f"{at}.{pattern.format(name=name)}"),),
+            terms=((sublayer_title(name), f"{layer_name}.{pattern.format(name=name)}"),),
             source=source,
         )
         for place, name in enumerate(names)

@@ -74,7 +74,7 @@ def select_place(trace: Trace, place: Place) -> Selection:
         trace.stack_pass("encoder")  # refuses a model without one
     side = place.stack if len(trace.sides) == 2 else trace.side
     stack_pass = trace.stack_pass(side)
-    _within(
+    _check_index(
         place.layer, len(stack_pass.stack.blocks), f"layer {place.layer} of the {side}", "layers"
     )
     layer = place.layer % len(stack_pass.stack.blocks)
@@ -86,15 +86,15 @@ def select_place(trace: Trace, place: Place) -> Selection:
         )
     time = len(trace.pieces(side))
     keys = len(trace.pieces("encoder")) if cross else time
-    _within(place.token, time, f"token {place.token}", "tokens")
-    _within(place.other, keys, f"token {place.other} to look at", "tokens")
+    _check_index(place.token, time, f"token {place.token}", "tokens")
+    _check_index(place.other, keys, f"token {place.other} to look at", "tokens")
     head, attention = place.head, attention_at(trace.model, HeadPlace(side, layer, 0, cross))
     facts = known_attention(attention)
     if facts is not None:
-        _within(head, facts.n_heads, f"head {head} of layer {layer}", "heads")
+        _check_index(head, facts.n_heads, f"head {head} of layer {layer}", "heads")
         head %= facts.n_heads
     width = stack_pass.final.shape[-1]
-    _within(place.feature, width, f"feature {place.feature}", "features")
+    _check_index(place.feature, width, f"feature {place.feature}", "features")
     return Selection(
         side=side,
         layer=layer,
@@ -119,9 +119,9 @@ class SelectedWeight:
         """Where it stands in the parameter."""
         return (self.row,) if self.column is None else (self.row, self.column)
 
-    def at(self, what: str = "") -> str:
+    def address(self, suffix: str = "") -> str:
         """Its address, or that of what belongs to it: .grad, .m, .v, .next."""
-        return f"{self.name}{what}[{', '.join(map(str, self.index))}]"
+        return f"{self.name}{suffix}[{', '.join(map(str, self.index))}]"
 
 
 def select_weight(trace: Trace, place: Place) -> SelectedWeight:
@@ -130,32 +130,38 @@ def select_weight(trace: Trace, place: Place) -> SelectedWeight:
     Raises:
         PellucidError: there is no such parameter, row or column; says what there is.
     """
-    chosen = select_place(trace, place)
-    named = dict(trace.model.named_parameters())
-    inside = f"{chosen.side}.blocks.{chosen.layer}."
-    weight_names = [name.removeprefix(inside) for name in named if name.startswith(inside)]
+    selection = select_place(trace, place)
+    parameters = dict(trace.model.named_parameters())
+    block_prefix = f"{selection.side}.blocks.{selection.layer}."
+    weight_names = [
+        name.removeprefix(block_prefix) for name in parameters if name.startswith(block_prefix)
+    ]
     if place.weight:
-        name = inside + place.weight if place.weight in weight_names else place.weight
+        name = block_prefix + place.weight if place.weight in weight_names else place.weight
     else:
-        name = inside + next(
-            (weight_name for weight_name in weight_names if _is_moved(named[inside + weight_name])),
+        name = block_prefix + next(
+            (
+                weight_name
+                for weight_name in weight_names
+                if _is_moved(parameters[block_prefix + weight_name])
+            ),
             weight_names[0],
         )
-    if name not in named:
-        near = difflib.get_close_matches(place.weight, [*weight_names, *named], n=3)
-        hint = f"did you mean {', '.join(near)}? " if near else ""
+    if name not in parameters:
+        similar = difflib.get_close_matches(place.weight, [*weight_names, *parameters], n=3)
+        hint = f"did you mean {', '.join(similar)}? " if similar else ""
         raise PellucidError(
-            f"there is no weight {place.weight!r}: {hint}layer {chosen.layer} has "
+            f"there is no weight {place.weight!r}: {hint}layer {selection.layer} has "
             f"{', '.join(weight_names)}"
         )
-    shape = tuple(named[name].shape)
+    shape = tuple(parameters[name].shape)
     if len(shape) not in (1, 2):
         raise PellucidError(f"{name} is no matrix and no vector: its shape is {shape}")
-    _within(place.row, shape[0], f"row {place.row} of {name}", "rows")
+    _check_index(place.row, shape[0], f"row {place.row} of {name}", "rows")
     if len(shape) == 1:
-        _within(place.column, 1, f"column {place.column} of {name}", "columns")
+        _check_index(place.column, 1, f"column {place.column} of {name}", "columns")
         return SelectedWeight(name=name, row=place.row % shape[0], column=None)
-    _within(place.column, shape[1], f"column {place.column} of {name}", "columns")
+    _check_index(place.column, shape[1], f"column {place.column} of {name}", "columns")
     return SelectedWeight(name=name, row=place.row % shape[0], column=place.column % shape[1])
 
 
@@ -163,7 +169,7 @@ def _is_moved(parameter: nn.Parameter) -> bool:
     return parameter.ndim == 2 and parameter.requires_grad
 
 
-def _within(number: int, count: int, called: str, many: str) -> None:
+def _check_index(number: int, count: int, index_text: str, plural: str) -> None:
     if not -count <= number < count:
-        available = f"{count:,} {many}" if count > 1 else f"one {many.removesuffix('s')}"
-        raise PellucidError(f"there is no {called}: there are {available}, counted from 0")
+        available = f"{count:,} {plural}" if count > 1 else f"one {plural.removesuffix('s')}"
+        raise PellucidError(f"there is no {index_text}: there are {available}, counted from 0")

@@ -18,9 +18,9 @@ from pellucid.saved_runs.requirements import Kind, kind_of
 from pellucid.tokenizers import Framing, Tokenizer, unread
 
 #: How many tokens an encoder-decoder writes where no target is given, at most.
-_WRITTEN = 32
+_MAX_TARGET = 32
 #: How many unknown stretches are named one by one.
-_NAMED = 8
+_MAX_QUOTED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,19 +65,21 @@ def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
     pieces = tuple(map(spelling.piece, ids))
     if kind != "encoder-decoder":
         return Sentence(text=text, kind=kind, ids=ids, pieces=pieces, masks=masks, notes=notes)
-    written = (
-        _written(model, tokenizer, ids) if target is None else _encode_target(tokenizer, target)
+    target_ids = (
+        _generate_target(model, tokenizer, ids)
+        if target is None
+        else _encode_target(tokenizer, target)
     )
-    _refuse_long(written, model, "target")
+    _refuse_long(target_ids, model, "target")
     if target is not None:
-        notes = (*notes, *_unread(tokenizer, target, written, "target"))
+        notes = (*notes, *_unread(tokenizer, target, target_ids, "target"))
     if target is None:
         notes = (*notes, "no target was given: the decoder reads what the model writes, greedily")
     return Sentence(
         text=text,
         kind=kind,
-        ids=written,
-        pieces=tuple(map(spelling.piece, written)),
+        ids=target_ids,
+        pieces=tuple(map(spelling.piece, target_ids)),
         source_ids=ids,
         source_pieces=pieces,
         notes=notes,
@@ -109,56 +111,58 @@ class Spelling:
 def _read(run: Run, text: str, kind: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
     tokenizer = run.tokenizer
     if run.model.classifier is not None:
-        return tuple(Framing.for_classes(tokenizer).ids_of(text, called="sentence")), ()
+        return tuple(Framing.for_classes(tokenizer).ids_of(text, name="sentence")), ()
     if kind == "decoder":
-        return tuple(tokenizer.encode_prompt(text, called="sentence")), ()
+        return tuple(tokenizer.encode_prompt(text, name="sentence")), ()
     mask = tokenizer.roles().get("mask_token", "")
     framing = Framing(tokenizer, masks=bool(mask) and mask in text)
-    ids = tuple(framing.ids_of(text, called="sentence"))
+    ids = tuple(framing.ids_of(text, name="sentence"))
     masks = [place for place, token_id in enumerate(ids) if token_id == framing.mask_id]
     return ids, tuple(masks) if kind == "encoder" else ()
 
 
-def _refuse_long(ids: tuple[int, ...], model: Transformer, called: str) -> None:
+def _refuse_long(ids: tuple[int, ...], model: Transformer, text_name: str) -> None:
     if len(ids) > model.context_length:
         raise PellucidError(
-            f"the {called} has {len(ids):,} tokens with what stands around it, but the model reads "
+            f"the {text_name} has {len(ids):,} tokens with its special tokens, but the model reads "
             f"at most {model.context_length:,}: shorten it"
         )
 
 
-def _unread(tokenizer: Tokenizer, text: str, ids: tuple[int, ...], called: str) -> tuple[str, ...]:
-    """What is to be said of characters that the tokenizer does not know.
+def _unread(
+    tokenizer: Tokenizer, text: str, ids: tuple[int, ...], text_name: str
+) -> tuple[str, ...]:
+    """Notes on the characters that the tokenizer does not know.
 
     Raises:
         TextError: it knows none of them, or drops some without a token in their place: the model
-            would then read another text, and nobody would see it.
+            would silently read another text.
     """
-    outside = {tokenizer.unknown_id, tokenizer.begin_id, tokenizer.end_id}
-    if outside.issuperset(ids):
+    special_ids = {tokenizer.unknown_id, tokenizer.begin_id, tokenizer.end_id}
+    if special_ids.issuperset(ids):
         raise TextError(
-            f"the tokenizer knows nothing in this {called}: write it in the characters that the "
+            f"the tokenizer knows nothing in this {text_name}: write it in the characters that the "
             "model was trained on, or train one with byte pairs, to which no text is unknown"
         )
     unknown, dropped = unread(tokenizer, text)
     if dropped:
         raise TextError(
-            f"the tokenizer drops {_listed(dropped)} and puts nothing in the place, so the model "
-            f"would read another {called} than this one: delete what it does not know"
+            f"the tokenizer drops {_quote_segments(dropped)} without a token in its place, so the "
+            f"model would read another {text_name}: delete these characters"
         )
     if not unknown or tokenizer.unknown_id is None:
         return ()
     name = tokenizer.token(tokenizer.unknown_id)
-    where = "its place" if len(unknown) == 1 else "their places"
+    place_text = "its place" if len(unknown) == 1 else "their places"
     return (
-        f"the tokenizer does not know {_listed(unknown)}: the model reads {name} in {where}, and "
-        "nothing of what was written there",
+        f"the tokenizer does not know {_quote_segments(unknown)}: the model reads {name} in "
+        f"{place_text}, and does not see the characters themselves",
     )
 
 
-def _listed(list_segments: tuple[str, ...]) -> str:
+def _quote_segments(list_segments: tuple[str, ...]) -> str:
     """A few of them, quoted; how many more there are."""
-    quoted = [repr(segment) for segment in list_segments[:_NAMED]]
+    quoted = [repr(segment) for segment in list_segments[:_MAX_QUOTED]]
     n_omitted = len(list_segments) - len(quoted)
     return ", ".join(quoted) + (f" and {n_omitted} more" if n_omitted else "")
 
@@ -166,17 +170,19 @@ def _listed(list_segments: tuple[str, ...]) -> str:
 def _encode_target(tokenizer: Tokenizer, target: str) -> tuple[int, ...]:
     if not target:
         raise PellucidError("the target is empty: write some of it, or leave it out")
-    return (*tokenizer.encode_prompt(target, called="target"), *tokenizer.closing)
+    return (*tokenizer.encode_prompt(target, name="target"), *tokenizer.closing)
 
 
 @torch.inference_mode()
-def _written(model: Transformer, tokenizer: Tokenizer, source: tuple[int, ...]) -> tuple[int, ...]:
+def _generate_target(
+    model: Transformer, tokenizer: Tokenizer, source: tuple[int, ...]
+) -> tuple[int, ...]:
     """What the model writes to a source, the likeliest token each time."""
     was = model.training
     model.eval()
     encoded = model.encode(torch.tensor([source], device=model.device))
     caches, ids = model.new_caches(), [tokenizer.begin_id]
-    while len(ids) < min(_WRITTEN, model.context_length):
+    while len(ids) < min(_MAX_TARGET, model.context_length):
         step = torch.tensor([ids[-1:]], device=model.device)
         ids.append(int(model(step, caches, encoded=encoded)[0, -1].argmax()))
         if ids[-1] == tokenizer.end_id:

@@ -58,7 +58,7 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
         tuple((candidate.token, candidate.probability) for candidate in prediction.likeliest)
         for prediction in read
     ]
-    came = [prediction.log_p for prediction in read if prediction.log_p is not None]
+    log_probabilities = [prediction.log_p for prediction in read if prediction.log_p is not None]
     return Reading(
         sentence=sentence,
         tokens=tuple(
@@ -66,8 +66,8 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
                 position=place + 1,
                 token_id=token,
                 token=tokenizer.token(token),
-                probability=math.exp(came[place]),
-                surprisal_bits=-came[place] / math.log(2),
+                probability=math.exp(log_probabilities[place]),
+                surprisal_bits=-log_probabilities[place] / math.log(2),
                 expected=likeliest[place],
             )
             for place, token in enumerate(ids[1:])

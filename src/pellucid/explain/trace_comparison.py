@@ -28,23 +28,23 @@ class SharedText:
     """Characters that both read, and what they cost each, in nats."""
 
     text: str
-    one: float
-    other: float
+    first: float
+    second: float
 
 
 class Comparison:
     """`one` held against `other`."""
 
-    def __init__(self, one: Trace, other: Trace) -> None:
-        self.one, self.other = one, other
-        self.same_ids = one.sentence.ids == other.sentence.ids and (
-            one.sentence.source_ids == other.sentence.source_ids
+    def __init__(self, first: Trace, second: Trace) -> None:
+        self.first, self.second = first, second
+        self.same_ids = first.sentence.ids == second.sentence.ids and (
+            first.sentence.source_ids == second.sentence.source_ids
         )
 
     @cached_property
     def same_words(self) -> bool:
         """Whether an id is the same word in both."""
-        first, second = self.one, self.other
+        first, second = self.first, self.second
         rows = [trace.model.token_embedding.num_embeddings for trace in (first, second)]
         if rows[0] != rows[1]:
             return False
@@ -56,7 +56,7 @@ class Comparison:
     @cached_property
     def why_not(self) -> str | None:
         """Why no probability can be compared; None where some can."""
-        first, second = self.one, self.other
+        first, second = self.first, self.second
         for trace in (first, second):
             if not trace.model.has_head:
                 return "one of the two gives no token a probability: only attention is compared"
@@ -74,7 +74,7 @@ class Comparison:
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Places that belong together: (in one, in the other), in order."""
-        first, second = self.one, self.other
+        first, second = self.first, self.second
         if self.same_ids and self.same_words:
             return tuple((place, place) for place in range(len(first.ids)))
         if self.same_words:
@@ -93,19 +93,19 @@ class Comparison:
             for end in sorted(first_places.keys() & second_places.keys())
         )
 
-    def beside(self, token: int) -> int | None:
+    def paired_token(self, token: int) -> int | None:
         """The place in the other that belongs to a place in the one; None where there is none."""
-        return dict(self.pairs).get(token % len(self.one.ids))
+        return dict(self.pairs).get(token % len(self.first.ids))
 
     def divergences(self, token: int, place: int) -> tuple[float, float]:
         """KL(one | other) and KL(other | one) of what is predicted at a pair, in nats."""
-        p, q = shares(self.one, token), shares(self.other, place)
+        p, q = shares(self.first, token), shares(self.second, place)
         return float(kl_divergence(p, q)), float(kl_divergence(q, p))
 
     @cached_property
     def shared_texts(self) -> tuple[SharedText, ...]:
         """What the same characters cost, where both predict each token of one text."""
-        first, second = self.one, self.other
+        first, second = self.first, self.second
         if not self.pairs or not (first.predicts and second.predicts) or self.same_words:
             return ()
         costs = [trace["surprisal"].double() for trace in (first, second)]
@@ -113,8 +113,8 @@ class Comparison:
         return tuple(
             SharedText(
                 text=first.sentence.text[ends[a] : ends[b]],
-                one=float(costs[0][a:b].sum()),
-                other=float(costs[1][u:v].sum()),
+                first=float(costs[0][a:b].sum()),
+                second=float(costs[1][u:v].sum()),
             )
             for (a, u), (b, v) in pairwise(self.pairs)
         )

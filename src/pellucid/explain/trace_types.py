@@ -152,7 +152,7 @@ class Trace(Protocol):
         """(vocabulary,): the logits at one token."""
         ...
 
-    def backward(self, progress: Progress = lambda done, total: None) -> Gradients:
+    def backward(self, progress: Progress = lambda n_done, total: None) -> Gradients:
         """The gradients of the sentence's loss, computed once.
 
         Raises:

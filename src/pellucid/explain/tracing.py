@@ -200,7 +200,7 @@ class ModelTrace(Trace):
         """
         return lookup.make_receipt(self, address)
 
-    def backward(self, progress: Progress = lambda done, total: None) -> Gradients:
+    def backward(self, progress: Progress = lambda n_done, total: None) -> Gradients:
         """The gradients of the sentence's loss, by address: layer by layer, once.
 
         `progress` is called with how many segments are done, and how many there are.

@@ -75,14 +75,22 @@ def compile_decoder(model: Transformer) -> DecodeProgram:
 
 
 def _is_plain_decoder(model: Transformer, stack: Stack) -> bool:
-    facts, of_stack = model_facts(model), stack_facts(stack)
-    match facts, of_stack:
-        case TransformerFacts(stacks="decoder"), StackFacts():
-            return True
-        case ((TransformerFacts() | UnknownFacts()), (StackFacts() | UnknownFacts())):
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts(stacks="decoder"):
+            pass
+        case TransformerFacts() | UnknownFacts():
             return False
         case _:
-            assert_never((facts, of_stack))
+            assert_never(facts)
+    of_stack = stack_facts(stack)
+    match of_stack:
+        case StackFacts():
+            return True
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(of_stack)
 
 
 class _Compiler:

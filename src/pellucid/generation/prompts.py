@@ -49,7 +49,7 @@ def start(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Sta
     framing = Framing(tokenizer)
     return Start(
         [[tokenizer.begin_id] for _ in texts],
-        encode(model, [framing.ids_of(text, called="source") for text in texts]),
+        encode(model, [framing.ids_of(text, name="source") for text in texts]),
     )
 
 

@@ -118,7 +118,7 @@ def _read(run: Run, texts: Sequence[str]) -> list[Cut]:
         label = "text" if len(texts) == 1 else f"text {place}"
         if not text.strip():
             raise TextError(f"the {label} is empty: there is nothing to classify; leave it out")
-        rows.append(framing.ids_within(text, run.model.context_length, called=label))
+        rows.append(framing.ids_within(text, run.model.context_length, name=label))
     return rows
 
 

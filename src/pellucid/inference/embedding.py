@@ -142,7 +142,7 @@ def _ids(run: Run, texts: Sequence[str]) -> list[list[int]]:
         label = "text" if len(texts) == 1 else f"text {place}"
         if not text.strip():
             raise TextError(f"the {label} is empty: there is nothing to embed; leave it out")
-        rows.append(encode(text, called=label))
+        rows.append(encode(text, name=label))
         if len(rows[-1]) > model.context_length:
             raise TextError(
                 f"the {label} has {len(rows[-1]):,} tokens with what frames it, but the model "

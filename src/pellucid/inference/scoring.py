@@ -180,7 +180,7 @@ def score(run: Run, text: str, *, force: bool = False) -> Score:
     Raises:
         TextError: the text is empty, or holds half a character.
     """
-    ids, tokenizer = run.tokenizer.encode_prompt(text, called="text"), run.tokenizer
+    ids, tokenizer = run.tokenizer.encode_prompt(text, name="text"), run.tokenizer
     if len(ids) == 1:
         raise TextError("the text is empty: there is no token to score; pass some text")
     _check(run, len(ids), force=force)
@@ -220,7 +220,7 @@ def next_token(run: Run, text: str, *, top: int = 10, force: bool = False) -> Pr
     """
     if top < 1:
         raise ConfigError(f"top must be at least 1, was {top}")
-    ids = run.tokenizer.encode_prompt(text, called="text")
+    ids = run.tokenizer.encode_prompt(text, name="text")
     _check(run, len(ids), force=force)
     (last,) = predictions(run.model, run.tokenizer, ids, top=top, first=len(ids))
     return last

@@ -158,7 +158,7 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
         )
         begins = model.encoder is None or model.decoder is None
         ends = model.encoder is not None or (_classifies(model) and bool(words.closing))
-        text = words.to_published_json(begins=begins, ends=ends)
+        text = words.to_published_json(add_begin=begins, add_end=ends)
         (place / "tokenizer.json").write_text(text, encoding="utf-8")
         settings = settings_for(words.roles(), context_length=model.context_length)
         (place / SETTINGS).write_text(settings, encoding="utf-8")

@@ -57,7 +57,7 @@ def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenize
         return _prepared(text, say, now)
     entry = place / key
     try:
-        tokenizer = cache.kept(entry)
+        tokenizer = cache.load_tokenizer(entry)
     except TextError as error:
         say(f"preparing the text anew ({error})")
         cache.drop(entry)
@@ -99,11 +99,11 @@ def _prepared(
                 encode(workshop.text)
             except OSError as error:
                 _say_not_kept(say, error)
-                workshop.leave()
+                workshop.clear()
             else:
                 # where the text was changed while it was read, nobody knows what the key stands for
                 prepared = cache.take(workshop.finish() if unchanged() else workshop.entry, folder)
-                workshop.leave()
+                workshop.clear()
                 return prepared
         return encode(folder)
 

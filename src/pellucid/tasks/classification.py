@@ -37,7 +37,7 @@ def classification_task(inputs: TaskInputs) -> Task:
         pad_id=inputs.tokenizer.end_id,
         longest=run.model.context_length,
         n_classes=len(head.classes),
-        several=run.objective.multi_label,
+        multi_label=run.objective.multi_label,
     )
     objective = assemble(run.objective)
     rows = run.training.batch_size
@@ -103,7 +103,7 @@ def predict_classes(
         device_batch = to_device(batch, model.device)
         with torch.no_grad(), autocast(model.device, precision):
             logits = model.class_logits(device_batch.ids, padding=device_batch.padding).float()
-        shares = shares_of(logits, multi_label=collation.several)
+        shares = shares_of(logits, multi_label=collation.multi_label)
         probabilities.append(shares.cpu())
         labels.append(batch.labels)
     return to_numpy(torch.cat(probabilities)), to_numpy(torch.cat(labels))

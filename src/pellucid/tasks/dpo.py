@@ -11,8 +11,7 @@ from pellucid.objectives import assemble
 from pellucid.tasks.data_summary import summarise_examples
 from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.prompt_sample import PromptSampler
-from pellucid.tasks.reference import reference_model
-from pellucid.tasks.rollouts import RolloutSampler
+from pellucid.tasks.rollouts import RolloutSampler, reference_model
 from pellucid.tasks.task import Task, TaskInputs
 from pellucid.training import HeldOut, Precision
 
@@ -20,7 +19,7 @@ from pellucid.training import HeldOut, Precision
 def dpo_task(inputs: TaskInputs) -> Task:
     """Pairs of about the same length; evaluated by nats per pair and by how often `chosen` wins.
 
-    The KL is measured on answers that the model samples itself: those of the data cannot tell it.
+    The KL is measured on answers that the model samples itself, not on the answers in the data.
     """
     run, data, tokenizer = inputs.run, inputs.examples, inputs.tokenizer
     collation = TwoAnswers(pad_id=tokenizer.end_id, longest=run.model.context_length)

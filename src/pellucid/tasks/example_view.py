@@ -92,7 +92,7 @@ def _parts(
                 targets != IGNORED,
                 targets,
                 first=len(source[0]),
-                also_sees=" and the source",
+                suffix=" and the source",
             )
             return [("the source", *source), ("what is written", *target)], ""
         case LabelBatch():
@@ -157,7 +157,7 @@ def _part(
     *,
     causal: bool = True,
     first: int = 0,
-    also_sees: str = "",
+    suffix: str = "",
 ) -> tuple[list[_Row], int]:
     """The rows of all tokens but padding, and the number of places with padding.
 
@@ -170,7 +170,7 @@ def _part(
     for n, i in enumerate(places):
         target = None if target_ids[i] == IGNORED else decode([target_ids[i]])
         last = first + (n if causal else len(places) - 1)
-        rows.append((decode([tokens[i]]), target, _format_visible(first, last, causal) + also_sees))
+        rows.append((decode([tokens[i]]), target, _format_visible(first, last, causal) + suffix))
     return rows, len(tokens) - len(places)
 
 

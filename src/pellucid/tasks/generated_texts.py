@@ -18,7 +18,7 @@ def generate_texts(
 
     Args:
         inputs: the model and its tokenizer.
-        pairs: the token ids of prompts, each with those of an expected text.
+        pairs: the token ids of each prompt, and of its expected text.
         beams: the search.
         encodes: whether an encoder reads the prompt and the text begins anew; else the text
             continues the prompt.

@@ -19,8 +19,7 @@ from pellucid.reader import parse_json
 from pellucid.saved_runs.machine import find_precision
 from pellucid.tasks.data_summary import summarise_examples
 from pellucid.tasks.prompt_sample import PromptSampler
-from pellucid.tasks.reference import reference_model
-from pellucid.tasks.rollouts import RolloutSampler
+from pellucid.tasks.rollouts import RolloutSampler, reference_model
 from pellucid.tasks.task import Reward, Task, TaskInputs
 from pellucid.training import HeldOut, Precision
 from pellucid.typed import to_list

@@ -77,13 +77,12 @@ def check_same_reward(objective: config.Objective, folder: RunFolder, name: str 
         return
     if name is None:
         raise ConfigError(
-            f"{folder.path} was trained for --reward {trained_reward}. Code is run where you name "
-            "it, and never because a file does: say it again, where it is what you want"
+            f"{folder.path} was trained for --reward {trained_reward}. pellucid runs code "
+            "only if your command names it, never because a file does: pass --reward again"
         )
     raise ConfigError(
-        f"--reward {name}: {folder.path} was trained for {trained_reward}, and with another reward "
-        "it would be another run: start one with --objective policy-gradient "
-        f"--from {folder.path}, or pass --allow-drift too"
+        f"--reward {name}: {folder.path} was trained for {trained_reward}: start a new run with "
+        f"--objective policy-gradient --from {folder.path}, or pass --allow-drift too"
     )
 
 

@@ -1,8 +1,9 @@
-"""Answers that a model samples, and their KL from the model that it started as."""
+"""Answers that a model samples, and their KL from the reference: the model at the start."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,19 +12,24 @@ import torch
 from torch import Tensor
 
 from pellucid.batches import IGNORED
+from pellucid.checkpoints import load_model_tensors
 from pellucid.data import Examples, in_turn
 from pellucid.generation import Continuation, Sampling, generate_after, not_refused
-from pellucid.model import Transformer
+from pellucid.model import Transformer, adapters, assemble, without_adapters
 from pellucid.objectives import (
     LazyLogits,
     Reference,
     evaluating,
+    frozen_reference,
     open_reference,
     token_divergence,
     token_log_p,
 )
+from pellucid.saved_runs.load import fill
+from pellucid.tasks.task import TaskInputs
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Precision, autocast
+from pellucid.training.kernels import attend_by, kernel_of
 from pellucid.typed import to_list
 
 Prompt = list[int]
@@ -156,3 +162,24 @@ class _Prompts:
 
     def batch(self, examples: Examples, chosen: npt.NDArray[np.int64]) -> list[Prompt]:
         return [examples.columns["prompt"][int(place)].tolist() for place in chosen]
+
+
+def reference_model(inputs: TaskInputs) -> Reference:
+    """The model of the start: the trained model without its adapters if it has any, else a copy.
+
+    With adapters one model is in memory, and without them two.
+    """
+    if adapters(inputs.model):
+        return _disable_adapters
+    with torch.device("meta"):
+        copy = assemble(inputs.run.model, seed=0)
+    fill(copy, load_model_tensors(inputs.folder.start), inputs.model.device)
+    # the same rounding, so that both models are equal at the start
+    attend_by(copy, kernel_of(inputs.model))
+    return frozen_reference(copy.eval().requires_grad_(False))
+
+
+@contextmanager
+def _disable_adapters(model: Transformer) -> Generator[Transformer]:
+    with without_adapters(model):
+        yield model

@@ -1,15 +1,17 @@
-"""Text to token ids and back. Knows no files of text, no model and no loss."""
+"""Text to token ids and back. This room knows no corpora, models or losses."""
 
-from pellucid.tokenizers.coverage import Unread, unread
 from pellucid.tokenizers.framing import Cut, Framing
 from pellucid.tokenizers.from_file import beginning_with, tokenizer_from
 from pellucid.tokenizers.merges import Step, WordMerges, replay
 from pellucid.tokenizers.sentencepiece import llama2c_tokenizer_from
 from pellucid.tokenizers.special_tokens import SETTINGS, settings_for
-from pellucid.tokenizers.tokenizer import Tokenizer, train_bytes
+from pellucid.tokenizers.tokenizer import Tokenizer
+from pellucid.tokenizers.train import train_bytes
 from pellucid.tokenizers.vocabulary import (
+    Unread,
     mask_id_of,
     sentinels_of,
+    unread,
     vocabulary_of,
     with_mask,
     with_sentinels,

@@ -1,7 +1,7 @@
-"""How a whole text is framed for an encoder, and where a word of it is masked.
+"""Texts with their frame of special tokens, as an encoder reads them, and with masks.
 
-What frames a text is what the tokenizer's file says (its post-processor). Where it says nothing, a
-text is framed as a document is: its begin before it, its end behind it, once where they are one.
+The post-processor in the tokenizer's file decides the frame. Without one, a text has the frame of a
+document: the begin token before it and the end token after it, or only one if both are the same.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pellucid.tokenizers.tokenizer import Tokenizer
 
 
 class Cut(NamedTuple):
-    """The ids of a text that fits, and whether some of it was cut off for that."""
+    """The ids of a text, and whether its end was cut off."""
 
     ids: list[int]
     truncated: bool
 
 
 class Framing:
-    """Texts as an encoder reads them, or a decoder that names their class.
+    """Frames texts for an encoder, or for a decoder that classifies them.
 
-    With `masks`, the name of the mask token in a text is the mask; every other name of a special
-    token, and without `masks` this one too, is text as any other.
+    With `masks`, the name of the mask token in a text becomes the mask token. All other names of
+    special tokens in a text are ordinary text.
 
     Raises:
-        TextError: masks are asked for, and the tokenizer has no mask token.
+        TextError: `masks` is true, but the tokenizer has no mask token.
     """
 
     def __init__(self, tokenizer: Tokenizer, *, masks: bool = False) -> None:
@@ -40,63 +40,70 @@ class Framing:
         self.mask_id = tokenizer.id_of(self.mask)
         self._inner = parse_tokenizer(json_text(table), "the tokenizer")
         self._inner.encode_special_tokens = True
-        self._says = bool(self._inner.encode("", add_special_tokens=True).ids)
+        self._has_frame = bool(self._inner.encode("", add_special_tokens=True).ids)
 
     @classmethod
     def for_classes(cls, tokenizer: Tokenizer) -> Framing:
-        """Texts whose class is asked for, for an encoder or a decoder.
+        """The frame of texts to classify, for an encoder or a decoder.
 
-        A file with a post-processor that puts nothing around a text, such as GPT-2's, is taken at
-        its word: so its classifiers were trained.
+        If a file has a post-processor that adds no tokens, such as GPT-2's, texts have no frame:
+        its classifiers were trained this way.
         """
         framing = cls(tokenizer)
         table = parse_json_table(tokenizer.to_json(), "the tokenizer")
-        framing._says = framing._says or table["post_processor"] is not None
+        framing._has_frame = framing._has_frame or table["post_processor"] is not None
         return framing
 
-    def ids_of(self, text: str, *, called: str = "text") -> list[int]:
-        """The ids of a text and of what frames it.
+    def ids_of(self, text: str, *, name: str = "text") -> list[int]:
+        """The ids of a text with its frame.
 
         Raises:
-            TextError: the text, which the message calls `called`, holds half a character.
+            TextError: the text, `name` in the message, has half a character.
         """
-        self._tokenizer.encode_prompt(text, called=called)  # for its refusal
+        self._tokenizer.encode_prompt(text, name=name)  # for its refusal
         ids = self._inner.encode(text, add_special_tokens=True).ids
-        if self._says:
+        if self._has_frame:
             return ids
         begin, end = self._tokenizer.begin_id, self._tokenizer.end_id
         return [begin, *ids, *([] if begin == end else [end])]
 
-    def ids_within(self, text: str, longest: int, *, called: str = "text") -> Cut:
-        """As `ids_of`, at most `longest` of them: the text's end is cut off, its frame stays.
+    def ids_within(self, text: str, longest: int, *, name: str = "text") -> Cut:
+        """As `ids_of`, but at most `longest` ids: the end of the text is cut off, the frame stays.
+
+        Args:
+            text: the text.
+            longest: the most ids.
+            name: the name of the text in messages.
 
         Raises:
-            TextError: as `ids_of`; there is no token; or the frame leaves no room for a text.
+            TextError: as `ids_of`; or the text has no token; or the frame leaves no room for it.
         """
-        framed = self.ids_of(text, called=called)
+        framed = self.ids_of(text, name=name)
         if not framed:
-            raise TextError(f"the {called} has no token that the tokenizer knows: leave it out")
+            raise TextError(f"the {name} has no token that the tokenizer knows: leave it out")
         if len(framed) <= longest:
             return Cut(framed, truncated=False)
         inner = self._inner.encode(text, add_special_tokens=False).ids
-        around = len(framed) - len(inner)
-        if around >= longest:
+        n_frame = len(framed) - len(inner)
+        if n_frame >= longest:
             raise TextError(
-                f"the {called} has {around} tokens around it, and the model reads at most "
-                f"{longest:,}: take a model with a longer context"
+                f"the {name} has a frame of {n_frame} tokens, but the model reads at most "
+                f"{longest:,}: use a model with a longer context"
             )
-        offset = next(at for at in range(around + 1) if framed[at : at + len(inner)] == inner)
-        clipped = inner[: longest - around]
+        offset = next(
+            start for start in range(n_frame + 1) if framed[start : start + len(inner)] == inner
+        )
+        clipped = inner[: longest - n_frame]
         return Cut([*framed[:offset], *clipped, *framed[offset + len(inner) :]], truncated=True)
 
 
 def _let_mask_be_found(table: dict[str, Any], mask: str) -> None:
-    """What is not special is looked for in a text; special tokens are not, as everywhere here."""
+    """Let the library find the mask token in texts, where it finds no special tokens."""
     mask_tokens = [token for token in table["added_tokens"] if token["content"] == mask]
     if not mask_tokens:
         raise TextError(
-            "the tokenizer has no token that stands for a masked word ([MASK] or <mask>): its "
-            "model was not trained to fill one; take a run of a masked language model"
+            "the tokenizer has no mask token ([MASK] or <mask>), so its model cannot fill one: use "
+            "a run of a masked language model"
         )
     for token in mask_tokens:
         token["special"] = False

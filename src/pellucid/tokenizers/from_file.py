@@ -1,6 +1,6 @@
-"""Tokenizers that others have trained, read from the files they are published in.
+"""Trained tokenizers, read from the files in which they are published.
 
-A run stores a copy of its own.
+A run stores its own copy.
 
     tokenizer.json                 any tokenizer of the library `tokenizers`
     vocab.bpe and encoder.json     GPT-2's byte-level BPE (also merges.txt and vocab.json)
@@ -21,7 +21,7 @@ from pellucid.reader import LARGE, parse_tokenizer, read_json, read_text
 from pellucid.tokenizers.sentencepiece import sentencepiece_from
 from pellucid.tokenizers.special_tokens import read_ends
 from pellucid.tokenizers.tokenizer import Tokenizer
-from pellucid.tokenizers.word_level import as_bert
+from pellucid.tokenizers.train import as_bert
 
 _MERGES = ("vocab.bpe", "merges.txt")
 _ENCODERS = ("encoder.json", "vocab.json")
@@ -36,33 +36,38 @@ _BERT_SPECIAL = ("[UNK]", "[CLS]", "[SEP]")
 def tokenizer_from(
     path: Path, *, begin_id: int | None = None, end_id: int | None = None
 ) -> Tokenizer:
-    """The tokenizer in a file, or in a folder: a run's, or one with files as published.
+    """The tokenizer in a file, or in the folder of a run or of a published model.
 
-    Of GPT-2's two files either may be named; the other is looked for beside it. A text begins and
-    ends with the tokens that a `tokenizer_config.json` beside it names; else with those of these
-    ids, where they are special tokens; else with those that are known by name.
+    GPT-2's tokenizer has two files in one folder; you can name either. A text begins and ends with
+    the tokens that `tokenizer_config.json` in the same folder names, else with the tokens of
+    `begin_id` and `end_id` if they are special, else with tokens that have a known name.
+
+    Args:
+        path: a file or a folder.
+        begin_id: the begin token by the config of a model.
+        end_id: the end token by the config of a model.
 
     Raises:
-        TextError: there is no tokenizer, or its files are damaged or do not fit each other.
+        TextError: there is no tokenizer, or its files are damaged or do not match each other.
     """
     if not path.exists():
-        raise TextError(f"{path} does not exist: pass {_KINDS}, or a folder that holds them")
+        raise TextError(f"{path} does not exist: pass {_KINDS}, or their folder")
     file = _in_folder(path) if path.is_dir() else path
     if file.suffix == ".json":
         table = _json(file)
         if isinstance(table.get("model"), dict):
             return Tokenizer.load(file, begin_id=begin_id, end_id=end_id)
-        return _named(file, _gpt2(_beside(file, _MERGES), file), begin_id, end_id)
+        return _with_ends(file, _gpt2(_find_partner(file, _MERGES), file), begin_id, end_id)
     if file.suffix == ".model":
-        return _named(file, sentencepiece_from(file), begin_id, end_id)
+        return _with_ends(file, sentencepiece_from(file), begin_id, end_id)
     lines = _lines(file)
     if file.suffix == ".bpe" or lines[0].startswith("#version"):
-        return _named(file, _gpt2(file, _beside(file, _ENCODERS)), begin_id, end_id)
-    return _named(file, _bert(file, lines), begin_id, end_id)
+        return _with_ends(file, _gpt2(file, _find_partner(file, _ENCODERS)), begin_id, end_id)
+    return _with_ends(file, _bert(file, lines), begin_id, end_id)
 
 
 def beginning_with(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
-    """The same, with another of its special tokens to begin; itself if the id is of none."""
+    """The tokenizer with another special token as begin; unchanged if the id is not special."""
     inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")
     token = inner.get_added_tokens_decoder().get(token_id)
     if token is None or not token.special or token_id == tokenizer.begin_id:
@@ -77,11 +82,13 @@ def _in_folder(folder: Path) -> Path:
     raise TextError(f"the folder {folder} holds no tokenizer: expected {_KINDS}")
 
 
-def _beside(file: Path, names: tuple[str, ...]) -> Path:
+def _find_partner(file: Path, names: tuple[str, ...]) -> Path:
     for name in names:
         if (file.parent / name).is_file():
             return file.parent / name
-    raise TextError(f"{file} is one half of a byte-level BPE: put {' or '.join(names)} beside it")
+    raise TextError(
+        f"{file} is one half of a byte-level BPE: put {' or '.join(names)} into the same folder"
+    )
 
 
 def _lines(file: Path) -> list[str]:
@@ -113,8 +120,8 @@ def _gpt2(merges_file: Path, encoder_file: Path) -> tokenizers.Tokenizer:
         for token in (head, tail, head + tail):
             if token not in vocabulary or not token:
                 raise TextError(
-                    f"{merges_file} does not fit {encoder_file}: the merge {line!r} needs the "
-                    f"token {token!r}, which has no id; take both files from one tokenizer"
+                    f"{merges_file} does not match {encoder_file}: the merge {line!r} needs the "
+                    f"token {token!r}, which has no id; use both files of one tokenizer"
                 )
         merges.append((head, tail))
     alphabet = set(pre_tokenizers.ByteLevel.alphabet())
@@ -123,9 +130,9 @@ def _gpt2(merges_file: Path, encoder_file: Path) -> tokenizers.Tokenizer:
     reachable = alphabet | {head + tail for head, tail in merges} | {_GPT2_END}
     if extra := sorted(vocabulary.keys() - reachable):
         raise TextError(
-            f"{encoder_file} does not fit {merges_file}: it has {len(vocabulary):,} tokens, and "
-            f"{len(extra):,} of them are made by no merge, such as {extra[0]!r}; "
-            "take both files from one tokenizer"
+            f"{encoder_file} does not match {merges_file}: it has {len(vocabulary):,} tokens, but "
+            f"no merge makes {len(extra):,} of them, such as {extra[0]!r}; use both files of one "
+            "tokenizer"
         )
     inner = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -145,10 +152,10 @@ def _refuse_gaps(file: Path, vocabulary: dict[str, int]) -> None:
 
 def _bert(file: Path, lines: list[str]) -> tokenizers.Tokenizer:
     vocabulary = {token: index for index, token in enumerate(lines)}
-    lacking = [token for token in _BERT_SPECIAL if token not in vocabulary]
-    if lacking:
+    missing = [token for token in _BERT_SPECIAL if token not in vocabulary]
+    if missing:
         raise TextError(
-            f"{file} is no vocab.txt of BERT: it has no {', '.join(lacking)}; expected {_KINDS}"
+            f"{file} is no vocab.txt of BERT: it has no {', '.join(missing)}; expected {_KINDS}"
         )
     for index, token in enumerate(lines):
         if vocabulary[token] != index:
@@ -156,7 +163,7 @@ def _bert(file: Path, lines: list[str]) -> tokenizers.Tokenizer:
                 f"{file} has the token {token!r} twice, in lines {index + 1:,} and "
                 f"{vocabulary[token] + 1:,}"
             )
-    # the file does not say whether text is lower-cased; a vocabulary without capitals does
+    # vocab.txt does not state whether text is lower-cased; a vocabulary without capitals shows it
     cased = any(t != t.lower() for t in lines if not (t.startswith("[") and t.endswith("]")))
     inner = tokenizers.Tokenizer(models.WordPiece(vocab=vocabulary, unk_token="[UNK]"))
     as_bert(inner, lowercase=not cased)
@@ -165,7 +172,7 @@ def _bert(file: Path, lines: list[str]) -> tokenizers.Tokenizer:
     return inner
 
 
-def _named(
+def _with_ends(
     file: Path, inner: tokenizers.Tokenizer, begin_id: int | None, end_id: int | None
 ) -> Tokenizer:
     try:

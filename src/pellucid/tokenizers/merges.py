@@ -1,4 +1,4 @@
-"""How byte-level BPE comes to its tokens: every merge of a word, replayed."""
+"""Every merge with which a BPE tokenizer makes the tokens of a word."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pellucid.tokenizers.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One merge: its rank (0 was learned first), and the symbols of the word after it."""
+    """One merge: its rank (0 is the first), its pair, and the symbols of the word after it."""
 
     rank: int
     pair: tuple[str, str]
@@ -19,22 +19,22 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class WordMerges:
-    """A word, as single symbols, and the merges that make its tokens."""
+    """A word as single symbols, and the merges that make its tokens."""
 
     symbols: tuple[str, ...]
     steps: tuple[Step, ...]
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """What is left when no merge applies any more."""
+        """The symbols after the last merge."""
         return self.steps[-1].symbols if self.steps else self.symbols
 
 
 def replay(tokenizer: Tokenizer, text: str) -> list[WordMerges]:
-    """The merges of each word of `text`; nothing where the tokenizer has no merges.
+    """The merges of each word of `text`; an empty list if the tokenizer has no merges.
 
-    Again and again, of all neighbours that were ever merged in training, those are merged that were
-    merged first; every occurrence of the pair, from the left.
+    Each step merges the neighbours with the lowest rank, at every place from the left, until no
+    merge applies.
     """
     ranks = tokenizer.merges()
     if not ranks:
@@ -53,10 +53,10 @@ def _word(word: str, ranks: dict[tuple[str, str], int]) -> WordMerges:
 
 
 def _merged(symbols: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
-    out: list[str] = []
+    merged: list[str] = []
     place = 0
     while place < len(symbols):
         step = 2 if symbols[place : place + 2] == pair else 1
-        out.append("".join(symbols[place : place + step]))
+        merged.append("".join(symbols[place : place + step]))
         place += step
-    return tuple(out)
+    return tuple(merged)

@@ -3,8 +3,8 @@
     tokenizer.model    SentencePiece's own file
     tokenizer.bin      llama2.c's: the longest piece, then score, length and bytes of each
 
-Such a BPE has no list of merges: of all neighbours whose union is a piece, the one with the highest
-score is merged first. Each split of a piece into two is therefore a merge of its score's rank.
+Such a BPE has no list of merges: it merges the two neighbours whose union is the piece with the
+highest score. So each split of a piece into two pieces is a merge, ranked by the score.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NORMAL, _UNKNOWN, _CONTROL, _USER, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token: its text, its score, and what kind of piece it is."""
+    """A token: its text, its score and its kind."""
 
     text: str
     score: float
@@ -40,7 +40,7 @@ def sentencepiece_from(file: Path) -> tokenizers.Tokenizer:
     """The tokenizer in a SentencePiece model.
 
     Raises:
-        TextError: it is not one, or not a BPE.
+        TextError: the file is no SentencePiece model, or not a BPE.
     """
     try:
         pieces, settings = _read_model(read_bytes(file, limit=LARGE, refusal=TextError))
@@ -50,17 +50,17 @@ def sentencepiece_from(file: Path) -> tokenizers.Tokenizer:
         raise TextError(f"{file} is not a SentencePiece model: it has no pieces")
     if settings.get("model_type") != _BPE:
         raise TextError(
-            f"{file} is not a BPE, and no other kind of SentencePiece model is read: use its "
+            f"{file} is no BPE, and pellucid reads no other kind of SentencePiece model: use its "
             "tokenizer.json"
         )
     return _assembled(file, pieces, prefix=settings.get("add_dummy_prefix", 1) == 1)
 
 
 def llama2c_tokenizer_from(file: Path, vocab_size: int) -> Tokenizer:
-    """The tokenizer in a llama2.c file, whose size only its model says.
+    """The tokenizer in a llama2.c file; only its model states the vocabulary size.
 
     Raises:
-        TextError: it is not one, or has another size.
+        TextError: the file is no tokenizer of llama2.c, or has another size.
     """
     data = read_bytes(file, limit=LARGE, refusal=TextError)
     pieces: list[Piece] = []
@@ -80,14 +80,14 @@ def llama2c_tokenizer_from(file: Path, vocab_size: int) -> Tokenizer:
         ) from None
     if len(pieces) != vocab_size:
         raise TextError(
-            f"{file} has {len(pieces):,} tokens, the model has {vocab_size:,}: they do not belong "
-            "together"
+            f"{file} has {len(pieces):,} tokens, but the model has {vocab_size:,}: use the "
+            "tokenizer of this model"
         )
     return Tokenizer(_assembled(file, pieces, prefix=True))
 
 
 def _as_piece(index: int, text: str, score: float) -> Piece:
-    """Tokens 0 to 2 are unknown, begin and end; llama2.c writes the last two between line ends."""
+    """Tokens 0 to 2 are unknown, begin and end; llama2.c pads the last two with line ends."""
     if index < 3:
         return Piece(("<unk>", "<s>", "</s>")[index], score, (_UNKNOWN, _CONTROL, _CONTROL)[index])
     is_byte = len(text) == 6 and text.startswith("<0x") and text.endswith(">")
@@ -124,17 +124,17 @@ def _merges(pieces: list[Piece], vocabulary: dict[str, int]) -> list[tuple[str, 
         (-piece.score, vocabulary[head], vocabulary[tail], head, tail)
         for piece in pieces
         if piece.kind in (_NORMAL, _USER)
-        for at in range(1, len(piece.text))
-        if (head := piece.text[:at]) in vocabulary and (tail := piece.text[at:]) in vocabulary
+        for cut in range(1, len(piece.text))
+        if (head := piece.text[:cut]) in vocabulary and (tail := piece.text[cut:]) in vocabulary
     ]
     return [(head, tail) for *_, head, tail in sorted(splits)]
 
 
 def _read_model(data: bytes) -> tuple[list[Piece], dict[str, int]]:
-    """The pieces, and of the settings those that matter here; messages as Protocol Buffers lay out.
+    """The pieces and the relevant settings of a model in Protocol Buffers.
 
-    Field 1 of the model is a piece (1 text, 2 score, 3 kind), 2 the trainer's settings (3 kind of
-    model), 3 the normaliser's (3 whether a blank is put first).
+    Field 1 of the model is a piece (1 text, 2 score, 3 kind). Field 2 has the settings of the
+    trainer (3 kind of model), field 3 the normaliser's (3 whether to add a blank at the start).
     """
     pieces: list[Piece] = []
     settings: dict[str, int] = {"model_type": 1}
@@ -154,7 +154,7 @@ def _read_model(data: bytes) -> tuple[list[Piece], dict[str, int]]:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise ValueError("a number where there should be bytes")
+        raise ValueError("a number in place of bytes")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Which tokens begin and end a text: by what published files say, or by their names.
+"""The tokens that begin and end a text: by published files, or by their names.
 
 `tokenizer_config.json` has {"bos_token": "<s>", "eos_token": {"content": "</s>"}, ...}
 """
@@ -22,7 +22,7 @@ BEGIN = "<|begin_of_text|>"
 END = "<|end_of_text|>"
 UNKNOWN = "<|unknown|>"
 
-#: What begins and ends a text: ours, GPT-2's (one token is both), BERT's, SentencePiece's, Gemma's.
+#: Begin and end of a text: ours, GPT-2's (the same token), BERT's, SentencePiece's, Gemma's.
 _ENDS = (
     (BEGIN, END),
     ("<|endoftext|>", "<|endoftext|>"),
@@ -30,7 +30,7 @@ _ENDS = (
     ("<s>", "</s>"),
     ("<bos>", "<eos>"),
 )
-#: What else published files name, and the names it goes by.
+#: Other special tokens in published files, with their usual names.
 _ROLES = {
     "unk_token": (UNKNOWN, "<unk>", "[UNK]"),
     "pad_token": ("<pad>", "[PAD]"),
@@ -39,9 +39,9 @@ _ROLES = {
 
 
 def named_ends(folder: Path) -> tuple[str | None, str | None]:
-    """The tokens that begin and end a text by `tokenizer_config.json`; None where it says nothing.
+    """The begin and end token in `tokenizer_config.json`; None if it does not name them.
 
-    BERT's begin with [CLS] and end with [SEP].
+    In BERT's files they are [CLS] and [SEP].
 
     Raises:
         TextError: the file is not JSON.
@@ -61,10 +61,16 @@ def read_ends(
     begin_id: int | None = None,
     end_id: int | None = None,
 ) -> tuple[str, str] | None:
-    """The ends that files in `folder` name, or else these ids; None where neither tells.
+    """The begin and end token by the files in `folder`, or else by id; None if neither helps.
 
-    Ids of ordinary tokens tell nothing: many a config.json repeats those of another tokenizer. If
-    only one end is told, the other is taken from the names that are known, or is the same.
+    Ids of ordinary tokens are ignored, because many a config.json has ids of another tokenizer. If
+    only one token is known, the other has a known name or is the same token.
+
+    Args:
+        inner: the tokenizer.
+        folder: the folder of `tokenizer_config.json`.
+        begin_id: the begin token by the config of a model.
+        end_id: the end token by the config of a model.
     """
     special = {i: t.content for i, t in inner.get_added_tokens_decoder().items() if t.special}
     begin, end = (
@@ -77,18 +83,18 @@ def read_ends(
     )
     if begin is not None and end is not None:
         return begin, end
-    named = begin or end
-    if named is None:
+    known_end = begin or end
+    if known_end is None:
         return None
-    ends = _ends_by_name(inner) or (named, named)
+    ends = _ends_by_name(inner) or (known_end, known_end)
     return begin or ends[0], end or ends[1]
 
 
 def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
-    """The tokens that begin and end a text by their names.
+    """The begin and end token by their names.
 
     Raises:
-        TextError: none of those that are known is there.
+        TextError: the vocabulary has none of the known names.
     """
     if (ends := _ends_by_name(inner)) is not None:
         return ends
@@ -99,33 +105,44 @@ def known_ends(inner: tokenizers.Tokenizer) -> tuple[str, str]:
     )
 
 
-def roles_of(begin: str, end: str, *, has: Callable[[str], bool]) -> dict[str, str]:
-    """The special tokens that there are, by what `tokenizer_config.json` calls them."""
+def roles_of(begin: str, end: str, *, is_token: Callable[[str], bool]) -> dict[str, str]:
+    """The special tokens of a vocabulary, by their keys in `tokenizer_config.json`.
+
+    Args:
+        begin: the begin token.
+        end: the end token.
+        is_token: whether the vocabulary has a token.
+    """
     first, last = ("cls", "sep") if begin == "[CLS]" else ("bos", "eos")
     roles = {f"{first}_token": begin, f"{last}_token": end}
     for role, names in _ROLES.items():
-        token = next((name for name in names if has(name)), None)
+        token = next((name for name in names if is_token(name)), None)
         roles |= {} if token is None else {role: token}
     return roles
 
 
-def put_around(file: str, around: list[str], ids: Mapping[str, int]) -> str:
-    """A `tokenizer.json` that also says what `transformers` puts around a text, "$A".
+def add_frame(file: str, frame: list[str], ids: Mapping[str, int]) -> str:
+    """A `tokenizer.json` with a post-processor that frames each text, "$A", in `transformers`.
 
-    One that says it already is left as it is.
+    A file that already has a post-processor stays unchanged.
+
+    Args:
+        file: the `tokenizer.json`.
+        frame: the tokens of the frame, and "$A" for the text.
+        ids: the ids of these tokens.
     """
     if parse_json_table(file, "the tokenizer")["post_processor"] is not None:
         return file
     inner: Any = parse_tokenizer(file, "the tokenizer")
     template: Any = processors.TemplateProcessing
-    inner.post_processor = template(single=around, special_tokens=sorted(ids.items()))
+    inner.post_processor = template(single=frame, special_tokens=sorted(ids.items()))
     return inner.to_str(pretty=True)
 
 
 def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None) -> str:
-    """A `tokenizer_config.json` with these tokens, which lets `transformers` read `tokenizer.json`.
+    """A `tokenizer_config.json`, with which `transformers` reads `tokenizer.json`.
 
-    Tokens by what they are for: "bos_token", "eos_token" and so on.
+    The keys of `tokens` are "bos_token", "eos_token" and so on.
     """
     table: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **tokens}
     if context_length is not None:
@@ -141,7 +158,7 @@ def _ends_by_name(inner: tokenizers.Tokenizer) -> tuple[str, str] | None:
 
 
 def _name(value: Any) -> str | None:
-    """A token's name, which may be the content of an object."""
+    """The name of a token, which may be the content of an object."""
     if isinstance(value, dict):
         value = cast("dict[str, Any]", value).get("content")
     return value if isinstance(value, str) and value else None

@@ -1,8 +1,8 @@
-"""Texts for a library that hears no signal, handed to it in a thread of its own.
+"""Training of tokenizers in a thread, so that Ctrl-C works at once.
 
-Python runs the handler of a signal in the main thread, between two of its instructions. The library
-that trains tokenizers computes for minutes without one, and Ctrl-C would wait as long. So the main
-thread reads the texts and waits, and ends at once; the other thread ends with the process.
+Python handles a signal in the main thread, between two of its instructions. The library that trains
+tokenizers computes for minutes without one, and Ctrl-C would wait as long. So the main thread reads
+the texts and waits, and can end at once; the other thread ends with the process.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 
 NAME = "pellucid-library"
-#: Texts and characters that change hands together, and how often that may be ahead of the library.
-_TEXTS, _CHARACTERS, _AHEAD = 256, 2**18, 2
-#: Seconds between two looks, on systems where a signal does not wake who waits.
+#: Texts and characters in a batch, and how many batches may wait for the library.
+_TEXTS, _CHARACTERS, _QUEUE_SIZE = 256, 2**18, 2
+#: Seconds between two checks, on systems where a signal does not end the waiting.
 _LOOK = 0.1
 
 
 class _GivenUpError(Exception):
-    """Nobody waits for the result any more."""
+    """The main thread has stopped waiting for the result."""
 
 
 def feed(work: Callable[[Iterator[str]], None], texts: Iterable[str]) -> None:
-    """Call `work` with the texts; a signal ends the waiting for it at once.
+    """Call `work` with the texts; a signal ends the waiting at once.
 
     Raises:
-        BaseException: what `work` or the reading of the texts raised.
+        BaseException: `work` or reading the texts raised it.
     """
     if threading.current_thread() is not threading.main_thread():
         work(iter(texts))  # no signal arrives here
@@ -43,8 +43,8 @@ def feed(work: Callable[[Iterator[str]], None], texts: Iterable[str]) -> None:
 class _Feeder:
     def __init__(self, work: Callable[[Iterator[str]], None]) -> None:
         self._work = work
-        self._queue: queue.Queue[list[str] | None] = queue.Queue(_AHEAD)
-        self._done, self._given_up = threading.Event(), threading.Event()
+        self._queue: queue.Queue[list[str] | None] = queue.Queue(_QUEUE_SIZE)
+        self._finished, self._given_up = threading.Event(), threading.Event()
         self._errors: list[BaseException] = []
         threading.Thread(target=self._run, name=NAME, daemon=True).start()
 
@@ -60,7 +60,7 @@ class _Feeder:
         self._enqueue(None)
 
     def wait(self) -> None:
-        while not self._done.wait(_LOOK):
+        while not self._finished.wait(_LOOK):
             pass
         if self._errors:
             raise self._errors[0]
@@ -72,7 +72,7 @@ class _Feeder:
         self._queue.put_nowait(None)
 
     def _enqueue(self, batch: list[str] | None) -> None:
-        while not self._done.is_set():
+        while not self._finished.is_set():
             try:
                 self._queue.put(batch, timeout=_LOOK)
                 return
@@ -85,7 +85,7 @@ class _Feeder:
         except BaseException as error:  # a panic of the library is no Exception
             self._errors.append(error)
         finally:
-            self._done.set()
+            self._finished.set()
 
     def _texts(self) -> Iterator[str]:
         while (batch := self._queue.get()) is not None:

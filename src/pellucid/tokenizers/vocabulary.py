@@ -1,10 +1,11 @@
-"""What the tokens of a vocabulary are: special or ordinary, the begin of a word or its middle."""
+"""The kinds of tokens, special tokens to add, and the parts of a text that no token covers."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,19 +18,23 @@ from pellucid.tokenizers.tokenizer import Tokenizer
 
 Flags = npt.NDArray[np.bool_]
 
-#: The token that stands for a hidden one, where we add it.
+#: The mask token that pellucid adds.
 MASK = "<mask>"
-#: How byte-level BPE and SentencePiece spell the white space that a word's first token begins with.
+#: White space at the begin of a word, in byte-level BPE and in SentencePiece.
 _BLANKS = ("\u0120", "\u2581")
-#: T5's names for the spans that were cut out of a text (Raffel et al. 2020, section 2.4).
+#: T5's names of the sentinels for cut-out spans (Raffel et al. 2020, section 2.4).
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(100))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """By id: is it special, does it open a word, does whatever follows it open one.
+    """Facts about each token id.
 
-    `ordinary` are the ids of all tokens that are not special.
+    Attributes:
+        special: whether it is special.
+        opens: whether it opens a word.
+        closes: whether the next token opens a word.
+        ordinary: the ids that are not special.
     """
 
     special: Flags
@@ -40,16 +45,16 @@ class Vocabulary:
     def words(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The number of the word of each token; a special token is a word of its own."""
         special = self.special[ids]
-        begins = self.opens[ids[1:]] | self.closes[ids[:-1]] | special[1:] | special[:-1]
-        return np.concatenate([[0], np.cumsum(begins)])
+        is_start = self.opens[ids[1:]] | self.closes[ids[:-1]] | special[1:] | special[:-1]
+        return np.concatenate([[0], np.cumsum(is_start)])
 
 
 def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
-    """What the tokens of a tokenizer are.
+    """The kinds of a tokenizer's tokens.
 
-    Words are the tokenizer's own: of WordPiece, what does not begin with its "##" opens one. All
-    others keep the white space before a word in its first token: there a word opens with white
-    space and with each sign that is no letter, digit or underscore, and after one.
+    In WordPiece, a token without "##" opens a word. Other tokenizers store the white space before a
+    word in its first token. There, white space opens a word, and so does each character that is no
+    letter, digit or underscore, and the token after it.
     """
     table = parse_json_table(tokenizer.to_json(), "the tokenizer")
     added = {token["id"]: token["content"] for token in table["added_tokens"]}
@@ -62,37 +67,63 @@ def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
     in_vocabulary = np.zeros(size, np.bool_)
     decoder: dict[str, Any] = table["decoder"] or {}
     by_bytes = decoder.get("type") == "ByteLevel"
-    goes_on: str | None = table["model"].get("continuing_subword_prefix")
+    continuation: str | None = table["model"].get("continuing_subword_prefix")
     for token_id, symbol in [*_symbols(table["model"]).items(), *added.items()]:
         in_vocabulary[token_id] = True
         special[token_id] = tokenizer.id_of(symbol) == token_id
-        if goes_on:
-            opens[token_id], closes[token_id] = not symbol.startswith(goes_on), False
+        if continuation:
+            opens[token_id], closes[token_id] = not symbol.startswith(continuation), False
         else:
             text = symbol.replace("\u2581", " ")  # SentencePiece's mark of white space
             if by_bytes and token_id not in added:
                 text = (tokenizer.bytes_of(token_id) or b"").decode(errors="replace")
-            # "'s" goes on a word; an apostrophe alone, or before a sign, may be a quotation mark
+            # "'s" continues a word; an apostrophe before no letter may be a quotation mark
             goes_on_word = text[:1] in ("'", "\u2019") and _of_word(text[1:2])
             opens[token_id] = not _of_word(text[:1]) and not goes_on_word
             closes[token_id] = not _of_word(text[-1:]) and text[-1:] != " "
     return Vocabulary(special, opens, closes, np.flatnonzero(in_vocabulary & ~special))
 
 
+class Unread(NamedTuple):
+    """The stretches that no model sees, each once, in the order of the text.
+
+    `unknown` are stretches that become the unknown token; `dropped` are characters without a token.
+    """
+
+    unknown: tuple[str, ...]
+    dropped: tuple[str, ...]
+
+
+def unread(tokenizer: Tokenizer, text: str) -> Unread:
+    """The parts of a text that become the unknown token, or no token at all.
+
+    White space, control characters and marks do not count: many tokenizers drop them on purpose.
+    """
+    places = zip(tokenizer.encode(text), tokenizer.spans(text), strict=True)
+    unknown = [text[slice(*place)] for id, place in places if id == tokenizer.unknown_id]
+    # the library's offsets skip what its BPE drops, so each character is encoded alone
+    empty_ids = (tokenizer.encode(""), tokenizer.encode(" "))
+    dropped = [
+        character
+        for character in dict.fromkeys(text)
+        if unicodedata.category(character)[0] in "LNPS" and tokenizer.encode(character) in empty_ids
+    ]
+    return Unread(tuple(dict.fromkeys(unknown)), tuple(dropped))
+
+
 def with_mask(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer with a token that stands for a hidden one: its own, or `<mask>` at its end.
+    """The tokenizer with a mask token: its own, or `<mask>` as its last id.
 
     Raises:
-        TextError: it has none and was not made here, so that other models know its ids.
+        TextError: it has none, and comes from a file, whose ids belong to other models.
     """
     if "mask_token" in tokenizer.roles():
         return tokenizer
-    # it stands for a whole token: where words are spelled with the blank before them, so is a mask
-    # that somebody writes, and the blank before it is no token of its own
+    # the mask replaces a whole token; if tokens include the blank before a word, so does the mask
     inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")
     spaced = any(symbol[:1] in _BLANKS and len(symbol) > 1 for symbol in inner.get_vocab())
     mask = tokenizers.AddedToken(MASK, lstrip=spaced, special=True)
-    return _with(tokenizer, (mask,), "token for what is masked ([MASK] or <mask>)")
+    return _add_tokens(tokenizer, (mask,), "mask token ([MASK] or <mask>)")
 
 
 def mask_id_of(tokenizer: Tokenizer) -> int:
@@ -104,21 +135,21 @@ def mask_id_of(tokenizer: Tokenizer) -> int:
     mask_id = tokenizer.id_of(tokenizer.roles().get("mask_token", ""))
     if mask_id is None:
         raise TextError(
-            "the tokenizer has no token for what is masked ([MASK] or <mask>): start from a run or "
-            "a tokenizer that was made for masked tokens"
+            "the tokenizer has no mask token ([MASK] or <mask>): start from a run or a tokenizer "
+            "that has one"
         )
     return mask_id
 
 
 def with_sentinels(tokenizer: Tokenizer) -> Tokenizer:
-    """The tokenizer with T5's hundred sentinels: its own, or added at its end.
+    """The tokenizer with T5's hundred sentinels: its own, or added as its last ids.
 
     Raises:
-        TextError: it has none and was not made here, so that other models know its ids.
+        TextError: it has none, and comes from a file, whose ids belong to other models.
     """
     if tokenizer.id_of(SENTINELS[0]) is not None:
         return tokenizer
-    return _with(tokenizer, SENTINELS, "sentinels (<extra_id_0> and so on)")
+    return _add_tokens(tokenizer, SENTINELS, "sentinels (<extra_id_0> and so on)")
 
 
 def sentinels_of(tokenizer: Tokenizer) -> list[int]:
@@ -131,18 +162,18 @@ def sentinels_of(tokenizer: Tokenizer) -> list[int]:
     sentinel_ids = ids[: ids.index(None)] if None in ids else ids
     if not sentinel_ids:
         raise TextError(
-            "the tokenizer has no sentinels (<extra_id_0> and so on) for the spans that are cut "
-            "out: start from a run or a tokenizer that was made for span corruption"
+            "the tokenizer has no sentinels (<extra_id_0> and so on) for cut-out spans: start from "
+            "a run or a tokenizer that has them"
         )
     return cast("list[int]", sentinel_ids)
 
 
-def _with(
+def _add_tokens(
     tokenizer: Tokenizer, names: Sequence[str | tokenizers.AddedToken], missing: str
 ) -> Tokenizer:
     if tokenizer.id_of(BEGIN) is None:
         raise TextError(
-            f"the tokenizer comes from a file and has no {missing}: take one that has, or let "
+            f"the tokenizer comes from a file and has no {missing}: choose one that has, or let "
             "pellucid train one with text.tokenizer.kind=BytePairs"
         )
     inner = parse_tokenizer(tokenizer.to_json(), "the tokenizer")
@@ -158,5 +189,5 @@ def _symbols(model: dict[str, Any]) -> dict[int, str]:
 
 
 def _of_word(character: str) -> bool:
-    # what is no whole character ("\ufffd") is a part of one beyond ASCII: nearly always a letter
+    # "\ufffd" is a part of a character beyond ASCII, which is nearly always a letter
     return character.isalnum() or character in ("_", "\ufffd")

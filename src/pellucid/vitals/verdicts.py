@@ -143,7 +143,7 @@ class VerdictTracker:
             case id if id in self.rules:
                 self._place(id, step, column, values, TAKE.get(id, "max"))
             case _:
-                pass
+                raise KeyError(f"thresholds.toml has no rule for the reading {column.id}")
         for id, take in SHOWN.get(column.id, ()):
             value, where = taken(column, values, take)
             self._judge(id, step, value, where=where)

@@ -59,9 +59,9 @@ def overview(sentence: SentenceView) -> Plain:
 
 
 def _heading(number: int, entry: ChapterEntry) -> Plain:
-    names = ("id", "part", "title", "walks", "once")
+    names = ("id", "part", "title", "walks")
     fields: Plain = {name: getattr(entry, name) for name in names}
-    return fields | {"number": number, "axes": list(entry.axes)}
+    return fields | {"number": number, "axes": list(entry.axes), "once": entry.at_one_place}
 
 
 def backward(sentence: SentenceView) -> Plain:

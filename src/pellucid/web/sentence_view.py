@@ -137,7 +137,7 @@ class SentenceView:
     def match_token(self, token: int, other: SentenceView) -> int | str:
         """The place in `other` that belongs to a token; or why no probability is compared."""
         comparison = Comparison(self.trace, other.trace)
-        place = comparison.beside(token)
+        place = comparison.paired_token(token)
         if comparison.why_not is not None or place is None:
             return comparison.why_not or "nothing in what is compared with stands beside this token"
         return place

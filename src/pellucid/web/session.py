@@ -63,7 +63,7 @@ class Session:
                 sentence.inspect(place)  # refuses a place that the sentence does not have
                 attention = Attention(place.stack, place.cross)
                 return {"thumbnails": head_thumbnails(sentence, attention, place.layer)}
-            return chapter_payload(sentence.inspect(place, ask.chapter).only())
+            return chapter_payload(sentence.inspect(place, ask.chapter).chapter())
 
     def answer(self, ask: PageRequest) -> bytes:
         """The answer as JSON in UTF-8.

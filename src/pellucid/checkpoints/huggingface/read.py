@@ -218,8 +218,8 @@ def _find_ignored(
         reason = next((text for pattern, text in reasons if re.fullmatch(pattern, full)), None)
         if reason is None:
             raise CheckpointError(
-                f"{folder} has the tensor {name}, which a {family.model_type} with this config.json "
-                "does not have: its purpose is unknown, so nothing is converted"
+                f"{folder} has the tensor {name}, which a {family.model_type} with this "
+                "config.json does not have: its purpose is unknown, so nothing is converted"
             )
         ignored_tensors[name] = reason
     return ignored_tensors

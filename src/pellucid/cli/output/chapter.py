@@ -89,7 +89,7 @@ def contents() -> Iterator[str]:
     """The chapters there are, a line each."""
     width = max(len(entry.id) for entry in CHAPTERS)
     for place, entry in enumerate(CHAPTERS, start=1):
-        yield f"  {place:>2}  {entry.id:<{width}}  {entry.about}"
+        yield f"  {place:>2}  {entry.id:<{width}}  {entry.summary}"
 
 
 def ink_for(encoding: str | None) -> Ink:

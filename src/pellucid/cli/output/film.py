@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from pellucid.cli.output.pictures import WIDTH, Ink, drawn, number
 from pellucid.display.terminal_text import fitted, visible
-from pellucid.explain.chapter_types import Film, Frames, Matrix, Moving, Table
+from pellucid.explain.chapter_types import AnimatedPicture, Film, Frames, Matrix, Table
 
 #: Steps of a curve; curves and moments that one screen holds.
 _LONG, _CURVES, _MOMENTS = 36, 16, 8
 
 
-def unrolled(picture: Moving, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
+def unrolled(picture: AnimatedPicture, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
     """The lines of a film, or of one row of a head's map over time."""
     if isinstance(picture, Film):
         return [*_curves(picture, ink), *_ladder(picture, ink)]

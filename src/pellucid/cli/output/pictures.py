@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from pellucid.display.terminal_text import fitted, visible
-from pellucid.explain.chapter_types import Bars, Lines, Matrix, Still, Table, Tokens
+from pellucid.explain.chapter_types import Bars, Lines, Matrix, StaticPicture, Table, Tokens
 
 WIDTH = 80
 _LABEL = 12
@@ -32,7 +32,7 @@ BLOCKS = Ink(shades=" ░▒▓█", steps="▁▂▃▄▅▆▇█", full="█
 ASCII = Ink(shades=" .:*#", steps="_.-=*#", full="#", negative="-", hidden=".")
 
 
-def drawn(picture: Still, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
+def drawn(picture: StaticPicture, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
     """The lines of a picture, below its title; a map is shown about `row` and `column`."""
     match picture:
         case Tokens():

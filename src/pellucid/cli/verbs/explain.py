@@ -147,7 +147,7 @@ def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None
         refused = isinstance(chapter, Refusal)
         if arguments.json:
             refusal = {"id": name, "refused": chapter.reason} if refused else {}
-            payload.append(refusal or plain_chapter(inspection.only()))
+            payload.append(refusal or plain_chapter(inspection.chapter()))
             continue
         if number:
             print("\n" + "-" * 80 + "\n")
@@ -162,7 +162,7 @@ def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None
 def _print_chapter(inspection: Inspection) -> None:
     from pellucid.cli.output.chapter import lines_of
 
-    for line in lines_of(inspection.only(), inspection.trace, inspection.selection):
+    for line in lines_of(inspection.chapter(), inspection.trace, inspection.selection):
         print(line)
 
 
@@ -176,7 +176,7 @@ def _print_one(
     request = Request(trace=trace, chapters=(name,), place=_place(arguments), versus=versus)
     inspection = inspect(request)
     if arguments.json:
-        print_json(plain_chapter(inspection.only()))
+        print_json(plain_chapter(inspection.chapter()))
         return
     _print_chapter(inspection)
 
@@ -224,7 +224,7 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     from pellucid.explain.chapters import CHAPTERS
     from pellucid.saved_runs.requirements import kind_of
 
-    chapters = [{"id": entry.id, "about": entry.about} for entry in CHAPTERS]
+    chapters = [{"id": entry.id, "about": entry.summary} for entry in CHAPTERS]
     if kind_of(run.model) != "decoder" or run.model.output_head.no_token_logits is not None:
         _print_tokens(run, arguments, chapters)
         return
@@ -251,7 +251,7 @@ def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[s
     traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
     if arguments.json:
         request = Request(trace=traced, chapters=("tokens",), place=_place(arguments))
-        print_json({"tokens": plain_chapter(inspect(request).only()), "chapters": chapters})
+        print_json({"tokens": plain_chapter(inspect(request).chapter()), "chapters": chapters})
         return
     _print_one(traced, "tokens", arguments)
     print("\nchapters, for --chapter (or --all):")

@@ -1,7 +1,7 @@
-"""Forms in which somebody is answered: conversations, preferences, prompts.
+"""Forms with chats: conversations, preferences and prompts.
 
-A prompt in a column of its own is what a user says, its answer what the assistant says, and both
-go through the template as a chat of two messages.
+A prompt in its own column is a message of the user, an answer a message of the assistant. The
+template renders both as a chat of two messages.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pellucid.reader import parse_json
 
 NO_PROMPT = Refusal("it has no prompt")
 NO_ANSWER = Refusal("it has no answer")
-NO_ROOM = Refusal("its prompt fills the window, and nothing of the answer is left")
+NO_ROOM = Refusal("its prompt fills the window, and leaves no room for the answer")
 UNMARKED = Refusal("the template marks no answer in it")
-ALIKE = Refusal("chosen and rejected are the same")
-ALIKE_WHEN_CUT = Refusal("chosen and rejected are the same as far as they fit into the window")
+SAME_ANSWERS = Refusal("chosen and rejected are the same")
+SAME_WHEN_CUT = Refusal("chosen and rejected are the same as far as they fit into the window")
 
 
 class _Describable(Protocol):
-    """Columns that can say which they are."""
+    """Columns that can describe themselves."""
 
     @property
     def choices(self) -> list[str]: ...
@@ -43,20 +43,20 @@ C = TypeVar("C", bound=_Describable)
 
 
 class _Answered(Generic[C]):
-    """What all forms here are made of: columns, a template, the window they have to fit into."""
+    """The common part of all forms: columns, a template, the longest example."""
 
     def __init__(self, columns: C, template: ChatTemplate, *, context_length: int) -> None:
         self._columns, self._template, self._longest = columns, template, context_length
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
+        """The columns and the template, as lines for people."""
         return [*self._columns.choices, f"template: {self._template.template.origin}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationColumns:
-    """Where a chat is: in a column of messages, or in one with a prompt and one with its answer."""
+    """The column of messages, or the columns of a prompt and of its answer."""
 
     messages: Column | None
     prompt: Column | None
@@ -64,9 +64,11 @@ class ConversationColumns:
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
-        named = {"messages": self.messages, "prompt": self.prompt, "answer": self.answer}
-        return [f"{part}: {column.choice}" for part, column in named.items() if column is not None]
+        """The columns and the template, as lines for people."""
+        columns = {"messages": self.messages, "prompt": self.prompt, "answer": self.answer}
+        return [
+            f"{part}: {column.choice}" for part, column in columns.items() if column is not None
+        ]
 
     def chat(self, row: Row) -> Messages | Refusal:
         """The messages of a row, at least one of them an answer."""
@@ -82,38 +84,41 @@ class ConversationColumns:
         return prompt + answer if answer else NO_ANSWER
 
     def texts(self, row: Row) -> list[str]:
-        """What a tokenizer may be trained on."""
+        """The texts that a tokenizer may train on."""
         chat = self.chat(row)
         return [] if isinstance(chat, Refusal) else [message["content"] for message in chat]
 
 
 class Conversations(_Answered[ConversationColumns]):
-    """Columns "ids" and "supervised": 1 where a token is the assistant's, so to be predicted."""
+    """Columns "ids" and "supervised": 1 for tokens of the assistant, which the model predicts."""
 
     def encode(self, row: Row) -> Example | Refusal:
-        """The row as one example, cut at the window's end where it is longer."""
+        """The row as one example, cut at the end of the window."""
         chat = self._columns.chat(row)
         if isinstance(chat, Refusal):
             return chat
-        spelled = self._template.conversation(row.where, chat)
-        if not any(spelled.supervised):
+        chat_tokens = self._template.conversation(row.location, chat)
+        if not any(chat_tokens.supervised):
             return UNMARKED
-        ids, supervised = spelled.ids[: self._longest], spelled.supervised[: self._longest]
+        ids, supervised = chat_tokens.ids[: self._longest], chat_tokens.supervised[: self._longest]
         if not any(supervised):
             return NO_ROOM
-        truncated = len(spelled.ids) > self._longest
+        truncated = len(chat_tokens.ids) > self._longest
         return Example(
             ids={"ids": ids, "supervised": supervised},
             group=first_said(chat),
             row=row.number,
             truncated=truncated,
-            ends=spelled.ends and not truncated,
+            ends=chat_tokens.ends and not truncated,
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceColumns:
-    """Where two answers to a prompt are; without a prompt they are whole chats that begin alike."""
+    """The columns of two answers and of their prompt.
+
+    Without a column for the prompt, the answers are chats with a common beginning.
+    """
 
     prompt: Column | None
     chosen: Column
@@ -121,7 +126,7 @@ class PreferenceColumns:
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
+        """The columns and the template, as lines for people."""
         prompt = "the messages in front of both" if self.prompt is None else self.prompt.choice
         return [
             f"prompt: {prompt}",
@@ -130,13 +135,13 @@ class PreferenceColumns:
         ]
 
     def chats(self, row: Row) -> tuple[Messages, Messages, Messages] | Refusal:
-        """The prompt's messages, and those of either answer."""
+        """The messages of the prompt, of the chosen answer and of the rejected answer."""
         chosen = as_messages(row, self.chosen.choice, self.chosen.value(row), ASSISTANT)
         rejected = as_messages(row, self.rejected.choice, self.rejected.value(row), ASSISTANT)
         if not chosen or not rejected:
             return NO_ANSWER
         if chosen == rejected:
-            return ALIKE
+            return SAME_ANSWERS
         shared: Messages = []
         while len(chosen) > 1 and len(rejected) > 1 and chosen[0] == rejected[0]:
             shared.append(chosen[0])
@@ -153,7 +158,7 @@ class PreferenceColumns:
         return shared, chosen, rejected
 
     def texts(self, row: Row) -> list[str]:
-        """What a tokenizer may be trained on."""
+        """The texts that a tokenizer may train on."""
         answer_chats = self.chats(row)
         chats = (
             []
@@ -164,10 +169,10 @@ class PreferenceColumns:
 
 
 class Preferences(_Answered[PreferenceColumns]):
-    """Columns "prompt", "chosen" and "rejected"; both answers go on from the prompt's ids."""
+    """Columns "prompt", "chosen" and "rejected"; both answers continue the ids of the prompt."""
 
     def encode(self, row: Row) -> Example | Refusal:
-        """The row as a prompt with two answers, each cut where the window ends."""
+        """The row as a prompt with two answers, each cut at the end of the window."""
         chats = self._columns.chats(row)
         if isinstance(chats, Refusal):
             return chats
@@ -182,7 +187,7 @@ class Preferences(_Answered[PreferenceColumns]):
         if room <= 0:
             return NO_ROOM
         if chosen[:room] == rejected[:room]:
-            return ALIKE_WHEN_CUT if chosen != rejected else ALIKE
+            return SAME_WHEN_CUT if chosen != rejected else SAME_ANSWERS
         truncated = max(len(chosen), len(rejected)) > room
         return Example(
             ids={"prompt": start, "chosen": chosen[:room], "rejected": rejected[:room]},
@@ -193,46 +198,46 @@ class Preferences(_Answered[PreferenceColumns]):
         )
 
     def _halves(self, row: Row, chat: Messages) -> tuple[list[int], list[int], bool]:
-        """The ids before the last answer, and its own."""
-        spelled = self._template.conversation(row.where, chat)
-        start, end = spelled.last_answer, len(spelled.ids)
-        while end > start and not spelled.supervised[end - 1]:
+        """The ids before the last answer, its own ids, and whether it ends."""
+        chat_tokens = self._template.conversation(row.location, chat)
+        start, end = chat_tokens.last_answer, len(chat_tokens.ids)
+        while end > start and not chat_tokens.supervised[end - 1]:
             end -= 1
-        return spelled.ids[:start], spelled.ids[start:end], spelled.ends
+        return chat_tokens.ids[:start], chat_tokens.ids[start:end], chat_tokens.ends
 
 
 @dataclass(frozen=True, slots=True)
 class PromptColumns:
-    """Where a prompt is: a text, or messages."""
+    """The column of a prompt: a text, or messages."""
 
     prompt: Column
 
     @property
     def choices(self) -> list[str]:
-        """What was chosen, in words to show."""
+        """The columns and the template, as lines for people."""
         return [f"prompt: {self.prompt.choice}"]
 
     def chat(self, row: Row) -> Messages:
-        """The messages up to the place where an answer is to begin; none where there is no text."""
+        """The messages before the answer of the model; an empty list if there is no text."""
         messages = as_messages(row, self.prompt.choice, self.prompt.value(row), "user")
-        while messages and messages[-1]["role"] == ASSISTANT:  # what another has answered
+        while messages and messages[-1]["role"] == ASSISTANT:  # an answer in the data
             messages.pop()
         return messages
 
     def texts(self, row: Row) -> list[str]:
-        """What a tokenizer may be trained on."""
+        """The texts that a tokenizer may train on."""
         return [message["content"] for message in self.chat(row)]
 
 
 class Prompts(_Answered[PromptColumns]):
-    """The column "prompt", and the whole row as JSON for whoever judges the answer."""
+    """The column "prompt", and the whole row as JSON for the reward."""
 
     def encode(self, row: Row) -> Example | Refusal:
-        """The row as a prompt; one that leaves no room for an answer is left out."""
+        """The row as a prompt; a prompt that leaves no room for an answer is skipped."""
         chat = self._columns.chat(row)
         if not chat:
             return NO_PROMPT
-        ids = self._template.prompt(row.where, chat)
+        ids = self._template.prompt(row.location, chat)
         if len(ids) >= self._longest:
             return NO_ROOM
         prompt_text = " ".join(message["content"] for message in chat).strip()
@@ -240,10 +245,10 @@ class Prompts(_Answered[PromptColumns]):
             ids={"prompt": ids},
             group=prompt_text,
             row=row.number,
-            kept=json_text(_plain(row.values)),
+            row_json=json_text(_plain(row.values)),
         )
 
 
 def _plain(value: Any) -> Any:
-    """What JSON can say; a date or a number of another kind, which Parquet has, as text."""
+    """The row as JSON; a date or another type of Parquet becomes text."""
     return parse_json(json_text(dict(value), default=str), "the row", lenient=True)

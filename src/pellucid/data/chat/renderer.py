@@ -1,9 +1,8 @@
-"""The process in which chat templates are rendered: started by its path, it knows jinja2 alone.
+"""The process that renders chat templates; pellucid starts it by its path, and it imports jinja2.
 
-A template is a program that others wrote.
-
-With every text come two lists of places, [from, to): what the template marked with
-`{% generation %}`, and what the messages said, where that can be told.
+A template is a program of another author. The process returns each text with two lists of spans
+[start, end): the parts that the template marks with `{% generation %}`, and the texts of the
+messages, if pellucid can locate them.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, cast
 
-#: Signs for private use, which stand around what is marked until the places are known.
+#: Characters for private use, which mark both ends of a span until its place is known.
 _PRIVATE = range(0xF0000, 0xF4000)
-#: What a template compares, and what is never text of its own; these may not spell a token.
+#: Keys whose values a template compares but does not write; they are never marked.
 _COMPARED = ("role", "type")
 _LONGEST = 2**23
 
@@ -29,7 +28,7 @@ Marks = tuple[str, str, str, str]
 
 
 def limit(megabytes: int) -> None:
-    """Hold this process to so much memory, and to writing no file, where the system can."""
+    """Limit the memory of this process and forbid files, if the system supports it."""
     with suppress(ImportError):
         import resource
 
@@ -43,7 +42,7 @@ def limit(megabytes: int) -> None:
 
 
 def limit_seconds(seconds: float) -> None:
-    """End this process once it has computed for so much longer, where the system can."""
+    """End this process after so much more computing time, if the system supports it."""
     with suppress(ImportError):
         import resource
 
@@ -67,16 +66,16 @@ class Renderer:
         self._now = time.localtime()
 
         class Generation(Extension):
-            tags = {"generation"}  # noqa: RUF012  so jinja2 has it
+            tags = {"generation"}  # noqa: RUF012  as jinja2 expects
 
             def parse(self, parser: Any) -> Any:
                 outer.has_tags = True
                 line = next(parser.stream).lineno
                 body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-                call = self.call_method("_around")
+                call = self.call_method("_mark_generation")
                 return nodes.CallBlock(call, [], [], body).set_lineno(line)
 
-            def _around(self, caller: Callable[[], str]) -> str:
+            def _mark_generation(self, caller: Callable[[], str]) -> str:
                 return outer.marks[2] + caller() + outer.marks[3]
 
         environment: Any = ImmutableSandboxedEnvironment(
@@ -90,28 +89,28 @@ class Renderer:
         self._template = environment.from_string(source)
 
     def render(self, context: dict[str, Any], special: list[str]) -> dict[str, Any]:
-        """The text of a context, and the places in it."""
+        """The text of a context, and the spans in it."""
         self._now = time.localtime()
         all_text = "".join(_strings(context)) + self._source
         free = (sign for sign in map(chr, _PRIVATE) if sign not in all_text)
         self.marks = (next(free), next(free), next(free), next(free))
-        text, _, generated = self._apart(context)
+        text, _, generated = self._render_spans(context)
         names = re.compile("|".join(map(re.escape, sorted(special, key=len, reverse=True))) or "$.")
         contents: Spans | None = None
 
-        def named(value: str) -> str:
-            return names.sub(self._around, value)
+        def mark_special(value: str) -> str:
+            return names.sub(self._mark_match, value)
 
-        for mark in (self._whole, named):
-            changed = {**context, "messages": _changed(context["messages"], mark)}
+        for mark in (self._mark_text, mark_special):
+            marked_context = {**context, "messages": _mark_texts(context["messages"], mark)}
             with suppress(Exception):
-                again, spans, the_same = self._apart(changed)
-                if again == text and the_same == generated and spans is not None:
+                marked_text, spans, the_same = self._render_spans(marked_context)
+                if marked_text == text and the_same == generated and spans is not None:
                     contents = spans
                     break
         return {"text": text, "generated": generated, "contents": contents}
 
-    def _apart(self, context: dict[str, Any]) -> tuple[str, Spans | None, Spans | None]:
+    def _render_spans(self, context: dict[str, Any]) -> tuple[str, Spans | None, Spans | None]:
         text: str = self._template.render(**context)
         if len(text) > _LONGEST:
             raise ValueError(f"it wrote more than {_LONGEST:,} characters")
@@ -120,19 +119,19 @@ class Renderer:
     def _strftime(self, form: str) -> str:
         return time.strftime(form, self._now)
 
-    def _whole(self, value: str) -> str:
-        """Marks stand within the white space around a text, which templates like to cut off."""
+    def _mark_text(self, value: str) -> str:
+        """Mark a text inside its white space, because templates often strip that."""
         core = value.strip()
         start = value.find(core)
-        leading, behind = value[:start], value[start + len(core) :]
-        return leading + self.marks[0] + core + self.marks[1] + behind if core else value
+        leading, trailing = value[:start], value[start + len(core) :]
+        return leading + self.marks[0] + core + self.marks[1] + trailing if core else value
 
-    def _around(self, match: re.Match[str]) -> str:
+    def _mark_match(self, match: re.Match[str]) -> str:
         return self.marks[0] + match[0] + self.marks[1]
 
 
 def _unmarked(text: str, marks: Marks) -> tuple[str, Spans | None, Spans | None]:
-    """A text without marks, and what they stood around; None where they do not match."""
+    """A text without marks, and the spans between them; None if marks do not match."""
     pieces: list[str] = []
     place, depth, start = 0, [0, 0], [0, 0]
     spans: list[Spans | None] = [[], []]
@@ -150,16 +149,16 @@ def _unmarked(text: str, marks: Marks) -> tuple[str, Spans | None, Spans | None]
             start[kind] = place
         elif closes and depth[kind] == 0 and kind_spans is not None:
             kind_spans.append((start[kind], place))
-    whole = [None if depth[kind] else spans[kind] for kind in (0, 1)]
-    return "".join(pieces), whole[0], whole[1]
+    contents, generated = (None if depth[kind] else spans[kind] for kind in (0, 1))
+    return "".join(pieces), contents, generated
 
 
-def _changed(value: Any, mark: Callable[[str], str], key: str = "") -> Any:
+def _mark_texts(value: Any, mark: Callable[[str], str], key: str = "") -> Any:
     if isinstance(value, dict):
-        named = cast("dict[str, Any]", value)
-        return {name: _changed(member, mark, name) for name, member in named.items()}
+        table = cast("dict[str, Any]", value)
+        return {name: _mark_texts(member, mark, name) for name, member in table.items()}
     if isinstance(value, list):
-        return [_changed(member, mark, key) for member in cast("list[Any]", value)]
+        return [_mark_texts(member, mark, key) for member in cast("list[Any]", value)]
     return mark(value) if isinstance(value, str) and key not in _COMPARED else value
 
 
@@ -178,7 +177,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """As templates for chats expect it: without the escapes for HTML that jinja2's own has."""
+    """JSON as chat templates expect it: without the HTML escapes of jinja2's own filter."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,
@@ -196,7 +195,7 @@ def _refuse(message: str) -> None:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    """What went wrong, and in which line of the template."""
+    """The message of an error, and the line of the template."""
     line: int | None = getattr(error, "lineno", None)
     trace = error.__traceback__
     while trace is not None:
@@ -204,13 +203,13 @@ def _failure(error: BaseException) -> dict[str, Any]:
             line = trace.tb_lineno
         trace = trace.tb_next
     message = (
-        "it needs more memory than it may have" if isinstance(error, MemoryError) else str(error)
+        "it needs more memory than the limit" if isinstance(error, MemoryError) else str(error)
     )
     return {"error": message or type(error).__name__, "line": line}
 
 
 def main() -> None:
-    """Answer one line after another, until there are no more."""
+    """Answer each line of standard input."""
     first = json.loads(sys.stdin.buffer.readline())
     sys.path.append(first["library"])
     limit(first["megabytes"])
@@ -221,10 +220,10 @@ def main() -> None:
         answer: dict[str, Any] = {"has_tags": renderer.has_tags}
     except Exception as error:
         answer = _failure(error)
-    _say(answer)
+    _write_answer(answer)
     while renderer is not None and (line := sys.stdin.buffer.readline()):
         limit_seconds(first["seconds"])
-        random.seed(line)  # a template that draws gives the same text again
+        random.seed(line)  # a template with random choices gives the same text again
         request = json.loads(line)
         try:
             special = request["special"]
@@ -233,10 +232,10 @@ def main() -> None:
             }
         except Exception as error:
             answer = _failure(error)
-        _say(answer)
+        _write_answer(answer)
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _write_answer(answer: dict[str, Any]) -> None:
     sys.stdout.buffer.write(json.dumps(answer, allow_nan=False).encode() + b"\n")
     sys.stdout.buffer.flush()
 

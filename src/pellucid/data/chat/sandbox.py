@@ -1,8 +1,8 @@
-"""Templates rendered in a process of their own, which is killed where it takes too long.
+"""Chat templates rendered in a process of their own, which is killed if it takes too long.
 
-A template is somebody else's program. It runs in jinja2's immutable sandbox, in another process
-that may use so much memory and so much time. Where the system cannot limit the memory of a process
-(Windows; macOS in part), the time is limited alone.
+A template is a program of another author. It runs in jinja2's immutable sandbox, in another process
+with limited memory and time. If the system cannot limit the memory of a process (Windows, and in
+part macOS), only the time is limited.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pellucid.errors import TextError
 from pellucid.json_text import json_text
 from pellucid.reader import parse_json_table
 
-#: A first line has to wait for Python and jinja2 to be loaded as well.
+#: The first answer also waits for Python and jinja2 to load.
 _START_SECONDS = 60
-#: Seconds are counted while it computes; by the clock, on a busy machine, it may take longer.
+#: The limit is on computing time; on a busy machine the clock may need so many times more.
 _PATIENCE = 6
-#: What a process ends with that has computed for too long, where there is such a limit.
+#: The exit status of a process that exceeds its computing time.
 _OUT_OF_TIME = -int(getattr(signal, "SIGXCPU", 99))
 
 #: Places in a text, [from, to).
@@ -34,8 +34,12 @@ Spans = list[Sequence[int]]
 
 
 class Rendered(NamedTuple):
-    """A text; what of it a `{% generation %}` tag marked; what of it the messages said, or None
-    where the template changed them so that this cannot be told.
+    """A rendered text.
+
+    Attributes:
+        text: the text.
+        generated: the spans that the template marks with `{% generation %}`.
+        contents: the spans of the messages; None if the template changes them.
     """
 
     text: str
@@ -44,17 +48,17 @@ class Rendered(NamedTuple):
 
 
 class Sandbox:
-    """A process that renders one template, begun when it is first needed.
+    """A process that renders one template; it starts when it is first needed.
 
     Args:
         source: the template.
-        called: what errors call it.
-        seconds: how long one row may compute.
-        megabytes: how much memory the process may have.
+        name: the name of the template in messages.
+        seconds: the limit of computing time for one row.
+        megabytes: the limit of memory for the process.
     """
 
-    def __init__(self, source: str, *, called: str, seconds: float, megabytes: int) -> None:
-        self._source, self._called = source, called
+    def __init__(self, source: str, *, name: str, seconds: float, megabytes: int) -> None:
+        self._source, self._name = source, name
         self._seconds, self._megabytes = seconds, megabytes
         self._process: children.Child | None = None
         self._answers: Queue[bytes] = Queue()
@@ -62,22 +66,27 @@ class Sandbox:
 
     @property
     def has_tags(self) -> bool:
-        """Whether the template says by tags what the assistant writes."""
+        """Whether the template marks the texts of the assistant with tags."""
         if self._has_tags is None:
             self._started()
         return bool(self._has_tags)
 
     def render(
-        self, where: str, contexts: list[dict[str, Any]], special: list[str]
+        self, location: str, contexts: list[dict[str, Any]], special: list[str]
     ) -> list[Rendered]:
         """The texts of several contexts of one row.
 
+        Args:
+            location: the name of the row in messages.
+            contexts: the variables of the template, for each text.
+            special: the names of special tokens.
+
         Raises:
-            TextError: the template failed, took too long or too much memory; names the row by
-                `where`, and the template's line.
+            TextError: the template failed, or took too much time or memory; the message names the
+                row and the line of the template.
         """
         process = self._started()
-        answer = self._ask(process, where, {"contexts": contexts, "special": special})
+        answer = self._ask(process, location, {"contexts": contexts, "special": special})
         texts: list[dict[str, Any]] = answer["texts"]
         return [
             Rendered(rendered["text"], rendered["generated"], rendered["contents"])
@@ -85,7 +94,7 @@ class Sandbox:
         ]
 
     def close(self) -> None:
-        """End the process; it is begun again where it is needed again."""
+        """End the process; the next text starts a new one."""
         if self._process is not None:
             _end(self._process)
         self._process = None
@@ -112,9 +121,13 @@ class Sandbox:
         return process
 
     def _ask(
-        self, process: children.Child, where: str, request: dict[str, Any], extra_seconds: float = 0
+        self,
+        process: children.Child,
+        location: str,
+        request: dict[str, Any],
+        extra_seconds: float = 0,
     ) -> dict[str, Any]:
-        at = f"{where}: " if where else ""
+        prefix = f"{location}: " if location else ""
         line: bytes | None = b""
         try:
             cast("BinaryIO", process.stdin).write(json_text(request).encode() + b"\n")
@@ -126,29 +139,29 @@ class Sandbox:
             pass
         if not line:
             self.close()
-            raise self._stopped(at, late=line is None or process.returncode == _OUT_OF_TIME)
-        answer = parse_json_table(line.decode(), self._called, refusal=TextError)
+            raise self._stopped(prefix, late=line is None or process.returncode == _OUT_OF_TIME)
+        answer = parse_json_table(line.decode(), self._name, refusal=TextError)
         if "error" in answer:
             place = "" if answer["line"] is None else f", line {answer['line']}"
             raise TextError(
-                f"{at}{self._called}{place}: {answer['error']}; mend the template or the row"
+                f"{prefix}{self._name}{place}: {answer['error']}; correct the template or the row"
             )
         return answer
 
-    def _stopped(self, at: str, *, late: bool) -> TextError:
+    def _stopped(self, prefix: str, *, late: bool) -> TextError:
         if late:
             return TextError(
-                f"{at}{self._called} did not come to an end within {self._seconds:g} seconds and "
-                "was stopped: look for a loop or a huge number in it"
+                f"{prefix}{self._name} took longer than {self._seconds:g} seconds, so pellucid "
+                "stopped it: look for a loop or a huge number in it"
             )
         return TextError(
-            f"{at}{self._called} ended without an answer, perhaps for want of memory (it may have "
-            f"{self._megabytes} MiB): look for a huge text or number in it"
+            f"{prefix}{self._name} ended without an answer, perhaps because it needs more than "
+            f"{self._megabytes} MiB of memory: look for a huge text or number in it"
         )
 
 
 def _read(stream: BinaryIO, answers: Queue[bytes]) -> None:
-    """In a thread, because not every system can wait for a pipe and a clock at once."""
+    """Read in a thread, because not every system can wait for a pipe with a timeout."""
     with stream:
         while line := stream.readline():
             answers.put(line)
@@ -159,13 +172,15 @@ def _end(process: children.Child) -> None:
     process.kill()
     process.wait()
     if process.stdin is not None:
-        with suppress(OSError):  # what was left to be written to a process that is gone
+        with suppress(OSError):  # unwritten input of the ended process
             process.stdin.close()
 
 
 def _library() -> str:
-    """Where jinja2 lies, for a process that looks at nothing of the user's own."""
+    """The folder of jinja2, for a process that ignores the user's own paths."""
     spec = find_spec("jinja2")
     if spec is None or spec.origin is None:
-        raise TextError("chat templates are rendered by jinja2, which is missing: reinstall")
+        raise TextError(
+            "chat templates need the library jinja2, which is missing: reinstall pellucid"
+        )
     return str(Path(spec.origin).parents[1])

@@ -1,7 +1,7 @@
-"""Chats by a template: messages become one text, and that becomes ids with a mask of the answers.
+"""Chat templates: messages become one text, and the text becomes ids with a mask of the answers.
 
-Which part of the text is an answer is what the template marks with `{% generation %}`; where it
-marks nothing, the chat is rendered up to each answer and with it, and the answer is what is new.
+The template marks the answers in the text with `{% generation %}`. If it has no such tags, pellucid
+renders the chat up to each answer and again with it; the answer is the difference.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from pellucid.data.chat.chat_tokens import Spelled, Spelling
+from pellucid.data.chat.chat_tokens import ChatEncoder, ChatTokens
 from pellucid.data.chat.sandbox import Rendered, Sandbox, Spans
 from pellucid.errors import TextError
 from pellucid.reader import read_json_table, read_text
 from pellucid.tokenizers import Tokenizer
 
-#: One row may take so long, the process so much memory: far more than any template needs.
+#: The limits for one row and for the process: far more than any template needs.
 SECONDS = 5
 MEGABYTES = 512
 ASSISTANT = "assistant"
 
-#: What is used where neither the user nor the tokenizer has a template.
+#: The template if neither you nor the tokenizer has one.
 PLAIN = """\
 {%- for message in messages -%}
 {%- if message['role'] == 'assistant' -%}
@@ -53,19 +53,19 @@ class Template(NamedTuple):
 
 
 def template_for(file: str | None, folder: Path | None) -> Template:
-    """The template in `file`; or the one beside a tokenizer, in `folder`; or pellucid's plain one.
+    """The template in `file`, or the one in the tokenizer's `folder`, or pellucid's plain one.
 
-    Beside a tokenizer it is `chat_template.jinja`, or `chat_template` in `tokenizer_config.json`.
+    In a folder it is `chat_template.jinja`, or `chat_template` in `tokenizer_config.json`.
 
     Raises:
-        TextError: a file that cannot be read, or several templates and none called "default".
+        TextError: a file cannot be read, or has several templates and none is called "default".
     """
     if file is not None:
         return Template(_read(Path(file)), file)
     if folder is not None:
-        beside, settings = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-        if beside.is_file():
-            return Template(_read(beside), str(beside))
+        template_file, settings = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+        if template_file.is_file():
+            return Template(_read(template_file), str(template_file))
         source = _in_settings(settings) if settings.is_file() else None
         if source is not None:
             return Template(source, str(settings))
@@ -73,14 +73,14 @@ def template_for(file: str | None, folder: Path | None) -> Template:
 
 
 class ChatTemplate:
-    """A template with the tokenizer whose tokens it writes."""
+    """A template with its tokenizer."""
 
     def __init__(self, template: Template, tokenizer: Tokenizer) -> None:
         self.template = template
-        self._spelling = Spelling(tokenizer)
+        self._encoder = ChatEncoder(tokenizer)
         self._sandbox = Sandbox(
             template.source,
-            called=f"the chat template ({template.origin})",
+            name=f"the chat template ({template.origin})",
             seconds=SECONDS,
             megabytes=MEGABYTES,
         )
@@ -90,86 +90,91 @@ class ChatTemplate:
             "eos_token": tokenizer.token(tokenizer.end_id),
         }
 
-    def conversation(self, where: str, messages: Sequence[Message]) -> Spelled:
-        """The ids of a whole chat; what the assistant says is supervised.
+    def conversation(self, location: str, messages: Sequence[Message]) -> ChatTokens:
+        """The ids of a complete chat; the assistant's texts are supervised.
 
         Raises:
-            TextError: the template fails on it, or it cannot be told what of it are answers.
+            TextError: the template fails, or pellucid cannot locate the answers in its text.
         """
-        return self._spelled(where, messages, goes_on=False)
+        return self._encode(location, messages, add_prompt=False)
 
-    def prompt(self, where: str, messages: Sequence[Message]) -> list[int]:
-        """The ids from which the assistant's next answer goes on."""
-        return self._spelled(where, messages, goes_on=True).ids
+    def prompt(self, location: str, messages: Sequence[Message]) -> list[int]:
+        """The ids before the assistant's next answer."""
+        return self._encode(location, messages, add_prompt=True).ids
 
     def close(self) -> None:
         """End the process that renders."""
         self._sandbox.close()
 
-    def _spelled(self, where: str, messages: Sequence[Message], *, goes_on: bool) -> Spelled:
-        contexts = [self._context(messages, goes_on=goes_on)]
+    def _encode(
+        self, location: str, messages: Sequence[Message], *, add_prompt: bool
+    ) -> ChatTokens:
+        contexts = [self._context(messages, add_prompt=add_prompt)]
         turns = [i for i, message in enumerate(messages) if message["role"] == ASSISTANT]
         by_tags = self._sandbox.has_tags
         if not by_tags:
             for turn in turns:
-                contexts.append(self._context(messages[:turn], goes_on=True))
-                contexts.append(self._context(messages[: turn + 1], goes_on=False))
-        whole, *parts = self._sandbox.render(where, contexts, self._spelling.special)
-        answers = whole.generated if by_tags else self._by_prefixes(where, whole.text, parts)
-        if whole.contents is None or answers is None:
+                contexts.append(self._context(messages[:turn], add_prompt=True))
+                contexts.append(self._context(messages[: turn + 1], add_prompt=False))
+        rendered, *parts = self._sandbox.render(location, contexts, self._encoder.special)
+        answers = (
+            rendered.generated if by_tags else self._by_prefixes(location, rendered.text, parts)
+        )
+        if rendered.contents is None or answers is None:
             raise TextError(
-                f"{where}: the chat template ({self.template.origin}) changes what the messages "
-                "say, so its own special tokens cannot be found in the text: use another template"
+                f"{location}: the chat template ({self.template.origin}) changes the texts of the "
+                "messages, so pellucid cannot find the template's special tokens: use another "
+                "template"
             )
-        self._refuse_lost(where, whole.text, answers, [messages[turn] for turn in turns])
-        if goes_on and answers and answers[-1][1] == len(whole.text):
+        self._refuse_lost(location, rendered.text, answers, [messages[turn] for turn in turns])
+        if add_prompt and answers and answers[-1][1] == len(rendered.text):
             raise TextError(
-                f"{where}: the chat template ({self.template.origin}) adds nothing where an answer "
-                "is to begin: it has to where add_generation_prompt is true"
+                f"{location}: the chat template ({self.template.origin}) adds nothing before the "
+                "answer of the model: with add_generation_prompt it has to; use another template"
             )
-        return self._spelling.spelled(whole.text, whole.contents, answers)
+        return self._encoder.encode(rendered.text, rendered.contents, answers)
 
     def _words(self, text: str) -> str:
-        """A text without case, and without names of special tokens, which templates write too."""
+        """A text in lower case, without the names of special tokens, which templates also write."""
         folded = text.casefold()
-        for name in self._spelling.special:
+        for name in self._encoder.special:
             folded = folded.replace(name.casefold(), " ")
         return folded
 
     def _refuse_lost(
-        self, where: str, text: str, answers: Spans, messages: Sequence[Message]
+        self, location: str, text: str, answers: Spans, messages: Sequence[Message]
     ) -> None:
-        """Templates for pictures pass over a content that is a plain text, and say nothing."""
-        written = self._words("".join(text[start:end] for start, end in answers))
+        """Refuse a template that skips the answers, as those for images skip plain texts."""
+        answer_text = self._words("".join(text[start:end] for start, end in answers))
         words = re.findall(
             r"\w+", self._words(" ".join(message["content"] for message in messages))
         )
-        if answers and words and not any(word in written for word in words):
+        if answers and words and not any(word in answer_text for word in words):
             raise TextError(
-                f"{where}: the chat template ({self.template.origin}) leaves out what the "
-                "assistant says: it may want another kind of content than a text. Use another"
+                f"{location}: the chat template ({self.template.origin}) skips the texts of the "
+                "assistant; perhaps it expects other content than text: use another template"
             )
 
-    def _context(self, messages: Sequence[Message], *, goes_on: bool) -> dict[str, Any]:
+    def _context(self, messages: Sequence[Message], *, add_prompt: bool) -> dict[str, Any]:
         return {
             "messages": list(messages),
-            "add_generation_prompt": goes_on,
+            "add_generation_prompt": add_prompt,
             "tools": None,
             "documents": None,
             **self._tokens,
         }
 
-    def _by_prefixes(self, where: str, text: str, parts: list[Rendered]) -> Spans:
+    def _by_prefixes(self, location: str, text: str, parts: list[Rendered]) -> Spans:
         spans: Spans = []
-        for prefix, behind in zip(parts[::2], parts[1::2], strict=True):
-            if not (behind.text.startswith(prefix.text) and text.startswith(behind.text)):
+        for prefix, with_answer in zip(parts[::2], parts[1::2], strict=True):
+            if not (with_answer.text.startswith(prefix.text) and text.startswith(with_answer.text)):
                 raise TextError(
-                    f"{where}: the chat template ({self.template.origin}) does not say which part "
-                    "is an answer: it has no {% generation %} tags, and a chat with an answer does "
-                    "not begin with the chat before it. Put {% generation %} and "
-                    "{% endgeneration %} around what the assistant writes, or use another template"
+                    f"{location}: the chat template ({self.template.origin}) does not show which "
+                    "part is an answer: it has no {% generation %} tags, and a chat with an answer "
+                    "does not begin with the chat before it. Put {% generation %} and "
+                    "{% endgeneration %} around the answers, or use another template"
                 )
-            spans.append((len(prefix.text), len(behind.text)))
+            spans.append((len(prefix.text), len(with_answer.text)))
         return spans
 
 
@@ -180,13 +185,13 @@ def _read(file: Path) -> str:
 def _in_settings(file: Path) -> str | None:
     templates = read_json_table(file, refusal=TextError).get("chat_template")
     if isinstance(templates, list):  # several, by name
-        named = {
+        source_by_name = {
             entry["name"]: entry["template"] for entry in cast("list[dict[str, str]]", templates)
         }
-        if "default" not in named:
+        if "default" not in source_by_name:
             raise TextError(
-                f"{file} has chat templates called {', '.join(named)}, and none called default: "
-                "write the one you mean to a file and choose it as template"
+                f"{file} has chat templates called {', '.join(source_by_name)}, and none called "
+                "default: write the one you mean to a file and choose it as template"
             )
-        return named["default"]
+        return source_by_name["default"]
     return templates if isinstance(templates, str) else None

@@ -14,13 +14,16 @@ from pellucid.config import (
     BucketedBias,
     FeedForward,
     GatedMLP,
+    Learned,
     LinearAttention,
     MultiHead,
     NeuralMemory,
+    NoPositions,
     OneAttention,
     Positions,
     Rotary,
     ShawRelative,
+    Sinusoidal,
 )
 from pellucid.drawing.elements import Arrow, Box, Column, Fork
 
@@ -229,8 +232,10 @@ def _bias(positions: Positions) -> tuple[str, ...]:
             return ("+ q a^T, a of ShawRelative",)
         case ALiBi():
             return ("+ ALiBi: -slope of the head x distance",)
-        case _:
+        case NoPositions() | Learned() | Sinusoidal() | Rotary():
             return ()
+        case _:
+            assert_never(positions)
 
 
 def _mask(causal: bool, window: int | None) -> str:

@@ -36,8 +36,8 @@ def read_positions(trace: Trace, site: Site) -> Tensor | None:
     if not adds_positions(trace, site):
         return None
     stack_pass = trace.stack_pass(site.side)
-    nothing = torch.zeros_like(trace.model.embed(stack_pass.ids))
-    return stack_pass.positions.embed(nothing, stack_pass.attention_view)[0]
+    zeros = torch.zeros_like(trace.model.embed(stack_pass.ids))
+    return stack_pass.positions.embed(zeros, stack_pass.attention_view)[0]
 
 
 def read_residual(trace: Trace, site: Site) -> Tensor:

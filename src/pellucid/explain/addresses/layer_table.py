@@ -37,7 +37,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     Address(
         pattern="{layer}.residual",
         axes=("time", "d_model"),
-        about="the residual stream before a block; after the last of n blocks it is `Ln.residual`",
+        doc="the residual stream before a block; after the last of n blocks it is `Ln.residual`",
         forward=forward.read_residual,
         backward=backward.residual_gradient,
         receipt=receipts.residual,
@@ -45,56 +45,56 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _layer_row(
         pattern="{layer}.{norm}",
         axes=("time", "d_model"),
-        about="the output of a norm; a sandwich has a norm `.before` and `.after` its sublayer",
+        doc="the output of a norm; a sandwich has a norm `.before` and `.after` its sublayer",
         receipt=receipts.norm,
     ),
     _layer_row(
         pattern="{layer}.{norm}.in",
         axes=("time", "d_model"),
-        about="the input of a norm; its gradient is what the norm passes back, without the bypass",
+        doc="the input of a norm; its gradient is what the norm passes back, without the bypass",
         receipt=_INPUT_HAS_NO_RECEIPT,
     ),
     _layer_row(
         pattern="{layer}.{sublayer}",
         axes=("time", "d_model"),
-        about="the output of a sublayer",
+        doc="the output of a sublayer",
         receipt=receipts.sublayer,
     ),
     _layer_row(
         pattern="{layer}.{sublayer}.in",
         axes=("time", "d_model"),
-        about="the input of a sublayer",
+        doc="the input of a sublayer",
         receipt=_INPUT_HAS_NO_RECEIPT,
     ),
     _layer_row(
         pattern="{layer}.{matrix}",
         axes=("time", "d_ff"),
-        about="the units of the feed-forward before the activation, and their gates",
+        doc="the units of the feed-forward before the activation, and their gates",
         receipt=receipts.feed_forward_matrix,
     ),
     _layer_row(
         pattern="{layer}.{matrix}.in",
         axes=("time", "d_model"),
-        about="the input of that matrix",
+        doc="the input of that matrix",
         receipt=_INPUT_HAS_NO_RECEIPT,
     ),
     _layer_row(
         pattern="{layer}.feed_forward.units",
         axes=("time", "d_ff"),
-        about="the units after the activation",
+        doc="the units after the activation",
         receipt=receipts.units,
         exists=shapes.has_units,
     ),
     _layer_row(
         pattern="{layer}.{projection}",
         axes=("time", "heads x d_head"),
-        about="queries, keys and values as they are projected, all heads side by side",
+        doc="queries, keys and values as they are projected, all heads side by side",
         receipt=receipts.projection,
     ),
     _layer_row(
         pattern="{layer}.{sum}",
         axes=("time", "d_model"),
-        about="the residual stream between two sublayers",
+        doc="the residual stream between two sublayers",
         receipt=receipts.sum_within_layer,
         exists=shapes.has_sum,
     ),
@@ -102,7 +102,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         _head_row(
             pattern=f"{{layer}}.{{head}}.{part}",
             axes=("query" if part == "q" else "key", "d_head"),
-            about=f"the {name} of a head as the scores use it, after norms and rotation",
+            doc=f"the {name} of a head as the scores use it, after norms and rotation",
             receipt=receipts.rotated,
         )
         for part, name in (("q", "query"), ("k", "key"))
@@ -111,7 +111,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         _head_row(
             pattern=f"{{layer}}.{{head}}.{part}_plain",
             axes=("query" if part == "q" else "key", "d_head"),
-            about=f"the {name} before rotation",
+            doc=f"the {name} before rotation",
             receipt=f"it is a part of `{{layer}}.attention.{name}`, normalised in some models",
             exists=shapes.rotates,
         )
@@ -120,13 +120,13 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _head_row(
         pattern="{layer}.{head}.v",
         axes=("key", "d_value"),
-        about="the value of a head",
+        doc="the value of a head",
         receipt="it is a part of `{layer}.attention.value`",
     ),
     _head_row(
         pattern="{layer}.{head}.scores",
         axes=("query", "key"),
-        about="cap(scale q k) + bias as the model adds it, **before** the mask",
+        doc="cap(scale q k) + bias as the model adds it, **before** the mask",
         backward=backward.square_gradient,
         receipt=receipts.score,
         exists=shapes.has_scores,
@@ -135,7 +135,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _head_row(
         pattern="{layer}.{head}.bias",
         axes=("query", "key"),
-        about="what positions add to the scores (ALiBi, buckets, relative vectors)",
+        doc="what positions add to the scores (ALiBi, buckets, relative vectors)",
         backward="it is added, so its gradient is the one of `{layer}.{head}.scores`",
         receipt="it is read from the positions' own table or slope",
         exists=shapes.has_bias,
@@ -143,14 +143,14 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _head_row(
         pattern="{layer}.{head}.mask",
         axes=("query", "key"),
-        about="true where the query sees the key; windows included",
+        doc="true where the query sees the key; windows included",
         backward="a mask is true or false, and has no gradient",
         receipt="it is a rule about places, and no sum",
     ),
     _head_row(
         pattern="{layer}.{head}.weights",
         axes=("query", "key"),
-        about="after mask and softmax, without the share of a sink",
+        doc="after mask and softmax, without the share of a sink",
         backward=backward.square_gradient,
         receipt=receipts.weight,
         has_gradient=shapes.has_softmax_gradient,
@@ -158,13 +158,13 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _head_row(
         pattern="{layer}.{head}.out",
         axes=("query", "d_value"),
-        about="the head's output, before the output projection",
+        doc="the head's output, before the output projection",
         receipt=receipts.head_output,
     ),
     _head_row(
         pattern="{layer}.{head}.memory",
         axes=("query", "d_value"),
-        about="what a layer with a memory reads from it",
+        doc="what a layer with a memory reads from it",
         backward="the gradient is not kept: a memory has no softmax whose rule could be shown",
         receipt="a memory is the result of all tokens before it",
         exists=shapes.has_memory,
@@ -172,7 +172,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _head_row(
         pattern="{layer}.{head}.gate",
         axes=("query",),
-        about="the share of the memory in the head's output",
+        doc="the share of the memory in the head's output",
         backward="the gradient is not kept: see `{layer}.{head}.out`",
         receipt="the input of its sigmoid is not kept",
         exists=shapes.has_memory,

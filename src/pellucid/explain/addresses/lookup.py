@@ -22,7 +22,7 @@ from pellucid.explain.addresses.syntax import (
 from pellucid.explain.addresses.table import ADDRESSES, BACKWARD, FORWARD, PARAMETERS
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.forward_pass import Side
-from pellucid.explain.receipts.optimiser_step import moved_to
+from pellucid.explain.receipts.optimiser_step import prefix_addresses
 from pellucid.explain.trace_types import Gradients, Shape, Trace
 
 _GRADIENT = re.compile(r"(.+)\.grad(?:\.(head|input))?\Z")
@@ -33,12 +33,13 @@ _AFTER = "after_update."
 
 def _expand(pattern: str) -> tuple[str, ...]:
     """A pattern with each name of its families in their place."""
-    named = re.findall(r"\{(\w+)\}", pattern)
-    families = [name for name in named if name in FAMILIES]
+    placeholders = re.findall(r"\{(\w+)\}", pattern)
+    families = [name for name in placeholders if name in FAMILIES]
     choices = itertools.product(*(FAMILIES[name] for name in families))
     return tuple(
         pattern.format(
-            **{name: f"{{{name}}}" for name in named} | dict(zip(families, parts, strict=True))
+            **{name: f"{{{name}}}" for name in placeholders}
+            | dict(zip(families, parts, strict=True))
         )
         for parts in choices
     )
@@ -71,8 +72,10 @@ def find(trace: Trace, name: str) -> tuple[Address, Site] | None:
     if part in _STACK_ROWS:
         return _STACK_ROWS[part], Site(address=name, part=part, side=side)
     if name.startswith(_AFTER):
-        rest = name.removeprefix(_AFTER)
-        return _ROWS["after_update.{address}"], Site(address=name, part=rest, side=trace.side)
+        address_after = name.removeprefix(_AFTER)
+        return _ROWS["after_update.{address}"], Site(
+            address=name, part=address_after, side=trace.side
+        )
     if name.startswith(f"{_TIED}.grad.") and name in _ROWS:
         return _ROWS[name], Site(address=name, part=_TIED, side=trace.side)
     if name in _ROWS:
@@ -191,7 +194,7 @@ def make_receipt(trace: Trace, address: str) -> Receipt:
     name, _ = split_index(address)
     if name.startswith(_AFTER):
         after = optimiser_step.after_update(trace)
-        return moved_to(make_receipt(after, address.removeprefix(_AFTER)), _AFTER)
+        return prefix_addresses(make_receipt(after, address.removeprefix(_AFTER)), _AFTER)
     row_and_site = find(trace, name)
     if row_and_site is None or not row_and_site[0].exists(trace, row_and_site[1]):
         raise unknown_address_error(address, list_forward(trace))
@@ -199,10 +202,10 @@ def make_receipt(trace: Trace, address: str) -> Receipt:
     if isinstance(row.receipt, str):
         raise PellucidError(f"{name} has no receipt: {row.receipt}")
     shape = tuple(trace[name].shape)
-    made = row.receipt(trace, locate_cell(address, shape, row.axes[: len(shape)], site))
-    if isinstance(made, str):
-        raise PellucidError(f"{name} has no receipt in this model: {made}")
-    return made
+    receipt = row.receipt(trace, locate_cell(address, shape, row.axes[: len(shape)], site))
+    if isinstance(receipt, str):
+        raise PellucidError(f"{name} has no receipt in this model: {receipt}")
+    return receipt
 
 
 def _list_sites(trace: Trace) -> Iterator[tuple[Address, Site]]:
@@ -232,16 +235,16 @@ def _sites_of_stack(trace: Trace, side: Side, prefix: str) -> Iterator[tuple[Add
 
 
 def _sites_of_layer(trace: Trace, side: Side, layer: int) -> Iterator[tuple[Address, Site]]:
-    at = f"{stack_letter(side)}{layer}"
+    layer_name = f"{stack_letter(side)}{layer}"
     for part, row in _LAYER_ROWS.items():
-        site = Site(address=f"{at}.{part}", part=part, side=side, layer=layer)
+        site = Site(address=f"{layer_name}.{part}", part=part, side=side, layer=layer)
         if row.exists(trace, site):
             yield row, site
     for cross in (False, True) if side == "decoder" else (False,):
-        first = Site(address=at, part="", side=side, layer=layer, cross=cross)
+        first = Site(address=layer_name, part="", side=side, layer=layer, cross=cross)
         for head in range(count_heads(trace, first)):
             for part, row in _HEAD_ROWS.items():
-                name = f"{at}.H{head}.{'cross.' if cross else ''}{part}"
+                name = f"{layer_name}.H{head}.{'cross.' if cross else ''}{part}"
                 site = Site(address=name, part=part, side=side, layer=layer, head=head, cross=cross)
                 if row.exists(trace, site):
                     yield row, site

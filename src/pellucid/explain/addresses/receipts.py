@@ -34,8 +34,8 @@ def residual(trace: Trace, cell: Cell) -> Receipt | str:
     side, layer = cell.site.side, cell.site.layer
     if layer > 0:
         return _sum_at(trace, cell, layer - 1, f"{stack_letter(side)}{layer}.residual")
-    made = of_number.position_receipt(trace, cell.selection())
-    return made or "the embedding enters the first block as it is, or through a norm"
+    receipt = of_number.position_receipt(trace, cell.selection())
+    return receipt or "the embedding enters the first block as it is, or through a norm"
 
 
 def sum_within_layer(trace: Trace, cell: Cell) -> Receipt | str:
@@ -66,10 +66,15 @@ def final_norm(trace: Trace, cell: Cell) -> Receipt | str:
 
 def _norm(trace: Trace, cell: Cell, module: str, entering: str) -> Receipt | str:
     token, feature = cell.index
-    made = of_number.norm_receipt(
-        trace, norm=module, given=entering, made=cell.site.address, token=token, feature=feature
+    receipt = of_number.norm_receipt(
+        trace,
+        norm=module,
+        input_address=entering,
+        output_address=cell.site.address,
+        token=token,
+        feature=feature,
     )
-    return made or "pellucid has no formula for this norm"
+    return receipt or "pellucid has no formula for this norm"
 
 
 def sublayer(trace: Trace, cell: Cell) -> Receipt | str:
@@ -97,8 +102,8 @@ def feed_forward_matrix(trace: Trace, cell: Cell) -> Receipt | str:
 
 def units(trace: Trace, cell: Cell) -> Receipt | str:
     """The activation of a unit, times its gate if it has one."""
-    made = of_number.activation_receipt(trace, cell.selection(), cell.index[1])
-    return made or "pellucid has no formula for this activation"
+    receipt = of_number.activation_receipt(trace, cell.selection(), cell.index[1])
+    return receipt or "pellucid has no formula for this activation"
 
 
 def projection(trace: Trace, cell: Cell) -> Receipt:
@@ -112,8 +117,8 @@ def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of a query or key, turned by the angle of its position."""
     scheme = trace.stack_pass(cell.site.side).positions
     facts = rotation_of(scheme)
-    turned = facts is not None and cell.index[1] < facts.n_rotated
-    if cell.site.cross or not turned:
+    is_rotated = facts is not None and cell.index[1] < facts.n_rotated
+    if cell.site.cross or not is_rotated:
         return "positions do not turn it: it is a part of {layer}.attention.query or .key"
     return of_number.rotation_receipt(trace, cell.selection(), cell.site.part)
 

@@ -44,18 +44,20 @@ class Cell:
 
     def selection(self) -> Selection:
         """The same place, as receipts name it: a query, a key and a feature."""
-        at: dict[str, int] = {}
+        positions_by_name: dict[str, int] = {}
         for axis, position in zip(self.axes, self.index, strict=True):
-            at[{"time": "token", "query": "token", "key": "other"}.get(axis, "feature")] = position
+            positions_by_name[
+                {"time": "token", "query": "token", "key": "other"}.get(axis, "feature")
+            ] = position
         site = self.site
         return Selection(
             side=site.side,
             layer=site.layer,
             head=site.head,
             cross=site.cross,
-            token=at.get("token", 0),
-            other=at.get("other", 0),
-            feature=at.get("feature", 0),
+            token=positions_by_name.get("token", 0),
+            other=positions_by_name.get("other", 0),
+            feature=positions_by_name.get("feature", 0),
         )
 
 
@@ -86,7 +88,7 @@ def locate_cell(address: str, shape: Shape, axes: tuple[str, ...], site: Site) -
     return Cell(site=site, index=positions, axes=axes)
 
 
-def always(trace: Trace, site: Site) -> bool:
+def is_in_every_trace(trace: Trace, site: Site) -> bool:
     """Every trace has it."""
     return True
 
@@ -108,9 +110,9 @@ class Address:
 
     pattern: str
     axes: tuple[str, ...]
-    about: str
+    doc: str
     forward: Forward
     backward: Backward | str
     receipt: MakeReceipt | str
-    exists: Callable[[Trace, Site], bool] = always
-    has_gradient: Callable[[Trace, Site], bool] = always
+    exists: Callable[[Trace, Site], bool] = is_in_every_trace
+    has_gradient: Callable[[Trace, Site], bool] = is_in_every_trace

@@ -107,10 +107,10 @@ def stack_letter(side: Side) -> str:
     return "L" if side == "decoder" else "E"
 
 
-def unknown_address_error(address: str, known: Iterable[str]) -> PellucidError:
+def unknown_address_error(address: str, addresses: Iterable[str]) -> PellucidError:
     """The refusal of an address that a trace does not have, with those that look alike."""
-    near = difflib.get_close_matches(address, known, n=3)
-    hint = f"; did you mean {', '.join(near)}" if near else ""
+    similar = difflib.get_close_matches(address, addresses, n=3)
+    hint = f"; did you mean {', '.join(similar)}" if similar else ""
     return PellucidError(
         f"there is no {address!r} in this trace{hint}; trace.addresses() lists all there is"
     )

@@ -20,7 +20,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="{stack}token_embedding",
         axes=("time", "d_model"),
-        about="a token's row of the table",
+        doc="a token's row of the table",
         forward=forward.read_token_embedding,
         backward="the gradient is kept after the scale: see `embedding`",
         receipt="it is a row of the table: nothing is computed",
@@ -28,7 +28,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="{stack}embedding",
         axes=("time", "d_model"),
-        about="the same scaled, with the vector of its kind of text",
+        doc="the same scaled, with the vector of its kind of text",
         forward=forward.read_embedding,
         backward=backward.embedding_gradient,
         receipt=receipts.embedding,
@@ -36,7 +36,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="{stack}positions",
         axes=("time", "d_model"),
-        about="what positions add to the embedding",
+        doc="what positions add to the embedding",
         forward=forward.read_positions,
         backward="it is added, so its gradient is the one of `embedding`",
         receipt="it is read from a table",
@@ -46,7 +46,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="{stack}final_norm",
         axes=("time", "d_model"),
-        about="after the final norm",
+        doc="after the final norm",
         forward=forward.read_final_norm,
         backward=backward.end_gradient,
         receipt=receipts.final_norm,
@@ -54,7 +54,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="class_logits",
         axes=("classes",),
-        about="the logits of a classifier",
+        doc="the logits of a classifier",
         forward=of_trace(outputs.read_class_logits),
         backward="a classifier has no loss of a next token",
         receipt="the state that the classifier reads is not kept",
@@ -63,7 +63,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="class_probabilities",
         axes=("classes",),
-        about="their softmax",
+        doc="their softmax",
         forward=of_trace(outputs.read_class_probabilities),
         backward="a classifier has no loss of a next token",
         receipt="it is the softmax of `class_logits`",
@@ -72,7 +72,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="hidden",
         axes=("time", "d_model"),
-        about="the state as the output head reads it",
+        doc="the state as the output head reads it",
         forward=of_trace(outputs.read_hidden),
         backward=backward.end_gradient,
         receipt="it is `final_norm`, or what the head's own transform makes of it",
@@ -81,7 +81,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="logits",
         axes=("time", "vocabulary"),
-        about="over the vocabulary",
+        doc="over the vocabulary",
         forward=of_trace(outputs.read_logits),
         backward=backward.end_gradient,
         receipt=receipts.by_index(output_receipts.logit_receipt),
@@ -90,7 +90,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="probabilities",
         axes=("time", "vocabulary"),
-        about="their softmax",
+        doc="their softmax",
         forward=of_trace(outputs.read_probabilities),
         backward=_ONE_LOSS,
         receipt=receipts.by_index(output_receipts.probability_receipt),
@@ -99,7 +99,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="surprisal",
         axes=("time - 1",),
-        about="-log p of each token that came, in nats: row t is of token t + 1",
+        doc="-log p of each token that came, in nats: row t is of token t + 1",
         forward=of_trace(outputs.read_surprisal),
         backward=_ONE_LOSS,
         receipt=receipts.by_index(output_receipts.surprisal_receipt),
@@ -108,7 +108,7 @@ FORWARD: tuple[Address, ...] = (
     Address(
         pattern="loss",
         axes=(),
-        about="the mean of all surprisals",
+        doc="the mean of all surprisals",
         forward=of_trace(outputs.read_loss),
         backward="it is 1: gradients are those of the loss",
         receipt=receipts.by_index(output_receipts.loss_receipt),
@@ -121,7 +121,7 @@ BACKWARD: tuple[Address, ...] = (
     Address(
         pattern="grad_norm",
         axes=(),
-        about="the norm of all gradients together",
+        doc="the norm of all gradients together",
         forward=of_trace(forward.read_grad_norm),
         backward=_IS_A_GRADIENT,
         receipt=receipts.by_index(gradient_lengths.norm_receipt_of_all),
@@ -129,7 +129,7 @@ BACKWARD: tuple[Address, ...] = (
     Address(
         pattern="error",
         axes=("time - 1", "vocabulary"),
-        about="p - y at each token: row t is of token t + 1",
+        doc="p - y at each token: row t is of token t + 1",
         forward=of_trace(forward.read_error),
         backward=_IS_A_GRADIENT,
         receipt=receipts.by_index(gradient_receipts.error_receipt),
@@ -139,7 +139,7 @@ BACKWARD: tuple[Address, ...] = (
         Address(
             pattern=f"token_embedding.weight.grad.{path}",
             axes=("vocabulary", "d_model"),
-            about=f"the gradient of a tied table as the {path} alone",
+            doc=f"the gradient of a tied table as the {path} alone",
             forward=forward.read_tied_path,
             backward=_IS_A_GRADIENT,
             receipt=receipts.by_index(make),
@@ -157,7 +157,7 @@ PARAMETERS: tuple[Address, ...] = (
     Address(
         pattern="{parameter}",
         axes=("row", "column"),
-        about="any weight or buffer, by its name in the model",
+        doc="any weight or buffer, by its name in the model",
         forward=forward.read_weight,
         backward=backward.parameter_gradient,
         receipt="it is learned: nothing is computed",
@@ -167,12 +167,12 @@ PARAMETERS: tuple[Address, ...] = (
         Address(
             pattern=f"{{parameter}}.{part}",
             axes=("row", "column"),
-            about=about,
+            doc=doc,
             forward=forward.read_update,
             backward=_IS_AN_UPDATE,
             receipt=receipts.update,
         )
-        for part, about in (
+        for part, doc in (
             ("next", "the weight after one optimiser step"),
             ("m", "the optimiser's first moment after the step"),
             ("v", "its second moment after the step"),
@@ -188,7 +188,7 @@ ADDRESSES: tuple[Address, ...] = (
     Address(
         pattern="after_update.{address}",
         axes=("as that address",),
-        about="any address, after one optimiser step of all weights of a copy",
+        doc="any address, after one optimiser step of all weights of a copy",
         forward=forward.read_after_update,
         backward=_IS_AN_UPDATE,
         receipt="open the chapter after-update: its receipts are those of the copy",
@@ -203,7 +203,7 @@ def format_addresses() -> str:
     rows = [
         (
             f"`{row.pattern}`",
-            row.about,
+            row.doc,
             ", ".join(row.axes) or "one number",
             row.backward if isinstance(row.backward, str) else "yes",
             row.receipt if isinstance(row.receipt, str) else "yes",

@@ -7,10 +7,13 @@ import math
 from pellucid.explain import optimiser_step
 from pellucid.explain.ablation import change
 from pellucid.explain.chapter_types import Chapter, Place, Table
-from pellucid.explain.chapters.backward import nothing, priced, without_numbers
+from pellucid.explain.chapters.backward import (
+    chapter_without_loss,
+    token_with_target,
+)
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.chapters.target_token import probabilities_at
-from pellucid.explain.receipts.optimiser_step import moved_to
+from pellucid.explain.receipts.optimiser_step import prefix_addresses
 from pellucid.explain.receipts.outputs import loss_receipt, piece, probability_receipt
 from pellucid.explain.selection import select_place
 from pellucid.explain.trace_types import Trace
@@ -21,19 +24,17 @@ _ROWS = 24
 
 def build(trace: Trace, place: Place) -> Chapter:
     """p of the word that came, before and after; what else changed; the loss, token by token."""
-    chosen = select_place(trace, place)
-    why = no_loss(trace)
-    if why is not None:
-        return nothing("after-update", why)
+    selection = select_place(trace, place)
+    reason = no_loss(trace)
+    if reason is not None:
+        return chapter_without_loss(reason)
     if not trace.backward().norms:
-        return without_numbers(
-            "after-update", "Every weight of this model is frozen: no step moves it."
-        )
-    token = priced(trace, chosen)
+        return Chapter(sentence="Every weight of this model is frozen: no step moves it.")
+    token = token_with_target(trace, selection)
     updated = optimiser_step.after_update(trace)
-    came = int(trace.ids[token + 1])
+    next_id = int(trace.ids[token + 1])
     p_before, p_after = (
-        float(probabilities_at(version, token)[came]) for version in (trace, updated)
+        float(probabilities_at(version, token)[next_id]) for version in (trace, updated)
     )
     probability_change = change(trace, updated, token)
     rows = tuple(
@@ -49,12 +50,8 @@ def build(trace: Trace, place: Place) -> Chapter:
     loss, new_loss = float(trace["loss"]), float(updated["loss"])
     step_settings = optimiser_step.choose_settings(trace, next(iter(trace.backward().norms)))
     return Chapter(
-        id="after-update",
-        number=20,
-        part="update",
-        title="After the step",
         sentence="One step of all weights that learn, on a copy, and the sentence again: "
-        f"{piece(trace, came)} after {pieces[token]!r} ({token}) goes from {p_before:.4f} to "
+        f"{piece(trace, next_id)} after {pieces[token]!r} ({token}) goes from {p_before:.4f} to "
         f"{p_after:.4f}, the loss from {loss:.4f} to {new_loss:.4f}.",
         pictures=(
             Table(
@@ -65,8 +62,8 @@ def build(trace: Trace, place: Place) -> Chapter:
             _tokens(trace, updated, token),
         ),
         receipts=tuple(
-            moved_to(receipt, "after_update.")
-            for receipt in (probability_receipt(updated, token, came), loss_receipt(updated))
+            prefix_addresses(receipt, "after_update.")
+            for receipt in (probability_receipt(updated, token, next_id), loss_receipt(updated))
         ),
         notes=(
             step_settings.origin,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.explain.chapter_types import Bars, Chapter, Part, Place, Tokens
+from pellucid.explain.chapter_types import Bars, Chapter, Place, Tokens
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.receipts.gradients import error_receipt, mean_receipt, zero_sum_receipt
 from pellucid.explain.receipts.outputs import piece
@@ -11,39 +11,27 @@ from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _MAX_WORDS = 11
-_HEADINGS: dict[str, tuple[int, Part, str]] = {
-    "backward": (14, "backward", "Backward"),
-    "head-gradient": (15, "backward", "The head's gradient"),
-    "gradients": (16, "backward", "Gradients"),
-    "rules": (17, "backward", "Local rules"),
-    "nudge": (18, "backward", "Nudge"),
-    "update": (19, "update", "Update"),
-    "after-update": (20, "update", "After the step"),
-}
 
 
 def build(trace: Trace, place: Place) -> Chapter:
     """p - y at the chosen token: the word that came is pulled up, each other pushed down."""
-    chosen = select_place(trace, place)
-    why = no_loss(trace)
-    if why is not None:
-        return nothing("backward", why)
-    token = priced(trace, chosen)
-    came = int(trace.ids[token + 1])
+    selection = select_place(trace, place)
+    reason = no_loss(trace)
+    if reason is not None:
+        return chapter_without_loss(reason)
+    token = token_with_target(trace, selection)
+    next_id = int(trace.ids[token + 1])
     error = trace["error"][token].double()
     order: list[int] = to_list(error.abs().argsort(descending=True, stable=True)[:_MAX_WORDS])
-    words = [came, *(word for word in order if word != came)][:_MAX_WORDS]
-    likeliest = next((word for word in words if word != came), came)
+    words = [next_id, *(word for word in order if word != next_id)][:_MAX_WORDS]
+    likeliest = next((word for word in words if word != next_id), next_id)
     remaining_error = float(error.sum() - error[words].sum()) if len(words) < len(error) else None
     pieces = trace.pieces(trace.side)
     return Chapter(
-        id="backward",
-        number=14,
-        part="backward",
-        title="Backward",
-        sentence=f"After {pieces[token]!r} ({token}) came {piece(trace, came)}, with a probability "
-        f"of {1 + float(error[came]):.4f}. Its logit should rise, by the {-float(error[came]):.4f} "
-        f"that it lacks to 1; each other should fall by what it was given. All of it sums to 0.",
+        sentence=f"After {pieces[token]!r} ({token}) came {piece(trace, next_id)}, with a "
+        f"probability of {1 + float(error[next_id]):.4f}. Its logit should rise by "
+        f"{-float(error[next_id]):.4f}, which is what p lacks to 1; every other logit should fall "
+        f"by its own p. All of these p - y sum to 0.",
         pictures=(
             Bars(
                 title=f"p - y after {pieces[token]!r} ({token}), what came first",
@@ -64,40 +52,28 @@ def build(trace: Trace, place: Place) -> Chapter:
             ),
         ),
         receipts=(
-            error_receipt(trace, token, came),
+            error_receipt(trace, token, next_id),
             error_receipt(trace, token, likeliest),
             zero_sum_receipt(trace, token),
-            mean_receipt(trace, token, came),
+            mean_receipt(trace, token, next_id),
         ),
         notes=(
             f"the loss is a mean over {len(trace.ids) - 1} tokens, so each place counts that much "
             "less: the gradient of a logit is (p - y) / n",
             *(
                 ("behind the last token nothing is known to have come: this is the one before",)
-                if token != chosen.token
+                if token != selection.token
                 else ()
             ),
         ),
     )
 
 
-def priced(trace: Trace, chosen: Selection) -> int:
+def token_with_target(trace: Trace, selection: Selection) -> int:
     """The chosen token, or the last whose next one came."""
-    return min(chosen.token if chosen.side == trace.side else 0, len(trace.ids) - 2)
+    return min(selection.token if selection.side == trace.side else 0, len(trace.ids) - 2)
 
 
-def nothing(name: str, why: str) -> Chapter:
+def chapter_without_loss(reason: str) -> Chapter:
     """A chapter of the way back, for a trace without a loss."""
-    return without_numbers(name, f"There is no loss to go back from. {why}")
-
-
-def without_numbers(name: str, why: str) -> Chapter:
-    """A chapter of the way back that has nothing to show: the sentence says why."""
-    number, part, title = _HEADINGS[name]
-    return Chapter(
-        id=name,
-        number=number,
-        part=part,
-        title=title,
-        sentence=why,
-    )
+    return Chapter(sentence=f"There is no loss to go back from. {reason}")

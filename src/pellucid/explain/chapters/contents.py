@@ -50,12 +50,12 @@ class ChapterEntry:
     id: str
     title: str
     part: Part
-    about: str
+    summary: str
     build: Callable[[Trace, Place], Chapter]
     walks: bool = False
-    once: bool = False
+    at_one_place: bool = False
     axes: tuple[str, ...] = ()
-    against: Callable[[Trace, Trace, Place], Chapter] | None = None
+    build_comparison: Callable[[Trace, Trace, Place], Chapter] | None = None
 
 
 _WEIGHT = ("weight", "row", "column")
@@ -150,7 +150,7 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
         "a weight moved a little: is its gradient true?",
         finite_difference.build,
         walks=True,
-        once=True,
+        at_one_place=True,
         axes=("stack", "layer", *_WEIGHT),
     ),
     ChapterEntry(
@@ -169,7 +169,7 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
         "one step on a copy, and the sentence again",
         after_update.build,
         walks=True,
-        once=True,
+        at_one_place=True,
         axes=("stack", "token"),
     ),
     ChapterEntry(
@@ -184,8 +184,8 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
         "Compare",
         "compare",
         "another checkpoint, model or sentence beside it",
-        compare.alone,
-        against=compare.build,
+        compare.explain_how,
+        build_comparison=compare.build,
     ),
 )
 
@@ -200,8 +200,8 @@ def find_chapter(name: str) -> ChapterEntry:
         if entry.id == name:
             return entry
     names = [entry.id for entry in CHAPTERS]
-    near = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {near[0]!r}" if near else ""
+    similar = difflib.get_close_matches(name, names, n=1)
+    hint = f"; did you mean {similar[0]!r}" if similar else ""
     raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
 
 
@@ -212,7 +212,9 @@ def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = 
         PellucidError: there is no such chapter, or the place is not in the trace.
     """
     entry = find_chapter(name)
+    if versus is not None and entry.build_comparison is not None:
+        chapter = entry.build_comparison(trace, versus, place)
+    else:
+        chapter = entry.build(trace, place)
     number = 1 + CHAPTERS.index(entry)
-    if versus is not None and entry.against is not None:
-        return replace(entry.against(trace, versus, place), number=number)
-    return replace(entry.build(trace, place), number=number)
+    return replace(chapter, id=entry.id, number=number, part=entry.part, title=entry.title)

@@ -22,23 +22,19 @@ _ROWS_AT_ONCE = 16_384
 
 def build(trace: Trace, place: Place) -> Chapter:
     """A token's row, its nearest neighbours by cosine, and whether the head is the same matrix."""
-    chosen = select_place(trace, place)
+    selection = select_place(trace, place)
     model = trace.model
-    token_id = int(trace.stack_pass(chosen.side).ids[0, chosen.token])
-    embedded = trace[at(f"{stack_prefix(trace, chosen.side)}embedding", chosen.token)]
+    token_id = int(trace.stack_pass(selection.side).ids[0, selection.token])
+    embedded = trace[at(f"{stack_prefix(trace, selection.side)}embedding", selection.token)]
     rows, width = model.token_embedding.weight.shape
     neighbours, cosines = nearest(model.token_embedding.weight, token_id)
     n_shown = min(_FEATURES, width)
     return Chapter(
-        id="embedding",
-        number=2,
-        part="forward",
-        title="Embedding",
-        sentence=f"Token {chosen.query(trace)} becomes row {token_id:,} of a table of {rows:,} "
+        sentence=f"Token {selection.query(trace)} becomes row {token_id:,} of a table of {rows:,} "
         f"rows: {width} numbers that were learnt, the same wherever the token stands.",
         pictures=(
             Bars(
-                title=f"the first {n_shown} of {width} features{_made_of(trace)}",
+                title=f"the first {n_shown} of {width} features{_describe_scaling(trace)}",
                 names=tuple(map(str, range(n_shown))),
                 values=tuple(to_list(embedded[:n_shown].float())),
             ),
@@ -51,7 +47,10 @@ def build(trace: Trace, place: Place) -> Chapter:
                 ),
             ),
         ),
-        receipts=(embedding_receipt(trace, chosen), *_cosine(trace, chosen, token_id, neighbours)),
+        receipts=(
+            embedding_receipt(trace, selection),
+            *_cosine(trace, selection, token_id, neighbours),
+        ),
         notes=(_tied(trace),),
     )
 
@@ -72,7 +71,7 @@ def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
 
 
 def _cosine(
-    trace: Trace, chosen: Selection, token_id: int, neighbours: list[int]
+    trace: Trace, selection: Selection, token_id: int, neighbours: list[int]
 ) -> tuple[Receipt, ...]:
     if not neighbours:
         return ()
@@ -82,7 +81,7 @@ def _cosine(
     lengths = apply("mul", apply("sqrt", product(a, a)), apply("sqrt", product(b, b)))
     cosine = receipt(
         trace,
-        title=f"cosine of {chosen.query(trace)} and {piece(trace, neighbour)}",
+        title=f"cosine of {selection.query(trace)} and {piece(trace, neighbour)}",
         formula="a · b / (|a| |b|)",
         expression=apply("div", product(a, b), lengths),
         address=at("token_embedding.weight", token_id),
@@ -92,7 +91,7 @@ def _cosine(
     return (cosine,)
 
 
-def _made_of(trace: Trace) -> str:
+def _describe_scaling(trace: Trace) -> str:
     """What is done to the row before the first layer, in words."""
     scaled = (
         f", times {trace.model.embedding_scale:.6g}" if trace.model.embedding_scale != 1 else ""

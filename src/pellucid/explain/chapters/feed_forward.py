@@ -30,7 +30,7 @@ from pellucid.model.facts import (
 from pellucid.typed import to_list
 
 _UNITS = 12
-_ALONE = " by itself, no other token in sight"
+_ONE_TOKEN_ONLY = " by itself, no other token in sight"
 
 
 def _describe_input(block: nn.Module) -> str:
@@ -38,7 +38,7 @@ def _describe_input(block: nn.Module) -> str:
     facts = block_facts(block)
     match facts:
         case BlockFacts(residual=ResidualFacts(norm="sum" | "output")):
-            return _ALONE
+            return _ONE_TOKEN_ONLY
         case BlockFacts(residual=ResidualFacts()):
             return _describe_normed(block.get_submodule(entry_norm(block, "feed_forward_norm")))
         case BlockFacts() | UnknownFacts():
@@ -53,7 +53,7 @@ def _describe_normed(norm: nn.Module) -> str:
         case NormFacts(mean_over="sequence"):
             return " as a norm over all tokens of the text left it"
         case NormFacts() | IdentityFacts():
-            return _ALONE
+            return _ONE_TOKEN_ONLY
         case SandwichFacts() | UnknownFacts():
             return ""
         case _:
@@ -62,41 +62,39 @@ def _describe_normed(norm: nn.Module) -> str:
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The units that write most, by |unit| times the length of what it writes."""
-    chosen = select_place(trace, place)
-    block = trace.stack_pass(chosen.side).stack.blocks[chosen.layer]
+    selection = select_place(trace, place)
+    block = trace.stack_pass(selection.side).stack.blocks[selection.layer]
     module = block.get_submodule("feed_forward")
     stated = feed_forward_facts(module)
     match stated:
         case FeedForwardFacts() as facts:
             gated = facts.gate is not None
         case UnknownFacts():
-            raise PellucidError(f"layer {chosen.layer} has no feed-forward whose units are known")
+            raise PellucidError(
+                f"layer {selection.layer} has no feed-forward whose units are known"
+            )
         case _:
             assert_never(stated)
-    values = trace[at(f"{chosen.layer_name}.feed_forward.units", chosen.token)].double()
-    written = _lengths(cast("nn.Linear", module.get_submodule(facts.down))) * values.abs()
-    order = written.argsort(descending=True, stable=True)[:_UNITS]
+    values = trace[at(f"{selection.layer_name}.feed_forward.units", selection.token)].double()
+    lengths_written = _lengths(cast("nn.Linear", module.get_submodule(facts.down))) * values.abs()
+    order = lengths_written.argsort(descending=True, stable=True)[:_UNITS]
     units: list[int] = to_list(order)
-    share = float(written[order].sum() / written.sum().clamp_min(1e-300))
+    share = float(lengths_written[order].sum() / lengths_written.sum().clamp_min(1e-300))
     return Chapter(
-        id="feed-forward",
-        number=10,
-        part="forward",
-        title="Feed-forward",
-        sentence=f"{chosen.query(trace)}{_describe_input(block)}: {len(values):,} units "
+        sentence=f"{selection.query(trace)}{_describe_input(block)}: {len(values):,} units "
         f"each look for something in it, and write what belongs to it. "
         f"{_describe_activation(facts)}",
         pictures=(
             Bars(
-                title=f"the {len(units)} units of {chosen.layer_name} that write most",
+                title=f"the {len(units)} units of {selection.layer_name} that write most",
                 names=tuple(f"unit {unit}" for unit in units),
-                values=tuple(to_list(written[order])),
+                values=tuple(to_list(lengths_written[order])),
                 unit="length written",
-                rest=float(written.sum() - written[order].sum()),
+                rest=float(lengths_written.sum() - lengths_written[order].sum()),
             ),
-            _table(trace, chosen, units, gated=gated),
+            _table(trace, selection, units, gated=gated),
         ),
-        receipts=tuple(_receipts(trace, chosen, units[0], gated=gated)),
+        receipts=tuple(_receipts(trace, selection, units[0], gated=gated)),
         notes=(
             f"these {len(units)} of {len(values):,} units make {share:.0%} of all the lengths; "
             "what they write may cancel",
@@ -116,10 +114,10 @@ def _describe_activation(facts: FeedForwardFacts) -> str:
     return f"What they find is bent by {bent}."
 
 
-def _table(trace: Trace, chosen: Selection, units: list[int], *, gated: bool) -> Table:
-    at_layer = f"{chosen.layer_name}.feed_forward"
+def _table(trace: Trace, selection: Selection, units: list[int], *, gated: bool) -> Table:
+    at_layer = f"{selection.layer_name}.feed_forward"
     parts = ["gate", "up", "units"] if gated else ["up", "units"]
-    values = {part: trace[at(f"{at_layer}.{part}", chosen.token)] for part in parts}
+    values = {part: trace[at(f"{at_layer}.{part}", selection.token)] for part in parts}
     return Table(
         title="what they were given, and what they say",
         columns=("unit", *parts),
@@ -127,12 +125,15 @@ def _table(trace: Trace, chosen: Selection, units: list[int], *, gated: bool) ->
     )
 
 
-def _receipts(trace: Trace, chosen: Selection, unit: int, *, gated: bool) -> list[Receipt]:
+def _receipts(trace: Trace, selection: Selection, unit: int, *, gated: bool) -> list[Receipt]:
     parts = ("gate", "up") if gated else ("up",)
     receipts = [
-        matrix_receipt(trace, chosen, part, token=chosen.token, feature=unit) for part in parts
+        matrix_receipt(trace, selection, part, token=selection.token, feature=unit)
+        for part in parts
     ]
-    activated = activation_receipt(trace, chosen, unit)
+    activated = activation_receipt(trace, selection, unit)
     receipts += [] if activated is None else [activated]
-    down = matrix_receipt(trace, chosen, "down", token=chosen.token, feature=chosen.feature)
+    down = matrix_receipt(
+        trace, selection, "down", token=selection.token, feature=selection.feature
+    )
     return [*receipts, down]

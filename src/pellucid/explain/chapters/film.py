@@ -7,7 +7,6 @@ sentence and the place.
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Picture, Place, Receipt
 from pellucid.explain.chapters.target_token import mask_or
 from pellucid.explain.films.capture import SIDE, Snapshot, pooled
-from pellucid.explain.films.source import filmed, footage
+from pellucid.explain.films.source import filmed_sentences, footage
 from pellucid.explain.films.store import Film as Footage
 from pellucid.explain.receipts.film import film_receipt
 from pellucid.explain.receipts.outputs import piece
@@ -29,39 +28,37 @@ _CURVES, _LAYERS = 64, 16
 #: Bytes of all maps together: what is played has come at once.
 _BYTES = 56_000
 
-_chapter = partial(Chapter, id="over-time", part="over time", title="Over time")
-
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Probabilities and loss by snapshot, the chosen head's map, the chosen token's ladder."""
-    chosen = select_place(trace, place)
+    selection = select_place(trace, place)
     if trace.run is None or not trace.sentence.text:
-        return _chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
+        return Chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
     if trace.sentence.kind == "encoder-decoder":
-        return _chapter(
+        return Chapter(
             sentence="Of an encoder-decoder there is no film: what its decoder reads would be "
             "another text in each snapshot."
         )
     film = footage(trace.run, trace.sentence)
     if film.ids != trace.sentence.ids:
-        return _chapter(
+        return Chapter(
             sentence="The film of this sentence was cut into other tokens: the run's tokenizer is "
-            "not the one that it was filmed with."
+            "not the one that it was filmed_sentences with."
         )
     if len(film.snapshots) < 2:
-        return _chapter(sentence=_how_to(trace, film), notes=film.problems)
-    token = mask_or(trace, chosen.token)
+        return Chapter(sentence=_describe_filming(trace, film), notes=film.problems)
+    token = mask_or(trace, selection.token)
     pictures: list[Picture] = [_film(trace, film, token)]
-    frames = _frames(trace, film, chosen)
+    frames = _frames(trace, film, selection)
     pictures += [] if frames is None else [frames]
     notes = [*film.problems]
     if frames is None:
-        notes.append(f"layer {chosen.layer} has no map of weights")
+        notes.append(f"layer {selection.layer} has no map of weights")
     if trace.scales:
         notes.append("the film is of the model as it was trained: no head is scaled in it")
-    if film.made_of.endswith("checkpoints"):
+    if film.origin.endswith("checkpoints"):
         notes.append(f"for more moments, film it: {_command(trace)}")
-    return _chapter(
+    return Chapter(
         sentence=_story(trace, film, token),
         notes=tuple(notes),
         pictures=tuple(pictures),
@@ -71,33 +68,33 @@ def build(trace: Trace, place: Place) -> Chapter:
 
 def _story(trace: Trace, film: Footage, token: int) -> str:
     first, last = film.snapshots[0], film.snapshots[-1]
-    text = f"{film.made_of[0].upper()}{film.made_of[1:]}, from update {first.step:,} to "
+    text = f"{film.origin[0].upper()}{film.origin[1:]}, from update {first.step:,} to "
     text += f"{last.step:,}"
     if first.loss is None or last.loss is None:
         return f"{text}: what the model expected in this sentence, and where it looked."
-    came = min(token, len(trace.ids) - 2)
-    word = piece(trace, int(trace.ids[came + 1]))
-    p = [math.exp(-float(snapshot.tensors["surprisal"][came])) for snapshot in (first, last)]
+    last_token = min(token, len(trace.ids) - 2)
+    word = piece(trace, int(trace.ids[last_token + 1]))
+    p = [math.exp(-float(snapshot.tensors["surprisal"][last_token])) for snapshot in (first, last)]
     return (
         f"{text}: the loss of the sentence went from {first.loss:.4f} to {last.loss:.4f} nats, and "
         f"the probability of {word} from {p[0]:.4f} to {p[1]:.4f}."
     )
 
 
-def _how_to(trace: Trace, film: Footage) -> str:
+def _describe_filming(trace: Trace, film: Footage) -> str:
     assert trace.run is not None
     if is_published(trace.run.folder):
         return (
             "A published model holds no snapshots of its training. Film a run of your own: "
             f"{_command(trace)}."
         )
-    sentences = filmed(trace.run)
-    listed = ", ".join(map(repr, sentences[:5]))
-    also = f" It has films of {listed}." if sentences else ""
+    sentences = filmed_sentences(trace.run)
+    quoted_sentences = ", ".join(map(repr, sentences[:5]))
+    other_films = f" It has films of {quoted_sentences}." if sentences else ""
     available = "one readable snapshot" if film.snapshots else "no film of this sentence"
     return (
         f"This run has {available} and fewer than two checkpoints: there is nothing to set side by "
-        f"side.{also} To film it from the first update on: {_command(trace)}."
+        f"side.{other_films} To film it from the first update on: {_command(trace)}."
     )
 
 
@@ -111,22 +108,22 @@ def _film(trace: Trace, film: Footage, token: int) -> Film:
     pieces = trace.pieces(trace.side)
     names: tuple[str, ...] = ()
     curves: tuple[tuple[float, ...], ...] = ()
-    chosen, losses = None, tuple(shot.loss for shot in shots if shot.loss is not None)
+    selection, losses = None, tuple(shot.loss for shot in shots if shot.loss is not None)
     if losses:
-        came = min(token, len(trace.ids) - 2)
-        first = max(0, min(came - _CURVES // 2, len(trace.ids) - 1 - _CURVES))
+        last_token = min(token, len(trace.ids) - 2)
+        first = max(0, min(last_token - _CURVES // 2, len(trace.ids) - 1 - _CURVES))
         places = range(first, min(first + _CURVES, len(trace.ids) - 1))
         names = tuple(pieces[place + 1] for place in places)
         p = [to_list((-shot.tensors["surprisal"].double()).exp()) for shot in shots]
         curves = tuple(tuple(curve[place] for curve in p) for place in places)
-        chosen = came - first
+        selection = last_token - first
     layers = _layers(shots[0].tensors[f"{trace.side}.norms"])
     return Film(
         title=f"behind {pieces[token]!r} ({token})",
         steps=tuple(shot.step for shot in shots),
         names=names,
         curves=curves,
-        chosen=chosen,
+        chosen=selection,
         losses=losses,
         layers=tuple("embedding" if n == 0 else f"layer {n - 1}" for n in layers),
         rungs=tuple(tuple(_rung(trace, shot, n, token) for n in layers) for shot in shots),
@@ -150,22 +147,22 @@ def _rung(
         return "", None, None, norm
     word = piece(trace, int(tensors["words"][layer, token, 0]))
     targets = tensors.get("targets")
-    came = targets is not None and token < targets.shape[1]
-    target = float(targets[layer, token]) if targets is not None and came else None
+    last_token = targets is not None and token < targets.shape[1]
+    target = float(targets[layer, token]) if targets is not None and last_token else None
     return word, float(tensors["shares"][layer, token, 0]), target, norm
 
 
-def _frames(trace: Trace, film: Footage, chosen: Selection) -> Frames | None:
-    name = f"{stack_letter(chosen.side)}{chosen.layer}.weights"
+def _frames(trace: Trace, film: Footage, selection: Selection) -> Frames | None:
+    name = f"{stack_letter(selection.side)}{selection.layer}.weights"
     shots = film.snapshots
-    if name not in shots[0].tensors or chosen.cross:
+    if name not in shots[0].tensors or selection.cross:
         return None
-    maps = [shot.tensors[name][chosen.head] for shot in shots]
+    maps = [shot.tensors[name][selection.head] for shot in shots]
     pooled_maps = [pooled(shades[None], math.isqrt(_BYTES // len(shots))) for shades in maps]
-    pieces = trace.pieces(chosen.side)
+    pieces = trace.pieces(selection.side)
     patch = max(1, -(-len(pieces) // SIDE)) * pooled_maps[0][1]
     return Frames(
-        title=f"weights of {chosen.head_name}: queries down, keys across",
+        title=f"weights of {selection.head_name}: queries down, keys across",
         steps=tuple(shot.step for shot in shots),
         rows=pieces[::patch],
         columns=pieces[::patch],

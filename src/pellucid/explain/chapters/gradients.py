@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.chapters.backward import nothing
+from pellucid.explain.chapters.backward import chapter_without_loss
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.receipts.gradient_lengths import (
     length_receipt,
@@ -19,26 +19,22 @@ from pellucid.typed import length
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The stream's gradients from the loss to the embedding; the matrices of the chosen layer."""
-    chosen = select_place(trace, place)
-    why = no_loss(trace)
-    if why is not None:
-        return nothing("gradients", why)
-    back = trace.backward()
+    selection = select_place(trace, place)
+    reason = no_loss(trace)
+    if reason is not None:
+        return chapter_without_loss(reason)
+    gradients = trace.backward()
     lengths = stream_norms(trace)
     first, last = lengths[0][1], lengths[-1][1]
-    receipts: list[Receipt] = [length_receipt(trace, chosen)]
-    if back.norms:
+    receipts: list[Receipt] = [length_receipt(trace, selection)]
+    if gradients.norms:
         receipts.append(norm_receipt_of_all(trace))
-    split = split_receipt(trace, chosen)
+    split = split_receipt(trace, selection)
     if split is not None:
         receipts.append(split)
-    no_sum_reason = why_no_sums(trace, chosen.side)
-    frozen = [name for name in dict(trace.model.named_parameters()) if name not in back.norms]
+    no_sum_reason = why_no_sums(trace, selection.side)
+    frozen = [name for name in dict(trace.model.named_parameters()) if name not in gradients.norms]
     return Chapter(
-        id="gradients",
-        number=16,
-        part="backward",
-        title="Gradients",
         sentence=f"The same layers from the end to the beginning: what reaches the last state has "
         f"a length of {first:.4g}, what reaches the first {last:.4g}. "
         f"{_describe_trend(first, last)}",
@@ -49,7 +45,7 @@ def build(trace: Trace, place: Place) -> Chapter:
                 values=tuple(norm for _, norm in lengths),
                 unit="‖dL/dh‖",
             ),
-            _table(trace, chosen),
+            _table(trace, selection),
         ),
         receipts=tuple(receipts),
         notes=(
@@ -67,11 +63,11 @@ def build(trace: Trace, place: Place) -> Chapter:
 
 def stream_norms(trace: Trace) -> list[tuple[str, float]]:
     """Each state's address and the length of what reaches it, from the loss to the ids."""
-    back = trace.backward()
+    gradients = trace.backward()
     return [
         (f"{stack_letter(side)}{place}.residual", length(grad))
         for side in reversed(trace.sides)
-        for place, grad in reversed(list(enumerate(back.stream(side))))
+        for place, grad in reversed(list(enumerate(gradients.stream(side))))
     ]
 
 
@@ -86,21 +82,25 @@ def _describe_trend(first: float, last: float) -> str:
     return "On the way it neither vanishes nor grows out of hand."
 
 
-def _table(trace: Trace, chosen: Selection) -> Table:
+def _table(trace: Trace, selection: Selection) -> Table:
     """The chosen layer's parameters, and those before and behind all layers."""
-    back = trace.backward()
-    inside = f"{chosen.side}.blocks.{chosen.layer}."
-    names = [name for name in back.norms if ".blocks." not in name or name.startswith(inside)]
-    names.sort(key=lambda name: not name.startswith(inside))
+    gradients = trace.backward()
+    block_prefix = f"{selection.side}.blocks.{selection.layer}."
+    names = [
+        name for name in gradients.norms if ".blocks." not in name or name.startswith(block_prefix)
+    ]
+    names.sort(key=lambda name: not name.startswith(block_prefix))
     return Table(
-        title=f"gradients of the weights of {chosen.layer_name}, then of both ends",
+        title=f"gradients of the weights of {selection.layer_name}, then of both ends",
         columns=("weight", "‖g‖", "‖w‖", "‖g‖ / ‖w‖"),
         rows=tuple(
             (
-                name.removeprefix(inside),
-                back.norms[name],
-                back.sizes[name],
-                back.norms[name] / back.sizes[name] if back.sizes[name] else "w is 0",
+                name.removeprefix(block_prefix),
+                gradients.norms[name],
+                gradients.sizes[name],
+                gradients.norms[name] / gradients.sizes[name]
+                if gradients.sizes[name]
+                else "w is 0",
             )
             for name in names
         ),

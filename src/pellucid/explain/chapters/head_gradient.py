@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt, Table
-from pellucid.explain.chapters.backward import nothing, priced, without_numbers
+from pellucid.explain.chapters.backward import (
+    chapter_without_loss,
+    token_with_target,
+)
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.receipts.gradients import both_receipt, head_receipt, input_receipt
 from pellucid.explain.receipts.outputs import piece
@@ -16,33 +19,27 @@ _PLACES = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """dW = (p - y) x^T / n, for the word that came and the chosen feature."""
-    chosen = select_place(trace, place)
-    why = no_loss(trace)
-    if why is not None:
-        return nothing("head-gradient", why)
-    token, feature = priced(trace, chosen), chosen.feature
-    came, input_id = int(trace.ids[token + 1]), int(trace.ids[token])
+    selection = select_place(trace, place)
+    reason = no_loss(trace)
+    if reason is not None:
+        return chapter_without_loss(reason)
+    token, feature = token_with_target(trace, selection), selection.feature
+    next_id, input_id = int(trace.ids[token + 1]), int(trace.ids[token])
     tied = trace.model.head is None
     weight = trace.model.head_weight
     if not weight.requires_grad:
-        return without_numbers(
-            "head-gradient", "The matrix of the head is frozen: nothing moves it."
-        )
-    receipts: list[Receipt] = [head_receipt(trace, came, feature)]
-    pictures: list[Picture] = [_terms(trace, came, feature)]
+        return Chapter(sentence="The matrix of the head is frozen: nothing moves it.")
+    receipts: list[Receipt] = [head_receipt(trace, next_id, feature)]
+    pictures: list[Picture] = [_terms(trace, next_id, feature)]
     if tied:
         receipts += [
             input_receipt(trace, input_id, feature),
             both_receipt(trace, input_id, feature),
         ]
-        pictures.append(_tabulate_paths(trace, (came, input_id), feature))
+        pictures.append(_tabulate_paths(trace, (next_id, input_id), feature))
     return Chapter(
-        id="head-gradient",
-        number=15,
-        part="backward",
-        title="The head's gradient",
-        sentence=f"The row of {piece(trace, came)} in the head is pulled towards what the model "
-        f"had in mind where {piece(trace, came)} came, and pushed away wherever it was expected "
+        sentence=f"The row of {piece(trace, next_id)} in the head is pulled towards what the model "
+        f"had in mind where {piece(trace, next_id)} came, and pushed away wherever it was expected "
         f"in vain: feature {feature} of the row by the sum of p - y times feature {feature}, over "
         f"all places.",
         pictures=tuple(pictures),
@@ -80,14 +77,14 @@ def _terms(trace: Trace, word: int, feature: int) -> Bars:
 
 def _tabulate_paths(trace: Trace, words: tuple[int, ...], feature: int) -> Table:
     name = "token_embedding.weight.grad"
-    whole, head, from_input = trace[name], trace[f"{name}.head"], trace[f"{name}.input"]
+    total, head, from_input = trace[name], trace[f"{name}.head"], trace[f"{name}.input"]
     return Table(
         title=f"the two ways to the tied table, feature {feature}",
         columns=("row", "as the head", "as the input", "both"),
         rows=tuple(
             (
                 piece(trace, word),
-                *(float(part[word, feature]) for part in (head, from_input, whole)),
+                *(float(part[word, feature]) for part in (head, from_input, total)),
             )
             for word in dict.fromkeys(words)
         ),

@@ -62,14 +62,19 @@ class HeadNumbers:
     induction: float | None
 
 
-def measure_head(weights: Tensor, again: Sequence[tuple[int, int]] = ()) -> HeadNumbers:
+def measure_head(weights: Tensor, repeated_pairs: Sequence[tuple[int, int]] = ()) -> HeadNumbers:
     """Where a square of weights, (queries, keys), looks; `again` as `repeats` gives it."""
     wide = weights.double()
     rows = _entropy(wide)
-    behind = wide.diagonal(-1) if min(wide.shape) > 1 else wide.new_zeros(1)
+    previous_shares = wide.diagonal(-1) if min(wide.shape) > 1 else wide.new_zeros(1)
     first = wide[1:, 0] if len(wide) > 1 else wide.new_zeros(1)
     entropy = None if bool((wide < 0).any()) else float(rows.mean())
-    return HeadNumbers(entropy, float(behind.mean()), float(first.mean()), _induction(wide, again))
+    return HeadNumbers(
+        entropy,
+        float(previous_shares.mean()),
+        float(first.mean()),
+        _induction(wide, repeated_pairs),
+    )
 
 
 def repeats(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -87,10 +92,10 @@ def repeats(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
     return tuple(pairs)
 
 
-def _induction(weights: Tensor, again: Sequence[tuple[int, int]]) -> float | None:
-    if not again:
+def _induction(weights: Tensor, repeated_pairs: Sequence[tuple[int, int]]) -> float | None:
+    if not repeated_pairs:
         return None
-    queries, keys = zip(*again, strict=True)
+    queries, keys = zip(*repeated_pairs, strict=True)
     return float(weights[list(queries), list(keys)].mean())
 
 
@@ -101,38 +106,39 @@ def _entropy(weights: Tensor) -> Tensor:
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The grid of all heads, three numbers each; the maps of the chosen layer's."""
-    chosen = select_place(trace, place)
-    attention = chosen.attention(trace)
-    ids = [] if chosen.cross else to_list(trace.stack_pass(chosen.side).ids[0])
-    again = repeats(ids)
-    grid = [_layer(trace, chosen, layer, again) for layer in range(trace.n_layers(chosen.side))]
+    selection = select_place(trace, place)
+    attention = selection.attention(trace)
+    ids = [] if selection.cross else to_list(trace.stack_pass(selection.side).ids[0])
+    repeated_pairs = repeats(ids)
+    grid = [
+        _layer(trace, selection, layer, repeated_pairs)
+        for layer in range(trace.n_layers(selection.side))
+    ]
     n_maps = min(attention.n_heads, _MAPS)
     maps = tuple(
-        pooled_map(trace, replace(chosen, head=head), most=_CELLS) for head in range(n_maps)
+        pooled_map(trace, replace(selection, head=head), max_cells=_CELLS) for head in range(n_maps)
     )
-    has_negative = bool((trace[f"{chosen.head_name}.weights"][chosen.token] < 0).any())
-    receipts = () if has_negative else (entropy_receipt(trace, chosen),)
+    has_negative = bool((trace[f"{selection.head_name}.weights"][selection.token] < 0).any())
+    receipts = () if has_negative else (entropy_receipt(trace, selection),)
     notes = ["means over the queries of this sentence: another sentence may say otherwise"]
-    if again:
-        notes.append(f"induction is the mean over {len(again)} queries whose token came before")
-    elif not chosen.cross:
+    if repeated_pairs:
+        notes.append(
+            f"induction is the mean over {len(repeated_pairs)} queries whose token came before"
+        )
+    elif not selection.cross:
         notes.append("no token comes again after others: no induction score can be taken here")
     if n_maps < attention.n_heads:
         notes.append(f"small maps: the first {n_maps} of the layer's {attention.n_heads} heads")
     if any(numbers.entropy is None for row in grid for numbers in row):
         notes.append("turned features make shares below 0: such a head has no entropy")
     return Chapter(
-        id="heads",
-        number=8,
-        part="forward",
-        title="Heads",
-        sentence=_describe_heads(chosen, grid),
+        sentence=_describe_heads(selection, grid),
         pictures=(
-            _grid(chosen, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
-            _grid(chosen, grid, "previous", "share given to the token before"),
-            _grid(chosen, grid, "first", "share given to the first token"),
-            *([_grid(chosen, grid, "induction", _INDUCTION)] if again else []),
-            _ranking(chosen, grid),
+            _grid(selection, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
+            _grid(selection, grid, "previous", "share given to the token before"),
+            _grid(selection, grid, "first", "share given to the first token"),
+            *([_grid(selection, grid, "induction", _INDUCTION)] if repeated_pairs else []),
+            _ranking(selection, grid),
             *maps,
         ),
         receipts=receipts,
@@ -140,39 +146,41 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _describe_heads(chosen: Selection, grid: list[list[HeadNumbers]]) -> str:
+def _describe_heads(selection: Selection, grid: list[list[HeadNumbers]]) -> str:
     """How many there are, and which of them look most at the token before and at the first."""
     numbers_by_name = {
-        replace(chosen, layer=layer, head=head).head_name: numbers
+        replace(selection, layer=layer, head=head).head_name: numbers
         for layer, row in enumerate(grid)
         for head, numbers in enumerate(row)
     }
-    text_name = "source" if chosen.cross else "sentence"
+    text_name = "source" if selection.cross else "sentence"
     text = f"{len(numbers_by_name)} heads look at the {text_name}, each in its own way."
-    measures = (("first", "first token"),) if chosen.cross else _MEASURES
-    for measure, where in measures:
+    measures = (("first", "first token"),) if selection.cross else _MEASURES
+    for measure, target_name in measures:
         name = max(numbers_by_name, key=lambda name: getattr(numbers_by_name[name], measure))
         mean_share = getattr(numbers_by_name[name], measure)
-        text += f" {name} looks most at the {where}: {mean_share:.2f} on average."
+        text += f" {name} looks most at the {target_name}: {mean_share:.2f} on average."
     return text
 
 
 def _layer(
-    trace: Trace, chosen: Selection, layer: int, again: Sequence[tuple[int, int]]
+    trace: Trace, selection: Selection, layer: int, repeated_pairs: Sequence[tuple[int, int]]
 ) -> list[HeadNumbers]:
-    attention = trace.layer(chosen.side, layer).attentions.get("cross" if chosen.cross else "")
+    attention = trace.layer(selection.side, layer).attentions.get(
+        "cross" if selection.cross else ""
+    )
     if attention is None:
         return []
-    layer_place = replace(chosen, layer=layer)
+    layer_place = replace(selection, layer=layer)
     return [
-        measure_head(trace[f"{replace(layer_place, head=head).head_name}.weights"], again)
+        measure_head(trace[f"{replace(layer_place, head=head).head_name}.weights"], repeated_pairs)
         for head in range(attention.n_heads)
     ]
 
 
-def _grid(chosen: Selection, grid: list[list[HeadNumbers]], measure: str, title: str) -> Matrix:
+def _grid(selection: Selection, grid: list[list[HeadNumbers]], measure: str, title: str) -> Matrix:
     widest = max(map(len, grid))
-    letter = chosen.layer_name[0]
+    letter = selection.layer_name[0]
     return Matrix(
         title=title,
         rows=tuple(f"{letter}{layer}" for layer in range(len(grid))),
@@ -188,13 +196,13 @@ def _grid(chosen: Selection, grid: list[list[HeadNumbers]], measure: str, title:
     )
 
 
-def _ranking(chosen: Selection, grid: list[list[HeadNumbers]]) -> Table:
+def _ranking(selection: Selection, grid: list[list[HeadNumbers]]) -> Table:
     """The heads in the order of each number, those that look most that way first."""
     columns: list[str] = []
     orders: list[list[str]] = []
     for measure, title, sign in _ORDERS:
         ranked = [
-            (sign * value, replace(chosen, layer=layer, head=head).head_name, value)
+            (sign * value, replace(selection, layer=layer, head=head).head_name, value)
             for layer, row in enumerate(grid)
             for head, numbers in enumerate(row)
             if (value := getattr(numbers, measure)) is not None
@@ -209,21 +217,21 @@ def _ranking(chosen: Selection, grid: list[list[HeadNumbers]]) -> Table:
     )
 
 
-def entropy_receipt(trace: Trace, chosen: Selection) -> Receipt:
+def entropy_receipt(trace: Trace, selection: Selection) -> Receipt:
     """-sum w log w of one query, over the keys it gives a share to."""
-    address = f"{chosen.head_name}.weights"
-    weights = trace[address][chosen.token]
+    address = f"{selection.head_name}.weights"
+    weights = trace[address][selection.token]
     keys: list[int] = to_list((weights > 0).nonzero().flatten())
     terms: list[Expression] = []
     for key in keys:
-        w = number(trace, at(address, chosen.token, key), f"w{key}")
+        w = number(trace, at(address, selection.token, key), f"w{key}")
         terms.append(apply("mul", w, apply("log", w)))
     return receipt(
         trace,
-        title=f"entropy of {chosen.query(trace)} in {chosen.head_name}, in nats",
+        title=f"entropy of {selection.query(trace)} in {selection.head_name}, in nats",
         formula="-Σ w log w",
         expression=apply("neg", total(terms, ())),
-        address=at(address, chosen.token),
+        address=at(address, selection.token),
         source=source_line(_entropy, "torch.xlogy"),
         model=float(_entropy(weights.double()[None])[0]),
     )

@@ -28,14 +28,14 @@ _TOKENS = 32
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The likeliest word after each layer at the chosen token; p of what came, for all tokens."""
-    chosen = select_place(trace, place)
+    selection = select_place(trace, place)
     if not trace.model.has_head:
         _ = trace.model.head_weight  # for its refusal
-    if chosen.side != trace.side:
+    if selection.side != trace.side:
         raise PellucidError(
             "no word is read off this stack: look at the other with --stack decoder"
         )
-    token = mask_or(trace, chosen.token)
+    token = mask_or(trace, selection.token)
     word, origin = target_word(trace, token)
     states = trace.stack_pass(trace.side).states
     rows: list[tuple[str | float | int, ...]] = []
@@ -47,10 +47,6 @@ def build(trace: Trace, place: Place) -> Chapter:
         rows.append((name, piece(trace, best), float(shares[best]), float(shares[word]), ranks))
     word_text = piece(trace, word)
     return Chapter(
-        id="lens",
-        number=11,
-        part="forward",
-        title="Logit lens",
         sentence=f"If the model ended after each layer, what would it say behind "
         f"{trace.pieces(trace.side)[token]!r} ({token})? {_end(trace)} applied to the stream as it "
         "is there.",

@@ -7,7 +7,7 @@ from typing import cast
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Bars, Chapter, Matrix, Picture, Place, Receipt
-from pellucid.explain.chapters.backward import nothing
+from pellucid.explain.chapters.backward import chapter_without_loss
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts.local_gradients import (
@@ -27,32 +27,29 @@ _KEYS = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The Jacobian of the chosen query's softmax, and each step's rule with its numbers."""
-    chosen = select_place(trace, place)
-    why = no_loss(trace)
-    if why is not None:
-        return nothing("rules", why)
-    no_rules_reason = why_no_rules(trace, chosen)
+    selection = select_place(trace, place)
+    reason = no_loss(trace)
+    if reason is not None:
+        return chapter_without_loss(reason)
+    no_rules_reason = why_no_rules(trace, selection)
     pictures: tuple[Picture, ...] = ()
     local_rules: list[Receipt | None] = []
     if no_rules_reason is None:
-        pictures = (_jacobian(trace, chosen), _scores(trace, chosen))
+        pictures = (_jacobian(trace, selection), _scores(trace, selection))
         local_rules = [
-            sum_rule(trace, chosen),
-            softmax_rule(trace, chosen),
-            query_rule(trace, chosen),
+            sum_rule(trace, selection),
+            softmax_rule(trace, selection),
+            query_rule(trace, selection),
         ]
-    block = trace.stack_pass(chosen.side).stack.blocks[chosen.layer]
-    kind = "cross_attention_norm" if chosen.cross else "attention_norm"
-    norm = norm_rule(trace, chosen, entry_norm(block, kind))
+    block = trace.stack_pass(selection.side).stack.blocks[selection.layer]
+    kind = "cross_attention_norm" if selection.cross else "attention_norm"
+    norm = norm_rule(trace, selection, entry_norm(block, kind))
     return Chapter(
-        id="rules",
-        number=17,
-        part="backward",
-        title="Local rules",
-        sentence="Each step passes on what comes back to it by a rule of its own."
+        sentence="Each step passes its gradient on by a rule of its own."
         + (
-            f" A softmax gives a score of {chosen.query(trace)} its share of what arrives beyond "
-            "the mean: what all keys would gain alike is no reason to look elsewhere."
+            f" A softmax gives each score of {selection.query(trace)} its weight times the amount "
+            "by which its gradient exceeds the weighted mean: a gain that all keys share is no "
+            "reason to look elsewhere."
             if no_rules_reason is None
             else ""
         ),
@@ -68,28 +65,28 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _largest(trace: Trace, chosen: Selection) -> list[int]:
+def _largest(trace: Trace, selection: Selection) -> list[int]:
     """The keys that the query looks at most, in the order of the text."""
-    weights = trace[f"{chosen.head_name}.weights"][chosen.token]
+    weights = trace[f"{selection.head_name}.weights"][selection.token]
     return sorted(to_list(weights.argsort(descending=True, stable=True)[:_KEYS]))
 
 
-def _jacobian(trace: Trace, chosen: Selection) -> Matrix:
-    name = chosen.head_name
-    scores, mask = trace[f"{name}.scores"][chosen.token], trace[f"{name}.mask"][chosen.token]
-    keys = [key for key in _largest(trace, chosen) if bool(mask[key])]
-    whole = scores.double().masked_fill(~mask, -float("inf"))
-    jacobian = cast("Tensor", softmax_jacobian(whole))[keys][:, keys]
-    scoring = chosen.attention(trace).scoring
+def _jacobian(trace: Trace, selection: Selection) -> Matrix:
+    name = selection.head_name
+    scores, mask = trace[f"{name}.scores"][selection.token], trace[f"{name}.mask"][selection.token]
+    keys = [key for key in _largest(trace, selection) if bool(mask[key])]
+    masked_scores = scores.double().masked_fill(~mask, -float("inf"))
+    jacobian = cast("Tensor", softmax_jacobian(masked_scores))[keys][:, keys]
+    scoring = selection.attention(trace).scoring
     if scoring is not None and scoring.sinks is not None:
         # a sink takes a part of each share
-        w = trace[f"{name}.weights"][chosen.token].double()[keys]
+        w = trace[f"{name}.weights"][selection.token].double()[keys]
         jacobian = w.diag() - w[:, None] * w
-    pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
+    pieces = trace.pieces("encoder" if selection.cross else selection.side)
     labels = tuple(pieces[key] for key in keys)
     cut = "" if len(keys) == int(mask.sum()) else f"the {len(keys)} largest of {int(mask.sum())}"
     return Matrix(
-        title=f"dw/ds of {chosen.query(trace)} in {name}: w (1 if the same, else 0, less w)",
+        title=f"dw/ds of {selection.query(trace)} in {name}: w (1 if the same, else 0, less w)",
         rows=labels,
         columns=labels,
         values=tuple(tuple(row) for row in to_list(jacobian)),
@@ -99,11 +96,11 @@ def _jacobian(trace: Trace, chosen: Selection) -> Matrix:
     )
 
 
-def _scores(trace: Trace, chosen: Selection) -> Bars:
-    name = chosen.head_name
-    upstream = trace[f"{name}.scores.grad"][chosen.token].double()
-    keys = _largest(trace, chosen)
-    pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
+def _scores(trace: Trace, selection: Selection) -> Bars:
+    name = selection.head_name
+    upstream = trace[f"{name}.scores.grad"][selection.token].double()
+    keys = _largest(trace, selection)
+    pieces = trace.pieces("encoder" if selection.cross else selection.side)
     return Bars(
         title=f"dL/ds: below 0, more of that key would lower the loss ({name})",
         names=tuple(f"{pieces[key]!r} ({key})" for key in keys),

@@ -15,15 +15,15 @@ _ROWS = 24
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Surprisal under each word, the loss, and what guessing would cost."""
-    chosen = select_place(trace, place)
-    why = no_loss(trace)
-    if why is not None:
-        return Chapter(id="loss", number=13, part="forward", title="Loss", sentence=why)
+    selection = select_place(trace, place)
+    reason = no_loss(trace)
+    if reason is not None:
+        return Chapter(sentence=reason)
     costs: list[float] = to_list(trace["surprisal"].double())
     pieces = trace.pieces(trace.side)
     loss, vocab = float(trace["loss"]), trace.model.head_weight.shape[0]
     # what came after the chosen token, or the last that came
-    token = min(chosen.token if chosen.side == trace.side else 0, len(costs) - 1)
+    token = min(selection.token if selection.side == trace.side else 0, len(costs) - 1)
     first = max(0, min(token - _ROWS // 2, len(costs) - _ROWS))
     places = range(first, min(first + _ROWS, len(costs)))
     pictures: tuple[Picture, ...] = (
@@ -45,10 +45,6 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
     receipts: tuple[Receipt, ...] = (surprisal_receipt(trace, token), loss_receipt(trace))
     return Chapter(
-        id="loss",
-        number=13,
-        part="forward",
-        title="Loss",
         sentence=f"Each token costs -log of the probability that it was given; the mean is the "
         f"loss, {loss:.4f} nats: as if guessing evenly among {_perplexity(loss)} words. Guessing "
         f"among all {vocab:,} would cost {math.log(vocab):.4f}.",

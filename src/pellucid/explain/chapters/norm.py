@@ -27,33 +27,29 @@ _FEATURES = 64
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The norm of the chosen layer's attention; the one before it, where there are two."""
-    chosen = select_place(trace, place)
-    stack = trace.stack_pass(chosen.side).stack
-    block = stack.blocks[chosen.layer]
+    selection = select_place(trace, place)
+    stack = trace.stack_pass(selection.side).stack
+    block = stack.blocks[selection.layer]
     name = entry_norm(block, "attention_norm")
-    address = f"{chosen.layer_name}.{name}"
-    module = trace.model.get_submodule(f"{chosen.side}.blocks.{chosen.layer}.{name}")
+    address = f"{selection.layer_name}.{name}"
+    module = trace.model.get_submodule(f"{selection.side}.blocks.{selection.layer}.{name}")
     receipt = norm_receipt(
         trace,
-        norm=f"{chosen.side}.blocks.{chosen.layer}.{name}",
-        given=f"{address}.in",
-        made=address,
-        token=chosen.token,
-        feature=chosen.feature,
+        norm=f"{selection.side}.blocks.{selection.layer}.{name}",
+        input_address=f"{address}.in",
+        output_address=address,
+        token=selection.token,
+        feature=selection.feature,
     )
     leak = leak_of(module, causal=stack.causal)
     return Chapter(
-        id="norm",
-        number=4,
-        part="forward",
-        title="Norm",
-        sentence=f"{_describe_norm(module, chosen.query(trace))}"
+        sentence=f"{_describe_norm(module, selection.query(trace))}"
         f"{_describe_place(block_facts(block))}",
-        pictures=_pictures(trace, chosen, address),
+        pictures=_pictures(trace, selection, address),
         receipts=() if receipt is None else (receipt,),
         notes=(
             *(() if leak is None else (leak,)),
-            f"others: {', '.join(_list_other_norms(trace, chosen, address))}",
+            f"others: {', '.join(_list_other_norms(trace, selection, address))}",
         ),
     )
 
@@ -83,9 +79,9 @@ def _describe_place(facts: BlockPart) -> str:
             assert_never(residual)
 
 
-def _pictures(trace: Trace, chosen: Selection, address: str) -> tuple[Picture, ...]:
-    inputs = trace[at(f"{address}.in", chosen.token)].double()
-    outputs = trace[at(address, chosen.token)].double()
+def _pictures(trace: Trace, selection: Selection, address: str) -> tuple[Picture, ...]:
+    inputs = trace[at(f"{address}.in", selection.token)].double()
+    outputs = trace[at(address, selection.token)].double()
     n_shown = min(_FEATURES, len(inputs))
     rows = [
         (name, float(x.mean()), float(x.var(correction=0)), math.sqrt(float((x * x).mean())))
@@ -108,9 +104,9 @@ def _pictures(trace: Trace, chosen: Selection, address: str) -> tuple[Picture, .
     )
 
 
-def _list_other_norms(trace: Trace, chosen: Selection, address: str) -> list[str]:
+def _list_other_norms(trace: Trace, selection: Selection, address: str) -> list[str]:
     """The addresses of the layer's other norms, and of the last."""
-    prefix = f"{chosen.layer_name}."
+    prefix = f"{selection.layer_name}."
     names = [
         name
         for name in trace.addresses()

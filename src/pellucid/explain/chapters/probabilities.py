@@ -30,29 +30,25 @@ _SETTINGS: tuple[tuple[float, int | None, float | None], ...] = (
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The distribution at one place, whole and as it is cut for drawing."""
-    chosen = select_place(trace, place)
+    selection = select_place(trace, place)
     if trace.model.classifier is not None:
         return _classes(trace)
     _ = trace.model.head_weight  # for its refusal
-    token = mask_or(trace, chosen.token) if chosen.side == trace.side else len(trace.ids) - 1
+    token = mask_or(trace, selection.token) if selection.side == trace.side else len(trace.ids) - 1
     logits = trace.logits_at(token)
     shares = probabilities_at(trace, token)
     values, words = shares.topk(min(_MAX_WORDS, len(shares)))
     best: list[int] = to_list(words)
     token_text = trace.pieces(trace.side)[token]
-    came = _came(trace, token)
+    next_ids = _next_ids(trace, token)
     receipts: list[Receipt] = []
-    for word in dict.fromkeys((best[0], *came)):
+    for word in dict.fromkeys((best[0], *next_ids)):
         receipts += [logit_receipt(trace, token, word), probability_receipt(trace, token, word)]
-    where = "at" if trace.model.decoder is None else "after"
+    preposition = "at" if trace.model.decoder is None else "after"
     return Chapter(
-        id="probabilities",
-        number=12,
-        part="forward",
-        title="Probabilities",
-        sentence=f"{where.capitalize()} {token_text!r} ({token}) each of {len(shares):,} words of "
-        f"the vocabulary has a logit; softmax makes shares of them. The likeliest is "
-        f"{piece(trace, best[0])} with {float(shares[best[0]]):.3f}.",
+        sentence=f"{preposition.capitalize()} {token_text!r} ({token}) each of the {len(shares):,} "
+        f"words of the vocabulary has a logit; softmax turns the logits into probabilities. The "
+        f"likeliest is {piece(trace, best[0])} with {float(shares[best[0]]):.3f}.",
         pictures=(
             Bars(
                 title=f"the likeliest {len(best)} of {len(shares):,}",
@@ -65,21 +61,21 @@ def build(trace: Trace, place: Place) -> Chapter:
         ),
         receipts=tuple(receipts),
         notes=(
-            "top-k and top-p cut words off: the probabilities of the others are then scaled up, "
-            "and the mass that was cut is said",
+            "top-k and top-p cut words off and scale up the probabilities of the others; the table "
+            "shows the mass that was cut",
             *(
                 (
-                    f"{piece(trace, came[0])} came next: p {float(shares[came[0]]):.4f}, rank "
-                    f"{int((shares > shares[came[0]]).sum()) + 1:,}",
+                    f"{piece(trace, next_ids[0])} came next: p {float(shares[next_ids[0]]):.4f}, "
+                    f"rank {int((shares > shares[next_ids[0]]).sum()) + 1:,}",
                 )
-                if came
+                if next_ids
                 else ()
             ),
         ),
     )
 
 
-def drawn_from(
+def sampling_distribution(
     logits: Tensor, temperature: float, top_k: int | None, top_p: float | None
 ) -> tuple[Tensor, float]:
     """The distribution a token is drawn from, in float64, and the mass that was cut off."""
@@ -95,7 +91,7 @@ def _drawing(trace: Trace, logits: Tensor, best: int) -> Table:
     for temperature, top_k, top_p in _SETTINGS:
         if top_k is not None and top_k >= len(logits):
             continue
-        shares, cut = drawn_from(logits, temperature, top_k, top_p)
+        shares, cut = sampling_distribution(logits, temperature, top_k, top_p)
         entropy = float(-torch.xlogy(shares, shares).sum())
         cutoffs = ("-" if top_k is None else top_k, "-" if top_p is None else top_p)
         n_words = int((shares > 0).sum())
@@ -117,7 +113,7 @@ def _drawing(trace: Trace, logits: Tensor, best: int) -> Table:
     )
 
 
-def _came(trace: Trace, token: int) -> tuple[int, ...]:
+def _next_ids(trace: Trace, token: int) -> tuple[int, ...]:
     has_next = trace.predicts and token + 1 < len(trace.ids)
     return (int(trace.ids[token + 1]),) if has_next else ()
 
@@ -128,10 +124,6 @@ def _classes(trace: Trace) -> Chapter:
     names = tuple(getattr(head, "names", ())) or tuple(map(str, range(len(shares))))
     best = int(shares.argmax())
     return Chapter(
-        id="probabilities",
-        number=12,
-        part="forward",
-        title="Probabilities",
         sentence=f"This model names the class of the whole text: {names[best]} with "
         f"{float(shares[best]):.3f}.",
         pictures=(

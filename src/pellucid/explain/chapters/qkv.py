@@ -20,24 +20,20 @@ _FEATURES = 24
 
 def build(trace: Trace, place: Place) -> Chapter:
     """The three vectors of a token in one head, and one product of each."""
-    chosen = select_place(trace, place)
-    attention = chosen.attention(trace)
-    read = "the source's token" if chosen.cross else "the same token"
-    token = chosen.other if chosen.cross else chosen.token
+    selection = select_place(trace, place)
+    attention = selection.attention(trace)
+    read = "the source's token" if selection.cross else "the same token"
+    token = selection.other if selection.cross else selection.token
     return Chapter(
-        id="qkv",
-        number=5,
-        part="forward",
-        title="Queries, keys, values",
-        sentence=f"Head {chosen.head} of layer {chosen.layer} makes three vectors: "
-        f"{chosen.query(trace)} asks with its query; with its key {read} is found, and with its "
+        sentence=f"Head {selection.head} of layer {selection.layer} makes three vectors: "
+        f"{selection.query(trace)} asks with its query; with its key {read} is found, and with its "
         "value it answers.",
         pictures=tuple(
-            _bars(trace, f"{chosen.head_name}.{part}", chosen.token if part == "q" else token)
+            _bars(trace, f"{selection.head_name}.{part}", selection.token if part == "q" else token)
             for part in ("q", "k", "v")
         ),
-        receipts=tuple(_products(trace, chosen)),
-        notes=tuple(_notes(chosen, attention)),
+        receipts=tuple(_products(trace, selection)),
+        notes=tuple(_notes(selection, attention)),
     )
 
 
@@ -52,32 +48,32 @@ def _bars(trace: Trace, address: str, token: int) -> Bars:
     )
 
 
-def _products(trace: Trace, chosen: Selection) -> list[Receipt]:
+def _products(trace: Trace, selection: Selection) -> list[Receipt]:
     """One row of each matrix times the token; of an encoder's keys the query alone is in reach."""
-    kind = "cross_attention" if chosen.cross else "attention"
-    attention = chosen.attention(trace)
+    kind = "cross_attention" if selection.cross else "attention"
+    attention = selection.attention(trace)
     parts = {"query": attention.q}
-    if not chosen.cross:
+    if not selection.cross:
         parts |= {"key": attention.k, "value": attention.v}
     receipts: list[Receipt] = []
     for name, tensor in parts.items():
         n_heads, width = tensor.shape[1], tensor.shape[-1]
-        head = chosen.head * n_heads // attention.n_heads
-        feature = head * width + chosen.feature % width
-        if f"{chosen.layer_name}.{kind}.{name}" not in trace.addresses():
-            raise PellucidError(f"layer {chosen.layer} has no {name} whose rows are known")
-        receipts.append(projection_receipt(trace, chosen, kind, name, feature=feature))
+        head = selection.head * n_heads // attention.n_heads
+        feature = head * width + selection.feature % width
+        if f"{selection.layer_name}.{kind}.{name}" not in trace.addresses():
+            raise PellucidError(f"layer {selection.layer} has no {name} whose rows are known")
+        receipts.append(projection_receipt(trace, selection, kind, name, feature=feature))
     return receipts
 
 
-def _notes(chosen: Selection, attention: AttentionRecord) -> list[str]:
+def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:
     notes: list[str] = []
     n_heads, n_kv_heads = attention.n_heads, attention.k.shape[1]
     if n_kv_heads < n_heads:
         notes.append(
             f"grouped: {n_heads} heads of queries share {n_kv_heads} of keys and values, "
             f"{n_heads // n_kv_heads} each; this one reads group "
-            f"{chosen.head * n_kv_heads // n_heads}"
+            f"{selection.head * n_kv_heads // n_heads}"
         )
     match attention.facts:
         case SoftmaxAttentionFacts(query_norm=str(norm)):
@@ -91,9 +87,9 @@ def _notes(chosen: Selection, attention: AttentionRecord) -> list[str]:
             notes.append("linear attention: q and k are features of the products, elu(x) + 1")
         case NeuralMemoryFacts(window=window):
             notes.append(
-                f"beside these, which look through a window of {window}, the layer has a memory "
-                f"with keys of its own: what was read in it is at {chosen.head_name}.memory, its "
-                f"share at {chosen.head_name}.gate"
+                f"these look through a window of {window}; the layer also has a memory with keys "
+                f"of its own: the output of the memory is at {selection.head_name}.memory, its "
+                f"share at {selection.head_name}.gate"
             )
         case _:
             assert_never(attention.facts)

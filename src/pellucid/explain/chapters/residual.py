@@ -22,16 +22,16 @@ from pellucid.typed import to_list
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Contributions to the logit of the word that came, or is likeliest; and the stream's steps."""
-    chosen = select_place(trace, place)
+    selection = select_place(trace, place)
     pictures: list[Picture] = []
     receipts: list[Receipt] = []
     notes: list[str] = []
-    why = why_no_contributions(trace)
-    if chosen.side != trace.side:
+    reason = why_no_contributions(trace)
+    if selection.side != trace.side:
         notes.append("no word is read off this stack: its states are read by the other")
-    elif why is None:
-        word, origin = target_word(trace, chosen.token)
-        picture, contribution_receipt = _taken_apart(trace, chosen, word, origin)
+    elif reason is None:
+        word, origin = target_word(trace, selection.token)
+        picture, contribution_receipt = _split_logit(trace, selection, word, origin)
         pictures.append(picture)
         receipts.append(contribution_receipt)
         notes += [
@@ -45,32 +45,30 @@ def build(trace: Trace, place: Place) -> Chapter:
             *(("the logit is capped afterwards",) if trace.model.soft_cap is not None else ()),
         ]
     else:
-        notes.append(f"contributions do not add up to a logit here: {why}")
+        notes.append(f"contributions do not add up to a logit here: {reason}")
     receipts += [
-        residual_receipt(trace, chosen, stream_sum)
-        for stream_sum in list_sums(trace, chosen.side, chosen.layer)
+        residual_receipt(trace, selection, stream_sum)
+        for stream_sum in list_sums(trace, selection.side, selection.layer)
     ]
-    no_sum_reason = why_no_sums(trace, chosen.side)
-    if no_sum_reason is not None and why != no_sum_reason:
+    no_sum_reason = why_no_sums(trace, selection.side)
+    if no_sum_reason is not None and reason != no_sum_reason:
         notes.append(f"there is no plain sum to show: {no_sum_reason}")
-    pictures.append(_steps(trace, chosen))
+    pictures.append(_steps(trace, selection))
     return Chapter(
-        id="residual",
-        number=9,
-        part="forward",
-        title="Residual stream",
-        sentence=f"Each layer reads the stream of {chosen.query(trace)} and adds to it: nothing "
+        sentence=f"Each layer reads the stream of {selection.query(trace)} and adds to it: nothing "
         "else carries what a token is from the first layer to the last."
         if no_sum_reason is None
-        else f"What {chosen.query(trace)} is goes from layer to layer, and not by plain sums.",
+        else f"What {selection.query(trace)} is goes from layer to layer, and not by plain sums.",
         pictures=tuple(pictures),
         receipts=tuple(receipts),
         notes=tuple(notes),
     )
 
 
-def _taken_apart(trace: Trace, chosen: Selection, word: int, origin: str) -> tuple[Bars, Receipt]:
-    logit_parts = contributions(trace, chosen.token, word)
+def _split_logit(
+    trace: Trace, selection: Selection, word: int, origin: str
+) -> tuple[Bars, Receipt]:
+    logit_parts = contributions(trace, selection.token, word)
     cap = trace.model.soft_cap
     bars = Bars(
         title=f"what each part adds to the logit of {piece(trace, word)}, {origin}",
@@ -90,16 +88,19 @@ def _taken_apart(trace: Trace, chosen: Selection, word: int, origin: str) -> tup
         title=f"the contributions together, and the logit of {piece(trace, word)}",
         formula="Σ contributions" if cap is None else "cap × tanh(Σ contributions / cap)",
         expression=expression,
-        address=at("logits", chosen.token, word),
+        address=at("logits", selection.token, word),
         source=source_line(contributions, "terms = ["),
     )
 
 
-def _steps(trace: Trace, chosen: Selection) -> Lines:
+def _steps(trace: Trace, selection: Selection) -> Lines:
     """How far each layer turns the stream, and how long it is."""
-    states = [state[0, chosen.token].double() for state in trace.stack_pass(chosen.side).states]
+    states = [
+        state[0, selection.token].double() for state in trace.stack_pass(selection.side).states
+    ]
     turns = [
-        float(F.cosine_similarity(earlier, later, dim=0)) for earlier, later in pairwise(states)
+        float(F.cosine_similarity(state, next_state, dim=0))
+        for state, next_state in pairwise(states)
     ]
     lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
     return Lines(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pellucid.explain import attention_heads
-from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt
+from pellucid.explain.chapter_types import Bars, Chapter, Place
 from pellucid.explain.chapters.maps import head_map
 from pellucid.explain.receipts import score_receipt
 from pellucid.explain.receipts.builder import at
@@ -18,13 +18,13 @@ _TERMS = 12
 
 def build(trace: Trace, place: Place) -> Chapter:
     """All scores of a head, and one as the sum of its products."""
-    chosen = select_place(trace, place)
-    attention = chosen.attention(trace)
+    selection = select_place(trace, place)
+    attention = selection.attention(trace)
     scoring = attention.scoring
     if scoring is None:
-        return _chapter("This layer scores nothing.", notes=(attention_heads.NO_SCORES,))
-    hidden = not bool(attention_heads.mask(attention)[chosen.token, chosen.other])
-    biased = attention_heads.bias(attention, chosen.head) is not None
+        return Chapter(sentence="This layer scores nothing.", notes=(attention_heads.NO_SCORES,))
+    hidden = not bool(attention_heads.mask(attention)[selection.token, selection.other])
+    biased = attention_heads.bias(attention, selection.head) is not None
     notes = (
         *(
             (f"a soft cap keeps scores between {-cap:g} and {cap:g}, before any bias",)
@@ -32,36 +32,36 @@ def build(trace: Trace, place: Place) -> Chapter:
             else ()
         ),
         *(("positions add a bias to each score",) if biased else ()),
-        "the map shows what is seen: hidden cells are masked, because a query may not look there",
+        "the map leaves masked cells empty: a query may not look there",
         *(
             (
-                f"key {chosen.other} is hidden from query {chosen.token}: its score is made and "
-                "not used",
+                f"key {selection.other} is hidden from query {selection.token}: its score is "
+                "computed, and not used",
             )
             if hidden
             else ()
         ),
     )
-    return _chapter(
-        f"How well does the query of {chosen.query(trace)} match the key of {chosen.key(trace)}? "
-        f"Their {attention.q.shape[-1]} features are multiplied and summed, times "
-        f"{scoring.scale:.6g}{_why(scoring.scale, attention.q.shape[-1])}.",
-        pictures=(head_map(trace, chosen, "scores", "diverging"), _terms(trace, chosen)),
-        receipts=(score_receipt(trace, chosen),),
+    return Chapter(
+        sentence=f"How well does the query of {selection.query(trace)} match the key of "
+        f"{selection.key(trace)}? Their {attention.q.shape[-1]} features are multiplied and "
+        f"summed, times {scoring.scale:.6g}{_explain_scale(scoring.scale, attention.q.shape[-1])}.",
+        pictures=(head_map(trace, selection, "scores", "diverging"), _terms(trace, selection)),
+        receipts=(score_receipt(trace, selection),),
         notes=notes,
     )
 
 
-def _why(scale: float, width: int) -> str:
+def _explain_scale(scale: float, width: int) -> str:
     """What the scale is for, if it is the usual one."""
     usual = math.isclose(scale, width**-0.5, rel_tol=1e-6)
     return ", one over the root of their number, so that wide heads do not shout" if usual else ""
 
 
-def _terms(trace: Trace, chosen: Selection) -> Bars:
+def _terms(trace: Trace, selection: Selection) -> Bars:
     """The products that make the score, the largest first."""
-    name = chosen.head_name
-    q, k = trace[at(f"{name}.q", chosen.token)], trace[at(f"{name}.k", chosen.other)]
+    name = selection.head_name
+    q, k = trace[at(f"{name}.q", selection.token)], trace[at(f"{name}.k", selection.other)]
     products = q.double() * k.double()
     order = products.abs().argsort(descending=True, stable=True)[:_TERMS]
     remaining = float(products.sum() - products[order].sum()) if len(products) > _TERMS else None
@@ -70,22 +70,4 @@ def _terms(trace: Trace, chosen: Selection) -> Bars:
         names=tuple(f"q{feature} × k{feature}" for feature in to_list(order)),
         values=tuple(to_list(products[order])),
         rest=remaining,
-    )
-
-
-def _chapter(
-    sentence: str,
-    pictures: tuple[Picture, ...] = (),
-    receipts: tuple[Receipt, ...] = (),
-    notes: tuple[str, ...] = (),
-) -> Chapter:
-    return Chapter(
-        id="scores",
-        number=6,
-        part="forward",
-        title="Scores",
-        sentence=sentence,
-        pictures=pictures,
-        receipts=receipts,
-        notes=notes,
     )

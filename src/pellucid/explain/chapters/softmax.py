@@ -19,26 +19,22 @@ _KEYS = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Where a query looks, and one feature of what it finds."""
-    chosen = select_place(trace, place)
-    attention = chosen.attention(trace)
-    weights = trace[f"{chosen.head_name}.weights"][chosen.token].double()
+    selection = select_place(trace, place)
+    attention = selection.attention(trace)
+    weights = trace[f"{selection.head_name}.weights"][selection.token].double()
     order = weights.argsort(descending=True, stable=True)[:_KEYS]
-    pieces = trace.pieces("encoder" if chosen.cross else chosen.side)
+    pieces = trace.pieces("encoder" if selection.cross else selection.side)
     keys: list[int] = to_list(order)
     remaining_share = float(weights.sum() - weights[order].sum()) if len(weights) > _KEYS else None
     top_key = keys[0]
     return Chapter(
-        id="softmax",
-        number=7,
-        part="forward",
-        title="Softmax",
-        sentence=f"{chosen.query(trace)} looks most at {pieces[top_key]!r} ({top_key}), with a "
+        sentence=f"{selection.query(trace)} looks most at {pieces[top_key]!r} ({top_key}), with a "
         f"share of {float(weights[top_key]):.3f}; what the head finds is the values of all keys, "
         "so weighed.",
         pictures=(
-            head_map(trace, chosen, "weights", "sequential"),
+            head_map(trace, selection, "weights", "sequential"),
             Bars(
-                title=f"where {chosen.query(trace)} looks",
+                title=f"where {selection.query(trace)} looks",
                 names=tuple(f"{pieces[key]!r} ({key})" for key in keys),
                 values=tuple(to_list(weights[order])),
                 unit="share",
@@ -46,20 +42,22 @@ def build(trace: Trace, place: Place) -> Chapter:
             ),
         ),
         receipts=(
-            weight_receipt(trace, chosen),
-            product_receipt(trace, chosen),
-            out_receipt(trace, chosen),
+            weight_receipt(trace, selection),
+            product_receipt(trace, selection),
+            out_receipt(trace, selection),
         ),
-        notes=tuple(_notes(trace, attention, chosen)),
+        notes=tuple(_notes(trace, attention, selection)),
     )
 
 
-def _notes(trace: Trace, attention: AttentionRecord, chosen: Selection) -> list[str]:
+def _notes(trace: Trace, attention: AttentionRecord, selection: Selection) -> list[str]:
     notes: list[str] = []
-    if chosen.as_head() in trace.scales:
-        by = trace.scales[chosen.as_head()]
+    if selection.as_head() in trace.scales:
+        scale = trace.scales[selection.as_head()]
         scaling = (
-            "replaced by their mean over the sentence" if by == "mean" else f"multiplied by {by:g}"
+            "replaced by their mean over the sentence"
+            if scale == "mean"
+            else f"multiplied by {scale:g}"
         )
         notes.append(f"what this head found is {scaling}")
     if attention.positions.adds_values:

@@ -12,21 +12,21 @@ _MOST_STEPS = 16
 
 def build(trace: Trace, place: Place) -> Chapter:
     """Pieces and ids; the merges of the chosen token's word; bytes of split characters."""
-    chosen = select_place(trace, place)
-    pieces = trace.pieces(chosen.side)
-    ids = tuple(int(token) for token in trace.stack_pass(chosen.side).ids[0])
+    selection = select_place(trace, place)
+    pieces = trace.pieces(selection.side)
+    ids = tuple(int(token) for token in trace.stack_pass(selection.side).ids[0])
     pictures: list[Picture] = [Tokens(title="tokens and their ids", pieces=pieces, ids=ids)]
     notes = list(trace.sentence.notes)
     if trace.run is not None:
         tokenizer = trace.run.tokenizer
-        pictures += _merges(tokenizer, trace.sentence.text, chosen.token, pieces)
+        pictures += _merges(tokenizer, trace.sentence.text, selection.token, pieces)
         pictures += _split(tokenizer, ids, pieces)
         if not tokenizer.merges():
             notes.append("this tokenizer has no merges: each piece is looked up as it is")
     else:
         notes.append("there is no tokenizer here: the pieces are the ids themselves")
     if len(trace.sides) == 2:
-        other_side = "encoder" if chosen.side == "decoder" else "decoder"
+        other_side = "encoder" if selection.side == "decoder" else "decoder"
         other_pieces = trace.pieces(other_side)
         pictures.append(
             Tokens(
@@ -36,10 +36,6 @@ def build(trace: Trace, place: Place) -> Chapter:
             )
         )
     return Chapter(
-        id="tokens",
-        number=1,
-        part="forward",
-        title="Tokens",
         sentence=f"The model reads numbers: the text is cut into {len(ids)} pieces from its "
         f"vocabulary, and each is one number, its id.",
         pictures=tuple(pictures),
@@ -76,10 +72,10 @@ def _in_front(tokenizer: Tokenizer, text: str, n_tokens: int) -> int:
 
 
 def _word_of(words: list[WordMerges], token: int) -> WordMerges | None:
-    at = 0
+    n_tokens_before = 0
     for word in words:
-        at += len(word.tokens)
-        if 0 <= token < at:
+        n_tokens_before += len(word.tokens)
+        if 0 <= token < n_tokens_before:
             return word
     return None
 

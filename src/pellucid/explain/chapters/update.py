@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pellucid.explain import optimiser_step
 from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt, Table
-from pellucid.explain.chapters.backward import nothing
+from pellucid.explain.chapters.backward import chapter_without_loss
 from pellucid.explain.chapters.loss import no_loss
 from pellucid.explain.expressions import evaluate
 from pellucid.explain.optimiser_step import StepSettings
@@ -27,22 +27,22 @@ from pellucid.explain.selection import SelectedWeight, select_place, select_weig
 from pellucid.explain.trace_types import Trace
 
 #: How far from one a singular value is still called near it.
-_NEAR = 0.3
+_SPREAD = 0.3
 
 
 def build(trace: Trace, place: Place) -> Chapter:
     """What the next step does to one weight, were this sentence the batch."""
-    why = no_loss(trace)
-    if why is not None:
-        return nothing("update", why)
-    weight, chosen = select_weight(trace, place), select_place(trace, place)
+    reason = no_loss(trace)
+    if reason is not None:
+        return chapter_without_loss(reason)
+    weight, selection = select_weight(trace, place), select_place(trace, place)
     settings = optimiser_step.choose_settings(trace, weight.name)
-    old_weight, new_weight = float(trace[weight.at()]), float(trace[weight.at(".next")])
+    old_weight, new_weight = float(trace[weight.address()]), float(trace[weight.address(".next")])
     trend = "up" if new_weight > old_weight else "down" if new_weight < old_weight else "nowhere"
-    ends = _apart(old_weight, new_weight), _apart(new_weight, old_weight)
-    move_text = f"moves {weight.at()} {trend}, from {ends[0]} to {ends[1]}"
+    ends = _format_apart(old_weight, new_weight), _format_apart(new_weight, old_weight)
+    move_text = f"moves {weight.address()} {trend}, from {ends[0]} to {ends[1]}"
     pictures: tuple[Picture, ...]
-    receipts: list[Receipt | None] = [weight_gradient_receipt(trace, chosen, weight)]
+    receipts: list[Receipt | None] = [weight_gradient_receipt(trace, selection, weight)]
     rate = f"the learning rate {settings.learning_rate:.9g}"
     match settings.kind:
         case "AdamW":
@@ -52,7 +52,7 @@ def build(trace: Trace, place: Place) -> Chapter:
             )
             pictures = (
                 _table(trace, weight, settings),
-                _bars(settings, old_weight, _along(trace, weight, settings)),
+                _bars(settings, old_weight, _measure_direction(trace, weight, settings)),
             )
             receipts += [
                 *moment_receipts(trace, weight, settings),
@@ -66,8 +66,13 @@ def build(trace: Trace, place: Place) -> Chapter:
                 "Embeddings, gains and biases of this run are AdamW's."
             )
             rows, columns = trace[weight.name].shape
-            along = float(trace[weight.at(".direction")]) * max(1.0, rows / columns) ** 0.5
-            pictures = (_muon_table(trace, weight, settings), _bars(settings, old_weight, along))
+            direction_value = (
+                float(trace[weight.address(".direction")]) * max(1.0, rows / columns) ** 0.5
+            )
+            pictures = (
+                _muon_table(trace, weight, settings),
+                _bars(settings, old_weight, direction_value),
+            )
             receipts += [
                 momentum_receipt(trace, weight, settings),
                 muon_receipt(trace, weight, settings),
@@ -76,10 +81,6 @@ def build(trace: Trace, place: Place) -> Chapter:
             sentence = f"The optimiser of this run {move_text}, with {rate}."
             pictures = (_plain_table(trace, weight),)
     return Chapter(
-        id="update",
-        number=19,
-        part="update",
-        title="Update",
         sentence=sentence,
         pictures=pictures,
         receipts=tuple(receipt for receipt in receipts if receipt is not None),
@@ -87,7 +88,7 @@ def build(trace: Trace, place: Place) -> Chapter:
     )
 
 
-def _apart(x: float, reference: float) -> str:
+def _format_apart(x: float, reference: float) -> str:
     """A number in as many digits as tell it from the other one, and no fewer than six."""
     texts = ((f"{x:.{n}g}", f"{reference:.{n}g}") for n in range(6, 18))
     return next((text for text, reference_text in texts if text != reference_text), f"{x:.6g}")
@@ -97,23 +98,23 @@ def _singular_values(trace: Trace, weight: SelectedWeight) -> str:
     """Where the singular values of what Muon moves along really are."""
     matrix = trace[f"{weight.name}.direction"].double()
     values: Tensor = cast("Any", torch.linalg).svdvals(matrix)
-    near = int(((values - 1).abs() <= _NEAR).sum())
+    n_near_one = int(((values - 1).abs() <= _SPREAD).sum())
     return (
         f"Here they end up between {float(values.min()):.3f} and {float(values.max()):.3f}, "
-        f"{near} of {len(values)} within {_NEAR:g} of one."
+        f"{n_near_one} of {len(values)} within {_SPREAD:g} of one."
     )
 
 
-def _along(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> float:
+def _measure_direction(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> float:
     return evaluate(direction(trace, weight, settings))
 
 
-def _bars(settings: StepSettings, old_weight: float, along: float) -> Bars:
+def _bars(settings: StepSettings, old_weight: float, direction_value: float) -> Bars:
     return Bars(
         title="what the weight is changed by",
         names=("the step", "weight decay"),
         values=(
-            -settings.learning_rate * along,
+            -settings.learning_rate * direction_value,
             -settings.learning_rate * settings.weight_decay * old_weight,
         ),
         unit="change",
@@ -121,9 +122,13 @@ def _bars(settings: StepSettings, old_weight: float, along: float) -> Bars:
 
 
 def _plain_table(trace: Trace, weight: SelectedWeight) -> Table:
-    rows = (("w before", weight.at()), ("g", weight.at(".grad")), ("w after", weight.at(".next")))
+    rows = (
+        ("w before", weight.address()),
+        ("g", weight.address(".grad")),
+        ("w after", weight.address(".next")),
+    )
     return Table(
-        title=f"the step on {weight.at()}",
+        title=f"the step on {weight.address()}",
         columns=("", "number"),
         rows=tuple((name, _exact(float(trace[address]))) for name, address in rows),
     )
@@ -131,21 +136,25 @@ def _plain_table(trace: Trace, weight: SelectedWeight) -> Table:
 
 def _muon_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
     divided = optimiser_step.divisor(trace, settings)
-    gradient = float(trace[weight.at(".grad")])
-    m = float(trace[weight.at(".m")])
+    gradient = float(trace[weight.address(".grad")])
+    m = float(trace[weight.address(".m")])
     rows: list[tuple[str, float, str]] = [
-        ("w before", float(trace[weight.at()]), ""),
+        ("w before", float(trace[weight.address()]), ""),
         ("g", gradient, "the gradient"),
         ("m before", 0.0 if settings.m is None else float(settings.m[weight.index]), ""),
         ("m", m, f"{settings.beta1:g} m + g"),
         ("look-ahead", gradient / divided + settings.beta1 * m, f"g + {settings.beta1:g} m"),
-        ("d", float(trace[weight.at(".direction")]), "of the whole matrix, orthogonalised"),
+        ("d", float(trace[weight.address(".direction")]), "of the whole matrix, orthogonalised"),
         (
             "decay",
-            settings.weight_decay * float(trace[weight.at()]),
+            settings.weight_decay * float(trace[weight.address()]),
             f"{settings.weight_decay:g} × w",
         ),
-        ("w after", float(trace[weight.at(".next")]), "w - lr × (decay + √max(1, rows/columns) d)"),
+        (
+            "w after",
+            float(trace[weight.address(".next")]),
+            "w - lr × (decay + √max(1, rows/columns) d)",
+        ),
     ]
     if divided != 1.0:
         rows.insert(2, ("g, clipped", gradient / divided, f"divided by {divided:.9g}"))
@@ -153,8 +162,8 @@ def _muon_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) ->
 
 
 def _table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
-    m, v = (float(trace[weight.at(f".{part}")]) for part in ("m", "v"))
-    gradient, w = float(trace[weight.at(".grad")]), float(trace[weight.at()])
+    m, v = (float(trace[weight.address(f".{part}")]) for part in ("m", "v"))
+    gradient, w = float(trace[weight.address(".grad")]), float(trace[weight.address()])
     divisor = optimiser_step.divisor(trace, settings)
     were = [0.0 if x is None else float(x[weight.index]) for x in (settings.m, settings.v)]
     corrected_m = m / evaluate(correction(settings.beta1, settings.step))
@@ -171,7 +180,7 @@ def _table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Tabl
         ("v, corrected", corrected_v, f"v / (1 - {settings.beta2:g}^{settings.step})"),
         ("direction", evaluate(direction(trace, weight, settings)), "corrected m / (√ v + eps)"),
         ("decay", settings.weight_decay * w, f"{settings.weight_decay:g} × w"),
-        ("w after", float(trace[weight.at(".next")]), "w - lr × (decay + direction)"),
+        ("w after", float(trace[weight.address(".next")]), "w - lr × (decay + direction)"),
     ]
     return _steps("AdamW", weight, settings, rows if divisor != 1.0 else rows[:2] + rows[3:])
 
@@ -184,7 +193,7 @@ def _steps(
 ) -> Table:
     rate = f"learning rate {settings.learning_rate:.9g}"
     return Table(
-        title=f"step {settings.step:,} of {name} on {weight.at()}, {rate}",
+        title=f"step {settings.step:,} of {name} on {weight.address()}, {rate}",
         columns=("", "number", "how"),
         rows=tuple((row, _exact(number), text) for row, number, text in rows),
     )

@@ -60,9 +60,11 @@ def take_snapshot(trace: Trace, step: int) -> Snapshot:
         for layer in range(trace.n_layers(side)):
             attention = trace.layer(side, layer).attentions.get("")
             if attention is not None:
-                at = f"{stack_letter(side)}{layer}"
-                heads = [trace[f"{at}.H{head}.weights"] for head in range(attention.n_heads)]
-                tensors[f"{at}.weights"] = _shades(torch.stack(heads))
+                layer_name = f"{stack_letter(side)}{layer}"
+                heads = [
+                    trace[f"{layer_name}.H{head}.weights"] for head in range(attention.n_heads)
+                ]
+                tensors[f"{layer_name}.weights"] = _shades(torch.stack(heads))
     if trace.model.has_head:
         tensors |= _ladder(trace)
     if "surprisal" in trace.addresses():

@@ -49,9 +49,9 @@ def film(*sentences: str) -> Watcher:
 
 def is_due(step: int, total: int) -> bool:
     """Whether a snapshot is taken after so many updates: 0, 1, 2, 4, 8, ... and then evenly."""
-    apart = max(1, -(-total // EVENLY))
-    early = step < apart and step & (step - 1) == 0
-    return early or step % apart == 0 or step == total
+    interval = max(1, -(-total // EVENLY))
+    early = step < interval and step & (step - 1) == 0
+    return early or step % interval == 0 or step == total
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
         match event:
             case events.Started() | events.Resumed():
                 folder = RunFolder(Path(event.folder))
-                open_reels[:] = _begun(folder, job.model, sentences, event.step)
+                open_reels[:] = _begin_reels(folder, job.model, sentences, event.step)
                 if is_due(event.step, job.plan.total_steps):
                     guard("the film", shoot, event.step)
             case events.StepFinished() if is_due(event.step, job.plan.total_steps):
@@ -81,7 +81,7 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
     yield observe
 
 
-def _begun(
+def _begin_reels(
     folder: RunFolder, model: Transformer, sentences: Sequence[str], step: int
 ) -> list[tuple[Reel, Sentence]]:
     """The films that are there and those that are new, as they were after `step` updates."""
@@ -92,7 +92,7 @@ def _begun(
         return []
     tokenizer = Tokenizer.load(folder.tokenizer)
     run = Run(model, tokenizer, read_config(folder), folder.path, folder.path)
-    begun: list[tuple[Reel, Sentence]] = []
+    open_reels: list[tuple[Reel, Sentence]] = []
     try:
         if kind_of(model) == "encoder-decoder":
             raise PellucidError(
@@ -103,10 +103,10 @@ def _begun(
             sentence = encode_sentence(run, text)
             reel.begin(sentence)
             reel.cut_after(step)
-            begun.append((reel, sentence))
+            open_reels.append((reel, sentence))
     except PellucidError as error:
         raise PellucidError(
             f"--film: {error}. Nothing is lost: train on without it with pellucid train --resume "
             f"{folder.path}, or with another --film"
         ) from None
-    return begun
+    return open_reels

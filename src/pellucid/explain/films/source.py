@@ -24,29 +24,29 @@ def footage(run: Run, sentence: Sentence) -> Film:
     Raises:
         RunError: there is a film, and it is damaged beyond reading; says what to do.
     """
-    nothing = Film(sentence=sentence.text, ids=sentence.ids, snapshots=(), made_of="nothing")
+    empty_film = Film(sentence=sentence.text, ids=sentence.ids, snapshots=(), origin="nothing")
     if is_published(run.folder):
-        return nothing
+        return empty_film
     folder = RunFolder(run.folder)
     if has_film(folder, sentence.text):
         return Reel(folder, sentence.text).read()
     steps = folder.shelf.steps()
     if len(steps) < 2:
-        return nothing
+        return empty_film
     key = (str(folder.path), sentence.text, sentence.ids, *steps)
     if key not in _cached_films:
-        _cached_films[key] = _developed(folder, sentence, steps)
+        _cached_films[key] = _film_checkpoints(folder, sentence, steps)
         while len(_cached_films) > _CACHE_SIZE:
             _cached_films.popitem(last=False)
     return _cached_films[key]
 
 
-def filmed(run: Run) -> list[str]:
+def filmed_sentences(run: Run) -> list[str]:
     """The sentences of which a run has a film."""
     return [sentence for sentence, _ in reels(RunFolder(run.folder))]
 
 
-def _developed(folder: RunFolder, sentence: Sentence, steps: list[int]) -> Film:
+def _film_checkpoints(folder: RunFolder, sentence: Sentence, steps: list[int]) -> Film:
     """A snapshot from each checkpoint; one that is damaged is said."""
     snapshots: list[Snapshot] = []
     problems: list[str] = []
@@ -61,6 +61,6 @@ def _developed(folder: RunFolder, sentence: Sentence, steps: list[int]) -> Film:
         sentence=sentence.text,
         ids=sentence.ids,
         snapshots=tuple(snapshots),
-        made_of=f"{len(snapshots)} saved checkpoints",
+        origin=f"{len(snapshots)} saved checkpoints",
         problems=tuple(problems),
     )

@@ -29,7 +29,7 @@ from pellucid.json_text import json_text
 from pellucid.runs import RunFolder
 
 FORMAT = 1
-_ABOUT = "film.json"
+_DESCRIPTION = "film.json"
 _SHOT = re.compile(r"step-(\d+)\.shot")
 _DIGEST = hashlib.sha256().digest_size
 
@@ -45,7 +45,7 @@ class Film:
     sentence: str
     ids: tuple[int, ...]
     snapshots: tuple[Snapshot, ...]
-    made_of: str
+    origin: str
     problems: tuple[str, ...] = ()
 
 
@@ -59,8 +59,11 @@ class Reel:
     def begin(self, sentence: Sentence) -> None:
         """There is a film from here on."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        about = {"format": FORMAT, "sentence": sentence.text, "ids": sentence.ids}
-        write_text(self.folder / _ABOUT, json_text(about, ensure_ascii=False, indent=1) + "\n")
+        description_file = {"format": FORMAT, "sentence": sentence.text, "ids": sentence.ids}
+        write_text(
+            self.folder / _DESCRIPTION,
+            json_text(description_file, ensure_ascii=False, indent=1) + "\n",
+        )
 
     def steps(self) -> list[int]:
         """The updates after which a snapshot was taken, in order."""
@@ -78,9 +81,9 @@ class Reel:
 
     def cut_after(self, step: int) -> None:
         """Drop what came after `step`: a run that goes on from there takes it again."""
-        for later in self.steps():
-            if later > step and self._body(later) is not None:
-                remove_file(self.file(later))
+        for later_step in self.steps():
+            if later_step > step and self._body(later_step) is not None:
+                remove_file(self.file(later_step))
 
     def snapshot(self, step: int) -> Snapshot:
         """One snapshot, checked.
@@ -112,17 +115,20 @@ class Reel:
         Raises:
             RunError: it is damaged beyond reading; says what to do.
         """
-        about = self.folder / _ABOUT
+        description_file = self.folder / _DESCRIPTION
         try:
-            table = reader.read_json_table(about)
+            table = reader.read_json_table(description_file)
             if table["format"] != FORMAT:
                 raise RunError(
-                    f"{about} has format {table['format']}, and this pellucid reads {FORMAT}: use "
-                    f"the version that wrote it, or move {self.folder} away to look at checkpoints"
+                    f"{description_file} has format {table['format']}, and this pellucid reads "
+                    f"{FORMAT}: use the version that wrote it, or move {self.folder} away to see "
+                    "the run's checkpoints instead"
                 )
             sentence, ids = str(table["sentence"]), tuple(map(int, table["ids"]))
         except (ValueError, KeyError, TypeError, PellucidError) as error:
-            raise self._beyond(f"{about.name} says nothing that can be read ({error})") from None
+            raise self._damaged_error(
+                f"{description_file.name} says nothing that can be read ({error})"
+            ) from None
         snapshots: list[Snapshot] = []
         problems: list[str] = []
         for step in self.steps():
@@ -131,27 +137,27 @@ class Reel:
             except RunError as error:
                 problems.append(str(error))
         if problems and not snapshots:
-            raise self._beyond("none of its snapshots is whole")
+            raise self._damaged_error("none of its snapshots is whole")
         return Film(
             sentence=sentence,
             ids=ids,
             snapshots=tuple(snapshots),
-            made_of=f"{len(snapshots)} snapshots, taken while it trained",
+            origin=f"{len(snapshots)} snapshots, taken while it trained",
             problems=tuple(problems),
         )
 
-    def _beyond(self, why: str) -> RunError:
+    def _damaged_error(self, reason: str) -> RunError:
         return RunError(
-            f"the film in {self.folder} is damaged: {why}; copy the folder again from where it is "
-            "whole, or move it away, and the run's checkpoints are shown instead"
+            f"the film in {self.folder} is damaged: {reason}; copy the folder again from an intact "
+            "copy, or move it away to see the run's checkpoints instead"
         )
 
 
 def reels(run: RunFolder) -> Iterator[tuple[str, Reel]]:
     """The films of a run that say their sentence, with it."""
-    for about in sorted(run.films.glob(f"*/{_ABOUT}")):
+    for description_file in sorted(run.films.glob(f"*/{_DESCRIPTION}")):
         try:
-            sentence = str(reader.read_json_table(about)["sentence"])
+            sentence = str(reader.read_json_table(description_file)["sentence"])
         except (KeyError, PellucidError):
             continue  # said when somebody asks for it
         yield sentence, Reel(run, sentence)

@@ -26,7 +26,7 @@ _LONGEST = 1024
 #: The folder that the package lies in.
 _ROOT = Path(__file__).resolve().parents[3]
 #: Of a longer row this many terms are written out; the others stand as one number.
-WRITTEN_OUT = 64
+TERMS_SHOWN = 64
 
 
 def receipt(
@@ -59,19 +59,18 @@ def receipt(
     )
 
 
-def source_line(thing: Any, line: str) -> str:
+def source_line(code_object: Any, line: str) -> str:
     """The file of pellucid and the line in it where `thing` holds the text `line`.
 
     Raises:
         LookupError: it holds no such line.
     """
-    thing = inspect.unwrap(thing)
-    lines, first = inspect.getsourcelines(thing)
-    file = Path(inspect.getsourcefile(thing) or "").resolve()
+    code_object = inspect.unwrap(code_object)
+    lines, first = inspect.getsourcelines(code_object)
+    file = Path(inspect.getsourcefile(code_object) or "").resolve()
     for offset, text in enumerate(lines):
         if line in text:
-            at = file.relative_to(_ROOT)
-            return f"{at.as_posix()}:{first + offset}"
+            return f"{file.relative_to(_ROOT).as_posix()}:{first + offset}"
     raise LookupError(f"{file}: no line {line!r}")
 
 
@@ -80,9 +79,9 @@ def number(trace: Trace, address: str, name: str) -> Number:
     return Number(float(trace[address]), name, address)
 
 
-def constant(what: float, name: str = "") -> Number:
+def constant(value: float, name: str = "") -> Number:
     """A number that stands nowhere in the trace."""
-    return Number(float(what), name)
+    return Number(float(value), name)
 
 
 def vector(trace: Trace, address: str, name: str) -> Vector:
@@ -129,20 +128,20 @@ def summed(values: Vector) -> Expression:
     return product(values, Vector((1.0,) * len(values.values), "ones"))
 
 
-def _select_terms(whole: Vector, places: Sequence[int]) -> Vector:
-    name = f"{whole.name}, the {len(places)} terms that count most"
-    return Vector(tuple(whole.values[place] for place in places), name)
+def _select_terms(terms: Vector, places: Sequence[int]) -> Vector:
+    name = f"{terms.name}, the {len(places)} terms that count most"
+    return Vector(tuple(terms.values[place] for place in places), name)
 
 
-def total(parts: Sequence[Expression], rest: Sequence[float]) -> Expression:
+def total(parts: Sequence[Expression], remaining: Sequence[float]) -> Expression:
     """The sum of parts that are written out, and of others that stand as one number."""
-    if not rest:
+    if not remaining:
         return apply("sum", *parts)
-    return apply("sum", *parts, Number(math.fsum(rest), f"{len(rest):,} more"))
+    return apply("sum", *parts, Number(math.fsum(remaining), f"{len(remaining):,} more"))
 
 
 def shares(
-    own: Expression,
+    own_term: Expression,
     values: Tensor,
     term: Callable[[int], Expression],
     extra: Expression | None = None,
@@ -160,11 +159,11 @@ def shares(
     def raised(part: Expression) -> Expression:
         return apply("exp", apply("sub", part, maximum))
 
-    written = [raised(term(int(place))) for place in order[:WRITTEN_OUT]]
+    terms_shown = [raised(term(int(place))) for place in order[:TERMS_SHOWN]]
     if extra is not None:
-        written.append(raised(extra))
-    remaining = [math.exp(x - top) for x in numbers[WRITTEN_OUT:]]
-    return apply("div", raised(own), total(written, remaining))
+        terms_shown.append(raised(extra))
+    remaining = [math.exp(x - top) for x in numbers[TERMS_SHOWN:]]
+    return apply("div", raised(own_term), total(terms_shown, remaining))
 
 
 def magnitude(expression: Expression) -> float:

@@ -54,9 +54,9 @@ _ACTIVATIONS: dict[ActivationName, tuple[str, Bend]] = {
 }
 
 
-def activation_receipt(trace: Trace, chosen: Selection, unit: int) -> Receipt | None:
+def activation_receipt(trace: Trace, selection: Selection, unit: int) -> Receipt | None:
     """A unit's activation, times its gate if it has one; None without a known activation."""
-    block = trace.stack_pass(chosen.side).stack.blocks[chosen.layer]
+    block = trace.stack_pass(selection.side).stack.blocks[selection.layer]
     module = block.get_submodule("feed_forward")
     facts = feed_forward_facts(module)
     match facts:
@@ -70,17 +70,17 @@ def activation_receipt(trace: Trace, chosen: Selection, unit: int) -> Receipt | 
         return None
     text, bend = _ACTIVATIONS[activation]
     gated = gate is not None
-    at_layer = f"{chosen.layer_name}.feed_forward"
-    bent = number(trace, at(f"{at_layer}.{'gate' if gated else 'up'}", chosen.token, unit), "x")
+    at_layer = f"{selection.layer_name}.feed_forward"
+    bent = number(trace, at(f"{at_layer}.{'gate' if gated else 'up'}", selection.token, unit), "x")
     expression = bend(bent)
     if gated:
-        up = number(trace, at(f"{at_layer}.up", chosen.token, unit), "up")
+        up = number(trace, at(f"{at_layer}.up", selection.token, unit), "up")
         expression, text = apply("mul", expression, up), f"{text} × up"
     return receipt(
         trace,
         title=f"unit {unit}, as it speaks",
         formula=text,
         expression=expression,
-        address=at(f"{at_layer}.units", chosen.token, unit),
+        address=at(f"{at_layer}.units", selection.token, unit),
         source=source_line(type(module), "self.activation("),
     )

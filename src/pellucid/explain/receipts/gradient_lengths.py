@@ -24,13 +24,13 @@ from pellucid.explain.trace_types import Trace
 from pellucid.typed import length
 
 
-def length_receipt(trace: Trace, chosen: Selection) -> Receipt:
+def length_receipt(trace: Trace, selection: Selection) -> Receipt:
     """How long the gradient is that reaches a token's state."""
-    address = at(f"{chosen.layer_name}.residual.grad", chosen.token)
+    address = at(f"{selection.layer_name}.residual.grad", selection.token)
     parts = vector(trace, address, "g")
     return receipt(
         trace,
-        title=f"length of what reaches {chosen.query(trace)} before layer {chosen.layer}",
+        title=f"length of what reaches {selection.query(trace)} before layer {selection.layer}",
         formula="√(Σ g²)",
         expression=apply("sqrt", product(parts, parts)),
         address=address,
@@ -55,34 +55,34 @@ def norm_receipt_of_all(trace: Trace) -> Receipt:
     )
 
 
-def split_receipt(trace: Trace, chosen: Selection) -> Receipt | None:
+def split_receipt(trace: Trace, selection: Selection) -> Receipt | None:
     """Before a sum the gradient is that behind it, undivided, and what the sublayer passes back.
 
     None where the layer's rule does not add, or adds both sublayers at once.
     """
-    stream_sums = list_sums(trace, chosen.side, chosen.layer)
-    if not stream_sums or len(stream_sums[0].written) > 1:
+    stream_sums = list_sums(trace, selection.side, selection.layer)
+    if not stream_sums or len(stream_sums[0].terms) > 1:
         return None
-    first, layer = stream_sums[0], chosen.layer_name
+    first, layer = stream_sums[0], selection.layer_name
     entry = next(
         name
         for name in ("attention_norm.before.in", "attention_norm.in", "attention.in")
-        if f"{layer}.{name}" in trace.addresses() and not _is_behind(first.written[0][1], name)
+        if f"{layer}.{name}" in trace.addresses() and not _is_behind(first.terms[0][1], name)
     )
-    token, feature = chosen.token, chosen.feature
-    behind: Number = number(trace, at(f"{first.after}.grad", token, feature), "past it")
-    through = number(trace, at(f"{layer}.{entry}.grad", token, feature), "through it")
+    token, feature = selection.token, selection.feature
+    bypass_gradient: Number = number(trace, at(f"{first.after}.grad", token, feature), "past it")
+    sublayer_gradient = number(trace, at(f"{layer}.{entry}.grad", token, feature), "through it")
     return receipt(
         trace,
-        title=f"feature {feature} of {chosen.query(trace)}, before and behind the attention",
+        title=f"feature {feature} of {selection.query(trace)}, before and behind the attention",
         formula="past the attention + through it",
-        expression=added(behind, through),
+        expression=added(bypass_gradient, sublayer_gradient),
         address=at(f"{first.before}.grad", token, feature),
         source=source_line(*first.source),
         least=0.0,
     )
 
 
-def _is_behind(written: str, entry: str) -> bool:
+def _is_behind(written_address: str, entry: str) -> bool:
     """Whether a norm stands behind the sublayer, and so is not what reads the stream."""
-    return written.endswith("attention_norm") and entry.startswith("attention_norm")
+    return written_address.endswith("attention_norm") and entry.startswith("attention_norm")

@@ -9,7 +9,7 @@ from pellucid.explain.backward_segments import backward_segment
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, evaluate
 from pellucid.explain.receipts.builder import (
-    WRITTEN_OUT,
+    TERMS_SHOWN,
     apply,
     at,
     constant,
@@ -59,12 +59,12 @@ _GIVEN_AND_MADE = {
 def error_receipt(trace: Trace, token: int, word: int) -> Receipt:
     """p - y of one word: its share, less 1 if it is the one that came."""
     share = probability_receipt(trace, token, word).expression
-    came = int(trace.ids[token + 1]) == word
+    is_next = int(trace.ids[token + 1]) == word
     return receipt(
         trace,
         title=f"p - y of {piece(trace, word)} after token {token}",
-        formula=f"exp(z - max) / Σ exp(z - max) - {int(came)}",
-        expression=apply("sub", share, constant(float(came), "y")),
+        formula=f"exp(z - max) / Σ exp(z - max) - {int(is_next)}",
+        expression=apply("sub", share, constant(float(is_next), "y")),
         address=at("error", token, word),
         source=source_line(cross_entropy_grad, "return softmax(logits) * scale - y"),
     )
@@ -100,7 +100,7 @@ def mean_receipt(trace: Trace, token: int, word: int) -> Receipt:
 def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     """dW[i, j] = sum_t (p - y)[t, i] x[t, j] / n: of the head, or of a tied table as the head."""
     tied = trace.model.head is None
-    stands = "token_embedding.weight.grad.head" if tied else "head.weight.grad"
+    parameter_name = "token_embedding.weight.grad.head" if tied else "head.weight.grad"
     errors = vector(trace, f"error[:, {word}]", f"(p - y)[:, {word}]")
     read = vector(trace, f"hidden[:-1, {feature}]", f"x[:, {feature}]")
     n = constant(len(errors.values), "n")
@@ -116,7 +116,7 @@ def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
         + (", as the head" if tied else ""),
         formula=formula,
         expression=apply("div", numerator, n),
-        address=at(stands, word, feature),
+        address=at(parameter_name, word, feature),
         source=source_line(LanguageHead.logits, "F.linear(hidden"),
         least=0.0,
     )
@@ -134,17 +134,17 @@ def _capped(trace: Trace, word: int, feature: int, cap: float) -> Expression:
         return apply("mul", apply("mul", error, slope), read)
 
     count = len(trace.ids) - 1
-    written = [term(place) for place in range(min(count, WRITTEN_OUT))]
-    return total(written, [evaluate(term(place)) for place in range(WRITTEN_OUT, count)])
+    terms_shown = [term(place) for place in range(min(count, TERMS_SHOWN))]
+    return total(terms_shown, [evaluate(term(place)) for place in range(TERMS_SHOWN, count)])
 
 
 def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     """dE[i, j] as the input: what came back to each place where the word stands, together."""
     terms: list[Expression] = []
     for side in trace.sides:
-        begins = "" if side == trace.side else "encoder."
+        prefix = "" if side == trace.side else "encoder."
         for place in to_list((trace.stack_pass(side).ids[0] == word).nonzero().flatten()):
-            terms.append(number(trace, at(f"{begins}embedding.grad", place, feature), f"d{place}"))
+            terms.append(number(trace, at(f"{prefix}embedding.grad", place, feature), f"d{place}"))
     expression: Expression = apply("sum", *terms) if terms else constant(0.0, "it stands nowhere")
     formula = f"Σ dL/de[t, {feature}] where it stands" if terms else "0: it stands nowhere"
     scale = trace.model.embedding_scale
@@ -183,14 +183,14 @@ def both_receipt(trace: Trace, word: int, feature: int) -> Receipt:
 
 
 def weight_gradient_receipt(
-    trace: Trace, chosen: Selection, weight: SelectedWeight
+    trace: Trace, selection: Selection, weight: SelectedWeight
 ) -> Receipt | None:
     """dW[i, j] = sum_t delta[t, i] x[t, j]; db[i] = sum_t delta[t, i]. None for other parameters.
 
     delta is what came back to what the layer made, x what it was given.
     """
     layer, _, kind = weight.name.rpartition(".")
-    addresses = _given_and_made(trace, chosen, layer, weight.column)
+    addresses = _given_and_made(trace, selection, layer, weight.column)
     if addresses is None or kind not in ("weight", "bias"):
         return None
     input_address, output_address = addresses
@@ -203,32 +203,32 @@ def weight_gradient_receipt(
         expression = product(delta, x)
     return receipt(
         trace,
-        title=f"gradient of {weight.at()}",
+        title=f"gradient of {weight.address()}",
         formula=formula,
         expression=expression,
-        address=weight.at(".grad"),
+        address=weight.address(".grad"),
         source=autograd_line(),
         least=0.0,
     )
 
 
 def _given_and_made(
-    trace: Trace, chosen: Selection, layer: str, column: int | None
+    trace: Trace, selection: Selection, layer: str, column: int | None
 ) -> tuple[str, str] | None:
     """The address of the column that a linear layer was given, and of what it made."""
-    inside = f"{chosen.side}.blocks.{chosen.layer}."
-    local_name, letter = layer.removeprefix(inside), chosen.layer_name
+    block_prefix = f"{selection.side}.blocks.{selection.layer}."
+    local_name, letter = layer.removeprefix(block_prefix), selection.layer_name
     module = trace.model.get_submodule(layer)
     facts = linear_facts(module)
     match facts:
-        case LinearFacts(computed=False) if layer.startswith(inside):
+        case LinearFacts(computed=False) if layer.startswith(block_prefix):
             pass
         case LinearFacts() | LoRAFacts() | UnknownFacts():
             return None
         case _:
             assert_never(facts)
     if local_name == "attention.output":
-        attention = trace.model.get_submodule(f"{inside}attention")
+        attention = trace.model.get_submodule(f"{block_prefix}attention")
         facts = attention_facts(attention)
         match facts:
             case SoftmaxAttentionFacts(d_value=width):

@@ -39,8 +39,8 @@ def linear_receipt(
     trace: Trace,
     *,
     layer: str,
-    given: str,
-    made: str,
+    input_address: str,
+    output_address: str,
     token: int,
     feature: int,
     title: str,
@@ -51,10 +51,10 @@ def linear_receipt(
     `line` is the text of the line that calls it, in the module that holds it.
     """
     module = cast("nn.Linear", trace.model.get_submodule(layer))
-    x = vector(trace, at(given, token), "x")
+    x = vector(trace, at(input_address, token), "x")
     weights, name = _row_of(module, feature)
-    stands = at(f"{layer}.weight", feature) if name.startswith("W") else ""
-    w = row(weights, name, stands)
+    row_address = at(f"{layer}.weight", feature) if name.startswith("W") else ""
+    w = row(weights, name, row_address)
     bias = cast("Tensor | None", module.bias)
     b = None if bias is None else number(trace, at(f"{layer}.bias", feature), "b")
     holder = trace.model.get_submodule(layer.rpartition(".")[0])
@@ -63,7 +63,7 @@ def linear_receipt(
         title=title,
         formula=f"{name} · x" + (" + b" if b else ""),
         expression=added(product(w, x), b),
-        address=at(made, token, feature),
+        address=at(output_address, token, feature),
         source=source_line(_holding(holder, line), line),
     )
 
@@ -86,8 +86,8 @@ def projection_receipt(
     return linear_receipt(
         trace,
         layer=f"{selection.side}.blocks.{selection.layer}.{kind}.{name}",
-        given=f"{at_layer}.in",
-        made=f"{at_layer}.{name}",
+        input_address=f"{at_layer}.in",
+        output_address=f"{at_layer}.{name}",
         token=selection.token,
         feature=feature,
         title=f"feature {feature % width} of the {name}, as it is projected",
@@ -113,8 +113,8 @@ def matrix_receipt(
     return linear_receipt(
         trace,
         layer=f"{selection.side}.blocks.{selection.layer}.feed_forward.{part}",
-        given=f"{at_layer}.units" if writes else f"{at_layer}.in",
-        made=at_layer if writes else f"{at_layer}.{part}",
+        input_address=f"{at_layer}.units" if writes else f"{at_layer}.in",
+        output_address=at_layer if writes else f"{at_layer}.{part}",
         token=token,
         feature=feature,
         title=f"feature {feature} of what the layer writes" if writes else title,

@@ -32,9 +32,9 @@ from pellucid.model.facts import (
 )
 
 
-def why_no_rules(trace: Trace, chosen: Selection) -> str | None:
+def why_no_rules(trace: Trace, selection: Selection) -> str | None:
     """Why attention's rules are not shown at a place; None where they are."""
-    facts = chosen.attention(trace).facts
+    facts = selection.attention(trace).facts
     match facts:
         case LinearAttentionFacts():
             return attention_heads.NO_SCORES
@@ -46,37 +46,39 @@ def why_no_rules(trace: Trace, chosen: Selection) -> str | None:
             assert_never(facts)
 
 
-def softmax_rule(trace: Trace, chosen: Selection) -> Receipt:
+def softmax_rule(trace: Trace, selection: Selection) -> Receipt:
     """dL/ds_k = w_k (dL/dw_k - sum_j w_j dL/dw_j): the Jacobian's row, times what arrives."""
-    name = chosen.head_name
-    w = vector(trace, at(f"{name}.weights", chosen.token), "w")
-    upstream = vector(trace, at(f"{name}.weights.grad", chosen.token), "dL/dw")
-    own_weight = number(trace, at(f"{name}.weights", chosen.token, chosen.other), "w")
-    own_arriving = number(trace, at(f"{name}.weights.grad", chosen.token, chosen.other), "dL/dw")
+    name = selection.head_name
+    w = vector(trace, at(f"{name}.weights", selection.token), "w")
+    upstream = vector(trace, at(f"{name}.weights.grad", selection.token), "dL/dw")
+    own_weight = number(trace, at(f"{name}.weights", selection.token, selection.other), "w")
+    own_gradient = number(
+        trace, at(f"{name}.weights.grad", selection.token, selection.other), "dL/dw"
+    )
     mean = product(w, upstream)
     return receipt(
         trace,
-        title=f"through the softmax: score of {chosen.pair(trace)}",
+        title=f"through the softmax: score of {selection.pair(trace)}",
         formula="w (dL/dw - Σ w dL/dw)",
-        expression=apply("mul", own_weight, apply("sub", own_arriving, mean)),
-        address=at(f"{name}.scores.grad", chosen.token, chosen.other),
+        expression=apply("mul", own_weight, apply("sub", own_gradient, mean)),
+        address=at(f"{name}.scores.grad", selection.token, selection.other),
         source=source_line(softmax_jacobian_product, "return p * (direction"),
         least=0.0,
     )
 
 
-def sum_rule(trace: Trace, chosen: Selection) -> Receipt | None:
+def sum_rule(trace: Trace, selection: Selection) -> Receipt | None:
     """dL/dw[q, k] = dL/dout[q] . v[k]; None where positions add to the values too."""
-    attention, name = chosen.attention(trace), chosen.head_name
+    attention, name = selection.attention(trace), selection.head_name
     if attention.positions.adds_values:
         return None
-    scale = trace.scales.get(chosen.as_head(), 1.0)
+    scale = trace.scales.get(selection.as_head(), 1.0)
     if scale == "mean":
         mean_grad = trace[f"{name}.out.grad"].double().mean(0)
         upstream = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
     else:
-        upstream = vector(trace, at(f"{name}.out.grad", chosen.token), "dL/dout")
-    v = vector(trace, at(f"{name}.v", chosen.other), "v")
+        upstream = vector(trace, at(f"{name}.out.grad", selection.token), "dL/dout")
+    v = vector(trace, at(f"{name}.v", selection.other), "v")
     expression: Expression = product(upstream, v)
     formula = "dL/dout · v"
     if scale != "mean" and scale != 1.0:
@@ -86,47 +88,50 @@ def sum_rule(trace: Trace, chosen: Selection) -> Receipt | None:
         )
     return receipt(
         trace,
-        title=f"through the weighted sum: weight of {chosen.pair(trace)}",
+        title=f"through the weighted sum: weight of {selection.pair(trace)}",
         formula=formula,
         expression=expression,
-        address=at(f"{name}.weights.grad", chosen.token, chosen.other),
+        address=at(f"{name}.weights.grad", selection.token, selection.other),
         source=autograd_line(),
         least=0.0,
     )
 
 
-def query_rule(trace: Trace, chosen: Selection) -> Receipt | None:
+def query_rule(trace: Trace, selection: Selection) -> Receipt | None:
     """dL/dq[q, f] = scale sum_k dL/ds[q, k] k[k, f]; None where a cap or positions come between."""
-    attention, name = chosen.attention(trace), chosen.head_name
+    attention, name = selection.attention(trace), selection.head_name
     scoring = attention.scoring
     if scoring is None or scoring.soft_cap or may_bias_by_query(attention.positions):
         return None
-    feature = chosen.feature % attention.q.shape[-1]
-    upstream = vector(trace, at(f"{name}.scores.grad", chosen.token), "dL/ds")
+    feature = selection.feature % attention.q.shape[-1]
+    upstream = vector(trace, at(f"{name}.scores.grad", selection.token), "dL/ds")
     keys = vector(trace, f"{name}.k[:, {feature}]", f"k[:, {feature}]")
     return receipt(
         trace,
-        title=f"through the scores: feature {feature} of the query of {chosen.query(trace)}",
+        title=f"through the scores: feature {feature} of the query of {selection.query(trace)}",
         formula=f"scale × Σ dL/ds k[:, {feature}]",
         expression=apply("mul", constant(scoring.scale, "scale"), product(upstream, keys)),
-        address=at(f"{name}.q.grad", chosen.token, feature),
+        address=at(f"{name}.q.grad", selection.token, feature),
         source=autograd_line(),
         least=0.0,
     )
 
 
-def norm_rule(trace: Trace, chosen: Selection, norm: str) -> Receipt | None:
+def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
     """dL/dx = s (gain g - mean(gain g) - unit mean(gain g unit)); None for a norm not known.
 
     `norm` is its name in the block. RMSNorm takes no mean out. The last mean is told by what the
     norm made: gain unit = y - bias, so the sum of gain g unit is g . y - g . bias.
     """
-    address, name = f"{chosen.layer_name}.{norm}", f"{chosen.side}.blocks.{chosen.layer}.{norm}"
+    address, name = (
+        f"{selection.layer_name}.{norm}",
+        f"{selection.side}.blocks.{selection.layer}.{norm}",
+    )
     module = trace.model.get_submodule(name)
     facts = norms_one_token(module)
     if facts is None or facts.gain is None:
         return None
-    token, feature = chosen.token, chosen.feature
+    token, feature = selection.token, selection.feature
     x = vector(trace, at(f"{address}.in", token), "x")
     g = vector(trace, at(f"{address}.grad", token), "g")
     y = vector(trace, at(address, token), "y")
@@ -136,13 +141,13 @@ def norm_rule(trace: Trace, chosen: Selection, norm: str) -> Receipt | None:
     feature_value = number(trace, at(f"{address}.in", token, feature), "x")
     mean: Expression | None = None
     squares: Expression = apply("div", product(x, x), n)
-    along: Expression = product(g, y)
+    unit_product: Expression = product(g, y)
     if facts.centred:
         mean = apply("div", summed(x), n)
         squares = apply("sub", squares, apply("mul", mean, mean))
         if facts.bias is not None:
             bias = vector(trace, f"{name}.{facts.bias}", "bias")
-            along = apply("sub", along, product(g, bias))
+            unit_product = apply("sub", unit_product, product(g, bias))
     if facts.gain_offset:
         gain = apply("add", constant(facts.gain_offset), gain)
     eps = constant(facts.eps, "eps")
@@ -155,13 +160,13 @@ def norm_rule(trace: Trace, chosen: Selection, norm: str) -> Receipt | None:
     if mean is not None:
         scaled_grad = apply("sub", scaled_grad, apply("div", product(gain_vector, g), n))
         formula = "s (gain g - mean(gain g) - unit mean(gain g unit))"
-    back = apply("sub", scaled_grad, apply("mul", unit, apply("div", along, n)))
+    input_gradient = apply("sub", scaled_grad, apply("mul", unit, apply("div", unit_product, n)))
     rule = layer_norm_grad if mean is not None else rms_norm_grad
     return receipt(
         trace,
-        title=f"through the norm: feature {feature} of {chosen.query(trace)}",
+        title=f"through the norm: feature {feature} of {selection.query(trace)}",
         formula=formula,
-        expression=apply("mul", s, back),
+        expression=apply("mul", s, input_gradient),
         address=at(f"{address}.in.grad", token, feature),
         source=source_line(
             rule, "dx = standardised_grad" if mean is not None else "return scale *"

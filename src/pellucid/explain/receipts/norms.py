@@ -36,7 +36,7 @@ from pellucid.model.facts import (
 
 
 def norm_receipt(
-    trace: Trace, *, norm: str, given: str, made: str, token: int, feature: int
+    trace: Trace, *, norm: str, input_address: str, output_address: str, token: int, feature: int
 ) -> Receipt | None:
     """One feature after a norm: `norm` is the module's name; None for one that is not known."""
     module = trace.model.get_submodule(norm)
@@ -48,7 +48,7 @@ def norm_receipt(
             return None
         case _:
             assert_never(stated)
-    formula, expression = _standardise(trace, norm, facts, given, token, feature)
+    formula, expression = _standardise(trace, norm, facts, input_address, token, feature)
     if facts.gain is not None:
         gain: Expression = number(trace, at(f"{norm}.{facts.gain}", feature), "gain")
         if facts.gain_offset:
@@ -65,7 +65,7 @@ def norm_receipt(
         title=f"feature {feature} after the norm",
         formula=formula,
         expression=expression,
-        address=at(made, token, feature),
+        address=at(output_address, token, feature),
         source=_source(module, facts),
     )
 
@@ -113,8 +113,8 @@ def _by_running(x: Expression, mean: Tensor, var: Tensor, eps: float) -> tuple[s
     return "(x - running mean) / √(running var + eps)", scaled
 
 
-def _over_root(above: Expression, below: Expression, eps: float) -> Expression:
-    return apply("div", above, apply("sqrt", apply("add", below, constant(eps, "eps"))))
+def _over_root(numerator: Expression, variance: Expression, eps: float) -> Expression:
+    return apply("div", numerator, apply("sqrt", apply("add", variance, constant(eps, "eps"))))
 
 
 def _source(module: nn.Module, facts: NormFacts) -> str:

@@ -27,13 +27,13 @@ from pellucid.optim import Muon
 def momentum_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Receipt:
     """Muon's m <- mu m + g."""
     gradient, gradient_text = _clipped(trace, weight, settings)
-    old_moment = constant(_at(settings.m, weight), "m before")
+    old_moment = constant(_moment_at(settings.m, weight), "m before")
     return receipt(
         trace,
         title="m: the sum of all gradients, in which older ones fade",
         formula=f"μ × m + {gradient_text}",
         expression=apply("add", apply("mul", constant(settings.beta1, "μ"), old_moment), gradient),
-        address=weight.at(".m"),
+        address=weight.address(".m"),
         source=source_line(Muon, "momentum = torch.stack(buffers) * mu + grads"),
         least=0.0,
     )
@@ -42,19 +42,19 @@ def momentum_receipt(trace: Trace, weight: SelectedWeight, settings: StepSetting
 def muon_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Receipt:
     """w <- w (1 - lr decay) - lr sqrt(max(1, rows / columns)) d."""
     rows, columns = trace[weight.name].shape
-    w, lr = number(trace, weight.at(), "w"), constant(settings.learning_rate, "lr")
+    w, lr = number(trace, weight.address(), "w"), constant(settings.learning_rate, "lr")
     decay_factor = apply(
         "sub", constant(1.0), apply("mul", lr, constant(settings.weight_decay, "decay"))
     )
     tall = constant(max(1.0, rows / columns), "max(1, rows / columns)")
     rate = apply("mul", lr, apply("sqrt", tall))
-    moved = apply("mul", rate, number(trace, weight.at(".direction"), "d"))
+    step = apply("mul", rate, number(trace, weight.address(".direction"), "d"))
     return receipt(
         trace,
-        title=f"{weight.at()} after the step",
+        title=f"{weight.address()} after the step",
         formula="w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
-        expression=apply("sub", apply("mul", w, decay_factor), moved),
-        address=weight.at(".next"),
+        expression=apply("sub", apply("mul", w, decay_factor), step),
+        address=weight.address(".next"),
         source=source_line(Muon, "new_weights = weights * (1 - lr"),
         least=0.0,
     )
@@ -84,11 +84,13 @@ def moment_receipts(
             expression=apply(
                 "add",
                 apply(
-                    "mul", constant(beta, "β"), constant(_at(old_moment, weight), f"{name} before")
+                    "mul",
+                    constant(beta, "β"),
+                    constant(_moment_at(old_moment, weight), f"{name} before"),
                 ),
                 apply("mul", apply("sub", constant(1.0), constant(beta, "β")), new_term),
             ),
-            address=weight.at(f".{name}"),
+            address=weight.address(f".{name}"),
             source=source_line(adamw_step, f"{name} = beta"),
             least=0.0,
         )
@@ -99,16 +101,16 @@ def moment_receipts(
 
 def next_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Receipt:
     """w <- w - lr decay w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps)."""
-    w = number(trace, weight.at(), "w")
+    w = number(trace, weight.address(), "w")
     lr = constant(settings.learning_rate, "lr")
     decay = apply("mul", apply("mul", lr, constant(settings.weight_decay, "decay")), w)
-    moved = apply("mul", lr, direction(trace, weight, settings))
+    step = apply("mul", lr, direction(trace, weight, settings))
     return receipt(
         trace,
-        title=f"{weight.at()} after the step",
+        title=f"{weight.address()} after the step",
         formula="w - lr × decay × w - lr × (m / (1 - β₁ᵗ)) / (√(v / (1 - β₂ᵗ)) + eps)",
-        expression=apply("sub", apply("sub", w, decay), moved),
-        address=weight.at(".next"),
+        expression=apply("sub", apply("sub", w, decay), step),
+        address=weight.address(".next"),
         source=source_line(adamw_step, "return w - learning_rate * weight_decay * w"),
         least=0.0,
     )
@@ -116,10 +118,10 @@ def next_receipt(trace: Trace, weight: SelectedWeight, settings: StepSettings) -
 
 def direction(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Expression:
     """The corrected mean over the root of the corrected mean square."""
-    m, v = (number(trace, weight.at(f".{part}"), part) for part in ("m", "v"))
+    m, v = (number(trace, weight.address(f".{part}"), part) for part in ("m", "v"))
     root = apply("sqrt", apply("div", v, correction(settings.beta2, settings.step)))
-    above = apply("div", m, correction(settings.beta1, settings.step))
-    return apply("div", above, apply("add", root, constant(settings.eps, "eps")))
+    numerator = apply("div", m, correction(settings.beta1, settings.step))
+    return apply("div", numerator, apply("add", root, constant(settings.eps, "eps")))
 
 
 def correction(beta: float, step: int) -> Expression:
@@ -128,7 +130,7 @@ def correction(beta: float, step: int) -> Expression:
 
 
 def nudge_receipt(
-    trace: Trace, weight: SelectedWeight, below: float, above: float, step: float
+    trace: Trace, weight: SelectedWeight, loss_below: float, numerator: float, step: float
 ) -> Receipt:
     """(L(w + h) - L(w - h)) / 2h beside the gradient.
 
@@ -137,36 +139,38 @@ def nudge_receipt(
     """
     slope = apply(
         "div",
-        apply("sub", constant(above, "L(w + h)"), constant(below, "L(w - h)")),
+        apply("sub", constant(numerator, "L(w + h)"), constant(loss_below, "L(w - h)")),
         apply("mul", constant(2.0), constant(step, "h")),
     )
     slope_receipt = receipt(
         trace,
-        title=f"the slope of the loss at {weight.at()}, measured",
+        title=f"the slope of the loss at {weight.address()}, measured",
         formula="(L(w + h) - L(w - h)) / 2h",
         expression=slope,
-        address=weight.at(".grad"),
-        source=source_line(finite_difference.losses, "moved[weight.index] += move"),
+        address=weight.address(".grad"),
+        source=source_line(finite_difference.losses, "moved_matrix[weight.index] += move"),
     )
     largest_grad = float(trace[f"{weight.name}.grad"].abs().max())
-    rounding = 4 * torch.finfo(finite_difference.precision(trace)).eps * max(1.0, abs(above)) / step
+    rounding = (
+        4 * torch.finfo(finite_difference.precision(trace)).eps * max(1.0, abs(numerator)) / step
+    )
     tolerance = rounding + step**2 + TOLERANCES.get(trace.dtype, 1e-5) * largest_grad
     return replace(slope_receipt, tolerance=tolerance / max(1.0, abs(slope_receipt.model)))
 
 
-def moved_to(found: Receipt, before: str) -> Receipt:
+def prefix_addresses(receipt_elsewhere: Receipt, prefix: str) -> Receipt:
     """A receipt of another trace, its addresses as this trace names that one."""
     return replace(
-        found,
-        address=before + found.address,
-        expression=_moved(found.expression, before),
+        receipt_elsewhere,
+        address=prefix + receipt_elsewhere.address,
+        expression=_prefix_tree(receipt_elsewhere.expression, prefix),
     )
 
 
-def _moved(tree: Expression, prefix: str) -> Expression:
+def _prefix_tree(tree: Expression, prefix: str) -> Expression:
     match tree:
         case Apply(name, parts):
-            return Apply(name, tuple(_moved(part, prefix) for part in parts))
+            return Apply(name, tuple(_prefix_tree(part, prefix) for part in parts))
         case Number() | Vector():
             return replace(tree, address=prefix + tree.address) if tree.address else tree
 
@@ -175,7 +179,7 @@ def _clipped(
     trace: Trace, weight: SelectedWeight, settings: StepSettings
 ) -> tuple[Expression, str]:
     """The gradient as AdamW is given it: divided, where the run clips and this one is too long."""
-    gradient = number(trace, weight.at(".grad"), "g")
+    gradient = number(trace, weight.address(".grad"), "g")
     if optimiser_step.divisor(trace, settings) == 1.0 or settings.clip_norm is None:
         return gradient, "g"
     share = apply(
@@ -184,5 +188,5 @@ def _clipped(
     return apply("div", gradient, share), "(g / clip)"
 
 
-def _at(moment: torch.Tensor | None, weight: SelectedWeight) -> float:
+def _moment_at(moment: torch.Tensor | None, weight: SelectedWeight) -> float:
     return 0.0 if moment is None else float(moment[weight.index])

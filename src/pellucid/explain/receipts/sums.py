@@ -26,11 +26,11 @@ def stack_prefix(trace: Trace, side: Side) -> str:
     return "" if side == trace.side else "encoder."
 
 
-def embedding_receipt(trace: Trace, chosen: Selection) -> Receipt:
+def embedding_receipt(trace: Trace, selection: Selection) -> Receipt:
     """One feature of a token's embedding: its row, scaled, with its kind of text where said."""
-    at_start = stack_prefix(trace, chosen.side)
-    token, feature = chosen.token, chosen.feature
-    token_id = int(trace.stack_pass(chosen.side).ids[0, token])
+    at_start = stack_prefix(trace, selection.side)
+    token, feature = selection.token, selection.feature
+    token_id = int(trace.stack_pass(selection.side).ids[0, token])
     table = number(trace, at("token_embedding.weight", token_id, feature), f"E[{token_id}]")
     expression: Expression = table
     formula = f"E[{token_id}, {feature}]"
@@ -41,14 +41,14 @@ def embedding_receipt(trace: Trace, chosen: Selection) -> Receipt:
             f"{formula} × √d_model",
         )
     if trace.model.segment_embedding is not None:
-        where = at("segment_embedding.weight", 0, feature)
+        segment_address = at("segment_embedding.weight", 0, feature)
         expression, formula = (
-            added(expression, number(trace, where, "S[0]")),
+            added(expression, number(trace, segment_address, "S[0]")),
             f"{formula} + S[0, {feature}]",
         )
     return receipt(
         trace,
-        title=f"feature {feature} of the embedding of {chosen.query(trace)}",
+        title=f"feature {feature} of the embedding of {selection.query(trace)}",
         formula=formula,
         expression=expression,
         address=at(f"{at_start}embedding", token, feature),
@@ -56,17 +56,17 @@ def embedding_receipt(trace: Trace, chosen: Selection) -> Receipt:
     )
 
 
-def position_receipt(trace: Trace, chosen: Selection) -> Receipt | None:
+def position_receipt(trace: Trace, selection: Selection) -> Receipt | None:
     """Embedding plus what its position adds; None where it adds nothing, or a norm follows."""
-    at_start = stack_prefix(trace, chosen.side)
-    stack = trace.stack_pass(chosen.side).stack
+    at_start = stack_prefix(trace, selection.side)
+    stack = trace.stack_pass(selection.side).stack
     if where_positions_act(stack.positions) != "stream" or not is_identity(stack.input_norm):
         return None
-    token, feature = chosen.token, chosen.feature
-    letter = chosen.layer_name[0]
+    token, feature = selection.token, selection.feature
+    letter = selection.layer_name[0]
     return receipt(
         trace,
-        title=f"feature {feature} of {chosen.query(trace)}, told where it stands",
+        title=f"feature {feature} of {selection.query(trace)}, told where it stands",
         formula="embedding + position",
         expression=apply(
             "add",
@@ -78,22 +78,22 @@ def position_receipt(trace: Trace, chosen: Selection) -> Receipt | None:
     )
 
 
-def residual_receipt(trace: Trace, chosen: Selection, found: Sum) -> Receipt:
+def residual_receipt(trace: Trace, selection: Selection, stream_sum: Sum) -> Receipt:
     """One feature of the stream after a sublayer: what it was, and what was written."""
-    token, feature = chosen.token, chosen.feature
-    entering = number(trace, at(found.before, token, feature), "stream")
-    written = [
+    token, feature = selection.token, selection.feature
+    entering = number(trace, at(stream_sum.before, token, feature), "stream")
+    terms = [
         number(trace, at(address, token, feature), f"written by {name}")
-        for name, address in found.written
+        for name, address in stream_sum.terms
     ]
     first: Expression = entering
-    formula = "stream + " + " + ".join(f"{name}" for name, _ in found.written)
-    expression = added(first, *written)
+    formula = "stream + " + " + ".join(f"{name}" for name, _ in stream_sum.terms)
+    expression = added(first, *terms)
     return receipt(
         trace,
-        title=f"feature {feature} of the stream behind {found.name}",
+        title=f"feature {feature} of the stream behind {stream_sum.name}",
         formula=formula,
         expression=expression,
-        address=at(found.after, token, feature),
-        source=source_line(*found.source),
+        address=at(stream_sum.after, token, feature),
+        source=source_line(*stream_sum.source),
     )

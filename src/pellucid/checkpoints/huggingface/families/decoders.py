@@ -46,6 +46,8 @@ NAMES: Names = {
     **dict(linear(f"{BLOCK}.feed_forward.down", f"{LAYER}.mlp.down_proj")),
 }
 
+IGNORED_TENSORS = {r".*\.rotary_emb\.inv_freq": "computed from the config"}
+
 RULES: Rules = {
     "vocab_size": Read(int),
     "hidden_size": Read(int),
@@ -99,7 +101,7 @@ def decoder_family(
         read=read,
         describe=describe,
         prefix="model.",
-        ignored_tensors={r".*\.rotary_emb\.inv_freq": "computed from the config"},
+        ignored_tensors=IGNORED_TENSORS,
     )
     return with_score(family, stem) if classifies else family
 
@@ -168,8 +170,8 @@ def read_decoder(
     attributes: Table,
     attention: config.Attention,
     *,
+    norm: config.Norm | None = None,
     residual: config.Residual = _PRE_NORM,
-    unit_offset: bool = False,
     mlp_bias: bool = False,
     act: str = "hidden_act",
 ) -> config.Transformer:
@@ -178,8 +180,8 @@ def read_decoder(
     Args:
         attributes: read by `RULES`.
         attention: of all layers.
+        norm: by default `rms_norm`.
         residual: where the norms are.
-        unit_offset: whether the gain of norms is 1 plus their weight.
         mlp_bias: whether feed-forward layers have biases.
         act: the attribute with the activation.
     """
@@ -198,7 +200,7 @@ def read_decoder(
                 activation=activation(attributes[act], act),
                 bias=mlp_bias,
             ),
-            norm=rms_norm(attributes, unit_offset=unit_offset),
+            norm=rms_norm(attributes) if norm is None else norm,
             residual=residual,
             final_norm=True,
             dropout=0.0,

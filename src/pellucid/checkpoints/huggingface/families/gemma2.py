@@ -20,6 +20,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     read_attention,
     read_decoder,
     read_layers,
+    rms_norm,
 )
 from pellucid.checkpoints.huggingface.family import DirectoryContents, lone_decoder, multi_head
 from pellucid.checkpoints.huggingface.names import norm
@@ -54,8 +55,8 @@ def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
     model = read_decoder(
         attributes,
         read_layers(attributes, attention, lambda layer: layer % 2 == 0),
+        norm=rms_norm(attributes, unit_offset=True),
         residual=config.SandwichNorm(),
-        unit_offset=True,
         act=_ACT,
     )
     return replace(

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.tokenizers import Tokenizer
-from pellucid.tokenizers.word_level import train_word_pieces, train_words
+from pellucid.tokenizers.train import train_word_pieces, train_words
 
 TEXT = "The cat sat on the mat; the dog, too.\n\n  The cats sit.\t" * 3
 WORDS = train_words([TEXT], 1000)

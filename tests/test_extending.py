@@ -1,0 +1,92 @@
+"""The pages of docs/extending are true: a copy of the checkout takes each part, and it works."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.extending import FOLDER, ROOT, apply, changed, recipes
+
+RECIPES = recipes()
+del RECIPES["README"]
+#: Carried out in every run of the slow tests; the others in the nightly ones.
+SAMPLE = ("norm",)
+TREES = ("src", "tests", "docs", "benchmarks")
+PARTS = ["pellucid", "pytest", "basedpyright", "ruff"]
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_change_of_a_page_fits_the_checkout(name: str) -> None:
+    texts: dict[str, str | None] = {}
+    for path, block in RECIPES[name].changes:
+        file = ROOT / path
+        if path not in texts:
+            texts[path] = file.read_text("utf-8") if file.exists() else None
+        texts[path] = changed(texts[path], block, path)
+    assert len(texts) > 1
+    assert any(path.startswith("tests/") for path in texts)
+    for path, text in texts.items():
+        if path.endswith(".py"):
+            ast.parse(text or "")
+    assert RECIPES[name].commands
+
+
+def test_every_page_is_listed() -> None:
+    listed = (FOLDER / "README.md").read_text("utf-8")
+    assert [name for name in RECIPES if f"({name}.md)" not in listed] == []
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout with all parts added."""
+    copy = tmp_path_factory.mktemp("extended") / "checkout"
+    skipped = shutil.ignore_patterns("__pycache__", ".*_cache", "runs")
+    for tree in TREES:
+        shutil.copytree(ROOT / tree, copy / tree, ignore=skipped)
+    for file in ROOT.iterdir():
+        if file.is_file():
+            shutil.copy(file, copy)
+    for recipe in RECIPES.values():
+        apply(recipe, copy)
+    return copy
+
+
+def run(command: str, checkout: Path) -> None:
+    """Run a command of a page with the code of the copy; it must succeed."""
+    part, *words = shlex.split(command)
+    assert part in PARTS, f"a page may run {PARTS}, not {part}"
+    paths = os.pathsep.join(str(checkout / folder) for folder in ("src", "tests"))
+    result = subprocess.run(
+        [sys.executable, "-m", part, *words],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, f"{command}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=() if n in SAMPLE else pytest.mark.nightly) for n in RECIPES],
+)
+def test_a_new_part_works(name: str, extended: Path) -> None:
+    for command in RECIPES[name].commands:
+        run(command, extended)
+
+
+@pytest.mark.slow
+def test_the_types_of_all_new_parts_together_hold(extended: Path) -> None:
+    pytest.importorskip("basedpyright", reason="needs the package's `checks`")
+    run("ruff check src tests", extended)
+    run("ruff format --check src tests", extended)
+    run("basedpyright --pythonpath " + sys.executable, extended)
