@@ -286,7 +286,7 @@ REFUSED: dict[str, tuple[Damage, str]] = {
         with_tensor("model.layers.0.self_attn.q_proj.bias", torch.ones(16)),
         "the tensor model.layers.0.self_attn.q_proj.bias",
     ),
-    "wrong shape": (with_tensor(NORM, torch.ones(15)), f"{NORM} has the shape [15], but config.json"),
+    "wrong shape": (with_tensor(NORM, torch.ones(15)), f"{NORM} has the shape [15], but"),
     "whole numbers": (with_tensor(NORM, torch.ones(16, dtype=torch.int8)), "is of type I8"),
     "not tied": (saying(tie_word_embeddings=True), "lm_head.weight should equal"),
     "cut off": (cut_off, "is not a whole safetensors file"),

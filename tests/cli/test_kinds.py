@@ -60,8 +60,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "report": "has recorded nothing yet",
     },
     "encoder": {
-        "generate": "this model is an encoder, which reads a text as a whole and cannot generate one",
-        "beams": "this model is an encoder, which reads a text as a whole and cannot generate one",
+        "generate": "which reads a text as a whole and cannot generate one",
+        "beams": "which reads a text as a whole and cannot generate one",
         "score": "gives no token a probability from those before it",
         "next": "gives no token a probability from those before it",
         "evaluate": "gives no token a probability from those before it",
