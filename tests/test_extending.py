@@ -22,20 +22,30 @@ TREES = ("src", "tests", "docs", "benchmarks")
 PARTS = ["pellucid", "pytest", "basedpyright", "ruff"]
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_change_of_a_page_fits_the_checkout(name: str) -> None:
-    texts: dict[str, str | None] = {}
-    for path, block in RECIPES[name].changes:
-        file = ROOT / path
-        if path not in texts:
-            texts[path] = file.read_text("utf-8") if file.exists() else None
-        texts[path] = changed(texts[path], block, path)
-    assert len(texts) > 1
-    assert any(path.startswith("tests/") for path in texts)
+def changed_files(*names: str) -> dict[str, str]:
+    """The files that the pages change, after all changes; those in Python can be parsed."""
+    texts: dict[str, str] = {}
+    for name in names:
+        for path, block in RECIPES[name].changes:
+            file = ROOT / path
+            before = texts.get(path, file.read_text("utf-8") if file.exists() else None)
+            texts[path] = changed(before, block, path)
     for path, text in texts.items():
         if path.endswith(".py"):
-            ast.parse(text or "")
+            ast.parse(text)
+    return texts
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_change_of_a_page_fits_the_checkout(name: str) -> None:
+    paths = list(changed_files(name))
+    assert len(paths) > 1
+    assert any(path.startswith("tests/") for path in paths)
     assert RECIPES[name].commands
+
+
+def test_all_pages_fit_together() -> None:
+    assert len(changed_files(*RECIPES)) > 1
 
 
 def test_every_page_is_listed() -> None:

@@ -68,7 +68,7 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Ragged": "data.Ragged",
         "Refusal": "data.Refusal",
         "Row": "data.Row",
-        "StoredExamples": "data.StoredExamples",
+        "StoredExamples": "data.PreparedData",
         "Template": "data.Template",
         "TwoAnswers": "data.TwoAnswers",
         "TwoTexts": "data.TwoTexts",
@@ -79,7 +79,7 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "encoded": "data.encode_rows",
         "held_out_of": "data.choose_held_out",
         "in_turn": "data.in_turn",
-        "open_examples": "data.open_examples",
+        "open_examples": "data.open_prepared",
         "pack": "data.pack",
         "template_for": "data.template_for",
         "write": "data.write",
@@ -114,6 +114,10 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Goal": "presets.ObjectivePreset",
         "find_goal": "presets.find_objective",
     },
+    "report": {
+        "Said": "report.SignText",
+        "tell": "report.build_story",
+    },
     "runs": {
         "Kill": "runs.KillRecord",
     },
@@ -138,9 +142,9 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Parts": "data.DividedCorpus",
         "Piece": "data.Piece",
         "Piped": "data.Piped",
-        "PreparedText": "data.PreparedText",
+        "PreparedText": "data.PreparedData",
         "Remembered": "data.HashCache",
-        "Shard": "data.Shard",
+        "Shard": "data.Examples",
         "Side": "data.CorpusSide",
         "SpanOrder": "data.span_batches",
         "Spans": "data.Spans",
@@ -170,7 +174,7 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "open_prepared": "data.open_prepared",
         "part": "data.part",
         "pieces_of": "data.pieces_of",
-        "prepare": "data.prepare",
+        "prepare": "data.prepare_documents",
         "read_pieces": "data.read_pieces",
         "replay": "tokenizers.replay",
         "sentinels_of": "tokenizers.sentinels_of",
@@ -195,9 +199,13 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Looks": "vitals.AttentionStats",
         "Scored": "vitals.ScoreRule",
         "Seen": "vitals.WatchState",
+        "as_it_was": "vitals.restoring",
+        "at_rest": "vitals.reading_mode",
         "explained": "vitals.explain_rows",
         "numbers": "vitals.to_scalars",
+        "of_scores": "vitals.from_scores",
         "told": "vitals.format_row",
+        "unwrapped": "vitals.unwrap",
     },
     "web": {
         "Ask": "web.PageRequest",
@@ -229,5 +237,23 @@ def names_of(room: str) -> Callable[[str], object]:
             stacklevel=2,
         )
         return getattr(import_module(new_room), new_name)
+
+    return find
+
+
+def old_attributes(**new_names: str) -> Callable[[object, str], object]:
+    """The `__getattr__` of a class whose attributes had other names in 0.1: old=new."""
+
+    def find(owner: object, name: str) -> object:
+        kind = type(owner).__name__
+        if name not in new_names:
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        new = new_names[name]
+        warnings.warn(
+            f"{kind}.{name} is {kind}.{new} now; the old name goes in 0.3",
+            OldNameWarning,
+            stacklevel=2,
+        )
+        return getattr(owner, new)
 
     return find

@@ -47,7 +47,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "model.decoder.norm: unknown kind 'RMSnorm'; did you mean 'RMSNorm'; "
         "choices: LayerNorm, RMSNorm",
     ),
-    'optimiser.kind="Lion"': ("optimiser: unknown kind 'Lion'", "AdamW, Adam, SGD, Muon"),
+    'optimiser.kind="Adagrad"': ("optimiser: unknown kind 'Adagrad'", "AdamW, Adam, SGD, Muon"),
     "model.decoder.norm.kind=[1]": ("model.decoder.norm: unknown kind [1]", "LayerNorm, RMSNorm"),
     "model.decoder.norm=RMSNorm": ("model.decoder.norm: missing 'eps'; RMSNorm has: eps",),
     "model.decoder.norm=3": ("model.decoder.norm: expected a table, was 3",),

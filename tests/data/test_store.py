@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.data import Facts, choose_held_out, open_examples, write
+from pellucid.data import Facts, choose_held_out, open_prepared, write
 from pellucid.errors import TextError
 from support.examples import Example
 
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_examples_come_back_as_they_were_with_their_rows(folder: Path) -> None:
-    stored = open_examples(folder, verify=True)
+    stored = open_prepared(folder, verify=True)
     for side, examples in ((stored.train, TRAIN), (stored.held_out, HELD_OUT)):
         assert len(side) == len(examples)
         for index, example in enumerate(examples):
@@ -38,11 +38,13 @@ def test_examples_come_back_as_they_were_with_their_rows(folder: Path) -> None:
         assert side.rows.tolist() == [example.row for example in examples]
         assert side.texts == tuple(example.text for example in examples)
         assert side.columns["ids"].lengths.tolist() == [len(e.ids["ids"]) for e in examples]
-    assert stored.facts == FACTS
+    assert stored.manifest.tokenizer_sha256 == FACTS.tokenizer_sha256
+    assert stored.manifest.classes == FACTS.classes
+    assert stored.census == FACTS.census
 
 
 def test_numbers_are_mapped_as_narrow_as_they_can_be(folder: Path) -> None:
-    stored = open_examples(folder)
+    stored = open_prepared(folder)
     assert isinstance(stored.train.columns["ids"].flat, np.memmap)
     assert stored.train.columns["ids"].flat.dtype == np.uint32
     assert stored.held_out.columns["ids"].flat.dtype == np.uint8
@@ -65,7 +67,7 @@ def test_flipped_byte_is_found_by_its_checksum(folder: Path, name: str) -> None:
     content[-2] ^= 1
     (folder / name).write_bytes(content)
     with pytest.raises(TextError, match=f"{name} does not match its checksum.*start a new run"):
-        open_examples(folder, verify=True)
+        open_prepared(folder, verify=True)
 
 
 @pytest.mark.parametrize("name", ["examples.json", "train.ids.npy", "held_out.rows.npy"])
@@ -73,10 +75,10 @@ def test_missing_or_truncated_file_is_refused_without_checking(folder: Path, nam
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
     with pytest.raises(TextError, match="damaged or incomplete"):
-        open_examples(folder)
+        open_prepared(folder)
     (folder / name).unlink()
     with pytest.raises(TextError, match="damaged or incomplete"):
-        open_examples(folder)
+        open_prepared(folder)
 
 
 @pytest.mark.parametrize(("key", "value"), [("format", 0), ("classes", 3), ("extra", 1)])
@@ -84,7 +86,7 @@ def test_manifest_of_another_shape_is_refused(folder: Path, key: str, value: Any
     table = json.loads((folder / "examples.json").read_text())
     (folder / "examples.json").write_text(json.dumps(table | {key: value}))
     with pytest.raises(TextError, match=key):
-        open_examples(folder)
+        open_prepared(folder)
 
 
 def test_interrupted_writing_is_not_taken_for_a_finished_one(
@@ -99,7 +101,7 @@ def test_interrupted_writing_is_not_taken_for_a_finished_one(
         with pytest.raises(KeyboardInterrupt):
             write(folder, sides, FACTS)
     with pytest.raises(TextError, match="damaged or incomplete"):
-        open_examples(folder)
+        open_prepared(folder)
     assert len(write(folder, sides, FACTS).train) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["examples"]
 

@@ -176,7 +176,7 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
     first = hash_pieces()
     assert hash_pieces() == first
     assert len(read) == 2  # it was changed a moment ago, and could be changed within that moment
-    monkeypatch.setattr(checksums, "_SETTLED", -1)
+    monkeypatch.setattr(checksums, "_SETTLE_SECONDS", -1)
     assert [hash_pieces() for _ in range(3)] == [first] * 3
     assert len(read) == 3
     stamp = file.stat().st_mtime_ns

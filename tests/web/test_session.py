@@ -338,4 +338,4 @@ def test_two_checkpoints_are_compared_token_by_token(session: Session, reading: 
     assert said["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
     shorter = {**versus, "sentence": "a"}
     said = ask(session, "prediction", reading, place={"token": 4}, versus=shorter)
-    assert said["changed"]["why"].startswith("nothing in what is compared with stands beside")
+    assert said["changed"]["why"].startswith("the other sentence has no token")

@@ -49,7 +49,7 @@ from pellucid.config.norms import (
     SpectralNorm,
     WeightNorm,
 )
-from pellucid.config.objective_requirements import data_for
+from pellucid.config.objective_requirements import continues_text, data_for
 from pellucid.config.objectives import (
     DPO,
     MLM,
@@ -248,6 +248,7 @@ __all__ = [
     "YaRN",
     "adds_to_scores",
     "base_of",
+    "continues_text",
     "data_for",
     "decode",
     "encode",

@@ -28,21 +28,7 @@ Kinds = tuple[type[Corpus], ...]
 _TEXT: Kinds = (StandardLibrary, Files)
 _DECODER = ("a decoder with a language head",)
 _PAIR = ("an encoder-decoder with a language head",)
-#: What each objective trains, and the data it learns from.
-_NEEDS: dict[type[Objective], tuple[tuple[str, ...], Kinds]] = {
-    NextToken: (_DECODER, _TEXT),
-    MLM: (("an encoder with a language head",), _TEXT),
-    SpanCorruption: (_PAIR, _TEXT),
-    Seq2Seq: (_PAIR, (Pairs,)),
-    Classification: (
-        ("an encoder with a classification head", "a decoder with a classification head"),
-        (Labelled,),
-    ),
-    SFT: (_DECODER, (Conversations,)),
-    Distillation: (_DECODER, _TEXT),
-    DPO: (_DECODER, (Preferences,)),
-    PolicyGradient: (_DECODER, (Prompts,)),
-}
+_CLASSIFIERS = ("an encoder with a classification head", "a decoder with a classification head")
 #: What to do about data of another kind.
 _ADVICE: dict[Kinds, str] = {
     _TEXT: "name text files, or say which field of a table holds the text with --field",
@@ -54,9 +40,37 @@ _ADVICE: dict[Kinds, str] = {
 }
 
 
+def _needs(objective: Objective) -> tuple[tuple[str, ...], Kinds]:
+    """What an objective trains, and the data it learns from."""
+    match objective:
+        case NextToken() | Distillation():
+            return _DECODER, _TEXT
+        case MLM():
+            return ("an encoder with a language head",), _TEXT
+        case SpanCorruption():
+            return _PAIR, _TEXT
+        case Seq2Seq():
+            return _PAIR, (Pairs,)
+        case Classification():
+            return _CLASSIFIERS, (Labelled,)
+        case SFT():
+            return _DECODER, (Conversations,)
+        case DPO():
+            return _DECODER, (Preferences,)
+        case PolicyGradient():
+            return _DECODER, (Prompts,)
+        case _:
+            assert_never(objective)
+
+
 def data_for(objective: Objective) -> Kinds:
     """The kinds of corpus that an objective learns from."""
-    return _NEEDS[type(objective)][1]
+    return _needs(objective)[1]
+
+
+def continues_text(objective: Objective) -> bool:
+    """Whether an objective trains a decoder to continue any text."""
+    return _needs(objective) == (_DECODER, _TEXT)
 
 
 def check_needs(
@@ -68,7 +82,7 @@ def check_needs(
         ConfigError: says what the objective takes, and what to do.
     """
     name = type(objective).__name__
-    models, data = _NEEDS[type(objective)]
+    models, data = _needs(objective)
     has = _shape(model)
     if has not in models:
         raise ConfigError(

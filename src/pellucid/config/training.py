@@ -80,10 +80,6 @@ class Muon:
 Optimiser = AdamW | Adam | SGD | Muon
 
 
-def _warm_up(schedule: Cosine | Linear | Constant | WarmUpStableDecay) -> None:
-    fraction("warm_up", schedule.warm_up)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cosine:
     """Linear warm-up over the share `warm_up` of all steps, then half a cosine down to `final`."""
@@ -92,7 +88,7 @@ class Cosine:
     final: float
 
     def __post_init__(self) -> None:
-        _warm_up(self)
+        fraction("warm_up", self.warm_up)
         fraction("final", self.final)
 
 
@@ -104,7 +100,7 @@ class Linear:
     final: float
 
     def __post_init__(self) -> None:
-        _warm_up(self)
+        fraction("warm_up", self.warm_up)
         fraction("final", self.final)
 
 
@@ -115,7 +111,7 @@ class Constant:
     warm_up: float
 
     def __post_init__(self) -> None:
-        _warm_up(self)
+        fraction("warm_up", self.warm_up)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +123,7 @@ class WarmUpStableDecay:
     final: float
 
     def __post_init__(self) -> None:
-        _warm_up(self)
+        fraction("warm_up", self.warm_up)
         fraction("final", self.final)
         if not 0 < self.decay <= 1 - self.warm_up:
             raise ConfigError(

@@ -8,15 +8,15 @@ checksums stay, and everything after them is cut off.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.disk import remove_file
+from pellucid.disk import Partial, remove_file
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
 from pellucid.reader import LARGE, parse_json, read_text
@@ -129,6 +129,31 @@ class Journal:
             except (OSError, ValueError, TypeError, KeyError, AttributeError, PellucidError):
                 return
             yield complete
+
+
+@contextmanager
+def journaled_folder(
+    folder: Path, files: Sequence[str], *, key: str | None, keep: Sequence[str] = ()
+) -> Generator[Journal]:
+    """An unfinished folder with a journal, which becomes `folder` at the end.
+
+    If this process is killed or fails, the next one with the same key continues its work.
+
+    Args:
+        folder: the folder to write.
+        files: all files that it may have, as patterns.
+        key: a hash of everything that the arrays depend on; None starts again each time.
+        keep: the files that another process continues.
+    """
+    partial = Partial(folder, files, keep=() if key is None else keep)
+    try:
+        journal = Journal(partial.path, key or "")
+        yield journal
+        journal.close()
+        partial.place()
+    except BaseException:
+        (partial.remove if key is None else partial.release)()
+        raise
 
 
 def _opened(folder: Path, name: str, dtype: type[np.generic], n: int) -> BinaryIO:

@@ -16,7 +16,7 @@ from pellucid.diagnosis.preserve_state import awaken, preserve_state
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 from pellucid.typed import named_modules
-from pellucid.vitals import unwrapped
+from pellucid.vitals import unwrap
 
 Family = Literal["pellucid", "hugging face", "other"]
 
@@ -47,7 +47,7 @@ class ModelAdapter:
     """
 
     def __init__(self, model: nn.Module, declared: Expectations | None = None) -> None:
-        self.model = unwrapped(model)
+        self.model = unwrap(model)
         self.declared = declared or Expectations()
         self.family: Family = _family(self.model)
         self._accepts = set(inspect.signature(self.model.forward).parameters)
@@ -241,7 +241,7 @@ class ModelAdapter:
 
 def has_encoder_and_decoder(model: nn.Module) -> bool:
     """Whether it reads one text and writes another, as far as it says so itself."""
-    model = unwrapped(model)
+    model = unwrap(model)
     if isinstance(model, Transformer):
         return model.encoder is not None and model.decoder is not None
     settings = getattr(model, "config", None) if _family(model) == "hugging face" else None

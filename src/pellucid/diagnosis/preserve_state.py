@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.typed import named_modules
-from pellucid.vitals import as_it_was
+from pellucid.vitals import restoring
 
 #: Two names of one memory have to stay one.
 _Place = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
@@ -38,7 +38,7 @@ def preserve_state(
     With a `dtype`, floating tensors are copied to it.
     """
     counts: list[tuple[nn.Parameter, int]] = []
-    with as_it_was(model), ExitStack() as stack:
+    with restoring(model), ExitStack() as stack:
         # a backward pass that is still to come must not take them for changed
         stack.callback(_set_versions, counts)
         for parameter, copied in _copies(model, dtype):
@@ -77,7 +77,7 @@ def _copies(model: nn.Module, dtype: torch.dtype | None) -> Generator[tuple[nn.P
 
 
 def _onto_copied_buffers(model: nn.Module, dtype: torch.dtype | None) -> None:
-    """Put a copy in the place of each buffer: `as_it_was` puts the buffers back."""
+    """Put a copy in the place of each buffer: `restoring` puts the buffers back."""
     for module in named_modules(model).values():
         within = cast("dict[str, Tensor | None]", cast("Any", module)._buffers)
         for name, buffer in list(within.items()):

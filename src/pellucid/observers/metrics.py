@@ -1,11 +1,11 @@
-"""The numbers of an event under the names that every tool shows them by.
+"""The numbers of an event, under the same names for every tool.
 
     train/loss_nats  train/grad_norm  train/log_z         one for each update, and every other part
                                                           of the loss by its name
     train/learning_rate  train/tokens_per_second  train/memory_bytes  train/tokens
     held_out/loss_nats  held_out/bits_per_byte            and every other measure by its name
 
-Where the loss is a mean over pairs, pairs are counted: train/pairs_per_second, train/pairs.
+If the loss is a mean over pairs, pairs are counted: train/pairs_per_second, train/pairs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
                 numbers: Numbers = {"train/loss_nats": loss, "train/grad_norm": norm}
                 numbers |= {f"train/{name}": values[i] for name, values in event.parts}
                 if first + i == event.step:
-                    numbers |= _of_the_report(event)
+                    numbers |= _report_numbers(event)
                 yield first + i, numbers
         case events.Evaluated():
             measured = {f"held_out/{name}": value for name, value in event.measures}
@@ -35,7 +35,7 @@ def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
             return
 
 
-def _of_the_report(event: events.Logged) -> Numbers:
+def _report_numbers(event: events.Logged) -> Numbers:
     numbers: Numbers = {
         "train/learning_rate": event.learning_rate,
         f"train/{event.unit}_per_second": event.tokens_per_second,

@@ -1,4 +1,4 @@
-"""What an observer needs before it can start: a place to write to, and its package."""
+"""What an observer needs: a folder, and its package."""
 
 from __future__ import annotations
 
@@ -8,23 +8,25 @@ from pellucid.errors import ConfigError, RunError
 from pellucid.training import events
 
 
-def place_in(chosen: str | Path | None, event: events.Started | events.Resumed, name: str) -> Path:
-    """Where an observer writes: the folder it was given, or `name` in the run's folder.
+def choose_folder(
+    folder: str | Path | None, event: events.Started | events.Resumed, name: str
+) -> Path:
+    """The folder for an observer's files: `folder`, or `name` in the run's folder.
 
     Raises:
-        RunError: none was given, and the event names no run's folder.
+        RunError: `folder` is None, and the event names no run's folder.
     """
-    if chosen is not None:
-        return Path(chosen)
+    if folder is not None:
+        return Path(folder)
     if not event.folder:
-        raise RunError(f"the run says no folder to put {name}/ into: give the observer a folder")
+        raise RunError(f"the run has no folder for {name}/: pass a folder to the observer")
     return Path(event.folder) / name
 
 
-def missing(package: str, extra: str, error: ImportError) -> ConfigError:
-    """What is said where a package is not installed."""
+def missing_package(package: str, extra: str, error: ImportError) -> ConfigError:
+    """The error for an observer whose package is not installed."""
     return ConfigError(
-        f"to observe with {extra}, the package {package} is needed, and it cannot be imported "
-        f"({error}): install pellucid with its extra, in a checkout pip install '.[{extra}]', or "
-        "train without it"
+        f"the package {package} cannot be imported ({error}), which observing with {extra} needs: "
+        f"install pellucid with its extra, in a checkout pip install '.[{extra}]', or train "
+        "without it"
     )

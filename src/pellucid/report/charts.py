@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pellucid.display.metric_labels import KNOWN, Measured, one_of
-from pellucid.report.chart import Across, Chart
+from pellucid.display.metric_labels import LABELS, Measured, singular
+from pellucid.report.chart import Chart, ReferenceLine
 from pellucid.report.story import Series, Story
 
 _LEARNT_BY_HEART = (
@@ -13,34 +13,34 @@ _LEARNT_BY_HEART = (
 
 
 def charts(story: Story) -> tuple[Chart, ...]:
-    """The charts of a run: what is learnt first, then how."""
+    """The charts of a run: losses and metrics first, then its training."""
 
     def chart(
         key: str,
         title: str,
-        says: str,
+        caption: str,
         *curves: Series,
-        across: tuple[Across, ...] = (),
+        lines: tuple[ReferenceLine, ...] = (),
         from_zero: bool = False,
         logarithmic: bool = False,
     ) -> Chart:
         return Chart(
             key=key,
             title=title,
-            says=says,
+            caption=caption,
             curves=curves,
-            across=across,
+            lines=lines,
             resumed_at=story.resumed_at,
             last_step=story.step,
             from_zero=from_zero,
             logarithmic=logarithmic,
         )
 
-    unit_name, clip = one_of(story.unit), story.clip_norm
-    clipped = () if clip is None else (Across(f"clipped at {clip:g}", clip),)
+    unit_name, clip = singular(story.unit), story.clip_norm
+    clip_line = () if clip is None else (ReferenceLine(f"clipped at {clip:g}", clip),)
     parts = {part.name for part, _ in story.parts}
     held_out = {measure.name: curve for measure, curve in story.measures}
-    # names may be anything, and the keys of charts are ids: they are numbered
+    # metrics may have any name, but keys of charts are ids: number them
     measures = [
         chart(f"measure-{i}", _titled(f"Held-out {measure.title}", measure), measure.reads, curve)
         for i, (measure, curve) in enumerate(story.measures)
@@ -62,17 +62,17 @@ def charts(story: Story) -> tuple[Chart, ...]:
             _LEARNT_BY_HEART,
             story.loss,
             story.held_out,
-            across=_guessing(story),
+            lines=_guessing_line(story),
             from_zero=True,
         ),
         *measures,
         chart(
             "gradient",
             "Gradient norm, before clipping",
-            ("" if clip is None else "What is above the dashed line is scaled down to it. ")
+            ("" if clip is None else "Gradients above the dashed line are scaled down to it. ")
             + "A logarithmic axis.",
             story.grad_norms,
-            across=clipped,
+            lines=clip_line,
             logarithmic=True,
         ),
         chart(
@@ -93,14 +93,14 @@ def charts(story: Story) -> tuple[Chart, ...]:
     )
 
 
-def _guessing(story: Story) -> tuple[Across, ...]:
+def _guessing_line(story: Story) -> tuple[ReferenceLine, ...]:
     if story.guessing_nats is None:
         return ()
     name = "ln V: guessing evenly" if story.unit == "tokens" else "guessing evenly"
-    return (Across(name, story.guessing_nats),)
+    return (ReferenceLine(name, story.guessing_nats),)
 
 
 def _titled(title: str, measure: Measured) -> str:
-    if measure.name in KNOWN:
+    if measure.name in LABELS:
         title = title[:1].upper() + title[1:]
     return f"{title}, {measure.unit}" if measure.unit == "nats" else title

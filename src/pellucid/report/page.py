@@ -1,4 +1,4 @@
-"""The page: a story and its papers as one HTML file that asks nobody for anything.
+"""The page: a story and its papers as one HTML file that fetches nothing.
 
 No script, nothing fetched; a policy in the page forbids both.
 """
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from html import escape
 
 from pellucid.display import visible
-from pellucid.display.metric_labels import news, one_of
+from pellucid.display.metric_labels import news, singular
 from pellucid.display.numbers import duration, short
 from pellucid.report.chart import svg
 from pellucid.report.charts import charts
@@ -28,7 +28,7 @@ def page(story: Story, *, config_text: str, papers: Sequence[tuple[str, Facts]])
     """The whole page.
 
     Args:
-        config_text: the config as it stands in the run's folder, TOML.
+        config_text: The config of the run's folder, as TOML.
         papers: names of files and what they say, as tables of the environment.
     """
     name = escape(visible(story.name))
@@ -54,7 +54,7 @@ def page(story: Story, *, config_text: str, papers: Sequence[tuple[str, Facts]])
 {happenings(story.happenings)}</section>
 <section id="environment" aria-labelledby="environment-head">
 <h2 id="environment-head">Environment</h2>
-{facts_table("what was said before the first step", story.facts)}{environment}</section>
+{facts_table("The facts before the first step", story.facts)}{environment}</section>
 <section id="config" aria-labelledby="config-head"><h2 id="config-head">Configuration</h2>
 <p>The whole of it: <code>pellucid train --config</code> with this as a file repeats the run.</p>
 <div class="scroll" tabindex="0" role="region" aria-label="the configuration as TOML">
@@ -90,18 +90,18 @@ def _in_a_sentence(story: Story) -> str:
 
 def _tiles(story: Story) -> str:
     best, last = story.best, story.last
-    held_out, per = story.held_out.points, f"nats per {one_of(story.unit)}"
+    held_out, unit_name = story.held_out.points, f"nats per {singular(story.unit)}"
     tiles = [("steps", f"{story.step:,}", f"of {story.total_steps:,}" if story.total_steps else "")]
     if best is not None:
         tiles += [
-            *_telling(best),
-            ("its loss", f"{best.loss_nats:.4f}", per),
+            *_best_measure(best),
+            ("its loss", f"{best.loss_nats:.4f}", unit_name),
         ]
     if held_out and best is not None and held_out[-1][0] != best.step:
-        tiles.append(("last held-out", f"{held_out[-1][1]:.4f}", per))
+        tiles.append(("last held-out", f"{held_out[-1][1]:.4f}", unit_name))
     if last is not None:
         tiles += [
-            ("training loss", f"{last.loss:.4f}", f"{per}, {len(last.losses)} updates"),
+            ("training loss", f"{last.loss:.4f}", f"{unit_name}, {len(last.losses)} updates"),
             ("read", short(last.tokens), last.unit),
             ("speed", short(last.tokens_per_second), f"{last.unit} per second, at the end"),
         ]
@@ -113,7 +113,7 @@ def _tiles(story: Story) -> str:
     )
 
 
-def _telling(best: events.Evaluated) -> list[tuple[str, str, str]]:
+def _best_measure(best: events.Evaluated) -> list[tuple[str, str, str]]:
     """The measure that says most of the best checkpoint, where anything was measured."""
     measured = news(best.measures)
     if not measured:

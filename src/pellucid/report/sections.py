@@ -8,40 +8,40 @@ from typing import TypeVar
 
 from pellucid.display import visible
 from pellucid.display.example import example_lines
-from pellucid.report.chart import Chart, described
+from pellucid.report.chart import Chart, describe
 from pellucid.report.story import Series
 from pellucid.training import events
 
-#: No table of numbers has more rows, and no list of samples more entries; what is left out is said.
+#: Most rows of a table of numbers, and most samples; a note says if there are more.
 MOST_ROWS, MOST_SAMPLES = 60, 20
 
 _Item = TypeVar("_Item")
 
 
 def figure(chart: Chart, drawing: str) -> str:
-    """A chart, what it says, its key, and a table of its numbers."""
+    """A chart with its caption, its key, and a table of its numbers."""
     key = [
-        f'<li class="key-{number}">{escape(_named(curve))}</li>'
+        f'<li class="key-{number}">{escape(_curve_name(curve))}</li>'
         for number, curve in enumerate(chart.curves, start=1)
     ]
-    key += [f'<li class="key-across">{escape(line.name)}</li>' for line in chart.across]
+    key += [f'<li class="key-across">{escape(line.name)}</li>' for line in chart.lines]
     key += ['<li class="key-resumed">resumed</li>'] if chart.resumed_at else []
     tables = "".join(_numbers(curve) for curve in chart.curves)
     return (
-        f"<figure><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.says)}</p>"
+        f"<figure><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.caption)}</p>"
         f"</figcaption>{drawing}"
         f'<ul class="key">{"".join(key)}</ul>'
         f"<details><summary>{escape(chart.title)}: the numbers</summary>"
-        f"<p>{escape(described(chart))}</p>{tables}</details></figure>"
+        f"<p>{escape(describe(chart))}</p>{tables}</details></figure>"
     )
 
 
-def _named(curve: Series) -> str:
+def _curve_name(curve: Series) -> str:
     name = curve.name
     if curve.updates > 1:
         name += f" (means of {curve.updates} updates)"
-    if curve.left_out:
-        name += f"; {curve.left_out} values were not finite and are not drawn"
+    if curve.n_hidden:
+        name += f"; {curve.n_hidden} values were not finite and are not drawn"
     return name
 
 
@@ -56,19 +56,19 @@ def _numbers(curve: Series) -> str:
         for step, value in points
     )
     return _table(
-        f"{_named(curve)}{unit}{note}",
+        f"{_curve_name(curve)}{unit}{note}",
         '<th scope="col" class="number">step</th>'
         f'<th scope="col" class="number">{escape(curve.unit or "value")}</th>',
         rows,
     )
 
 
-def example(shown: Sequence[events.Example]) -> str:
-    """One example as it is trained, where that was recorded."""
+def example(examples: Sequence[events.Example]) -> str:
+    """The first recorded training example, if there is one."""
     tables = "".join(
         '<div class="scroll" tabindex="0" role="region" aria-label="an example as a table">'
         f"<pre>{escape(_lines(event))}</pre></div>"
-        for event in shown[:1]
+        for event in examples[:1]
     )
     if not tables:
         return ""
@@ -79,12 +79,12 @@ def example(shown: Sequence[events.Example]) -> str:
 
 
 def _lines(event: events.Example) -> str:
-    """The table of the terminal."""
+    """The same table as on a terminal."""
     return "\n".join(visible(line) for line in example_lines(event))
 
 
 def samples(sampled: Sequence[events.Sampled]) -> str:
-    """The fixed sentence over time: what came next, and how sure the model was."""
+    """The fixed sentence over time: its continuation, and the likeliest tokens."""
     if not sampled:
         return "<p>No sample was taken.</p>"
     shown_events = _evenly(sampled, MOST_SAMPLES)
@@ -113,7 +113,7 @@ def _likely(event: events.Sampled) -> str:
 
 
 def _text(text: str) -> str:
-    """Text for reading: line breaks stay, other control characters are drawn."""
+    """Text to read: line breaks stay, other control characters become visible."""
     return escape("\n".join(visible(line) for line in text.split("\n")))
 
 
@@ -157,7 +157,7 @@ def _table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:
 
 
 def _evenly(items: Sequence[_Item], limit: int) -> Sequence[_Item]:
-    """At most `most` of them, evenly apart, the first and the last among them."""
+    """At most `limit` items, evenly spaced, with the first and the last."""
     if len(items) <= limit:
         return items
     return [items[round(i * (len(items) - 1) / (limit - 1))] for i in range(limit)]

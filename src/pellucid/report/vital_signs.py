@@ -8,15 +8,22 @@ from html import escape
 from typing import NamedTuple
 
 from pellucid.display import visible
-from pellucid.report.chart import Across, Chart, svg
+from pellucid.report.chart import Chart, ReferenceLine, svg
 from pellucid.report.page import document
 from pellucid.report.sections import figure, happenings
 from pellucid.report.story import Series
 from pellucid.training import Vitals
 
 
-class Said(NamedTuple):
-    """What is said of a sign: what it is and when it is called what, and the lines across it."""
+class SignText(NamedTuple):
+    """The texts of a sign, and its thresholds.
+
+    Attributes:
+        equation: The number of its equation.
+        rule: Its meaning and thresholds, as a sentence.
+        source: The source of the thresholds.
+        limits: Each threshold with its word.
+    """
 
     equation: int
     rule: str
@@ -24,15 +31,21 @@ class Said(NamedTuple):
     limits: tuple[tuple[str, float], ...]
 
 
-def vitals_page(name: str, events: Sequence[Vitals], said: Mapping[str, Said]) -> str:
-    """The page of a run's vital signs."""
+def vitals_page(name: str, events: Sequence[Vitals], signs: Mapping[str, SignText]) -> str:
+    """The page of a run's vital signs.
+
+    Args:
+        name: The run's name.
+        events: All of its readings.
+        signs: The texts of each sign by id.
+    """
     last = events[-1]
     tiles = "".join(
         f"<div><dt>{escape(equation)}</dt><dd>{escape(word or 'not measured')}</dd></div>"
         for equation, word in last.rows
     )
     sections = "".join(
-        _section(number, equation, word, events, said)
+        _section(number, equation, word, events, signs)
         for number, (equation, word) in enumerate(last.rows, start=1)
     )
     body = f"""
@@ -50,7 +63,7 @@ def vitals_page(name: str, events: Sequence[Vitals], said: Mapping[str, Said]) -
 
 
 def changes(events: Sequence[Vitals]) -> list[tuple[int, str]]:
-    """When a sign's word became another."""
+    """The steps at which the word of a sign changed."""
     words: dict[str, str] = {}
     rows: list[tuple[int, str]] = []
     for event in events:
@@ -62,7 +75,7 @@ def changes(events: Sequence[Vitals]) -> list[tuple[int, str]]:
 
 
 def _section(
-    number: int, name: str, word: str, events: Sequence[Vitals], specs: Mapping[str, Said]
+    number: int, name: str, word: str, events: Sequence[Vitals], specs: Mapping[str, SignText]
 ) -> str:
     figures = "".join(
         figure(chart, svg(chart))
@@ -77,7 +90,7 @@ def _section(
     )
 
 
-def _chart(id: str, spec: Said, events: Sequence[Vitals]) -> Chart | None:
+def _chart(id: str, spec: SignText, events: Sequence[Vitals]) -> Chart | None:
     values_by_step = {
         step: value for e in events for sign, _, value, _, step, _ in e.signs if sign == id
     }
@@ -88,20 +101,20 @@ def _chart(id: str, spec: Said, events: Sequence[Vitals]) -> Chart | None:
         return None
     low = min((value for _, value in points), default=0.0)
     high = max((value for _, value in points), default=0.0)
-    # a limit that is far from all that was measured would press the curve flat
-    near = tuple(
-        Across(f"{word} at {limit:g}", limit)
+    # a threshold far from all values would flatten the curve
+    lines = tuple(
+        ReferenceLine(f"{word} at {limit:g}", limit)
         for word, limit in spec.limits
         if low - (high - low) <= limit <= high + (high - low)
     )
     return Chart(
         key=id.replace(".", "-"),
         title=id,
-        says=f"{spec.rule}. Source: {spec.source}.",
+        caption=f"{spec.rule}. Source: {spec.source}.",
         curves=(
-            Series(name=id, unit="", points=points, left_out=len(values_by_step) - len(points)),
+            Series(name=id, unit="", points=points, n_hidden=len(values_by_step) - len(points)),
         ),
-        across=near,
+        lines=lines,
         resumed_at=(),
         last_step=events[-1].step,
     )

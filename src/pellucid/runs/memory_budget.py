@@ -20,8 +20,7 @@ from pellucid.counting import (
 )
 from pellucid.counting.peak import PROCESS_BYTES
 from pellucid.counting.temporaries import token_bytes
-from pellucid.data import StoredExamples
-from pellucid.data.shards import Data
+from pellucid.data import PreparedData
 from pellucid.free_memory import resident_memory
 from pellucid.saved_runs.initial_weights import config_of
 from pellucid.saved_runs.machine import find_device, find_precision
@@ -55,7 +54,9 @@ def check_beginning(run: config.Run, *, watched: bool) -> int:
     return process
 
 
-def check_training(run: config.Run, data: Data, *, process: int, watched: bool) -> MemoryEstimate:
+def check_training(
+    run: config.Run, data: PreparedData, *, process: int, watched: bool
+) -> MemoryEstimate:
     """Estimate the memory of a training on these data, before anything is built.
 
     Args:
@@ -98,11 +99,11 @@ def _conditions(
     )
 
 
-def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
+def _longest(run: config.Run, data: PreparedData) -> tuple[int, int] | None:
     """The longest rows that encoder and decoder read; None if rows are whole contexts."""
     objective = run.objective
     packed = isinstance(objective, config.SFT) and objective.packed
-    if packed or not isinstance(data, StoredExamples):
+    if packed or data.is_text:
         return None
     train, longest = data.train, data.train.longest_row
     lengths = {name: column.lengths for name, column in train.columns.items()}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.data import check_tokenizer, open_examples, open_prepared
-from pellucid.data.shards import Data, Ready
+from pellucid.data import PreparedData, check_tokenizer, open_prepared
 from pellucid.runs.prepare_examples import ready_rows
-from pellucid.runs.prepare_text import ready_text
+from pellucid.runs.prepare_text import Ready, ready_text
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.progress import Say, silent
 
@@ -22,16 +21,12 @@ def ready_data(run: config.Run, say: Say, now: Say = silent) -> Ready:
     return Ready(*ready_text(run.text, say, now))
 
 
-def open_data(folder: RunFolder, run: config.Run) -> Data:
+def open_data(folder: RunFolder) -> PreparedData:
     """What `ready_data` put into a run's folder, compared with its checksums.
 
     Raises:
         TextError: a file is missing or damaged, or the tokenizer is another.
     """
-    if isinstance(run.text.corpus, config.Rows):
-        examples = open_examples(folder.text, verify=True)
-        check_tokenizer(folder.tokenizer, examples.facts.tokenizer_sha256)
-        return examples
-    text = open_prepared(folder.text, verify=True)
-    check_tokenizer(folder.tokenizer, text.manifest.tokenizer_sha256)
-    return text
+    data = open_prepared(folder.text, verify=True)
+    check_tokenizer(folder.tokenizer, data.manifest.tokenizer_sha256)
+    return data

@@ -25,9 +25,9 @@ from pellucid.data import (
     Form,
     Labelled,
     Piped,
+    PreparedData,
     Row,
     RowCounts,
-    StoredExamples,
     Template,
     assemble_columns,
     assemble_form,
@@ -39,11 +39,10 @@ from pellucid.data import (
     prepare_examples,
 )
 from pellucid.data.checksums import HashCache
-from pellucid.data.shards import Ready
 from pellucid.data.skipped_rows import encode_rows
 from pellucid.errors import ConfigError, TextError
 from pellucid.json_text import json_text
-from pellucid.runs.prepare_text import tokenizer_of
+from pellucid.runs.prepare_text import Ready, tokenizer_of
 from pellucid.saved_runs.folder import RunFolder, home_of
 from pellucid.saved_runs.progress import Say
 from pellucid.tokenizers import Tokenizer, train_bytes
@@ -83,7 +82,7 @@ def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
     form = _checked_form(run, columns, _counted(rows, now, "reading the rows"), tokenizer, template)
     classes = form.classes.names if isinstance(form, Labelled) else None
 
-    def fill(folder: Path) -> StoredExamples:
+    def fill(folder: Path) -> PreparedData:
         say("encoding the rows")
         if template is not None:
             RunFolder(folder.parent).template.write_text(template.source, encoding="utf-8")
@@ -133,7 +132,7 @@ def encode_examples(
     tokenizer: Tokenizer,
     template: Template | None,
     folder: Path,
-) -> StoredExamples:
+) -> PreparedData:
     """All rows of a corpus, encoded as a run has them: the same examples on both sides.
 
     Args:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pellucid import config
@@ -16,7 +17,7 @@ from pellucid.cache_dir import cache_folder, private_folder
 from pellucid.data import (
     DividedCorpus,
     HashCache,
-    PreparedText,
+    PreparedData,
     ReadCounts,
     Survey,
     assemble_corpus,
@@ -25,7 +26,7 @@ from pellucid.data import (
     documents_of,
     fingerprint,
     part,
-    prepare,
+    prepare_documents,
     survey,
     training_texts,
 )
@@ -34,7 +35,16 @@ from pellucid.errors import TextError
 from pellucid.saved_runs.progress import ProgressReporter, Say, silent
 from pellucid.tokenizers import Tokenizer, with_mask, with_sentinels
 
-Fill = Callable[[Path], PreparedText]
+Fill = Callable[[Path], PreparedData]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A tokenizer, a function that writes the encoded data into a folder, and any classes."""
+
+    tokenizer: Tokenizer
+    fill: Fill
+    classes: tuple[str, ...] | None = None
 
 
 def ready_text(text: config.Text, say: Say, now: Say = silent) -> tuple[Tokenizer, Fill]:
@@ -81,9 +91,9 @@ def _prepared(
     say("training the tokenizer")
     tokenizer = _tokenizer(text, parts, workshop, say_progress)
 
-    def encode(folder: Path) -> PreparedText:
+    def encode(folder: Path) -> PreparedData:
         total = parts.train.n_bytes + parts.held_out.n_bytes
-        return prepare(
+        return prepare_documents(
             folder,
             parts,
             tokenizer,
@@ -91,7 +101,7 @@ def _prepared(
             ProgressReporter(say_progress, "encoding the text", total),
         )
 
-    def fill(folder: Path) -> PreparedText:
+    def fill(folder: Path) -> PreparedData:
         say("encoding the text")
         if workshop is not None:
             try:

@@ -51,7 +51,7 @@ def rebuild(
         PellucidError: the data or the weights of the start are missing or damaged.
     """
     tokenizer = Tokenizer.load(folder.tokenizer)
-    data = open_data(folder, run)
+    data = open_data(folder)
     model = build_model(run, plan, folder)
     compile_model(model, plan)
     task_inputs = TaskInputs(

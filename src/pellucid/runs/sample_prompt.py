@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from pellucid import config
-from pellucid.data import PreparedText, Shard, StoredExamples
+from pellucid.data import Examples, PreparedData
 from pellucid.tokenizers import Tokenizer
 
 #: Documents to look at, tokens of each, and the words and characters of a beginning.
@@ -19,9 +19,7 @@ _DOCUMENTS, _TOKENS, _WORDS, _CHARACTERS = 64, 96, 4, 40
 _ENOUGH = 3
 
 
-def with_sentence(
-    run: config.Run, data: PreparedText | StoredExamples, tokenizer: Tokenizer
-) -> config.Run:
+def with_sentence(run: config.Run, data: PreparedData, tokenizer: Tokenizer) -> config.Run:
     """The config with a beginning from the held-out text, unless it names a sentence.
 
     Args:
@@ -29,13 +27,13 @@ def with_sentence(
         data: the prepared data.
         tokenizer: decodes the text.
     """
-    if run.training.sentence or not isinstance(data, PreparedText):
+    if run.training.sentence or not data.is_text:
         return run
     sentence = beginning(data.held_out, tokenizer)
     return replace(run, training=replace(run.training, sentence=sentence))
 
 
-def beginning(text: Shard, tokenizer: Tokenizer) -> str:
+def beginning(text: Examples, tokenizer: Tokenizer) -> str:
     """The first words of the first line that has enough of them; else the longest beginning."""
     beginnings = [
         words
@@ -46,7 +44,7 @@ def beginning(text: Shard, tokenizer: Tokenizer) -> str:
     return next(enough, max(beginnings, key=len, default=""))
 
 
-def _beginnings(text: Shard, start: int, tokenizer: Tokenizer) -> Iterator[str]:
+def _beginnings(text: Examples, start: int, tokenizer: Tokenizer) -> Iterator[str]:
     """The first words of each line at the beginning of the document that starts there."""
     ids = [int(token) for token in text.tokens[start : start + _TOKENS]]
     inside = ids[1:] if ids[:1] == [tokenizer.begin_id] else ids

@@ -12,7 +12,7 @@ from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.counting import MemoryEstimate
-from pellucid.data import PreparedText
+from pellucid.data import PreparedData
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.model import Transformer
@@ -28,7 +28,7 @@ from pellucid.runs.plan import (
     try_compiler,
     with_step_count,
 )
-from pellucid.runs.prepare import Data, Ready, ready_data
+from pellucid.runs.prepare import Ready, ready_data
 from pellucid.runs.resolve_config import RunChoices, resolve_config
 from pellucid.runs.sample_prompt import with_sentence
 from pellucid.runs.summary import summarise
@@ -171,7 +171,7 @@ def _prepare(
     run: config.Run,
     work: RunFolder,
     ready: Ready,
-    data: Data,
+    data: PreparedData,
     reward: Reward | None,
     say: Callable[[str], None],
 ) -> _Parts:
@@ -238,7 +238,7 @@ def _announce(observers: Sequence[Observer], phase: str, *, fleeting: bool = Fal
         observer(Preparing(what=phase, fleeting=fleeting))
 
 
-def _count_held_out_tokens(data: Data) -> int:
-    if isinstance(data, PreparedText):
+def _count_held_out_tokens(data: PreparedData) -> int:
+    if data.is_text:
         return len(data.held_out.tokens)
     return int(sum(column.lengths.sum() for column in data.held_out.columns.values()))

@@ -21,7 +21,7 @@ import filelock
 from pellucid import disk
 from pellucid.checkpoints import FILES, Shelf
 from pellucid.checkpoints.huggingface import is_huggingface
-from pellucid.data import EXAMPLE_FILES, TEXT_FILES
+from pellucid.data import DATA_FILES
 from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
 from pellucid.reader import read_json_table
@@ -40,7 +40,7 @@ _PREPARED = (
     "teacher.json",
     "vitals.json",
     "metrics.jsonl",
-    *(f"text/{name}" for name in (*TEXT_FILES, *EXAMPLE_FILES)),
+    *(f"text/{name}" for name in DATA_FILES),
     *(f"start/{name}" for name in FILES),
     *(f"checkpoints/{name}" for name in ("latest", "run-id")),
     *(f"checkpoints/step-*/{name}" for name in FILES),

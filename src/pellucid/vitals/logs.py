@@ -1,4 +1,4 @@
-"""The signs in other people's tools: a JSONL file, TensorBoard, Weights & Biases, any function."""
+"""Signs as logs: a JSONL file, TensorBoard, Weights & Biases, or any function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Log = Callable[[dict[str, float], int], None]
 
 
 def to_scalars(signs: Iterable[Sign]) -> dict[str, float]:
-    """The signs as named scalars: one of each, and the word of each row as 0, 1 or 2."""
+    """The signs as named scalars: each value, and the word of each row as 0, 1 or 2."""
     signs = list(signs)
     scalars: dict[str, float] = {}
     for sign in signs:
@@ -29,14 +29,14 @@ def to_scalars(signs: Iterable[Sign]) -> dict[str, float]:
     return scalars
 
 
-def tell(
+def send_signs(
     guard: Guard,
     step: int,
     signs: Sequence[Sign],
     listeners: Sequence[Callable[[int, Sequence[Sign]], None]],
     logs: Sequence[Log],
 ) -> None:
-    """Hand signs to all who want them; who raises is not told again."""
+    """Pass signs to all listeners and logs; one that raises is switched off."""
     for place, listener in enumerate(tuple(listeners), start=1):
         name = getattr(listener, "__qualname__", type(listener).__name__)
         guard(f"listener {place} ({name})", listener, step, signs)
@@ -48,21 +48,21 @@ def _write(log: Log, step: int, signs: Sequence[Sign]) -> None:
     log(to_scalars(signs), step)
 
 
-def log_to(where: object) -> Log:
-    """What writes to `where`.
+def log_to(target: object) -> Log:
+    """A function that writes scalars to `target`.
 
     Raises:
-        ConfigError: it is no path, no SummaryWriter, no wandb run and no function.
+        ConfigError: `target` is not a path, a SummaryWriter, a wandb run or a function.
     """
-    if isinstance(where, str | Path):
-        return _lines(Path(where))
+    if isinstance(target, str | Path):
+        return _lines(Path(target))
     for name, make in (("add_scalar", _scalars), ("log", _logged), ("log_metrics", _metrics)):
-        if callable(getattr(where, name, None)):
-            return make(where)
-    if callable(where):
-        return cast("Log", where)
+        if callable(getattr(target, name, None)):
+            return make(target)
+    if callable(target):
+        return cast("Log", target)
     raise ConfigError(
-        f"signs cannot be logged to {where!r}: pass a path of a .jsonl file, a SummaryWriter, a "
+        f"signs cannot be logged to {target!r}: pass a path of a .jsonl file, a SummaryWriter, a "
         "wandb run, or a function of a dict and a step"
     )
 
@@ -88,7 +88,7 @@ def _scalars(writer: Any) -> Log:
 
 def _logged(run: Any) -> Log:
     def write(values: dict[str, float], step: int) -> None:
-        # with a step of their own: the training's own count in wandb must not be pushed on
+        # with a step of their own, so that the training's own count in wandb does not advance
         run.log({**values, "vitals/step": step})
 
     return write

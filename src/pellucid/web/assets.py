@@ -1,6 +1,6 @@
-"""The page's own files, as they lie in the package: read once, served from memory.
+"""The files and texts of the page, from its folder in the package.
 
-No name leads out of the folder: only names that are listed are answered.
+No name leads out of the folder: only listed names are answered.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from importlib import resources
 from typing import NamedTuple
 
-#: What a browser is told a file is. Never asked of the system: on some, a registry says that
-#: JavaScript is plain text, and a browser then refuses to run it.
+#: Media types by file ending. The system's own table is not used: on some systems it has plain
+#: text for JavaScript, which a browser then refuses to run.
 _KINDS = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",

@@ -75,9 +75,11 @@ def print_summary(run: Run, result: TrainSummary, *, as_json: bool) -> None:
 
 
 def _print_next_steps(run: Run, result: TrainSummary) -> None:
+    from pellucid import config
+
     folder, facts = shlex.quote(str(run.folder)), result.facts
     lines = [""]
-    if _is_language_model(run):
+    if config.continues_text(run.config.objective):
         lines += _sample(run, facts)
     elif "sentence" in facts:
         lines += [
@@ -129,14 +131,7 @@ def _describe_cost(cost: tuple[float, float, int] | None) -> str:
         return ""
     from pellucid.vitals import Cost
 
-    return Cost(*cost).told()
-
-
-def _is_language_model(run: Run) -> bool:
-    """Whether the run continues any text."""
-    from pellucid import config
-
-    return isinstance(run.config.objective, config.NextToken | config.Distillation)
+    return Cost(*cost).message()
 
 
 def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from pellucid.tokenizers import Tokenizer
     from pellucid.tokenizers.merges import WordMerges
 
-_KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
+#: The kinds of config by the words of `--kind`.
+_KINDS = {
+    "bytes": "Bytes",
+    "characters": "Characters",
+    "words": "Words",
+    "byte-pairs": "BytePairs",
+    "wordpiece": "WordPiece",
+}
 _COMPARISON_NOTE = """
 Do not compare perplexities of different tokenizers: they are per token, and the
 tokens differ. Bits per byte spread the same loss over the bytes of the text:
@@ -64,14 +71,9 @@ def add_to(verbs: Any) -> None:
 def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
     from pellucid import config
 
-    choices: dict[str, Callable[[], config.Tokenizer]] = {
-        "bytes": config.Bytes,
-        "characters": config.Characters,
-        "words": lambda: config.Words(vocab_size=vocab_size),
-        "byte-pairs": lambda: config.BytePairs(vocab_size=vocab_size),
-        "wordpiece": lambda: config.WordPiece(vocab_size=vocab_size, lowercase=lowercase),
-    }
-    return choices[kind]()
+    options = {"vocab_size": vocab_size, "lowercase": lowercase}
+    kind_class = getattr(config, _KINDS[kind])
+    return kind_class(**{field.name: options[field.name] for field in fields(kind_class)})
 
 
 def _reader(paths: list[str], field: str | None) -> Callable[[], Iterator[Piece]]:

@@ -36,7 +36,7 @@ def add_to(verbs: Any) -> None:
 def call(arguments: argparse.Namespace) -> None:
     """Draw the vital signs, and write the file."""
     from pellucid import runs
-    from pellucid.report import Said, vitals_page
+    from pellucid.report import SignText, vitals_page
     from pellucid.training import Vitals
     from pellucid.vitals import chart, explain_rows, rules_of
 
@@ -53,7 +53,7 @@ def call(arguments: argparse.Namespace) -> None:
         print("\n".join(explain_rows(events, rules, columns=columns)))
         return
     rule_texts = {
-        id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))
+        id: SignText(rule.equation, rule.description, rule.source, tuple(rule.limits))
         for id, rule in rules.items()
     }
     file = folder.path / "vitals.html" if arguments.out is None else Path(arguments.out)
@@ -81,4 +81,4 @@ def call(arguments: argparse.Namespace) -> None:
 
 
 def _rules(rules: Mapping[str, Rule]) -> dict[str, dict[str, str]]:
-    return {id: {"rule": rule.told, "source": rule.source} for id, rule in rules.items()}
+    return {id: {"rule": rule.description, "source": rule.source} for id, rule in rules.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
-from typing import Any
+from typing import Any, assert_never
 
 from pellucid import config
 
@@ -49,15 +49,26 @@ def _rate(factor: float) -> ConfigChange:
 
 def _rate_usual(run: config.Run) -> Changes:
     """What others begin with, where this run has more."""
-    usual = {"SGD": SGD_RATE, "Muon": 0.02}
     return {
         f"{path}.learning_rate": rate
         for path, optimiser in _optimisers(run)
-        if optimiser.learning_rate > (rate := usual.get(optimiser.__class__.__name__, 1e-3))
+        if optimiser.learning_rate > (rate := _usual_rate(optimiser))
     }
 
 
-def _optimisers(run: config.Run) -> Iterator[tuple[str, Any]]:
+def _usual_rate(optimiser: config.Optimiser) -> float:
+    match optimiser:
+        case config.AdamW() | config.Adam():
+            return 1e-3
+        case config.SGD():
+            return SGD_RATE
+        case config.Muon():
+            return 0.02
+        case _:
+            assert_never(optimiser)
+
+
+def _optimisers(run: config.Run) -> Iterator[tuple[str, config.Optimiser]]:
     """Everything with a learning rate, by its path."""
     yield "optimiser", run.optimiser
     if isinstance(run.optimiser, config.Muon):
@@ -130,12 +141,16 @@ def _decay_of(run: config.Run, changed: Callable[[float], float | None]) -> Chan
     """Weight decay as `changed` has it; L2, which goes through the gradient, is left out."""
     changes: Changes = {}
     for path, optimiser in _optimisers(run):
-        if isinstance(optimiser, config.AdamW | config.Muon):
-            value = changed(optimiser.weight_decay)
-            if value is not None:
-                changes[f"{path}.weight_decay"] = value
-        elif optimiser.l2 > 0:
-            changes[f"{path}.l2"] = 0.0
+        match optimiser:
+            case config.AdamW() | config.Muon():
+                value = changed(optimiser.weight_decay)
+                if value is not None:
+                    changes[f"{path}.weight_decay"] = value
+            case config.Adam() | config.SGD():
+                if optimiser.l2 > 0:
+                    changes[f"{path}.l2"] = 0.0
+            case _:
+                assert_never(optimiser)
     return changes
 
 
@@ -222,11 +237,10 @@ def _some_dropout(run: config.Run) -> Changes:
 
 
 def _documents_apart(run: config.Run) -> Changes:
-    is_supported = isinstance(run.objective, config.NextToken | config.Distillation)
     attends = all(
         isinstance(layer, config.MultiHead) for stack in run.model.stacks for layer in stack.pattern
     )
-    if not is_supported or not attends or run.training.documents_apart:
+    if not config.continues_text(run.objective) or not attends or run.training.documents_apart:
         return {}
     return {"training.documents_apart": True}
 

@@ -36,7 +36,7 @@ def history_of_watch(
 
     `optimizer` is needed where the watch was given none; `findings` are those of probes.
     """
-    watched = watch.seen
+    watched = watch.state
     record = watched.judge.record
     optimisers = watched.optimisers or (() if optimizer is None else (optimizer,))
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
@@ -163,7 +163,7 @@ def _attribute(module: nn.Module, *names: str) -> object:
 
 def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
     """What is plain from the loop itself."""
-    return [*_left_out(watch.seen, groups), *_never_stepped(watch), *_begun_anew(watch)]
+    return [*_left_out(watch.state, groups), *_never_stepped(watch), *_begun_anew(watch)]
 
 
 def _together(findings: Iterable[Finding], additions: Iterable[Finding]) -> tuple[Finding, ...]:
@@ -175,14 +175,14 @@ def _together(findings: Iterable[Finding], additions: Iterable[Finding]) -> tupl
 
 def _never_stepped(watch: Watch) -> list[Finding]:
     """Losses that were handed over, and no update."""
-    if watch.updates or watch.seen.told < limit("OPT017", "losses"):
+    if watch.updates or watch.state.n_losses < limit("OPT017", "losses"):
         return []
     sign = Evidence(
-        "losses without an update", watch.seen.told, "an update for each few", "by definition"
+        "losses without an update", watch.state.n_losses, "an update for each few", "by definition"
     )
     return [
         build_finding(
-            "OPT017", f"{watch.seen.told} losses were computed, and no update was made.", sign
+            "OPT017", f"{watch.state.n_losses} losses were computed, and no update was made.", sign
         )
     ]
 
@@ -191,7 +191,7 @@ def _begun_anew(watch: Watch) -> list[Finding]:
     """An optimiser whose memory is younger than the watch."""
     ages = [
         age
-        for optimiser in watch.seen.optimisers
+        for optimiser in watch.state.optimisers
         for state in cast("dict[Any, dict[str, Any]]", optimiser.state).values()
         if (age := number_in(state, "step")) is not None
     ]

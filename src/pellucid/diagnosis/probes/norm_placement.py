@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.typed import named_modules
-from pellucid.vitals import Anatomy, at_rest
+from pellucid.vitals import Anatomy, reading_mode
 
 _TIMES = 3.0
 
@@ -31,7 +31,7 @@ def frame_of(anatomy: Anatomy, call: Callable[[], Any]) -> Frame:
     ratios: list[float] = []
     handles: list[Any] = []
     try:
-        with at_rest(anatomy.model):
+        with reading_mode(anatomy.model):
             for block in anatomy.blocks.values():
                 handles.extend(_silenced(block, ratios))
             call()
@@ -76,7 +76,7 @@ def _forgets_size(anatomy: Anatomy, call: Callable[[], Any]) -> bool:
         block.register_forward_hook(keep, with_kwargs=True),
     ]
     try:
-        with at_rest(anatomy.model):
+        with reading_mode(anatomy.model):
             call()
             call()
     except Exception:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pellucid.data import Document, PreparedText, Split, open_prepared, prepare
+from pellucid.data import Document, PreparedData, Split, open_prepared, prepare_documents
 from pellucid.errors import TextError
 from pellucid.tokenizers.train import train_byte_pairs, train_bytes, train_characters
 from support.corpora import content_hash, parts_of
@@ -20,11 +20,11 @@ BYTES = train_bytes()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    prepare(tmp_path / "text", parts_of(SPLIT), BYTES)
+    prepare_documents(tmp_path / "text", parts_of(SPLIT), BYTES)
     return tmp_path / "text"
 
 
-def documents_in(prepared: PreparedText) -> list[str]:
+def documents_in(prepared: PreparedData) -> list[str]:
     tokens, starts = prepared.train.tokens, [*prepared.train.starts, None]
     return [BYTES.decode(tokens[start:end].tolist()) for start, end in pairwise(starts)]
 
@@ -58,7 +58,7 @@ def test_unknown_characters_are_counted_per_split(tmp_path: Path) -> None:
     tokenizer = train_characters(["abc"])
     known, other = Document("a", "abc"), Document("b", "abxyé")
     split = Split(train=(known,), held_out=(other,), split_by="documents")
-    manifest = prepare(tmp_path / "text", parts_of(split), tokenizer).manifest
+    manifest = prepare_documents(tmp_path / "text", parts_of(split), tokenizer).manifest
     assert manifest.train.unknown == 0.0
     assert manifest.held_out.unknown == 3 / 7  # begin and end count as tokens
 
@@ -123,12 +123,12 @@ def test_interrupted_preparation_is_not_taken_for_a_finished_one(
     with monkeypatch.context() as patch:
         patch.setattr("pellucid.disk.rename.os.replace", pulled_plug)
         with pytest.raises(KeyboardInterrupt):
-            prepare(folder, parts_of(SPLIT), BYTES)
+            prepare_documents(folder, parts_of(SPLIT), BYTES)
     assert (tmp_path / "text.partial" / "train.npy").exists()
     with pytest.raises(TextError, match="damaged or incomplete"):
         open_prepared(folder)
     # the next attempt goes on with what the first one left, or clears it
-    prepared = prepare(folder, parts_of(SPLIT), BYTES)
+    prepared = prepare_documents(folder, parts_of(SPLIT), BYTES)
     assert documents_in(prepared) == [document.text for document in TRAIN]
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
 
@@ -137,7 +137,7 @@ def test_hash_of_the_content_depends_on_texts_and_their_bounds_alone(tmp_path: P
     def found(*documents: Document) -> str:
         split = Split(documents, (Document("d", "held out"),), "documents")
         place = tmp_path / str(len(list(tmp_path.iterdir())))
-        return prepare(place, parts_of(split), BYTES).manifest.sha256
+        return prepare_documents(place, parts_of(split), BYTES).manifest.sha256
 
     ab = Document("1", "a"), Document("2", "b")
     assert found(*ab) == found(Document("x", "a"), Document("y", "b"))
@@ -148,6 +148,6 @@ def test_hash_of_the_content_depends_on_texts_and_their_bounds_alone(tmp_path: P
 def test_preparing_twice_gives_the_same_files(tmp_path: Path) -> None:
     for name in ("one", "two"):
         tokenizer = train_byte_pairs([document.text for document in TRAIN], 270)
-        prepare(tmp_path / name, parts_of(SPLIT), tokenizer)
+        prepare_documents(tmp_path / name, parts_of(SPLIT), tokenizer)
     for file in (tmp_path / "one").iterdir():
         assert file.read_bytes() == (tmp_path / "two" / file.name).read_bytes()
