@@ -59,14 +59,14 @@ def _facts(checked: Checked, failed: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "checked": checked.what,
+        "checked": checked.target,
         "failed": failed,
         "findings": [asdict(finding) for finding in checked.findings],
     }
 
 
 def _format(checked: Checked) -> list[str]:
-    lines = [textwrap.fill(f"checked {checked.what}", _WIDTH, break_on_hyphens=False)]
+    lines = [textwrap.fill(f"checked {checked.target}", _WIDTH, break_on_hyphens=False)]
     if not checked.findings:
         return [*lines, "nothing was found"]
     lines += [f"\n{finding.text(_WIDTH)}" for finding in checked.findings]

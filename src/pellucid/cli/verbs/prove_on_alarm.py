@@ -124,7 +124,7 @@ def _past_non_finite(
     if best is None or diagnosis.proof is None:
         raise error
     raise NonFiniteError(
-        f"{error}. On forks of the run, {best.fix.does} helped ({best.words}): "
+        f"{error}. On forks of the run, {best.fix.change} helped ({best.words}): "
         f"{diagnosis.proof.command}"
     ) from None
 

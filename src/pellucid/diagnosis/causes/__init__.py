@@ -1,4 +1,4 @@
-"""Causes of what a history shows: rows of one comparison, and functions for the others."""
+"""Causes of the faults in a history: rows of one comparison, and functions."""
 
 from pellucid.diagnosis.causes import (
     architecture,
@@ -34,7 +34,7 @@ CAUSES: tuple[Cause, ...] = (
 
 
 def find_candidates(view: HistoryView, runner: ProbeRunner | None = None) -> list[Candidate]:
-    """Every cause that fits the history; if one raises, the others are still examined."""
+    """Every cause that fits the history; if one raises, the others still run."""
     run = runner or ProbeRunner()
     return [candidate for cause in CAUSES if (candidate := run(cause, view)) is not None]
 

@@ -1,7 +1,7 @@
 """Fixes: changes of a config that may help against a finding, the best first.
 
-`codes.toml` names the fixes of each cause, and `fixes.toml` has their words. Whether a fix helps is
-for `prove` to find out.
+`codes.toml` names the fixes of each cause, and `fixes.toml` describes them. `prove` tests whether a
+fix helps.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pellucid import config
 from pellucid.config import encode, run_from_table
@@ -21,10 +21,11 @@ from pellucid.diagnosis.fixes.model import MODEL_FIXES
 from pellucid.diagnosis.fixes.training import RATES, SGD_RATE, TRAINING_FIXES
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.old_names import old_attributes
 from pellucid.presets import find
 from pellucid.reader import parse_toml
 
-#: How far an update moves a matrix, of its own size, early in a healthy training (docs/vitals.md).
+#: How far an update moves a matrix early in a healthy training, relative to its size.
 _HEALTHY_UPDATE = 0.03
 #: Weights that ran away have grown, so an update is a smaller share of them than before; without
 #: warm-up the first update is measured against the initial weights.
@@ -40,23 +41,26 @@ class Fix:
     """A change of a config that may help.
 
     Args:
-        does: the change, in words.
+        change: the change, in words.
         assignments: the `--set` texts that make it in this config.
-        why: why it may help.
-        source: who says so.
-        needs: a "replay" continues from a checkpoint; a "restart" starts a new run, because shapes,
+        reason: why it may help.
+        source: the publication, or our own measurement.
+        start: a "replay" continues from a checkpoint; a "restart" starts a new run, because shapes,
             first weights or the beginning of the schedule change.
     """
 
-    does: str
+    change: str
     assignments: tuple[str, ...]
-    why: str
+    reason: str
     source: str
-    needs: Literal["replay", "restart"]
+    start: Literal["replay", "restart"]
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(does="change", why="reason", needs="start")
 
 
 def propose_fixes(finding: Finding, run: config.Run) -> list[Fix]:
-    """The fixes that change `run` against a finding, the best first.
+    """The fixes for a finding that change this config, the best first.
 
     If the run started from the weights of another, its model stays as it is, except for dropout.
     """
@@ -164,6 +168,6 @@ def _toml_value(value: Any) -> str:
 
 @cache
 def read_fixes() -> Mapping[str, Mapping[str, Any]]:
-    """The words of every fix in `fixes.toml`, by its name."""
+    """The record of every fix in `fixes.toml`, by its name."""
     text = (files("pellucid.diagnosis.fixes") / "fixes.toml").read_text("utf-8")
     return cast("dict[str, dict[str, Any]]", parse_toml(text, "fixes.toml"))

@@ -1,4 +1,4 @@
-"""What columns of a log are called, by those who write logs."""
+"""The names of columns in the logs of common tools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 Kind = Literal["loss", "held_out", "grad_norm", "rate"]
 
-#: Usual names, the surer ones first; spaces and hyphens are underscores here, dots are slashes.
+#: Usual names, the surest first; spaces and hyphens became underscores, and dots slashes.
 _NAMES: Mapping[Kind, tuple[str, ...]] = {
     "loss": (
         "loss",
@@ -96,7 +96,7 @@ _NAMES: Mapping[Kind, tuple[str, ...]] = {
         "optim/lr",
     ),
 }
-#: What rows are counted by, the surer ones first.
+#: The names of columns that count rows, the surest first.
 STEPS = (
     "step",
     "global_step",
@@ -114,20 +114,20 @@ STEPS = (
     "train/step",
     "epoch",
 )
-#: Such columns come with an objective that has no tokens to guess: ln V says nothing of it.
+#: Columns of objectives without targets, for which ln V means nothing.
 _OF_PREFERENCES = re.compile(r"(^|/)(rewards?|kl|chosen|rejected)(/|_|$)")
 _OF_A_RANGE = re.compile(r"__(min|max|step)$")
 _OF_A_MONITOR = re.compile(r"^lr_[a-z0-9]+(/pg\d+)?$")
 
 
 def plain(name: str) -> str:
-    """A column's name in small letters, without a run's name before it."""
+    """A column's name in lower case, without the name of a run before it."""
     last = name.strip().rsplit(" - ", 1)[-1].strip().lower()
     return re.sub(r"[\s\-]+", "_", last).replace(".", "/")
 
 
 def kind_of(name: str) -> tuple[Kind, int] | None:
-    """What a column holds, and how far down it stands in the list; None for anything else."""
+    """The kind of a column and the rank of its name; None for any other column."""
     plain_name = plain(name)
     if _OF_A_RANGE.search(plain_name):
         return None
@@ -140,20 +140,18 @@ def kind_of(name: str) -> tuple[Kind, int] | None:
 
 
 def steps_of(names: Sequence[str]) -> str | None:
-    """The column that counts updates; an epoch where there is nothing better."""
+    """The column that counts updates, or else the one that counts epochs."""
     by_plain_name = {plain(name): name for name in reversed(names)}
-    return next(
-        (by_plain_name[candidate] for candidate in STEPS if candidate in by_plain_name), None
-    )
+    return next((by_plain_name[name] for name in STEPS if name in by_plain_name), None)
 
 
 def is_preference(names: Sequence[str]) -> bool:
-    """Whether the columns are those of training on preferences or rewards."""
+    """Whether the columns show a training on preferences or rewards."""
     return any(_OF_PREFERENCES.search(plain(name)) for name in names)
 
 
 def only_loss(names: Sequence[str]) -> str | None:
-    """The one column that speaks of a loss, where no name is a usual one."""
+    """The only column with "loss" in its name, for logs without usual names."""
     excluded = ("scale", "aux", "balanc", "val", "eval", "test", "dev", "best", "z_loss")
     loss_names = [
         n for n in names if "loss" in plain(n) and not any(o in plain(n) for o in excluded)
