@@ -57,7 +57,7 @@ def test_every_page_is_listed() -> None:
 def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the checkout with all parts added."""
     copy = tmp_path_factory.mktemp("extended") / "checkout"
-    skipped = shutil.ignore_patterns("__pycache__", ".*_cache", "runs")
+    skipped = shutil.ignore_patterns("__pycache__", ".*_cache")
     for tree in TREES:
         shutil.copytree(ROOT / tree, copy / tree, ignore=skipped)
     for file in ROOT.iterdir():

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.data import Facts, choose_held_out, open_prepared, write
+from pellucid.data import (
+    Document,
+    Examples,
+    Facts,
+    Split,
+    choose_held_out,
+    open_prepared,
+    prepare_documents,
+    write,
+)
 from pellucid.errors import TextError
+from pellucid.tokenizers import Tokenizer
+from support.corpora import parts_of
 from support.examples import Example
+
+OLD = Path(__file__).parent / "runs_0_1"
 
 FACTS = Facts(tokenizer_sha256="ab", classes=("ham", "spam"), census={"truncated": [3, 4]})
 TRAIN = (
@@ -151,3 +165,48 @@ def test_neither_order_nor_other_rows_change_the_order_of_the_groups() -> None:
     assert len(moved) <= 20
     other = dict(zip(names, choose_held_out(names, 0.1, 8).tolist(), strict=True))
     assert other != chosen
+
+
+@pytest.mark.parametrize("name", sorted(path.parts[-3] for path in OLD.glob("*/text/*.json")))
+def test_a_folder_of_0_1_is_read_and_written_again_to_the_same_bytes(
+    name: str, tmp_path: Path
+) -> None:
+    folder, copy = OLD / name / "text", tmp_path / "copy"
+    stored = open_prepared(folder, verify=True)
+    sides = {"train": stored.train, "held_out": stored.held_out}
+    if stored.is_text:
+        tokenizer = Tokenizer.load(OLD / name / "tokenizer.json")
+        train, held_out = (
+            tuple(Document("", tokenizer.decode(tokens(side, i))) for i in range(len(side)))
+            for side in sides.values()
+        )
+        split = Split(train, held_out, str(stored.manifest.split_by))
+        written = prepare_documents(copy, parts_of(split), tokenizer)
+    else:
+        facts = Facts(
+            tokenizer_sha256=str(stored.manifest.tokenizer_sha256),
+            classes=stored.manifest.classes,
+            census=stored.census,
+        )
+        examples = {
+            key: [example_at(side, i) for i in range(len(side))] for key, side in sides.items()
+        }
+        keeps_rows = stored.train.texts is not None
+        written = write(
+            copy, examples, facts, text_of=(lambda each: each.text) if keeps_rows else None
+        )
+    manifest = replace(written.manifest, format=stored.manifest.format, read=stored.manifest.read)
+    assert (manifest, written.census) == (stored.manifest, stored.census)
+    names = [file.name for file in folder.iterdir() if file.suffix != ".json"]
+    assert len(names) >= 4
+    assert all((copy / file).read_bytes() == (folder / file).read_bytes() for file in names)
+
+
+def tokens(side: Examples, index: int) -> list[int]:
+    return side.columns["text"][index].tolist()
+
+
+def example_at(side: Examples, index: int) -> Example:
+    columns = {name: column[index].tolist() for name, column in side.columns.items()}
+    text = "{}" if side.texts is None else side.texts[index]
+    return Example(columns, row=int(side.rows[index]), text=text)

@@ -69,7 +69,7 @@ class Journal:
         lengths = {name: self._length(name) for name in arrays}
         with ExitStack() as stack:
             files = {
-                name: stack.enter_context(_opened(self.folder, name, dtype, lengths[name]))
+                name: stack.enter_context(_open_array(self.folder, name, dtype, lengths[name]))
                 for name, dtype in arrays.items()
             }
             journal = stack.enter_context(self._file.open("a", encoding="utf-8"))
@@ -121,7 +121,7 @@ class Journal:
                 part = parse_json(line, JOURNAL)
                 for name, (dtype, end, digest) in part["arrays"].items():
                     file, width = self.folder / f"{name}.npy", np.dtype(dtype).itemsize
-                    if _sum(file, width, ends.get(name, 0), end) != digest:
+                    if _hash_part(file, width, ends.get(name, 0), end) != digest:
                         return
                     ends[name] = end
                 complete = {**part, "counts": dict(part["counts"]), "side": str(part["side"])}
@@ -156,7 +156,7 @@ def journaled_folder(
         raise
 
 
-def _opened(folder: Path, name: str, dtype: type[np.generic], n: int) -> BinaryIO:
+def _open_array(folder: Path, name: str, dtype: type[np.generic], n: int) -> BinaryIO:
     path = folder / f"{name}.npy"
     path.touch()
     file = path.open("r+b")
@@ -176,7 +176,7 @@ def _write_header(file: BinaryIO, dtype: type[np.generic], n: int) -> None:
         raise RuntimeError(f"numpy wrote a header of {file.tell()} bytes, not {_HEADER}")
 
 
-def _sum(file: Path, width: int, start: int, end: int) -> str:
+def _hash_part(file: Path, width: int, start: int, end: int) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         stream.seek(_HEADER + start * width)
