@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -79,67 +79,50 @@ def check_named(
             f"Presets are {', '.join(PRESETS)}"
         )
     paths = [] if text is None else [text]
-    run = (
-        resolve_config(paths, config_file=path)
-        if path.is_file()
-        else resolve_config(paths, preset=name)
-    )
-    if text is None:
-        return _check_config(name, run, declared, ignore)
-    return _check_config_with(name, run, Path(text), declared, ignore)
+    source: dict[str, Any] = {"config_file": path} if path.is_file() else {"preset": name}
+    run = resolve_config(paths, **source)
+    return _check_config(name, run, None if text is None else Path(text), declared, ignore)
 
 
 def _check_config(
-    name: str, run: config.Run, declared: Expectations, ignore: Iterable[str]
+    name: str, run: config.Run, text: Path | None, declared: Expectations, ignore: Iterable[str]
 ) -> Checked:
+    """Check an untrained model, on a text with a tokenizer that is trained on it as by `train`."""
+    tokenizer = None if text is None else _train_tokenizer(name, run)
     model = replace(run.model, vocab_size=run.model.vocab_size or _VOCABULARY)
+    if tokenizer is not None:
+        model = with_vocabulary(run, tokenizer).model
     n_weights, description = parameter_count(model), f"{name}, untrained"
     if n_weights > _LARGEST:
-        model = reduce_model(model)
-        description += f": a small twin with the same parts, instead of {n_weights:,} weights"
-    assumed = _assume_pretrained(declared, False)
-    findings = check(assemble(model, seed=0), declared=assumed, ignore=ignore)
-    return Checked(description, tuple(_with_config_warnings(findings, name, run, assumed, ignore)))
+        small = reduce_model(model)
+        model = small if tokenizer is None else replace(small, vocab_size=model.vocab_size)
+        description += f", as a small twin with the same parts instead of {n_weights:,} weights"
+    declared = _assume_pretrained(declared, False)
+    untrained = assemble(model, seed=0)
+    if text is None or tokenizer is None:
+        findings = check(untrained, declared=declared, ignore=ignore)
+    else:
+        findings, n = _check_on_text(untrained, tokenizer, text, declared, ignore)
+        description += f", with {n:,} tokens of {text}"
+    budget = run.training.budget
+    facts = facts_of(run, budget.count if isinstance(budget, config.Steps) else None)
+    # the config alone gives warnings too
+    history = History(name=name, facts=facts, findings=tuple(findings), config=run)
+    return Checked(description, tuple(diagnose(history, declared=declared, ignore=ignore)))
 
 
-def _assume_pretrained(declared: Expectations, pretrained: bool | None) -> Expectations:
-    """The expectations, with a value for `pretrained` if you gave none."""
-    return declared if declared.pretrained is not None else replace(declared, pretrained=pretrained)
-
-
-def _check_config_with(
-    name: str, run: config.Run, text: Path, declared: Expectations, ignore: Iterable[str]
-) -> Checked:
-    """An untrained model with a tokenizer that is trained on the text, as `train` would."""
+def _train_tokenizer(name: str, run: config.Run) -> Tokenizer:
     if isinstance(run.text.corpus, config.Rows):
         raise PellucidError(
             f"{name} learns from rows of columns: leave DATA out, or train for one step and check "
             "the run with your rows"
         )
-    tokenizer, _ = ready_text(run.text, silent)
-    model = with_vocabulary(run, tokenizer).model
-    description = f"{name}, untrained"
-    if parameter_count(model) > _LARGEST:
-        model = replace(reduce_model(model), vocab_size=model.vocab_size)
-        description += ", as a small twin with the same parts"
-    assumed = _assume_pretrained(declared, False)
-    findings, n = _check_on_text(assemble(model, seed=0), tokenizer, text, assumed, ignore)
-    findings = _with_config_warnings(findings, name, run, assumed, ignore)
-    return Checked(f"{description}, with {n:,} tokens of {text}", tuple(findings))
+    return ready_text(run.text, silent)[0]
 
 
-def _with_config_warnings(
-    findings: Sequence[Finding],
-    name: str,
-    run: config.Run,
-    declared: Expectations,
-    ignore: Iterable[str],
-) -> list[Finding]:
-    """The findings of probes, and the warnings that the config alone gives."""
-    budget = run.training.budget
-    total = budget.count if isinstance(budget, config.Steps) else None
-    history = History(name=name, facts=facts_of(run, total), findings=tuple(findings), config=run)
-    return diagnose(history, declared=declared, ignore=ignore)
+def _assume_pretrained(declared: Expectations, pretrained: bool | None) -> Expectations:
+    """The expectations, with a value for `pretrained` if you gave none."""
+    return declared if declared.pretrained is not None else replace(declared, pretrained=pretrained)
 
 
 def _check_run(

@@ -36,18 +36,7 @@ _LIKELY, _LONG = 0.8, 50
 #: Faults that make other probes fail too, such as random outputs: they take their turn first.
 _FIRST = ("RND001", "NUM001", "ATT002", "ATT001", "ATT005")
 #: Effects of many causes: they take their turn last.
-_GENERAL = (
-    "INI001",
-    "LRN001",
-    "DAT009",
-    "FIT001",
-    "FIT002",
-    "FIT003",
-    "FIT004",
-    "ARC011",
-    "ARC012",
-    "ARC013",
-)
+_GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]")
 #: A cause lists at most so many symptoms as evidence.
 _MOST_SYMPTOMS = 3
 
@@ -92,7 +81,7 @@ def diagnose(
         findings.append(
             _unknown(unexplained, [candidate for candidate in fitting if candidate not in roots])
         )
-    findings = [runner(_with_patch, finding, history.config) or finding for finding in findings]
+    findings = [runner(_add_patch, finding, history.config) or finding for finding in findings]
     findings += [finding for finding in runner.unseen if finding.code not in ignored]
     return sorted(
         findings,
@@ -141,7 +130,12 @@ def _find_roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
 def _turn(candidate: RankedFinding) -> tuple[bool, bool, int, float]:
     """The key of the order: notes come last, then general effects, then less likely causes."""
     turn = _FIRST.index(candidate.code) if candidate.code in _FIRST else len(_FIRST)
-    return candidate.severity == "note", candidate.code in _GENERAL, turn, -candidate.likely
+    return (
+        candidate.severity == "note",
+        _matches_any(candidate.code, _GENERAL),
+        turn,
+        -candidate.likely,
+    )
 
 
 def _matches_any(name: str, patterns: Iterable[str]) -> bool:
@@ -185,7 +179,7 @@ def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
     return replace(finding, evidence=(*finding.evidence, *symptoms[:_MOST_SYMPTOMS]))
 
 
-def _with_patch(finding: Finding, run: config.Run | None) -> Finding:
+def _add_patch(finding: Finding, run: config.Run | None) -> Finding:
     """The finding, with the `--set` assignments of its first fix if there is a config."""
     first = [] if run is None else propose_fixes(finding, run)[:1]
     return replace(finding, patch=first[0].assignments) if first else finding

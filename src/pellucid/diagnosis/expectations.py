@@ -29,7 +29,7 @@ class Expectations:
         ConfigError: a pattern of `frozen` is not a regular expression.
     """
 
-    frozen: tuple[str, ...] = ()
+    frozen: Sequence[str] = ()
     no_positions: bool = False
     causal: bool | None = None
     rotary: bool | None = None
@@ -39,7 +39,8 @@ class Expectations:
     shift: int | None = None
 
     def __post_init__(self) -> None:
-        for pattern in _check_patterns(self.frozen):
+        object.__setattr__(self, "frozen", _check_patterns(self.frozen))
+        for pattern in self.frozen:
             try:
                 re.compile(pattern)
             except re.error as error:
@@ -55,52 +56,16 @@ class Expectations:
         return any(re.search(pattern, name) for pattern in self.frozen)
 
 
-def _check_patterns(frozen: Any) -> Sequence[str]:
+def _check_patterns(frozen: Any) -> tuple[str, ...]:
     """The patterns, if they are a list of texts."""
-    is_list = isinstance(frozen, tuple | list)
-    if not is_list or not all(
-        isinstance(pattern, str) for pattern in cast("Sequence[Any]", frozen)
-    ):
+    patterns = tuple(cast("Sequence[Any]", frozen)) if isinstance(frozen, tuple | list) else (None,)
+    if not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigError(
             f"frozen must be a list of patterns of parameter names, was {frozen!r}: write "
             'frozen=["embed"]'
         )
-    return cast("Sequence[str]", frozen)
+    return cast("tuple[str, ...]", patterns)
 
 
-def declare(
-    *,
-    frozen: Sequence[str] = (),
-    no_positions: bool = False,
-    causal: bool | None = None,
-    rotary: bool | None = None,
-    window: int | None = None,
-    pretrained: bool | None = None,
-    tied: bool | None = None,
-    shift: int | None = None,
-) -> Expectations:
-    """Declare what you intend, so that no finding reports it as a mistake.
-
-    Args:
-        frozen: as in `Expectations`, like all others.
-        no_positions: the model has no positions on purpose.
-        causal: no output may depend on a later token.
-        rotary: positions are rotary.
-        window: how many tokens back the last output can see.
-        pretrained: the weights should know the data.
-        tied: embedding and head are one tensor.
-        shift: how far the labels are shifted: 1 or 0.
-
-    Raises:
-        ConfigError: a pattern of `frozen` is not a regular expression.
-    """
-    return Expectations(
-        frozen=tuple(_check_patterns(frozen)),
-        no_positions=no_positions,
-        causal=causal,
-        rotary=rotary,
-        window=window,
-        pretrained=pretrained,
-        tied=tied,
-        shift=shift,
-    )
+#: State what you intend: `declare(frozen=["embed"])`.
+declare = Expectations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,12 +17,6 @@ from pellucid.vitals import restoring
 
 #: Names of one memory: two names of it have to share one copy.
 _Place = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
-
-
-class _ParameterState(NamedTuple):
-    data: Tensor
-    grad: Tensor | None
-    requires_grad: bool
 
 
 @contextmanager
@@ -42,8 +36,8 @@ def preserve_state(
         stack.callback(_set_versions, counts)
         for parameter, copied in _copies(model, dtype):
             counts.append((parameter, parameter._version))
-            state = _ParameterState(parameter.data, parameter.grad, parameter.requires_grad)
-            stack.callback(_bring_back, parameter, state)
+            data, grad, requires_grad = parameter.data, parameter.grad, parameter.requires_grad
+            stack.callback(_bring_back, parameter, data, grad, requires_grad)
             parameter.grad = None
             parameter.data = copied
         _onto_copied_buffers(model, dtype)
@@ -52,12 +46,14 @@ def preserve_state(
         yield
 
 
-def _bring_back(parameter: nn.Parameter, state: _ParameterState) -> None:
+def _bring_back(
+    parameter: nn.Parameter, data: Tensor, grad: Tensor | None, requires_grad: bool
+) -> None:
     parameter.grad = None
     parameter.requires_grad_(False)
-    parameter.data = state.data
-    parameter.requires_grad_(state.requires_grad)
-    parameter.grad = state.grad
+    parameter.data = data
+    parameter.requires_grad_(requires_grad)
+    parameter.grad = grad
 
 
 def _set_versions(counts: list[tuple[nn.Parameter, int]]) -> None:

@@ -38,7 +38,9 @@ def build_training_batch(run: Run, paths: Sequence[str]) -> TrainingBatch:
             "a run that learns from rewards writes its answers itself, so pellucid cannot check a "
             "file of prompts: leave DATA out"
         )
-    plain = _plain(objective)
+    # the loss without the terms that are added to the cross-entropy
+    added = {name: 0.0 for name in ("label_smoothing", "z_loss") if hasattr(objective, name)}
+    plain = replace(objective, **added)
     with task_on(replace(run, config=replace(run.config, objective=plain)), paths) as task:
         batch = task.batch(0, _ROWS)
 
@@ -49,12 +51,6 @@ def build_training_batch(run: Run, paths: Sequence[str]) -> TrainingBatch:
         examples = _examples(batch)
     is_cross_entropy = examples.labels is not None and not isinstance(batch, PreferenceBatch)
     return TrainingBatch(examples, loss if is_cross_entropy else None)
-
-
-def _plain(objective: config.Objective) -> config.Objective:
-    """The objective without the terms that are added to the cross-entropy."""
-    added = {name: 0.0 for name in ("label_smoothing", "z_loss") if hasattr(objective, name)}
-    return replace(objective, **added)
 
 
 def _examples(batch: Batch) -> Examples:

@@ -129,18 +129,16 @@ def _least_depth_ratio(view: HistoryView) -> float | None:
 CAUSES: tuple[Cause, ...] = (
     Comparison(
         "ARC001",
-        lambda view: view.facts.residual,
+        "facts.residual",
         ("is", False),
         further={"path": lambda view: "none", "ratio": _least_depth_ratio},
-        step=0,
     ),
     post_norm,
     Comparison(
         "ARC003",
-        lambda view: view.facts.norm,
+        "facts.norm",
         ("is", "none"),
         further={"norms": lambda view: 0, "size": lambda view: view.last("stream.size")},
-        step=0,
         severity_if_well="warn",
     ),
     idle_depth,

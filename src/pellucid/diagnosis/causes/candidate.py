@@ -22,7 +22,6 @@ from pellucid.diagnosis.finding import (
     read_codes,
     read_words,
 )
-from pellucid.diagnosis.history.history import Reading
 
 Relation = Literal["<", "<=", ">", ">=", "is"]
 
@@ -128,7 +127,7 @@ class Comparison:
 
     Args:
         key: the name of its sentences in `findings.toml`; `{value}` is the number.
-        number: the id of a vital sign, or a function that reads a value from the history.
+        number: the id of a vital sign, or a fact such as "facts.dropout".
         rule: the relation and the limit that the number has if the cause fits, such as
             ("<", "least"). The limit is a name in `codes.toml`, or a number; after "is" it is the
             value itself.
@@ -136,12 +135,12 @@ class Comparison:
         n: how many readings in a row.
         condition: another condition that has to hold.
         further: further values of the sentences, by name.
-        step: the update; by default the update of the reading.
+        step: the update; by default the update of the reading, and 0 for a fact.
         severity_if_well: the severity while the loss comes down.
     """
 
     key: str
-    number: str | Callable[[HistoryView], Value | None]
+    number: str
     rule: tuple[Relation, Value]
     look: Literal["lasting", "first", "last"] = "lasting"
     n: int = 3
@@ -159,7 +158,7 @@ class Comparison:
     def __call__(self, view: HistoryView) -> Candidate | None:
         """The candidate if the number and the condition hold; None otherwise."""
         reading = self._reading(view)
-        if reading is None or not self.condition(view):
+        if reading is None or not self._exceeds_rule(reading[0]) or not self.condition(view):
             return None
         value, step, place = reading
         values: dict[str, Any] = {name: read(view) for name, read in self.further.items()}
@@ -173,22 +172,19 @@ class Comparison:
             **values,
         )
 
-    def _reading(self, view: HistoryView) -> tuple[Value, int | None, str] | None:
-        """The number for which the rule holds, with its update and place."""
-        if not isinstance(self.number, str):
-            value = self.number(view)
-            return None if value is None or not self._exceeds_rule(value) else (value, None, "")
-        reading = self._reading_of_sign(view, self.number)
-        return None if reading is None else (reading.value, reading.step, reading.place)
-
-    def _reading_of_sign(self, view: HistoryView, sign: str) -> Reading | None:
+    def _reading(self, view: HistoryView) -> tuple[Value, int, str] | None:
+        """The number to compare, with its update and its place."""
+        if self.number.startswith("facts."):
+            fact: Value | None = getattr(view.facts, self.number.removeprefix("facts."))
+            return None if fact is None else (fact, 0, "")
         if self.look == "lasting":
-            return view.lasting(sign, self._exceeds_rule, n=self.n)
-        value = view.first(sign) if self.look == "first" else view.last(sign)
-        if value is None or not self._exceeds_rule(value):
+            reading = view.lasting(self.number, self._exceeds_rule, n=self.n)
+            return None if reading is None else (reading.value, reading.step, reading.place)
+        value = view.first(self.number) if self.look == "first" else view.last(self.number)
+        if value is None:
             return None
-        reading = view.readings(sign)[0 if self.look == "first" else -1]
-        return reading._replace(value=value)
+        reading = view.readings(self.number)[0 if self.look == "first" else -1]
+        return value, reading.step, reading.place
 
     def _exceeds_rule(self, value: Value) -> bool:
         relation, bound = self.rule

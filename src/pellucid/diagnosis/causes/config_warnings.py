@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pellucid import config
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -63,50 +61,37 @@ def no_positions(view: HistoryView) -> Candidate | None:
     return suspect("POS001/config", positions="NoPositions", step=0)
 
 
-def _adam_without(sign: str) -> Callable[[HistoryView], bool]:
-    """Whether Adam trains, or may train, and a sign has no reading yet."""
-    return lambda view: view.facts.optimiser in _ADAMS and not view.readings(sign)
+def _adam_is_new(view: HistoryView) -> bool:
+    """Whether Adam trains, or may train, and no update has a reading yet."""
+    return view.facts.optimiser in _ADAMS and not view.readings("update.ratio")
+
+
+def _trains_slowly(view: HistoryView) -> bool:
+    """Whether Adam begins with new weights and a rate that is not 0."""
+    return bool(view.facts.learning_rate) and not view.facts.pretrained and _adam_is_new(view)
+
+
+def _has_no_steps(view: HistoryView) -> bool:
+    return not view.readings("update.effective_step")
+
+
+def _has_few_norms(view: HistoryView) -> bool:
+    return len(view.history.grad_norms) < 5
+
+
+def _has_no_losses(view: HistoryView) -> bool:
+    return not view.losses
 
 
 CAUSES: tuple[Cause, ...] = (
     hot_without_warm_up,
-    Comparison(
-        "OPT005/config",
-        lambda view: view.facts.learning_rate,
-        (">=", "hot"),
-        condition=_adam_without("update.ratio"),
-        step=0,
-    ),
-    Comparison(
-        "OPT007/config",
-        lambda view: view.facts.learning_rate or None,
-        ("<", "slow"),
-        condition=lambda view: not view.facts.pretrained and _adam_without("update.ratio")(view),
-        step=0,
-    ),
+    Comparison("OPT005/config", "facts.learning_rate", (">=", "hot"), condition=_adam_is_new),
+    Comparison("OPT007/config", "facts.learning_rate", ("<", "slow"), condition=_trains_slowly),
     deep_post_norm,
     decay_product,
-    Comparison(
-        "OPT009/config",
-        lambda view: view.facts.eps,
-        (">", "usual"),
-        condition=lambda view: not view.readings("update.effective_step"),
-        step=0,
-    ),
+    Comparison("OPT009/config", "facts.eps", (">", "usual"), condition=_has_no_steps),
     long_memory,
-    Comparison(
-        "OPT012/config",
-        lambda view: view.facts.clip_norm,
-        ("<", "tiny"),
-        condition=lambda view: len(view.history.grad_norms) < 5,
-        step=0,
-    ),
+    Comparison("OPT012/config", "facts.clip_norm", ("<", "tiny"), condition=_has_few_norms),
     no_positions,
-    Comparison(
-        "NUM007/config",
-        lambda view: view.facts.precision,
-        ("is", "float16"),
-        condition=lambda view: not view.losses,
-        step=0,
-    ),
+    Comparison("NUM007/config", "facts.precision", ("is", "float16"), condition=_has_no_losses),
 )

@@ -106,5 +106,5 @@ CAUSES: tuple[Cause, ...] = (
     ),
     bad_batch,
     Comparison("DAT012", "batch.repetitive", (">", "share"), n=2),
-    Comparison("DAT010", lambda view: view.facts.batch_tokens, ("<", "tokens"), step=0),
+    Comparison("DAT010", "facts.batch_tokens", ("<", "tokens")),
 )

@@ -103,22 +103,19 @@ def drifting_logits(view: HistoryView) -> Candidate | None:
     return suspect("LOS012", log_z=last, step=drift.step, severity="note" if is_mild else None)
 
 
-def _half_weights(key: str, dtype: str) -> Comparison:
-    """Weights in half precision during training."""
-    return Comparison(
-        key,
-        lambda view: view.facts.weights,
-        ("is", dtype),
-        further={"update": lambda view: view.usual("update.ratio")},
-        step=0,
-    )
+def _usual_update(view: HistoryView) -> float | None:
+    return view.usual("update.ratio")
 
 
 CAUSES: tuple[Cause, ...] = (
     not_finite,
     underflow,
-    _half_weights("NUM001/history", "bfloat16"),
-    _half_weights("NUM005/history", "float16"),
+    Comparison(
+        "NUM001/history", "facts.weights", ("is", "bfloat16"), further={"update": _usual_update}
+    ),
+    Comparison(
+        "NUM005/history", "facts.weights", ("is", "float16"), further={"update": _usual_update}
+    ),
     growing_scores,
     drifting_logits,
 )

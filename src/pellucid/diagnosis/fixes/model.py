@@ -25,17 +25,24 @@ def _stacks(run: config.Run) -> Iterator[tuple[str, config.Stack]]:
             yield f"model.{name}", stack
 
 
+def _in_stacks(change: Callable[[config.Stack], Changes]) -> ConfigChange:
+    """The changes of each stack, by their paths in the run."""
+    return lambda run: {
+        f"{path}.{key}": value
+        for path, stack in _stacks(run)
+        for key, value in change(stack).items()
+    }
+
+
 def _pre_norm(*kinds: type[Any]) -> ConfigChange:
     """PreNorm instead of residual rules of these kinds."""
-
-    def change(run: config.Run) -> Changes:
-        changes: Changes = {}
-        for path, stack in _stacks(run):
-            if isinstance(stack.residual, kinds):
-                changes |= {f"{path}.residual": config.PreNorm(), f"{path}.final_norm": True}
-        return changes
-
-    return change
+    return _in_stacks(
+        lambda stack: (
+            {"residual": config.PreNorm(), "final_norm": True}
+            if isinstance(stack.residual, kinds)
+            else {}
+        )
+    )
 
 
 def _deep_norm(run: config.Run) -> Changes:
@@ -58,30 +65,25 @@ def _deep_norm(run: config.Run) -> Changes:
     return changes
 
 
-def _sandwich_norm(run: config.Run) -> Changes:
-    return {
-        f"{path}.residual": config.SandwichNorm()
-        for path, stack in _stacks(run)
-        if isinstance(stack.residual, config.PreNorm)
+@_in_stacks
+def _sandwich_norm(stack: config.Stack) -> Changes:
+    return {"residual": config.SandwichNorm()} if isinstance(stack.residual, config.PreNorm) else {}
+
+
+@_in_stacks
+def _final_norm(stack: config.Stack) -> Changes:
+    is_missing = not stack.final_norm and not isinstance(stack.residual, _NORM_AFTER)
+    return {"final_norm": True} if is_missing else {}
+
+
+@_in_stacks
+def _token_norm(stack: config.Stack) -> Changes:
+    changes: Changes = {
+        name: _PLAIN_NORM
+        for name in ("norm", "input_norm")
+        if isinstance(getattr(stack, name), _OVER_OTHERS)
     }
-
-
-def _final_norm(run: config.Run) -> Changes:
-    return {
-        f"{path}.final_norm": True
-        for path, stack in _stacks(run)
-        if not stack.final_norm and not isinstance(stack.residual, _NORM_AFTER)
-    }
-
-
-def _token_norm(run: config.Run) -> Changes:
-    changes: Changes = {}
-    for path, stack in _stacks(run):
-        for name in ("norm", "input_norm"):
-            if isinstance(getattr(stack, name), _OVER_OTHERS):
-                changes[f"{path}.{name}"] = _PLAIN_NORM
-        changes |= _attention(path, stack, _without_leak)
-    return changes
+    return changes | _attention(stack, _without_leak)
 
 
 def _without_leak(layer: config.MultiHead) -> config.MultiHead:
@@ -90,18 +92,18 @@ def _without_leak(layer: config.MultiHead) -> config.MultiHead:
     return layer
 
 
-def _norm_eps(run: config.Run) -> Changes:
-    changes: Changes = {}
-    for path, stack in _stacks(run):
-        for name in ("norm", "input_norm"):
-            norm = getattr(stack, name)
-            if norm is not None and not _SMALLEST_EPS <= norm.eps <= _LARGEST_EPS:
-                changes[f"{path}.{name}.eps"] = 1e-5
-    return changes
+@_in_stacks
+def _norm_eps(stack: config.Stack) -> Changes:
+    norms = {name: getattr(stack, name) for name in ("norm", "input_norm")}
+    return {
+        f"{name}.eps": 1e-5
+        for name, norm in norms.items()
+        if norm is not None and not _SMALLEST_EPS <= norm.eps <= _LARGEST_EPS
+    }
 
 
 def _attention(
-    path: str, stack: config.Stack, change: Callable[[config.MultiHead], config.MultiHead]
+    stack: config.Stack, change: Callable[[config.MultiHead], config.MultiHead]
 ) -> Changes:
     """Change every layer of softmax attention: single values, or the list of layers."""
 
@@ -110,22 +112,17 @@ def _attention(
 
     if isinstance(stack.attention, config.Alternating):
         layers = tuple(change_layer(layer) for layer in stack.attention.layers)
-        return {} if layers == stack.attention.layers else {f"{path}.attention.layers": layers}
+        return {} if layers == stack.attention.layers else {"attention.layers": layers}
     new_attention = change_layer(stack.attention)
-    names = ("qk_norm", "soft_cap", "scale", "window")
     return {
-        f"{path}.attention.{name}": getattr(new_attention, name)
-        for name in names
+        f"attention.{name}": getattr(new_attention, name)
+        for name in ("qk_norm", "soft_cap", "scale", "window")
         if getattr(new_attention, name, None) != getattr(stack.attention, name, None)
     }
 
 
 def _in_attention(change: Callable[[config.MultiHead], config.MultiHead]) -> ConfigChange:
-    return lambda run: {
-        key: value
-        for path, stack in _stacks(run)
-        for key, value in _attention(path, stack, change).items()
-    }
+    return _in_stacks(lambda stack: _attention(stack, change))
 
 
 def _with_qk_norm(layer: config.MultiHead) -> config.MultiHead:
@@ -143,33 +140,26 @@ def _logit_cap(run: config.Run) -> Changes:
     return {"model.head.soft_cap": 30.0} if is_needed else {}
 
 
-def _positions(run: config.Run) -> Changes:
-    return {
-        f"{path}.positions": config.Rotary(base=10_000.0)
-        for path, stack in _stacks(run)
-        if isinstance(stack.positions, config.NoPositions) and stack.d_head % 2 == 0
-    }
+@_in_stacks
+def _positions(stack: config.Stack) -> Changes:
+    fits = isinstance(stack.positions, config.NoPositions) and stack.d_head % 2 == 0
+    return {"positions": config.Rotary(base=10_000.0)} if fits else {}
 
 
-def _gelu(run: config.Run) -> Changes:
-    return {
-        f"{path}.feed_forward.activation": "gelu"
-        for path, stack in _stacks(run)
-        if stack.feed_forward.activation in ("relu", "relu_squared")
-    }
+@_in_stacks
+def _gelu(stack: config.Stack) -> Changes:
+    is_relu = stack.feed_forward.activation in ("relu", "relu_squared")
+    return {"feed_forward.activation": "gelu"} if is_relu else {}
 
 
-def _swiglu(run: config.Run) -> Changes:
+@_in_stacks
+def _swiglu(stack: config.Stack) -> Changes:
     """Three matrices of two thirds of the width have as many weights as two."""
-    changes: Changes = {}
-    for path, stack in _stacks(run):
-        ff = stack.feed_forward
-        if isinstance(ff, config.MLP):
-            width = max(1, round(ff.d_ff * 2 / 3))
-            changes[f"{path}.feed_forward"] = config.GatedMLP(
-                d_ff=width, activation="silu", bias=ff.bias
-            )
-    return changes
+    ff = stack.feed_forward
+    if not isinstance(ff, config.MLP):
+        return {}
+    width = max(1, round(ff.d_ff * 2 / 3))
+    return {"feed_forward": config.GatedMLP(d_ff=width, activation="silu", bias=ff.bias)}
 
 
 def _small(run: config.Run) -> float:

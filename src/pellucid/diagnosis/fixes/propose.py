@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -86,8 +86,13 @@ def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> S
 
     The evidence may say how far an update moved a matrix, which is proportional to the rate.
     """
-    if _USUAL in names and _is_extreme(run.optimiser):
-        return [_USUAL, *(name for name in names if name != _USUAL)]
+    optimiser, usual_first = run.optimiser, [_USUAL, *(name for name in names if name != _USUAL)]
+    # SGD's rate may be so high that the weights no longer show by how much
+    is_extreme = isinstance(optimiser, config.SGD) and (
+        optimiser.learning_rate >= _EXTREME_RATE * SGD_RATE
+    )
+    if _USUAL in names and is_extreme:
+        return usual_first
     ratios = [clue.value for clue in finding.evidence if clue.sign.startswith("update.ratio")]
     ratios = [value for value in ratios if isinstance(value, float) and 0 < value < math.inf]
     if not ratios:
@@ -99,7 +104,7 @@ def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> S
     )
     if factor < min(RATES.values()) / 3 and _USUAL in names:
         rates.insert(0, _USUAL)
-        names = [_USUAL, *(name for name in names if name != _USUAL)]
+        names = usual_first
     in_order = iter(rates)
     return [next(in_order) if name in rates else name for name in names]
 
@@ -111,11 +116,6 @@ def _target_update(finding: Finding, run: config.Run) -> float:
     return _GROWN_UPDATE if run.schedule.warm_up > 0 else _FIRST_UPDATE
 
 
-def _is_extreme(optimiser: config.Optimiser) -> bool:
-    """Whether SGD's rate is so high that the weights no longer tell by how much."""
-    return isinstance(optimiser, config.SGD) and optimiser.learning_rate >= _EXTREME_RATE * SGD_RATE
-
-
 def build_fix(name: str, run: config.Run) -> Fix | None:
     """The fix of this name for a config; None if it would change nothing.
 
@@ -125,28 +125,21 @@ def build_fix(name: str, run: config.Run) -> Fix | None:
     changes = {**TRAINING_FIXES, **MODEL_FIXES}[name](run)
     assignments = tuple(f"{path}={_toml_value(value)}" for path, value in changes.items())
     changed_run = apply_assignments(run, assignments) if assignments else run
-    if changed_run == run or (
-        run.start is not None and not _same_model(run.model, changed_run.model)
-    ):
+    model, changed_model = (_without_dropout(encode(r.model)) for r in (run, changed_run))
+    # trained weights fit both models if only the dropout differs
+    if changed_run == run or (run.start is not None and model != changed_model):
         return None
     return Fix(assignments=assignments, **read_fixes()[name])
 
 
-def _same_model(first: config.Transformer, second: config.Transformer) -> bool:
-    """Whether trained weights fit both: everything except dropout is equal."""
-    return _without_dropout(first) == _without_dropout(second)
-
-
-def _without_dropout(part: Any) -> Any:
-    """A config without its dropout rates, as plain values."""
-    if isinstance(part, tuple):
-        return [_without_dropout(member) for member in cast("tuple[Any, ...]", part)]
-    if not hasattr(part, "__dataclass_fields__"):
-        return part
-    plain_fields = {
-        f.name: _without_dropout(getattr(part, f.name)) for f in fields(part) if f.name != "dropout"
-    }
-    return type(part).__name__, plain_fields
+def _without_dropout(plain: Any) -> Any:
+    """A config as plain values, without its dropout rates."""
+    if isinstance(plain, list):
+        return [_without_dropout(entry) for entry in cast("list[Any]", plain)]
+    if not isinstance(plain, dict):
+        return plain
+    table = cast("dict[str, Any]", plain)
+    return {key: _without_dropout(value) for key, value in table.items() if key != "dropout"}
 
 
 def _toml_value(value: Any) -> str:

@@ -13,7 +13,7 @@ Changes = dict[str, Any]
 ConfigChange = Callable[[config.Run], Changes]
 
 _MOST_WARM_UP = 0.3
-_USUAL_DECAY, _USUAL_EPS, _USUAL_BETA2 = 0.1, 1e-8, 0.95
+_USUAL_DECAY, _USUAL_BETA2 = 0.1, 0.95
 #: SGD's usual learning rate.
 SGD_RATE = 0.1
 #: Terms that are added to a loss, and the largest value that `plain_loss` keeps.
@@ -95,22 +95,12 @@ def _warm_up_longer(run: config.Run) -> Changes:
     return {"schedule.warm_up": round_number(target)} if target > warm_up else {}
 
 
-def _eps(run: config.Run) -> Changes:
-    return {f"{path}.eps": _USUAL_EPS for path, adam in _adams(run) if adam.eps > _USUAL_EPS}
-
-
 def _beta2(run: config.Run) -> Changes:
     return {
         f"{path}.betas": (adam.betas[0], _USUAL_BETA2)
         for path, adam in _adams(run)
         if adam.betas[1] > _USUAL_BETA2
     }
-
-
-def _momentum(run: config.Run) -> Changes:
-    optimiser = run.optimiser
-    is_high = isinstance(optimiser, config.SGD | config.Muon) and optimiser.momentum > 0.95
-    return {"optimiser.momentum": 0.9} if is_high else {}
 
 
 def _decay(limit: float) -> ConfigChange:
@@ -143,11 +133,6 @@ def _larger_batch(run: config.Run) -> Changes:
     }
 
 
-def _z_loss(run: config.Run) -> Changes:
-    z_loss = getattr(run.objective, "z_loss", None)
-    return {"objective.z_loss": 1e-4} if z_loss is not None and z_loss < 1e-4 else {}
-
-
 def _plain_loss(run: config.Run) -> Changes:
     """Cross-entropy without added terms; a weak z-loss may stay."""
     return {
@@ -173,11 +158,6 @@ def _more_answers(run: config.Run) -> Changes:
         "training.batch_size": 2 * run.training.batch_size,
         "training.accumulation": 2 * run.training.accumulation,
     }
-
-
-def _plain_temperature(run: config.Run) -> Changes:
-    draws = isinstance(run.objective, config.PolicyGradient) and run.objective.temperature != 1
-    return {"objective.temperature": 1.0} if draws else {}
 
 
 def _dropouts(run: config.Run) -> Iterator[tuple[str, float]]:
@@ -224,10 +204,12 @@ TRAINING_FIXES: Mapping[str, ConfigChange] = {
     "warm_up_shorter": _set("schedule.warm_up", 0.05, lambda run: run.schedule.warm_up > 0.2),
     "clip": _set("training.clip_norm", 1.0, lambda run: (run.training.clip_norm or 2.0) > 1),
     "clip_looser": _set("training.clip_norm", 1.0, lambda run: (run.training.clip_norm or 2.0) < 1),
-    "eps": _eps,
+    "eps": lambda run: {f"{path}.eps": 1e-8 for path, adam in _adams(run) if adam.eps > 1e-8},
     "beta2": _beta2,
     "betas": lambda run: {f"{path}.betas": (0.9, _USUAL_BETA2) for path, _ in _adams(run)},
-    "momentum": _momentum,
+    "momentum": _set(
+        "optimiser.momentum", 0.9, lambda run: getattr(run.optimiser, "momentum", 0.0) > 0.95
+    ),
     "decay": _decay(_USUAL_DECAY),
     "no_decay": _decay(0.0),
     "no_penalties": _set("penalties", (), lambda run: bool(run.penalties)),
@@ -235,12 +217,20 @@ TRAINING_FIXES: Mapping[str, ConfigChange] = {
     "float32": _set(
         "training.precision", "float32", lambda run: run.training.precision != "float32"
     ),
-    "z_loss": _z_loss,
+    "z_loss": _set(
+        "objective.z_loss", 1e-4, lambda run: getattr(run.objective, "z_loss", 1.0) < 1e-4
+    ),
     "plain_loss": _plain_loss,
     "longer_leash": _leash(1 / 3),
     "shorter_leash": _leash(3),
     "more_answers": _more_answers,
-    "plain_temperature": _plain_temperature,
+    "plain_temperature": _set(
+        "objective.temperature",
+        1.0,
+        lambda run: (
+            isinstance(run.objective, config.PolicyGradient) and run.objective.temperature != 1
+        ),
+    ),
     "dropout": _lower_dropout(0.3, 0.1),
     "no_dropout": _lower_dropout(0.0, 0.0),
     "some_dropout": _some_dropout,

@@ -48,7 +48,8 @@ def history_of_events(
     signs = _signs(event for event in events if isinstance(event, Vitals))
     stops = [event for event in events if isinstance(event, StoppedNonFinite)]
     losses = tuple(point for event in logged for point in _numbered(event.step, event.losses))
-    facts = Facts() if run is None else facts_of(run, _total(events))
+    totals = [event.total_steps for event in events if isinstance(event, Started | Logged)]
+    facts = Facts() if run is None else facts_of(run, totals[-1] if totals else None)
     started = next((event for event in events if isinstance(event, Started)), None)
     if started is not None and started.guessing_nats is not None and facts.vocab_size is None:
         facts = replace(facts, vocab_size=round(math.exp(started.guessing_nats)))
@@ -122,11 +123,6 @@ def _norm(residual: config.Residual) -> Literal["pre", "post", "both"]:
 
 def _numbered(last: int, values: Sequence[float]) -> list[tuple[int, float]]:
     return list(enumerate(values, start=last - len(values) + 1))
-
-
-def _total(events: Sequence[Event]) -> int | None:
-    totals = [event.total_steps for event in events if isinstance(event, Started | Logged)]
-    return totals[-1] if totals else None
 
 
 def _signs(events: Iterable[Vitals]) -> dict[str, tuple[Reading, ...]]:

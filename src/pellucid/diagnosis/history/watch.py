@@ -166,37 +166,26 @@ def _attribute(module: nn.Module, *names: str) -> object:
 
 
 def _examine_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
-    """The faults that the loop alone shows."""
-    return [*_without_optimiser(watch.state, groups), *_never_stepped(watch), *_restarted(watch)]
-
-
-def _never_stepped(watch: Watch) -> Iterator[Finding]:
-    """Losses without any update."""
-    if not watch.updates and watch.state.n_losses >= limit("OPT017", "losses"):
-        yield describe("OPT017/watch", losses=watch.state.n_losses)
-
-
-def _restarted(watch: Watch) -> Iterator[Finding]:
-    """An optimiser whose state is younger than the watch."""
-    ages = [
-        age
-        for optimiser in watch.state.optimisers
-        for state in cast("dict[Any, dict[str, Any]]", optimiser.state).values()
-        if (age := number_in(state, "step")) is not None
-    ]
-    n_lost = watch.updates - int(max(ages, default=watch.updates))
-    if n_lost >= 2 and max(ages, default=0) >= 1:
-        yield describe("OPT015/watch", updates=watch.updates, age=int(max(ages)), step=n_lost)
-
-
-def _without_optimiser(watched: WatchState, groups: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Trainable parameters that no optimiser of the watch moves."""
+    """The faults of the loop: weights without an optimiser, no update, a restarted optimiser."""
+    watched, findings = watch.state, list[Finding]()
     ids = {id(p) for group in groups for p in cast("list[nn.Parameter]", group["params"])}
     parameters = watched.anatomy.parameters
     names = [name for name, parameter in parameters.items() if id(parameter) not in ids]
     if watched.optimisers and names:
-        place = ", ".join(names[:4])
-        yield describe("OPT001/watch", n=len(names), total=len(parameters), place=place)
+        n, total, place = len(names), len(parameters), ", ".join(names[:4])
+        findings.append(describe("OPT001/watch", n=n, total=total, place=place))
+    if not watch.updates and watched.n_losses >= limit("OPT017", "losses"):
+        findings.append(describe("OPT017/watch", losses=watched.n_losses))
+    ages = [
+        int(age)
+        for optimiser in watched.optimisers
+        for state in cast("dict[Any, dict[str, Any]]", optimiser.state).values()
+        if (age := number_in(state, "step")) is not None
+    ]
+    updates, age = watch.updates, max(ages, default=watch.updates)
+    if updates - age >= 2 and age >= 1:  # the optimiser's state is younger than the watch
+        findings.append(describe("OPT015/watch", updates=updates, age=age, step=updates - age))
+    return findings
 
 
 def _not_finite(

@@ -79,10 +79,11 @@ class Fork:
 
 @dataclass(slots=True)
 class _Record:
-    """An observer that keeps the last signs of a fork, and the reason why it stopped."""
+    """An observer that keeps a fork's last signs and loss, and the reason why it stopped."""
 
     tick: Ticks
     start: int
+    loss: float | None = None
     signs: dict[str, Reading] = field(default_factory=dict[str, Reading])
     stopped: str = ""
 
@@ -93,6 +94,8 @@ class _Record:
                     id: Reading(step, value, word, place)
                     for id, _, value, word, step, place in event.signs
                 }
+            case events.Evaluated():
+                self.loss = event.loss_nats
             case events.StepFinished():
                 self.tick(event.step - self.start)
             case events.StoppedNonFinite():
@@ -139,7 +142,8 @@ def run_fork(
             shutil.copy(windows, folder.path)
         record = _Record(tick, progress.step)
         end = min(progress.step + steps, origin.plan.total_steps)
-        loss = _run(_cut(job, progress, end, folder), progress, record, folder)
+        _run(_cut(job, progress, end, folder), progress, record, folder)
+    loss = record.loss
     return Fork(
         seed=run.seed,
         start=record.start,
@@ -152,14 +156,8 @@ def run_fork(
     )
 
 
-def _run(job: Job, progress: Progress, record: _Record, folder: RunFolder) -> float | None:
-    """Run the loop under watch; the last held-out loss, None if a value was not finite."""
-    held_out_losses: list[float] = []
-
-    def keep(event: Event) -> None:
-        if isinstance(event, events.Evaluated):
-            held_out_losses.append(event.loss_nats)
-
+def _run(job: Job, progress: Progress, record: _Record, folder: RunFolder) -> None:
+    """Run the loop under watch; the record has no loss if a value was not finite."""
     # the watch reads its windows from the folder in this event
     resumed = Resumed(
         step=progress.step,
@@ -171,10 +169,9 @@ def _run(job: Job, progress: Progress, record: _Record, folder: RunFolder) -> fl
         watch(resumed)
         try:
             # Interrupts without `with`: Ctrl-C ends a fork at once, as it saves nothing
-            run_loop(job, progress, [record, keep, watch], Interrupts())
+            run_loop(job, progress, [record, watch], Interrupts())
         except NonFiniteError:
-            return None
-    return held_out_losses[-1]
+            record.loss = None
 
 
 def _evaluate_once(run: config.Run) -> config.Run:

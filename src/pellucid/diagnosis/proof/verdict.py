@@ -42,6 +42,14 @@ class Trial:
         __getattr__ = old_attributes(prescription="fix")
 
     @property
+    def _unfixed_forks(self) -> list[Fork]:
+        return [unfixed for unfixed, _ in self.pairs]
+
+    @property
+    def _fixed_forks(self) -> list[Fork]:
+        return [fixed for _, fixed in self.pairs]
+
+    @property
     def differences(self) -> tuple[float, ...]:
         """The fixed minus the unfixed loss of each finite pair; below 0 is better."""
         return tuple(
@@ -63,39 +71,35 @@ class Trial:
     @property
     def cured(self) -> frozenset[str]:
         """The signs that are sick in every unfixed and in no fixed fork."""
-        return _sick_in_all(unfixed for unfixed, _ in self.pairs) - _sick_in_any(
-            fixed for _, fixed in self.pairs
-        )
+        return _sick_in_all(self._unfixed_forks) - _sick_in_any(self._fixed_forks)
 
     @property
     def caught(self) -> frozenset[str]:
         """The signs that are sick in every fixed and in no unfixed fork."""
-        return _sick_in_all(fixed for _, fixed in self.pairs) - _sick_in_any(
-            unfixed for unfixed, _ in self.pairs
-        )
+        return _sick_in_all(self._fixed_forks) - _sick_in_any(self._unfixed_forks)
 
     @property
     def still_sick(self) -> frozenset[str]:
         """The signs that are sick in any fixed fork."""
-        return _sick_in_any(fixed for _, fixed in self.pairs)
+        return _sick_in_any(self._fixed_forks)
 
     @property
     def seconds(self) -> float:
         """How long the fixed forks took."""
-        return sum(fixed.seconds for _, fixed in self.pairs)
+        return sum(fork.seconds for fork in self._fixed_forks)
 
     @property
     def rescued(self) -> bool:
         """Whether all fixed forks stay finite, and an unfixed one does not."""
-        return any(unfixed.loss is None for unfixed, _ in self.pairs) and self._finite
+        return any(fork.loss is None for fork in self._unfixed_forks) and self._finite
 
     @property
     def words(self) -> str:
         """What the fix did to the loss, in one phrase."""
         if self.rescued:
-            n = sum(unfixed.loss is None for unfixed, _ in self.pairs)
+            n = sum(fork.loss is None for fork in self._unfixed_forks)
             return f"stays finite, while {n} of {len(self.pairs)} unfixed forks do not"
-        stopped = sum(fixed.loss is None for _, fixed in self.pairs)
+        stopped = sum(fork.loss is None for fork in self._fixed_forks)
         if stopped or self.mean is None:
             return f"{stopped} of {len(self.pairs)} fixed forks met a value that is not finite"
         unit = self.pairs[0][1].unit.removesuffix("s")
@@ -109,7 +113,7 @@ class Trial:
 
     @property
     def _finite(self) -> bool:
-        return all(fixed.loss is not None for _, fixed in self.pairs)
+        return all(fork.loss is not None for fork in self._fixed_forks)
 
     @property
     def verdict(self) -> Verdict:
