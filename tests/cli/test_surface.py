@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 
@@ -13,9 +14,11 @@ from pellucid.version import __version__
 
 VERBS = (
     "train",
+    "distill",
     "check",
     "diagnose",
     "generate",
+    "translate",
     "fill",
     "embed",
     "classify",
@@ -32,6 +35,7 @@ VERBS = (
     "draw",
     "attach",
     "report",
+    "vitals",
     "verify-resume",
     "equations",
     "quiz",
@@ -149,6 +153,11 @@ def test_a_promised_command_line_is_understood(line: str) -> None:
     for name, value in PROMISED[line].items():
         assert getattr(arguments, name) == value
     assert callable(arguments.call)
+
+
+def test_every_command_is_listed_here() -> None:
+    (verbs,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    assert sorted(verbs.choices) == sorted(VERBS)
 
 
 def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:

@@ -83,7 +83,7 @@ class Manifest:
     Attributes:
         format: the version of the layout.
         sha256: of documents, the hash of all texts.
-        split_by: of documents, what is held out: "documents" or "tails".
+        split_by: of documents, whether whole "documents" or their "tails" are held out.
         tokenizer_sha256: the hash of the tokenizer.
         classes: of rows with labels, the names of the classes in the order of their numbers.
         train: the facts of the training side.

@@ -13,7 +13,7 @@ from pellucid.tokenizers import Tokenizer
 
 
 def summarise_data(inputs: TaskInputs) -> tuple[Fact, ...]:
-    """The prepared data: how much there is, what is held out, and what was skipped or cut."""
+    """The prepared data: their size, the held-out part, and how much was skipped or cut."""
     data = inputs.data
     if data.is_text:
         return tuple(_list_text_facts(inputs.run.text, data, inputs.tokenizer))
