@@ -71,7 +71,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
 def test_same_text_is_prepared_once_and_is_the_same_afterwards(prepared: Prepared) -> None:
     assert "encoding" in prepared("one")
     said = prepared("two")
-    assert "as it was prepared before" in said
+    assert "taking the prepared text" in said
     assert "encoding" not in said
     assert prepared.contents("one") == prepared.contents("two")
     assert len(prepared.entries) == 1
@@ -95,7 +95,7 @@ def test_damaged_entry_is_said_and_prepared_anew(prepared: Prepared) -> None:
     assert "preparing the text anew" in said
     assert "train.npy does not match its checksum" in said
     assert prepared.contents("one") == prepared.contents("two")
-    assert "as it was prepared before" in prepared("three")
+    assert "taking the prepared text" in prepared("three")
 
 
 def test_run_keeps_its_text_when_the_cache_is_emptied(prepared: Prepared) -> None:

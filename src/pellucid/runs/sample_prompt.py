@@ -1,4 +1,4 @@
-"""The sentence that is shown while a run learns: the beginning of a held-out text.
+"""The sentence that a run completes while it learns: the beginning of a held-out text.
 
 A config that names a sentence keeps it. The choice is the same each time: nothing is random.
 """
@@ -45,15 +45,15 @@ def beginning(text: Examples, tokenizer: Tokenizer) -> str:
 
 
 def _beginnings(text: Examples, start: int, tokenizer: Tokenizer) -> Iterator[str]:
-    """The first words of each line at the beginning of the document that starts there."""
+    """The first words of each line at the beginning of the document from `start`."""
     ids = [int(token) for token in text.tokens[start : start + _TOKENS]]
-    inside = ids[1:] if ids[:1] == [tokenizer.begin_id] else ids
-    is_whole = len(ids) < _TOKENS or tokenizer.end_id in inside
+    content_ids = ids[1:] if ids[:1] == [tokenizer.begin_id] else ids
+    is_whole = len(ids) < _TOKENS or tokenizer.end_id in content_ids
     for last in (tokenizer.end_id, tokenizer.unknown_id):
-        inside = inside[: inside.index(last)] if last in inside else inside
-    lines = tokenizer.decode(inside).partition("\ufffd")[0].strip().split("\n")
+        content_ids = content_ids[: content_ids.index(last)] if last in content_ids else content_ids
+    lines = tokenizer.decode(content_ids).partition("\ufffd")[0].strip().split("\n")
     for place, line in enumerate(lines):
         words = line[: _CHARACTERS + 1].split(" ")
-        # the last word may be cut: it is left out, unless it is the only one or the line ends there
+        # the last word may be cut: drop it, unless it is the only one or the line ends there
         ends = len(line) <= _CHARACTERS and (is_whole or place < len(lines) - 1)
         yield " ".join((words if ends else words[:-1] or words)[:_WORDS])[:_CHARACTERS].strip()

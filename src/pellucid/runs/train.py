@@ -127,7 +127,7 @@ def train_config(
     """
     with forcing(force), interrupts or Interrupts() as active_interrupts:
         run.check_objective()
-        # refuse what can be refused before anything is read
+        # refuse all that needs no data before any data is read
         watched = bool(watchers)
         process_bytes = check_beginning(run, watched=watched)
         rewards = find_reward(run.objective, reward)
@@ -137,14 +137,14 @@ def train_config(
             refuse_taken(target)
         with add_display(show, observers) as all_observers:
             seed_step(run.seed, 0)
-            say = partial(_announce, all_observers)
-            ready = ready_data(run, say, partial(say, fleeting=True))
+            notify = partial(_announce, all_observers)
+            ready = ready_data(run, notify, partial(notify, fleeting=True))
             run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
             with explain_memory_errors(run):
                 with preparing(target, name=name) as (folder, work):
                     data = ready.fill(work.text)
                     memory = check_training(run, data, process=process_bytes, watched=watched)
-                    parts = _prepare(run, work, ready, data, rewards, say)
+                    parts = _prepare(run, work, ready, data, rewards, notify)
                 with folder.locked():
                     job = build_job(parts.run, parts.plan, folder, parts.model, parts.task)
                     events = _first_events(parts, folder, job, memory)
@@ -173,15 +173,15 @@ def _prepare(
     ready: Ready,
     data: PreparedData,
     reward: Reward | None,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> _Parts:
     """Fill the folder that becomes the run's, and build everything that the loop needs."""
     run = with_sentence(run, data, ready.tokenizer)
     ready.tokenizer.save(work.tokenizer)
     if run.start is not None:
-        say(f"taking the weights of {run.start}")
+        notify(f"taking the weights of {run.start}")
         copy_start(Path(run.start), work)
-    say("building the model, and timing a step")
+    notify("building the model, and timing a step")
     device = find_device(run.training.device)
     compiler = try_compiler(run.training, device)
     plan = plan_run(run, device, compiler=compiler)

@@ -134,7 +134,7 @@ def run_fork(
             _evaluate_once(run),
             _plan(origin, run),
             reward=origin.reward,
-            into=folder,
+            target=folder,
         )
         progress = Progress() if checkpoint is None else restore(job, _copied(checkpoint))
         windows = origin.folder.path / "vitals.json"  # the words of signs depend on these windows
@@ -213,7 +213,7 @@ def _cut(job: Job, progress: Progress, end: int, folder: RunFolder) -> Job:
         evaluate=lambda: job.evaluate() if progress.step == end else not_evaluated,
         sample=sample,
         save=save,
-        aside=folder.aside,
+        aside=folder.non_finite,
     )
 
 
