@@ -92,10 +92,10 @@ def test_what_is_refused_is_a_sentence(client: TestClient, reading: Any) -> None
         {"error": "the sentence is empty: write a few words to see them read"},
     )
     cut = client.post("/ask", content=b"{").json()["error"]
-    assert cut.startswith("the question cannot be read")
+    assert cut.startswith("the request cannot be read")
     assert cut.endswith("load the page again")
     long = client.post("/ask", content=b"x" * 300_000)
-    assert long.json()["error"].startswith("the question is too long")
+    assert long.json()["error"].startswith("the request is too long")
     deep = client.post("/ask", content=b"[" * 100_000)
     assert deep.status_code == 400
 

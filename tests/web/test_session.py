@@ -199,8 +199,8 @@ def test_work_stops_between_two_layers(trained: Path, reading: Any) -> None:
     ("said", "why"),
     [
         ([], "has to be a JSON object"),
-        ({"kind": "secrets"}, "is not something to ask for"),
-        ({"kind": "overview"}, "did not say which run"),
+        ({"kind": "secrets"}, "is no kind of request"),
+        ({"kind": "overview"}, "did not name a run"),
         ({"kind": "overview", "reading": {"run": "run0", "sentence": 7}}, "has to be text"),
         ({"kind": "overview", "reading": {"run": "run0", "sentence": "  "}}, "sentence is empty"),
         ({"kind": "overview", "reading": {"run": "run0", "sentence": "x" * 99}}, "shorten it"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from pellucid.display.numbers import short
@@ -15,7 +15,7 @@ from pellucid.display.numbers import short
 Better = Literal["lower", "higher", ""]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Measured:
     """How one number is shown.
 
@@ -23,20 +23,21 @@ class Measured:
         name: The name of the number in events.
         title: Its full name.
         label: A name of at most 14 columns, for tables.
-        unit: The unit after the number; its label if it has no unit.
         better: Which direction is better, if one is.
-        digits: Digits after the point.
         meaning: One sentence on how to read it.
+        unit: The unit after the number; its label if it has no unit.
+        digits: Digits after the point.
         in_panel: Whether the panel shows it, and not only the report.
     """
 
     name: str
     title: str
     label: str
-    unit: str = ""
     better: Better = ""
-    digits: int = 4
     meaning: str = ""
+    _: KW_ONLY
+    unit: str = ""
+    digits: int = 4
     in_panel: bool = True
 
     def number(self, value: float) -> str:
@@ -57,34 +58,11 @@ class Measured:
         return " ".join(part for part in (better, self.meaning) if part)
 
 
-def _define(
-    name: str,
-    title: str,
-    label: str,
-    better: Better = "",
-    meaning: str = "",
-    *,
-    unit: str = "",
-    digits: int = 4,
-    in_panel: bool = True,
-) -> Measured:
-    return Measured(
-        name=name,
-        title=title,
-        label=label,
-        unit=unit,
-        better=better,
-        digits=digits,
-        meaning=meaning,
-        in_panel=in_panel,
-    )
-
-
 _KL = "How far the model has moved from the reference"
 
 #: In the order in which measures are listed: the most informative one comes first.
 _MEASURES = (
-    _define(
+    Measured(
         "bits_per_byte",
         "bits per byte",
         "bits/byte",
@@ -92,34 +70,36 @@ _MEASURES = (
         "The same loss for each byte of text: comparable between tokenizers.",
         unit="bits/byte",
     ),
-    _define("bleu", "BLEU", "BLEU", "higher", "Shared runs of one to four words.", digits=2),
-    _define("chrf", "chrF", "chrF", "higher", "Shared runs of one to six letters.", digits=2),
-    _define("f1", "F1", "F1", "higher", "The harmonic mean of precision and recall."),
-    _define("macro_f1", "F1, mean over classes", "macro F1", "higher", "Every class counts alike."),
-    _define("micro_f1", "F1 over all answers", "micro F1", "higher", "Every answer counts alike."),
-    _define(
+    Measured("bleu", "BLEU", "BLEU", "higher", "Shared runs of one to four words.", digits=2),
+    Measured("chrf", "chrF", "chrF", "higher", "Shared runs of one to six letters.", digits=2),
+    Measured("f1", "F1", "F1", "higher", "The harmonic mean of precision and recall."),
+    Measured(
+        "macro_f1", "F1, mean over classes", "macro F1", "higher", "Every class counts alike."
+    ),
+    Measured("micro_f1", "F1 over all answers", "micro F1", "higher", "Every answer counts alike."),
+    Measured(
         "preference_accuracy",
         "preference accuracy",
         "pairs right",
         "higher",
         "The share of pairs whose chosen answer is preferred; guessing has 0.5.",
     ),
-    _define("accuracy", "accuracy", "accuracy", "higher", "The share that is right."),
-    _define("exact_match", "exact match", "exact match", "higher", "The share that is the same."),
-    _define("reward", "reward", "reward", "higher", "The mean reward of the answers drawn."),
-    _define(
+    Measured("accuracy", "accuracy", "accuracy", "higher", "The share that is right."),
+    Measured("exact_match", "exact match", "exact match", "higher", "The share that is the same."),
+    Measured("reward", "reward", "reward", "higher", "The mean reward of the answers drawn."),
+    Measured(
         "precision", "precision", "precision", "higher", "The share of positives that are right."
     ),
-    _define("recall", "recall", "recall", "higher", "The share of positives that are found."),
-    _define(
+    Measured("recall", "recall", "recall", "higher", "The share of positives that are found."),
+    Measured(
         "macro_precision",
         "precision, mean over classes",
         "macro prec.",
         "higher",
         in_panel=False,
     ),
-    _define("macro_recall", "recall, mean over classes", "macro recall", "higher", in_panel=False),
-    _define(
+    Measured("macro_recall", "recall, mean over classes", "macro recall", "higher", in_panel=False),
+    Measured(
         "ece",
         "expected calibration error",
         "calibration",
@@ -127,7 +107,7 @@ _MEASURES = (
         "How far confidence is from the share that is right, on average.",
         in_panel=False,
     ),
-    _define(
+    Measured(
         "brier",
         "Brier score",
         "Brier",
@@ -135,7 +115,7 @@ _MEASURES = (
         "The squared error of the probabilities.",
         in_panel=False,
     ),
-    _define(
+    Measured(
         "perplexity",
         "perplexity",
         "perplexity",
@@ -143,13 +123,13 @@ _MEASURES = (
         "As if guessing evenly among so many tokens.",
         digits=2,
     ),
-    _define("tokens_per_answer", "tokens per answer", "tokens/answer", digits=1),
+    Measured("tokens_per_answer", "tokens per answer", "tokens/answer", digits=1),
 )
 
 _PARTS = (
-    _define("loss_nats", "loss", "loss", "lower", unit="nats"),
-    _define("hard_nats", "loss of the tokens themselves", "hard loss", "lower", unit="nats"),
-    _define(
+    Measured("loss_nats", "loss", "loss", "lower", unit="nats"),
+    Measured("hard_nats", "loss of the tokens themselves", "hard loss", "lower", unit="nats"),
+    Measured(
         "divergence",
         "divergence from the teacher",
         "divergence",
@@ -157,26 +137,28 @@ _PARTS = (
         "What separates the model's distribution from its teacher's.",
         unit="nats",
     ),
-    _define(
+    Measured(
         "margin",
         "margin",
         "margin",
         "higher",
         "How much more the chosen answer has gained over the reference than the rejected one.",
     ),
-    _define("chosen_reward", "reward of the chosen", "chosen reward", "higher"),
-    _define("rejected_reward", "reward of the rejected", "rejected rew.", "lower"),
-    _define("kl_exact", "KL to the reference, exact", "KL", "lower", f"{_KL}.", unit="nats"),
-    _define("kl_k1", "KL to the reference, k1", "KL (k1)", "", f"{_KL}, without bias; may be < 0."),
-    _define("kl_k2", "KL to the reference, k2", "KL (k2)", "lower", f"{_KL}, by squares."),
-    _define("kl_k3", "KL to the reference, k3", "KL (k3)", "lower", f"{_KL}; never below 0."),
-    _define("advantage", "advantage", "advantage"),
-    _define("entropy", "entropy", "entropy", "", "How undecided the model is.", unit="nats"),
-    _define("penalty", "penalty", "penalty", "lower", "What the weights themselves cost."),
-    _define(
+    Measured("chosen_reward", "reward of the chosen", "chosen reward", "higher"),
+    Measured("rejected_reward", "reward of the rejected", "rejected rew.", "lower"),
+    Measured("kl_exact", "KL to the reference, exact", "KL", "lower", f"{_KL}.", unit="nats"),
+    Measured(
+        "kl_k1", "KL to the reference, k1", "KL (k1)", "", f"{_KL}, without bias; may be < 0."
+    ),
+    Measured("kl_k2", "KL to the reference, k2", "KL (k2)", "lower", f"{_KL}, by squares."),
+    Measured("kl_k3", "KL to the reference, k3", "KL (k3)", "lower", f"{_KL}; never below 0."),
+    Measured("advantage", "advantage", "advantage"),
+    Measured("entropy", "entropy", "entropy", "", "How undecided the model is.", unit="nats"),
+    Measured("penalty", "penalty", "penalty", "lower", "What the weights themselves cost."),
+    Measured(
         "zeros", "penalised weights that are zero", "zeros", "", "The share of them.", unit="zero"
     ),
-    _define(
+    Measured(
         "log_z",
         "log Z",
         "log Z",
@@ -200,7 +182,7 @@ def measured(name: str) -> Measured:
     if name in LABELS:
         return LABELS[name]
     label = name if len(name) <= _LABEL_COLUMNS else name[: _LABEL_COLUMNS - 1] + "…"
-    return Measured(name=name, title=name, label=label)
+    return Measured(name, name, label)
 
 
 def in_order(values: Iterable[tuple[str, float]]) -> list[tuple[Measured, float]]:

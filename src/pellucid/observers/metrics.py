@@ -1,4 +1,4 @@
-"""The numbers of an event, under the same names for every tool.
+"""What all observers share: the names of an event's numbers, the folder, the missing package.
 
     train/loss_nats  train/grad_norm  train/log_z         one for each update, and every other part
                                                           of the loss by its name
@@ -11,7 +11,9 @@ If the loss is a mean over pairs, pairs are counted: train/pairs_per_second, tra
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from pellucid.errors import ConfigError, RunError
 from pellucid.training import events
 
 Numbers = dict[str, float]
@@ -44,3 +46,27 @@ def _report_numbers(event: events.Logged) -> Numbers:
     if event.memory_bytes is not None:
         numbers["train/memory_bytes"] = float(event.memory_bytes)
     return numbers
+
+
+def choose_folder(
+    folder: str | Path | None, event: events.Started | events.Resumed, name: str
+) -> Path:
+    """The folder for an observer's files: `folder`, or `name` in the run's folder.
+
+    Raises:
+        RunError: `folder` is None, and the event names no run's folder.
+    """
+    if folder is not None:
+        return Path(folder)
+    if not event.folder:
+        raise RunError(f"the run has no folder for {name}/: pass a folder to the observer")
+    return Path(event.folder) / name
+
+
+def missing_package(package: str, extra: str, error: ImportError) -> ConfigError:
+    """The error for an observer whose package is not installed."""
+    return ConfigError(
+        f"the package {package} cannot be imported ({error}), which observing with {extra} needs: "
+        f"install pellucid with its extra, in a checkout pip install '.[{extra}]', or train "
+        "without it"
+    )

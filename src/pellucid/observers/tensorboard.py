@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pellucid.observers.metrics import numbers_of
-from pellucid.observers.requirements import choose_folder, missing_package
+from pellucid.observers.metrics import choose_folder, missing_package, numbers_of
 from pellucid.training import events
 
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from pellucid.disk import write_text
 from pellucid.errors import ExitCode, RunError
-from pellucid.observers.metrics import numbers_of
-from pellucid.observers.requirements import choose_folder, missing_package
+from pellucid.observers.metrics import choose_folder, missing_package, numbers_of
 from pellucid.reader import read_text, read_toml
 from pellucid.training import events
 

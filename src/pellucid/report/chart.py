@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from pellucid.report.axes import Axis, axis_for, label, log_axis_for, steps_axis
+from pellucid.report.messages import message
 from pellucid.report.story import Series
 
 _WIDTH, _HEIGHT = 400, 250
@@ -43,9 +44,9 @@ class Chart:
     title: str
     caption: str
     curves: tuple[Series, ...]
-    lines: tuple[ReferenceLine, ...]
-    resumed_at: tuple[int, ...]
-    last_step: int
+    lines: tuple[ReferenceLine, ...] = ()
+    resumed_at: tuple[int, ...] = ()
+    last_step: int = 0
     from_zero: bool = False
     logarithmic: bool = False
 
@@ -78,21 +79,21 @@ def svg(chart: Chart) -> str:
 def describe(chart: Chart) -> str:
     """The chart in words: the start, end and range of each curve, and the lines."""
     clauses = [_describe_curve(curve) for curve in chart.curves]
-    clauses += [f"a line across at {line.value:.4g}: {line.name}" for line in chart.lines]
-    clauses += [f"the run was resumed after step {step:,}" for step in chart.resumed_at]
+    clauses += [message("line-at", value=line.value, name=line.name) for line in chart.lines]
+    clauses += [message("resumed-after", step=step) for step in chart.resumed_at]
     return "; ".join(clauses) + "."
 
 
 def _describe_curve(curve: Series) -> str:
     if not curve.points:
-        return f"{curve.name}: nothing was measured"
+        return message("nothing-measured", name=curve.name)
     (first, start), (last, end) = curve.points[0], curve.points[-1]
     low = min(curve.points, key=lambda point: point[1])
     high = max(curve.points, key=lambda point: point[1])
     unit = f" {curve.unit}" if curve.unit else ""
-    return (
-        f"{curve.name} from {start:.4g}{unit} at step {first:,} to {end:.4g} at step {last:,}, "
-        f"lowest {low[1]:.4g} at {low[0]:,}, highest {high[1]:.4g} at {high[0]:,}"
+    start_text = message("curve-start", name=curve.name, value=start, unit=unit, step=first)
+    return start_text + message(
+        "curve-range", end=end, last=last, low=low[1], low_at=low[0], high=high[1], high_at=high[0]
     )
 
 
@@ -125,7 +126,8 @@ def _grid(level: Axis, upright: Axis) -> list[str]:
     parts.append(f'<path class="axis" d="M{_LEFT_MARGIN} {bottom}H{right_edge}"/>')
     middle = (_LEFT_MARGIN + right_edge) / 2
     parts.append(
-        f'<text class="tick" x="{middle:.0f}" y="{_HEIGHT - 5}" text-anchor="middle">step</text>'
+        f'<text class="tick" x="{middle:.0f}" y="{_HEIGHT - 5}" text-anchor="middle">'
+        f"{message('axis')}</text>"
     )
     return parts
 

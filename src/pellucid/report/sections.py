@@ -9,6 +9,7 @@ from typing import TypeVar
 from pellucid.display import visible
 from pellucid.display.example import example_lines
 from pellucid.report.chart import Chart, describe
+from pellucid.report.messages import message
 from pellucid.report.story import Series
 from pellucid.training import events
 
@@ -25,13 +26,13 @@ def figure(chart: Chart, drawing: str) -> str:
         for number, curve in enumerate(chart.curves, start=1)
     ]
     key += [f'<li class="key-across">{escape(line.name)}</li>' for line in chart.lines]
-    key += ['<li class="key-resumed">resumed</li>'] if chart.resumed_at else []
+    key += [f'<li class="key-resumed">{message("resumed")}</li>'] if chart.resumed_at else []
     tables = "".join(_numbers(curve) for curve in chart.curves)
     return (
         f"<figure><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.caption)}</p>"
         f"</figcaption>{drawing}"
         f'<ul class="key">{"".join(key)}</ul>'
-        f"<details><summary>{escape(chart.title)}: the numbers</summary>"
+        f"<details><summary>{escape(message('numbers', title=chart.title))}</summary>"
         f"<p>{escape(describe(chart))}</p>{tables}</details></figure>"
     )
 
@@ -39,17 +40,17 @@ def figure(chart: Chart, drawing: str) -> str:
 def _curve_name(curve: Series) -> str:
     name = curve.name
     if curve.updates > 1:
-        name += f" (means of {curve.updates} updates)"
+        name += f" {message('means', n=curve.updates)}"
     if curve.n_hidden:
-        name += f"; {curve.n_hidden} values were not finite and are not drawn"
+        name += f"; {message('hidden', n=curve.n_hidden)}"
     return name
 
 
 def _numbers(curve: Series) -> str:
     points = _evenly(curve.points, MOST_ROWS)
-    note = (
-        "" if len(points) == len(curve.points) else f", {len(points)} of {len(curve.points)} rows"
-    )
+    note = ""
+    if len(points) < len(curve.points):
+        note = f", {message('rows', n=len(points), total=len(curve.points))}"
     unit = f", {curve.unit}" if curve.unit else ""
     rows = "".join(
         f'<tr><th scope="row" class="number">{step:,}</th><td class="number">{value:.6g}</td></tr>'
@@ -57,8 +58,7 @@ def _numbers(curve: Series) -> str:
     )
     return _table(
         f"{_curve_name(curve)}{unit}{note}",
-        '<th scope="col" class="number">step</th>'
-        f'<th scope="col" class="number">{escape(curve.unit or "value")}</th>',
+        _column(message("axis"), "number") + _column(curve.unit or message("value"), "number"),
         rows,
     )
 
@@ -66,7 +66,8 @@ def _numbers(curve: Series) -> str:
 def example(examples: Sequence[events.Example]) -> str:
     """The first recorded training example, if there is one."""
     tables = "".join(
-        '<div class="scroll" tabindex="0" role="region" aria-label="an example as a table">'
+        '<div class="scroll" tabindex="0" role="region" aria-label="'
+        f'{message("example-label")}">'
         f"<pre>{escape(_lines(event))}</pre></div>"
         for event in examples[:1]
     )
@@ -74,7 +75,7 @@ def example(examples: Sequence[events.Example]) -> str:
         return ""
     return (
         '<section id="example" aria-labelledby="example-head">'
-        f'<h2 id="example-head">What is learnt from an example</h2>{tables}</section>'
+        f'<h2 id="example-head">{message("example")}</h2>{tables}</section>'
     )
 
 
@@ -86,25 +87,19 @@ def _lines(event: events.Example) -> str:
 def samples(sampled: Sequence[events.Sampled]) -> str:
     """The fixed sentence over time: its continuation, and the likeliest tokens."""
     if not sampled:
-        return "<p>No sample was taken.</p>"
+        return f"<p>{message('no-sample')}</p>"
     shown_events = _evenly(sampled, MOST_SAMPLES)
-    note = (
-        f" {len(shown_events)} of {len(sampled)} are shown."
-        if len(shown_events) < len(sampled)
-        else ""
-    )
+    note = ""
+    if len(shown_events) < len(sampled):
+        note = f" {message('shown', n=len(shown_events), total=len(sampled))}"
     items = "".join(
-        f'<li><span class="step">step {event.step:,}</span><div>'
+        f'<li><span class="step">{message("step", step=event.step)}</span><div>'
         f'<p class="said" dir="auto"><b>{_text(event.sentence)}</b>'
         f"<span>{_text(event.continuation)}</span></p>"
-        f'<p class="next">next: {_likely(event)}</p></div></li>'
+        f'<p class="next">{message("next", tokens=_likely(event))}</p></div></li>'
         for event in shown_events
     )
-    return (
-        "<p>The same sentence, continued by the likeliest token each time; below it, the likeliest "
-        f"next tokens and their probabilities.{note}</p>"
-        f'<ol class="samples">{items}</ol>'
-    )
+    return f'<p>{message("samples-hint")}{note}</p><ol class="samples">{items}</ol>'
 
 
 def _likely(event: events.Sampled) -> str:
@@ -120,14 +115,14 @@ def _text(text: str) -> str:
 def happenings(happened: Sequence[tuple[int, str]]) -> str:
     """Starts, saves, stops and resumes, in order."""
     if not happened:
-        return "<p>Nothing is recorded.</p>"
+        return f"<p>{message('no-event')}</p>"
     rows = "".join(
         f'<tr><th scope="row" class="number">{step:,}</th><td>{escape(visible(text))}</td></tr>'
         for step, text in happened
     )
     return _table(
-        "in the order in which they happened",
-        '<th scope="col" class="number">step</th><th scope="col">what</th>',
+        message("in-order"),
+        _column(message("axis"), "number") + _column(message("event")),
         rows,
         kind="events",
     )
@@ -145,6 +140,11 @@ def facts_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
         f"<details open><summary>{escape(title)}</summary>"
         f'<table class="facts" aria-label="{escape(title)}"><tbody>{rows}</tbody></table></details>'
     )
+
+
+def _column(name: str, kind: str = "") -> str:
+    kind = f' class="{kind}"' if kind else ""
+    return f'<th scope="col"{kind}>{escape(name)}</th>'
 
 
 def _table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from pellucid.display.metric_labels import Measured, in_order, measured, nats_per
 from pellucid.display.plain import drift_line
+from pellucid.report.messages import message
 from pellucid.training import events
 
 #: Most points of a curve; more are averaged over equal stretches of updates.
@@ -81,14 +82,18 @@ def build_story(happened: Sequence[events.Event], name: str) -> Story:
         clip_norm=logged[-1].clip_norm if logged else None,
         best=bests[-1] if bests else None,
         last=logged[-1] if logged else None,
-        loss=_joined("training loss", nats, [(e.step, e.losses) for e in logged]),
-        held_out=_plain("held-out loss", nats, [(e.step, e.loss_nats) for e in evaluated]),
+        loss=_joined(message("training-loss"), nats, [(e.step, e.losses) for e in logged]),
+        held_out=_plain(message("held-out-loss"), nats, [(e.step, e.loss_nats) for e in evaluated]),
         measures=_measures(evaluated),
         grad_norms=_joined(
-            "gradient norm before clipping", "", [(e.step, e.grad_norms) for e in logged]
+            message("norm-before-clipping"), "", [(e.step, e.grad_norms) for e in logged]
         ),
-        learning_rate=_plain("learning rate", "", [(e.step, e.learning_rate) for e in logged]),
-        speed=_plain("speed", f"{units[-1]}/s", [(e.step, e.tokens_per_second) for e in logged]),
+        learning_rate=_plain(
+            message("learning-rate"), "", [(e.step, e.learning_rate) for e in logged]
+        ),
+        speed=_plain(
+            message("speed"), f"{units[-1]}/s", [(e.step, e.tokens_per_second) for e in logged]
+        ),
         parts=_parts(logged),
         unit=units[-1],
         examples=tuple(e for e in happened if isinstance(e, events.Example)),
@@ -105,7 +110,7 @@ def _measures(evaluated: Sequence[events.Evaluated]) -> tuple[tuple[Measured, Se
         (
             measure,
             _plain(
-                f"held-out {measure.title}",
+                message("held-out", title=measure.title),
                 measure.unit,
                 [
                     (event.step, value)
@@ -135,25 +140,28 @@ def _parts(logged: Sequence[events.Logged]) -> tuple[tuple[Measured, Series], ..
 def _happening(event: events.Event) -> str:
     match event:
         case events.Started():
-            return f"started, for {event.total_steps:,} steps"
+            return message("started", total=event.total_steps)
         case events.Resumed():
-            return f"resumed from {_short(event.checkpoint)}"
+            return message("resumed-from", checkpoint=_short(event.checkpoint))
         case events.Drifted():
             return drift_line(event)
         case events.Noticed():
             return event.text
         case events.CheckpointSaved():
-            return f"saved {_short(event.path)}" + (" (best so far)" if event.best else "")
+            key = "saved-best" if event.best else "saved"
+            return message(key, checkpoint=_short(event.path))
         case events.Interrupted():
-            signal = event.signal or "the user"
-            return f"interrupted by {signal}, " + ("and saved" if event.step else "nothing to save")
+            key = "interrupted-saved" if event.step else "interrupted-unsaved"
+            return message(key, signal=event.signal or message("user"))
         case events.StoppedNonFinite():
-            return (
-                f"stopped: update {event.step + 1} was not finite, {event.what} of "
-                f"{event.where}; set aside in {_short(event.aside)}"
+            return message(
+                "not-finite",
+                update=event.step + 1,
+                culprit=message("culprit", what=event.what, where=event.where),
+                folder=_short(event.aside),
             )
         case events.Finished():
-            return f"finished; this stretch took {event.seconds:,.0f} s"
+            return message("finished-after", seconds=event.seconds)
         case _:
             return ""
 
@@ -166,13 +174,13 @@ def _short(path: str) -> str:
 def _ended(happened: Sequence[events.Event]) -> str:
     match happened[-1] if happened else None:
         case events.Finished():
-            return "finished"
+            return message("finished")
         case events.Interrupted():
-            return "interrupted"
+            return message("interrupted")
         case events.StoppedNonFinite():
-            return "stopped on a value that is not finite"
+            return message("stopped")
         case _:
-            return "not over: it is still training, or was ended from outside"
+            return message("not-over")
 
 
 def _plain(name: str, unit: str, points: Sequence[tuple[int, float]]) -> Series:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from pellucid.display import visible
 from pellucid.report.chart import Chart, ReferenceLine, svg
+from pellucid.report.messages import message
 from pellucid.report.page import document
 from pellucid.report.sections import figure, happenings
 from pellucid.report.story import Series
@@ -39,9 +40,9 @@ def vitals_page(name: str, events: Sequence[Vitals], signs: Mapping[str, SignTex
         events: All of its readings.
         signs: The texts of each sign by id.
     """
-    last = events[-1]
+    last, title = events[-1], message("vital-signs", run=visible(name))
     tiles = "".join(
-        f"<div><dt>{escape(equation)}</dt><dd>{escape(word or 'not measured')}</dd></div>"
+        f"<div><dt>{escape(equation)}</dt><dd>{escape(word or message('not-measured'))}</dd></div>"
         for equation, word in last.rows
     )
     sections = "".join(
@@ -50,16 +51,16 @@ def vitals_page(name: str, events: Sequence[Vitals], signs: Mapping[str, SignTex
     )
     body = f"""
 <header>
-<h1>{escape(visible(name))}: vital signs</h1>
-<p class="soft">{len(events):,} readings, up to step {last.step:,}.</p>
+<h1>{escape(title)}</h1>
+<p class="soft">{message("readings", n=len(events), step=last.step)}</p>
 <dl class="tiles">{tiles}</dl>
 </header>
 <main>{sections}
-<section id="words" aria-labelledby="words-head"><h2 id="words-head">What was not calm</h2>
+<section id="words" aria-labelledby="words-head"><h2 id="words-head">{message("not-calm")}</h2>
 {happenings(changes(events))}</section>
 </main>
 """
-    return document(f"{visible(name)}: vital signs", body)
+    return document(title, body)
 
 
 def changes(events: Sequence[Vitals]) -> list[tuple[int, str]]:
@@ -69,7 +70,7 @@ def changes(events: Sequence[Vitals]) -> list[tuple[int, str]]:
     for event in events:
         for id, _, value, word, step, _ in event.signs:
             if word != words.get(id, "calm"):
-                rows.append((step, f"{id}: {word}, at {value:.4g}"))
+                rows.append((step, message("word-at", sign=id, word=word, value=value)))
             words[id] = word
     return rows
 
@@ -85,7 +86,7 @@ def _section(
     return (
         f'<section id="equation-{number}" aria-labelledby="equation-{number}-head">'
         f'<h2 id="equation-{number}-head">{number} {escape(name)}: '
-        f"{escape(word or 'not measured')}</h2>"
+        f"{escape(word or message('not-measured'))}</h2>"
         f'<div class="charts">{figures}</div></section>'
     )
 
@@ -103,14 +104,14 @@ def _chart(id: str, spec: SignText, events: Sequence[Vitals]) -> Chart | None:
     high = max((value for _, value in points), default=0.0)
     # a threshold far from all values would flatten the curve
     lines = tuple(
-        ReferenceLine(f"{word} at {limit:g}", limit)
+        ReferenceLine(message("threshold", word=word, limit=limit), limit)
         for word, limit in spec.limits
         if low - (high - low) <= limit <= high + (high - low)
     )
     return Chart(
         key=id.replace(".", "-"),
         title=id,
-        caption=f"{spec.rule}. Source: {spec.source}.",
+        caption=message("rule", rule=spec.rule, source=spec.source),
         curves=(
             Series(name=id, unit="", points=points, n_hidden=len(values_by_step) - len(points)),
         ),

@@ -11,6 +11,7 @@ from pellucid.disk import check_output, write_output
 from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
 from pellucid.reader import read_json, read_text
+from pellucid.report.messages import message
 from pellucid.report.page import Facts, page
 from pellucid.report.story import build_story
 from pellucid.runs import RunFolder, existing_folder, read_events
@@ -54,12 +55,12 @@ def write_report(run: str | Path, out: str | Path | None = None) -> Report:
 
 def _papers(folder: RunFolder) -> Iterator[tuple[str, Facts]]:
     """The files about the machine and data of a run; an unreadable one shows its error."""
-    yield "plan.json: settings for the machine", _facts_in(folder.plan)
-    yield "text/text.json: the text, by its content hash", _facts_in(folder.text / "text.json")
+    yield message("plan"), _facts_in(folder.plan)
+    yield message("text"), _facts_in(folder.text / "text.json")
     steps = folder.shelf.steps()
     if steps:
         file = folder.shelf.path(steps[-1]) / "checkpoint.json"
-        yield f"checkpoints/step-{steps[-1]}/checkpoint.json: versions, checksums", _facts_in(file)
+        yield message("checkpoint", step=steps[-1]), _facts_in(file)
 
 
 def _facts_in(file: Path) -> Facts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,10 +56,10 @@ def log_to(target: object) -> Log:
         ConfigError: `target` is not a path, a SummaryWriter, a wandb run or a function.
     """
     if isinstance(target, str | Path):
-        return _lines(Path(target))
-    for name, make in (("add_scalar", _scalars), ("log", _logged), ("log_metrics", _metrics)):
+        return partial(_write_line, Path(target))
+    for name, write in _WRITERS.items():
         if callable(getattr(target, name, None)):
-            return make(target)
+            return partial(write, target)
     if callable(target):
         return cast("Log", target)
     raise ConfigError(
@@ -67,32 +68,21 @@ def log_to(target: object) -> Log:
     )
 
 
-def _lines(file: Path) -> Log:
-    def write(values: dict[str, float], step: int) -> None:
-        plain = {
-            key: value if math.isfinite(value) else str(value) for key, value in values.items()
-        }
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(json_text({"step": step, **plain}) + "\n")
-
-    return write
+def _write_line(file: Path, values: dict[str, float], step: int) -> None:
+    plain = {key: value if math.isfinite(value) else str(value) for key, value in values.items()}
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(json_text({"step": step, **plain}) + "\n")
 
 
-def _scalars(writer: Any) -> Log:
-    def write(values: dict[str, float], step: int) -> None:
-        for key, value in values.items():
-            writer.add_scalar(key, value, step)
-
-    return write
+def _write_scalars(writer: Any, values: dict[str, float], step: int) -> None:
+    for key, value in values.items():
+        writer.add_scalar(key, value, step)
 
 
-def _logged(run: Any) -> Log:
-    def write(values: dict[str, float], step: int) -> None:
-        # with a step of their own, so that the training's own count in wandb does not advance
-        run.log({**values, "vitals/step": step})
-
-    return write
-
-
-def _metrics(tracker: Any) -> Log:
-    return lambda values, step: tracker.log_metrics(values, step)
+#: By the method that a target has. A wandb run gets a step of its own, so that the training's own
+#: count in wandb does not advance.
+_WRITERS: dict[str, Callable[[Any, dict[str, float], int], None]] = {
+    "add_scalar": _write_scalars,
+    "log": lambda run, values, step: run.log({**values, "vitals/step": step}),
+    "log_metrics": lambda tracker, values, step: tracker.log_metrics(values, step),
+}

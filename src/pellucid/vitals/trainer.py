@@ -7,7 +7,8 @@ the run's folder keeps the windows that words depend on, by the steps of its che
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,24 +60,13 @@ def watcher(
     Raises:
         ConfigError: An argument cannot be used.
     """
-    checked({"max_overhead": max_overhead, "log": log, "thresholds": thresholds})
-
-    def look_into(job: Job, observer: Observer) -> AbstractContextManager[Observer]:
-        return _watched(job, observer, max_overhead, log, thresholds)
-
-    return look_into
+    options = checked({"max_overhead": max_overhead, "log": log, "thresholds": thresholds})
+    return partial(_watched, options)
 
 
 @contextmanager
-def _watched(
-    job: Job,
-    observer: Observer,
-    max_overhead: float | None,
-    log: object,
-    thresholds: str | Path | None,
-) -> Generator[Observer]:
-    guard = Guard()
-    started = guard("the whole training", _begin, job, max_overhead, log, thresholds)
+def _watched(options: dict[str, Any], job: Job, observer: Observer) -> Generator[Observer]:
+    started = Guard()("the whole training", _begin, job, options)
     if started is None:
         yield _ignore
         return
@@ -89,9 +79,7 @@ def _ignore(event: Event) -> None:
     """Observes a training that could not be watched."""
 
 
-def _begin(
-    job: Job, max_overhead: float | None, log: object, thresholds: str | Path | None
-) -> tuple[Watch, Rows]:
+def _begin(job: Job, options: dict[str, Any]) -> tuple[Watch, Rows]:
     batch_size = job.settings.batch_size
     # each update samples its own answers, and your code rewards them: do not run it for a reading
     first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, batch_size)
@@ -102,9 +90,7 @@ def _begin(
         probe=job_rows.probe,
         reference=None,
         clip_norm=job.settings.clip_norm,
-        max_overhead=max_overhead,
-        log=log,
-        thresholds=thresholds,
+        **options,
     )
     watch.other = job_rows.other()
     watch.judge.baselines = None if first is None else _baselines(job, first, batch_size)

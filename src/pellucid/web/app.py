@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from pellucid.errors import PellucidError
 from pellucid.reader import decode_text, parse_json
-from pellucid.web.assets import files
+from pellucid.web.assets import files, message
 from pellucid.web.cancellation import Stopped, stop
 from pellucid.web.requests import PageRequest, RequestError, parse_request
 from pellucid.web.security import LOCAL, Guard
@@ -34,8 +34,6 @@ _log = logging.getLogger(__name__)
 MAX_REQUESTS = 16
 #: Bytes of a request, which is a sentence and a few numbers.
 _LARGEST_QUESTION = 200_000
-_BUSY = "the page is busy with other questions: try again in a moment"
-_BROKEN = "something in pellucid failed while it answered; the terminal it runs in says what"
 
 
 def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = None) -> Starlette:
@@ -53,7 +51,7 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
         name = request.path_params.get("name", "index.html")
         asset = assets.get(name)
         if asset is None:
-            return _refused("there is no such page here: open the address without a path", 404)
+            return _refused(message("no-page"), 404)
         return Response(asset.content, media_type=asset.kind)
 
     async def ask(request: Request) -> Response:
@@ -65,7 +63,7 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
         except ClientDisconnect:
             return Response(status_code=499)
         if places.available_tokens < 1:
-            return _refused(_BUSY, 503)
+            return _refused(message("busy"), 503)
         async with places:
             try:
                 return await _answered(request, session, question)
@@ -75,8 +73,8 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
                 # a valid request without an answer, such as half a sentence: nothing failed
                 return _refused(str(error), 200)
             except Exception:
-                _log.exception("a question could not be answered")
-                return _refused(_BROKEN, 500)
+                _log.exception("unanswered")
+                return _refused(message("broken"), 500)
 
     return Starlette(
         routes=[
@@ -96,15 +94,15 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LARGEST_QUESTION:
-            raise RequestError("the question is too long: shorten the sentence")
+            raise RequestError(message("too-long"))
     return bytes(body)
 
 
 def _read(body: bytes) -> object:
     try:
-        return parse_json(decode_text(body, "the question"), "the question")
+        return parse_json(decode_text(body, message("request")), message("request"))
     except PellucidError as error:
-        raise RequestError(f"the question cannot be read ({error}): load the page again") from None
+        raise RequestError(message("unreadable", error=error)) from None
 
 
 async def _answered(request: Request, session: Session, question: PageRequest) -> Response:
@@ -138,5 +136,5 @@ async def _answered(request: Request, session: Session, question: PageRequest) -
     return Response(answers[0], media_type="application/json")
 
 
-def _refused(message: str, status: int) -> Response:
-    return JSONResponse({"error": message}, status_code=status)
+def _refused(text: str, status: int) -> Response:
+    return JSONResponse({"error": text}, status_code=status)

@@ -29,7 +29,7 @@ def check_cancelled() -> None:
     """
     event = stop.get()
     if event is not None and event.is_set():
-        raise Stopped("the request was cancelled")
+        raise Stopped("cancelled")
 
 
 @contextmanager

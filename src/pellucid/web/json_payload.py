@@ -19,6 +19,7 @@ from torch import Tensor
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.expressions import to_plain
 from pellucid.explain.receipt_text import format_receipt
+from pellucid.web.assets import message
 
 #: Most bytes of an interaction, and most cells of a matrix in it.
 LARGEST_ANSWER = 150_000
@@ -108,7 +109,8 @@ def _picture(picture: Picture, notes: list[str]) -> Plain:
     for key in ("rows", "names"):
         rows: Sequence[Any] = table.get(key, ())
         if len(rows) > _MOST_ROWS and picture.kind != "lines":
-            notes.append(f"{picture.title}: the first {_MOST_ROWS} of {len(rows):,} are shown")
+            text = message("first-rows", title=picture.title, most=_MOST_ROWS, n=len(rows))
+            notes.append(text)
             table[key] = rows[:_MOST_ROWS]
             if "values" in table:
                 table["values"] = table["values"][:_MOST_ROWS]
@@ -146,7 +148,8 @@ def _matrix(picture: Matrix) -> Plain:
         values, tall, wide = _largest_by_size(values)
         rows = [_stretch(rows, n * tall, tall) for n in range(values.shape[0])]
         columns = [_stretch(columns, n * wide, wide) for n in range(values.shape[1])]
-        note = f"each cell is the largest by size of {tall} x {wide} of {n_rows} x {n_columns}"
+        shape = {"tall": tall, "wide": wide, "rows": n_rows, "columns": n_columns}
+        note = message("pooled-cells", **shape)
         pooled, address = f"{pooled}; {note}" if pooled else note, ""
     return {
         "kind": "matrix",

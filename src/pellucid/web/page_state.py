@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapters import CHAPTERS, ChapterEntry
+from pellucid.web.assets import message
 from pellucid.web.json_payload import Plain, packed, thumbnails
 from pellucid.web.sentence_view import Attention, SentenceView
 
@@ -92,7 +93,7 @@ def prediction(sentence: SentenceView, token: int, base: SentenceView | None) ->
     """
     n = len(sentence.ids)
     if not -n <= token < n:
-        raise PellucidError(f"there is no token {token}: the sentence has {n}, counted from 0")
+        raise PellucidError(message("no-token-there", token=token, n=n))
     token %= n
     logits = sentence.logits(token)
     if logits is None:

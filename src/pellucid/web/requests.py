@@ -13,6 +13,7 @@ from typing import Any, cast
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import HeadScale
+from pellucid.web.assets import message
 
 #: The kinds of requests.
 KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress")
@@ -68,7 +69,7 @@ class PageRequest:
             RequestError: It has none.
         """
         if self.reading is None:
-            raise RequestError("the page did not say which run is meant: load it again")
+            raise RequestError(message("no-run-named"))
         return self.reading
 
 
@@ -78,10 +79,10 @@ def parse_request(raw: object) -> PageRequest:
     Raises:
         RequestError: It holds none.
     """
-    table = _table(raw, "the question")
+    table = _table(raw, message("request"))
     kind = _text(table, "kind")
     if kind not in KINDS:
-        raise RequestError(f"{kind!r} is not something to ask for: there are {', '.join(KINDS)}")
+        raise RequestError(message("unknown-kind", kind=repr(kind), kinds=", ".join(KINDS)))
     return PageRequest(
         kind=kind,
         reading=_reading(table["reading"]) if "reading" in table else None,
@@ -93,29 +94,23 @@ def parse_request(raw: object) -> PageRequest:
 
 
 def _reading(raw: object) -> Reading:
-    table = _table(raw, "what is read")
+    table = _table(raw, "reading")
     sentence = _text(table, "sentence")
     if len(sentence) > LONGEST_SENTENCE:
-        raise RequestError(
-            f"the sentence has {len(sentence):,} characters, and at most {LONGEST_SENTENCE:,} are "
-            "taken: shorten it"
-        )
+        raise RequestError(message("long-sentence", n=len(sentence), most=LONGEST_SENTENCE))
     try:
         sentence.encode()
     except UnicodeEncodeError:
-        raise RequestError(
-            "the sentence holds half a character, which no tokenizer can read: delete it and type "
-            "it again"
-        ) from None
+        raise RequestError(message("half-character")) from None
     return Reading(_text(table, "run"), _text(table, "checkpoint", ""), sentence)
 
 
 def _scales(raw: object) -> tuple[Scale, ...]:
     if not isinstance(raw, list) or len(cast("list[object]", raw)) > _MOST_SCALES:
-        raise RequestError(f"scales has to be a list of at most {_MOST_SCALES} heads")
+        raise RequestError(message("many-scales", most=_MOST_SCALES))
     scales: list[Scale] = []
     for raw_scale in cast("list[object]", raw):
-        table = _table(raw_scale, "a scale")
+        table = _table(raw_scale, "scale")
         stack, cross = _text(table, "stack", "decoder"), _truth(table, "cross")
         layer, head = _integer(table, "layer"), _integer(table, "head")
         factor = _factor(table.get("by"))
@@ -127,24 +122,24 @@ def _factor(raw: object) -> HeadScale:
     if raw == "mean":
         return "mean"
     if not isinstance(raw, int | float) or isinstance(raw, bool) or not math.isfinite(raw):
-        raise RequestError('a head counts by a number, such as 0 or 1.5, or by its "mean"')
+        raise RequestError(message("bad-factor"))
     if not 0 <= raw <= LARGEST_SCALE:
-        raise RequestError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {raw:g}")
+        raise RequestError(message("large-factor", most=LARGEST_SCALE, factor=raw))
     return float(raw)
 
 
 def _place(raw: object) -> Place:
-    table = _table(raw, "the place")
+    table = _table(raw, "place")
     names = {field.name for field in fields(Place)}
     if not table.keys() <= names:
-        raise RequestError(f"a place has {', '.join(sorted(names))}, not {sorted(table)}")
+        raise RequestError(message("bad-place", names=", ".join(sorted(names)), raw=sorted(table)))
     stack = table.get("stack", "decoder")
     if stack not in ("decoder", "encoder"):
-        raise RequestError("a stack is called decoder or encoder")
+        raise RequestError(message("bad-stack"))
     cross = _truth(table, "cross")
     weight = _text(table, "weight", "")
     if len(weight) > _LONGEST_NAME:
-        raise RequestError("the weight has too long a name: choose one from the list")
+        raise RequestError(message("long-weight"))
     words = ("stack", "cross", "weight")
     numbers = {name: _integer(table, name) for name in table if name not in words}
     return Place(**numbers, stack=cast("Any", stack), cross=cross, weight=weight)
@@ -152,26 +147,26 @@ def _place(raw: object) -> Place:
 
 def _table(raw: object, name: str) -> Mapping[str, object]:
     if not isinstance(raw, dict):
-        raise RequestError(f"{name} has to be a JSON object: load the page again")
+        raise RequestError(message("no-object", name=name))
     return cast("Mapping[str, object]", raw)
 
 
 def _text(table: Mapping[str, object], key: str, default: str | None = None) -> str:
     value = table.get(key, default)
     if not isinstance(value, str):
-        raise RequestError(f"{key} has to be text: load the page again")
+        raise RequestError(message("no-text", name=key))
     return value
 
 
 def _truth(table: Mapping[str, object], key: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        raise RequestError(f"{key} is true or false: load the page again")
+        raise RequestError(message("no-truth", name=key))
     return value
 
 
 def _integer(table: Mapping[str, object], key: str) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 10**9:
-        raise RequestError(f"{key} has to be a whole number: load the page again")
+        raise RequestError(message("no-integer", name=key))
     return value

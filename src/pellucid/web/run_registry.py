@@ -14,6 +14,7 @@ from pellucid.display.numbers import short
 from pellucid.errors import PellucidError
 from pellucid.reader import read_text
 from pellucid.runs import Run
+from pellucid.web.assets import message
 from pellucid.web.requests import RequestError
 
 #: Most models in memory: the one that the page shows, and one to compare with.
@@ -25,7 +26,7 @@ class RunRegistry:
 
     def __init__(self, sources: Sequence[str | Path | Run]) -> None:
         if not sources:
-            raise PellucidError("there is no run to look at: name at least one")
+            raise PellucidError(message("no-runs"))
         self._sources = {f"run{n}": source for n, source in enumerate(sources)}
         self._models: OrderedDict[tuple[str, str], Run] = OrderedDict()
         self._lock = threading.Lock()
@@ -43,15 +44,12 @@ class RunRegistry:
         """
         source = self._sources.get(key)
         if source is None:
-            raise RequestError(f"there is no run {key!r} here: choose one from the list")
+            raise RequestError(message("unknown-run", run=repr(key)))
         with self._lock:
             if isinstance(source, Run) and checkpoint in ("", source.checkpoint.name):
                 return source
             if checkpoint and checkpoint not in self.checkpoints(key):
-                raise RequestError(
-                    f"the checkpoint {checkpoint!r} is not there, or not there any more: choose "
-                    "another from the list"
-                )
+                raise RequestError(message("unknown-checkpoint", checkpoint=repr(checkpoint)))
             run = self._models.get((key, checkpoint))
             if run is None or self._outdated(key, checkpoint, run):
                 run = runs.load(self._path(key, checkpoint))
@@ -89,7 +87,7 @@ class RunRegistry:
         stack: Any = table.get("decoder") or table.get("encoder") or {}
         layers = stack.get("n_layers", len(run.model.stack.blocks))
         width = table.get("d_model", run.model.token_embedding.embedding_dim)
-        return f"{short(count)} parameters, {layers} layers, width {width}"
+        return message("about-run", parameters=short(count), layers=layers, width=width)
 
     def _checkpoint(self, key: str) -> str:
         """The checkpoint that a key's path names, or empty."""

@@ -14,6 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pellucid.web.assets import message as page_message
+
 #: No content from other sites, no inline scripts, no frame around the page.
 POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -65,13 +67,13 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> str | None:
         host = _without_port(headers.get("host", ""))
         if host not in self._hosts:
-            return f"this server does not answer to the name {host!r}: open the address it printed"
+            return page_message("wrong-host", host=repr(host))
         if scope["method"] == "POST":
             origin = headers.get("origin")
             if origin is None or urlsplit(origin).netloc != headers.get("host"):
-                return "the question came from another page: open the address that was printed"
+                return page_message("wrong-origin")
         if self._token is not None and not self._has_token(scope, headers):
-            return "the token is missing: open the whole address that was printed"
+            return page_message("no-token")
         return None
 
     def _has_token(self, scope: Scope, headers: dict[str, str]) -> bool:

@@ -19,6 +19,7 @@ from pellucid.explain.trace_comparison import Comparison
 from pellucid.explain.trace_types import Progress
 from pellucid.runs import Run
 from pellucid.typed import length
+from pellucid.web.assets import message
 from pellucid.web.requests import Scale
 
 
@@ -141,7 +142,7 @@ class SentenceView:
         comparison = Comparison(self.trace, other.trace)
         place = comparison.paired_token(token)
         if comparison.why_not is not None or place is None:
-            return comparison.why_not or "the other sentence has no token at this place"
+            return comparison.why_not or message("no-match")
         return place
 
     def inspect(self, place: Place, *chapters: str) -> Inspection:
@@ -189,7 +190,7 @@ def open_view(
 
 def _scaled_head(scale: Scale) -> str:
     if scale.stack not in ("decoder", "encoder"):
-        raise PellucidError(f"there is no stack {scale.stack!r}: it is decoder or encoder")
+        raise PellucidError(message("bad-stack"))
     return _head_address(Attention(scale.stack, scale.cross), scale.layer, scale.head)
 
 

@@ -15,6 +15,7 @@ from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
 from pellucid.runs import Run
 from pellucid.version import __version__
+from pellucid.web.assets import message
 from pellucid.web.cancellation import stoppable
 from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload
 from pellucid.web.page_state import backward, head_thumbnails, overview, prediction
@@ -79,10 +80,8 @@ class Session:
         """
         body = json_text(self.get(ask), ensure_ascii=False).encode()
         if len(body) > LARGEST_RESPONSE:
-            raise PellucidError(
-                f"the answer would have {len(body) / 1e6:.1f} MB, and at most "
-                f"{LARGEST_RESPONSE / 1e6:.0f} MB are sent: choose a shorter sentence"
-            )
+            size, limit = len(body) / 1e6, LARGEST_RESPONSE / 1e6
+            raise PellucidError(message("large-answer", size=size, most=limit))
         return body
 
     def _base(self, ask: PageRequest) -> SentenceView | None:
@@ -118,7 +117,7 @@ class Session:
         self, reading: Reading, scales: tuple[Scale, ...], versus: SentenceView | None
     ) -> SentenceView:
         if not reading.sentence.strip():
-            raise RequestError("the sentence is empty: write a few words to see them read")
+            raise RequestError(message("no-sentence"))
         run = self.shelf.load(reading.run, reading.checkpoint)
         key = (reading, str(run.checkpoint), scales, id(versus) if versus else None)
         with self._lock:
