@@ -61,6 +61,10 @@ _RENAMED: dict[str, dict[str, str]] = {
         "find": "explain.chapters.find_chapter",
         "tell": "explain.chapters.build_chapter",
     },
+    "generation": {
+        "Chosen": "generation.SampledToken",
+        "Found": "generation.BeamContinuation",
+    },
     "native": {
         "Way": "native.Direction",
         "turned_off": "native.is_disabled",

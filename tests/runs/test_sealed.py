@@ -326,7 +326,7 @@ def test_a_damaged_newest_checkpoint_costs_its_steps_and_no_more(
     assert all(torch.equal(ends[0].model[k], ends[1].model[k]) for k in ends[0].model)
     for step in folder.shelf.steps():
         (folder.shelf.path(step) / "state.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="no other checkpoint is whole"):
+    with pytest.raises(CheckpointError, match="no other checkpoint is intact"):
         runs.resume(folder.path, show=False)
 
 
@@ -413,10 +413,10 @@ def test_latest_and_best_name_a_folder_of_this_run_alone(
         name = "step-99"
         (run.shelf.folder / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     (run.shelf.folder / mark).write_text(name)
-    with pytest.raises(CheckpointError, match="is no checkpoint of this run"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of this run"):
         run.shelf.latest() if mark == "latest" else run.shelf.best()
     if mark == "latest":
-        with pytest.raises(CheckpointError, match="is no checkpoint of this run"):
+        with pytest.raises(CheckpointError, match="is not a checkpoint of this run"):
             runs.resume(run.path, show=False)
     assert 99 not in run.shelf.steps()
 
@@ -428,7 +428,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_silently_begin_again(
     for path in run.shelf.folder.glob(gone):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     record = run.metrics.read_bytes()
-    with pytest.raises(CheckpointError, match=r"step-8 .*no other checkpoint is whole"):
+    with pytest.raises(CheckpointError, match=r"step-8 .*no other checkpoint is intact"):
         runs.resume(run.path, show=False)
     assert run.metrics.read_bytes() == record
 

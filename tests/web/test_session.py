@@ -278,7 +278,7 @@ def test_a_run_without_a_checkpoint_yet_says_so(trained: Path, tmp_path: Path) -
 
     folder = tmp_path / "run"
     shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("step-*", "latest", "best"))
-    with pytest.raises(PellucidError, match="holds no checkpoint"):
+    with pytest.raises(PellucidError, match="has no checkpoint"):
         session_of(folder).shelf.load("run0")
 
 

@@ -26,7 +26,7 @@ class ProbeRunner:
         #: one finding for each error
         self.unseen: list[Finding] = []
         self._severity: Severity | None = severity
-        self._guard = Guard(self._note, through=passed_errors)
+        self._guard = Guard(self._note, reraised=passed_errors)
 
     def __call__(
         self,

@@ -139,7 +139,7 @@ def _bias(attention: AttentionRecord, head: int, scoring: Scoring) -> Tensor | N
 
 def _build_mask(attention: AttentionRecord) -> Tensor | None:
     return visible(
-        attention.view.within(attention.window, attention.q.shape[2], attention.q.device),
+        attention.view.in_window(attention.window, attention.q.shape[2], attention.q.device),
         attention.q,
     )
 

@@ -42,7 +42,7 @@ def describe_scale(facts: NormPart) -> str | None:
 
 
 def _describe_statistics(facts: NormFacts) -> str:
-    match facts.over:
+    match facts.mean_over:
         case "sequence":
             return "it takes its means and variances of each feature over all tokens of the text"
         case "batch":
@@ -53,7 +53,7 @@ def _describe_statistics(facts: NormFacts) -> str:
         case "features":
             pass
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     if facts.n_groups > 1:
         measured = "means and variances" if facts.centred else "root mean squares"
         groups = f"each of {facts.n_groups} groups of one token's features"
@@ -73,7 +73,7 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
             return None
         case _:
             assert_never(facts)
-    match facts.over:
+    match facts.mean_over:
         case "features":
             return None
         case "sequence":
@@ -84,4 +84,4 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
                 f"too{future}; here the norm uses the averages that it kept, and sees one token"
             )
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)

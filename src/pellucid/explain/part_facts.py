@@ -129,7 +129,7 @@ def norms_one_token(norm: nn.Module) -> NormFacts | None:
     """The facts of a norm over all features of one token; None of any other part."""
     stated = norm_facts(norm)
     match stated:
-        case NormFacts(over="features", n_groups=1) as facts:
+        case NormFacts(mean_over="features", n_groups=1) as facts:
             return facts
         case NormFacts() | SandwichFacts() | IdentityFacts() | UnknownFacts():
             return None

@@ -98,7 +98,7 @@ def build_job(
         unit=task.unit,
         save=_saver(folder, run.training.keep_checkpoints),
         facts={"pellucid": __version__, **seal(run, plan)},
-        aside=folder.non_finite,
+        non_finite_folder=folder.non_finite,
         save_seconds=partial(seconds_to_save, folder.path),
     )
 

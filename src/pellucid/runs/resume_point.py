@@ -89,7 +89,7 @@ def find_place(folder: RunFolder, checkpoint: Path | None) -> Place:
                 f"{error}; resume the run itself, {folder.path}, to continue from its newest "
                 "complete checkpoint"
             ) from None
-    elif folder.shelf.had_one():
+    elif folder.shelf.had_checkpoint():
         path, opened, damaged = folder.shelf.newest_whole(open_checkpoint)
     saved, progress = opened or (None, None)
     place = Place(path, saved, progress, events)

@@ -209,7 +209,7 @@ def derive_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
         return UnknownFacts(part=kind, reason="it has no epsilon")
     parameters = dict(module.named_parameters(recurse=False))
     return NormFacts(
-        over="features",
+        mean_over="features",
         centred="RMS" not in kind and not kind.startswith("T5"),
         eps=eps,
         gain=next((name for name in ("gain", "weight") if name in parameters), None),

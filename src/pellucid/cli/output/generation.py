@@ -81,23 +81,23 @@ class TextPrinter:
         print_result(arguments, facts, lines)
 
     def _facts(self, text: Continuation) -> dict[str, Any]:
-        from pellucid.generation import Found
+        from pellucid.generation import BeamContinuation
 
         facts: dict[str, Any] = {"text": text.text, "ids": text.ids, "stopped": text.stopped}
         if self.logprobs:
             facts["logprobs"] = text.log_p
-        if isinstance(text, Found):
+        if isinstance(text, BeamContinuation):
             facts |= {"score": text.score, "log_p": text.total_log_p}
         return facts
 
     def _lines(
         self, prompts: Sequence[str], texts: Sequence[Sequence[Continuation]], *, ranked: bool
     ) -> Iterator[str]:
-        from pellucid.generation import Found
+        from pellucid.generation import BeamContinuation
 
         for prompt, best in zip(prompts, texts, strict=True):
             for rank, text in enumerate(best, start=1):
-                if ranked and isinstance(text, Found):
+                if ranked and isinstance(text, BeamContinuation):
                     yield f"{rank}. score {text.score:.4f}, log P {text.total_log_p:.4f} nats"
                 yield escape_controls(f"{self._visible(prompt)}{text.text}\n")
                 if self.logprobs:

@@ -213,7 +213,7 @@ def _cut(job: Job, progress: Progress, end: int, folder: RunFolder) -> Job:
         evaluate=lambda: job.evaluate() if progress.step == end else not_evaluated,
         sample=sample,
         save=save,
-        aside=folder.non_finite,
+        non_finite_folder=folder.non_finite,
     )
 
 

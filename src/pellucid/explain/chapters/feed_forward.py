@@ -104,7 +104,7 @@ def _describe_input(block: nn.Module) -> str:
 def _describe_normed(norm: nn.Module) -> str:
     facts = norm_facts(norm)
     match facts:
-        case NormFacts(over="sequence"):
+        case NormFacts(mean_over="sequence"):
             return " after a norm over all tokens of the text"
         case NormFacts() | IdentityFacts():
             return _ONE_TOKEN_ONLY

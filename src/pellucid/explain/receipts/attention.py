@@ -31,7 +31,7 @@ from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import gather, scores_of, weights_of
 from pellucid.typed import to_list
 
-_LINEAR_SOURCE: Source = (LinearAttention, "gathered / (normaliser + EPS)")
+_LINEAR_SOURCE: Source = (LinearAttention, "attended / (normaliser + EPS)")
 _SOFTMAX_SOURCE: Source = (weights_of, "torch.softmax(scores, dim=-1)")
 
 

@@ -67,7 +67,7 @@ def _standardise(
 ) -> tuple[str, Expression]:
     """The formula and the tree of a feature on the common scale, before gain and bias."""
     x = build.number("x", address, token, feature)
-    match facts.over:
+    match facts.mean_over:
         case "batch":
             mean, var = (
                 constant(float(build.trace[f"{norm}.{buffer}"][feature]), name)
@@ -88,7 +88,7 @@ def _standardise(
         case "features":
             features = build.vector("x", address, token)
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     if facts.centred:
         mean, var = mean_and_variance(features)
         return "(x - mean) / √(var + eps)", _divide_by_root(x - mean, var, facts.eps)

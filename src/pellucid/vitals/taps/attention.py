@@ -133,7 +133,7 @@ def _tap(
         if facts.norms_over_all_heads or facts.query_norm is None:
             q, k = split_heads(q, facts.n_heads), split_heads(k, facts.n_kv_heads)
         q, k = positions.rotate(q, view), positions.rotate(k, view)
-        visible = view.within(facts.window, q.shape[2], q.device)
+        visible = view.in_window(facts.window, q.shape[2], q.device)
         mask = visible.mask
         if visible.causal:
             mask = distances(visible.start, q.shape[2], q.device) <= 0

@@ -127,7 +127,7 @@ def _variance(x: Tensor, norm: Norm) -> Tensor:
     facts = norm.facts
     if facts.running_variance is not None:
         return tensor_at(norm.module, facts.running_variance)
-    match facts.over:
+    match facts.mean_over:
         case "features":
             dims: tuple[int, ...] = (-1,)
             if facts.n_groups > 1:
@@ -137,7 +137,7 @@ def _variance(x: Tensor, norm: Norm) -> Tensor:
         case "batch":
             dims = tuple(range(x.ndim - 1))
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     return x.var(dims, correction=0) if facts.centred else x.square().mean(dims)
 
 

@@ -70,7 +70,7 @@ def test_on_a_small_disk_the_last_good_checkpoint_stays(small_disk: Path) -> Non
     shelf = Shelf(small_disk / "checkpoints")
     shelf.save(1, checkpoint(30_000), best=True, keep=2)
     before = sorted(small_disk.rglob("*"))
-    with pytest.raises(CheckpointError, match=r"takes 1\.\d MB and its disk has 0\.\d MB left"):
+    with pytest.raises(CheckpointError, match=r"needs 1\.\d MB and its disk has 0\.\d MB left"):
         shelf.save(2, checkpoint(90_000), best=True, keep=2)
     assert sorted(small_disk.rglob("*")) == before
     assert load(shelf.latest()).state == {"step": 1}
@@ -83,7 +83,7 @@ def test_a_disk_that_fills_up_during_a_save_leaves_the_last_good_checkpoint(
     shelf.save(1, checkpoint(30_000), best=True, keep=2)
     before = sorted(small_disk.rglob("*"))
     full(monkeypatch, 10**9)  # another program takes the room in the meantime
-    with pytest.raises(CheckpointError, match="what was saved before is whole: make room"):
+    with pytest.raises(CheckpointError, match="earlier checkpoints are intact: make room"):
         shelf.save(2, checkpoint(90_000), best=True, keep=2)
     assert sorted(small_disk.rglob("*")) == before
     assert load(shelf.latest()).state == {"step": 1}
@@ -136,7 +136,7 @@ def test_a_training_on_a_full_disk_stops_and_goes_on_once_there_is_room(
     words = ["train", str(file), "--out", str(run), "--steps", "12", *settings]
     assert main([*words, "--set", "text.held_out=0.2"]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert "step-8 was not written: it takes 0." in said
+    assert "step-8 was not written: it needs 0." in said
     assert said.endswith(f"make room, then resume: pellucid train --resume {run}")
     folder = RunFolder(run)
     assert folder.shelf.steps() == [4]
