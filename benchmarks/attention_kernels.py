@@ -25,7 +25,7 @@ from torch import Tensor
 from benchmarks.machine import header, write
 from benchmarks.norms import timed
 from benchmarks.train_table import machine_line
-from pellucid.cli.machine import settle
+from pellucid.free_memory import keep_freed_memory
 from pellucid.model import NoPositions, look
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.scores import Scoring, gather
@@ -60,7 +60,7 @@ def main() -> None:
     parser.set_defaults(threads=1)
     arguments = parser.parse_args()
     if arguments.settled:
-        settle()  # before torch asks for any memory
+        keep_freed_memory()  # before torch asks for any memory
     torch.set_num_threads(arguments.threads)
     results = header("benchmarks.attention_kernels", parser, arguments)
     results["rows"] = [

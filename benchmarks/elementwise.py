@@ -27,7 +27,7 @@ from torch import Tensor
 
 from benchmarks.machine import header, write
 from benchmarks.train_table import machine_line
-from pellucid.cli.machine import settle
+from pellucid.free_memory import keep_freed_memory
 from pellucid.model.dropout import dropout
 from pellucid.model.fused_activations import in_one_pass
 from pellucid.native import ActivationName, Threads
@@ -44,7 +44,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=40)
     parser.set_defaults(threads=THREADS)
     arguments = parser.parse_args()
-    settle()  # before torch asks for any memory
+    keep_freed_memory()  # before torch asks for any memory
     torch.set_num_threads(arguments.threads)
     results = header("benchmarks.elementwise", parser, arguments)
     results["rows"] = [measured(*shape, arguments.repeats) for shape in SHAPES]

@@ -28,7 +28,7 @@ import torch
 
 from benchmarks.machine import machine
 from pellucid.batches import TokenBatch
-from pellucid.data import PreparedText, next_token_batches
+from pellucid.data import PreparedData, next_token_batches
 from pellucid.model import assemble
 from pellucid.objectives import NextToken
 from pellucid.presets import find
@@ -57,12 +57,12 @@ def main() -> None:
     print(json.dumps(results, indent=1))
 
 
-def prepared(folder: Path) -> tuple[PreparedText, int]:
+def prepared(folder: Path) -> tuple[PreparedData, int]:
     tokenizer, fill = ready_text(find("nano").text, print)
     return fill(folder), tokenizer.vocab_size
 
 
-def measure(text: PreparedText, vocab_size: int, updates: int) -> dict[str, Any]:
+def measure(text: PreparedData, vocab_size: int, updates: int) -> dict[str, Any]:
     run = find("nano")
     run = replace(run, model=replace(run.model, vocab_size=vocab_size))
     model, objective = assemble(run.model, seed=run.seed), NextToken()

@@ -36,7 +36,7 @@ import torch
 
 from benchmarks.machine import machine
 from pellucid import config
-from pellucid.cli.machine import settle
+from pellucid.free_memory import keep_freed_memory
 from pellucid.presets import find
 from pellucid.runs import train_config
 from pellucid.training import Evaluated, Event, StepFinished
@@ -197,7 +197,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="go on with this file (default: today's)")
     parser.add_argument("--show", action="store_true", help="train nothing, show the table")
     arguments = parser.parse_args()
-    settle()
+    keep_freed_memory()
     today = time.strftime("%Y-%m-%d")
     file: Path = arguments.results or RESULTS / f"recipe-choices-{today}.json"
     found: dict[str, Any] = {"runs": []}

@@ -187,7 +187,7 @@ def job_of(
         sample=never,
         save=never,
         facts={},
-        aside=Path(),
+        non_finite_folder=Path(),
     )
 
 

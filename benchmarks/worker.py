@@ -57,9 +57,9 @@ def own_output() -> TextIO:
 def settle() -> None:
     """What pellucid's command line does to its process, before torch is loaded."""
     assert "torch" not in sys.modules
-    from pellucid.cli.machine import settle as settle_process
+    from pellucid.free_memory import keep_freed_memory
 
-    settle_process()
+    keep_freed_memory()
 
 
 def made(name: str, setup: dict[str, Any]) -> Callable[[int], dict[str, Any]]:

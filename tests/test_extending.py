@@ -22,20 +22,30 @@ TREES = ("src", "tests", "docs", "benchmarks")
 PARTS = ["pellucid", "pytest", "basedpyright", "ruff"]
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_every_change_of_a_page_fits_the_checkout(name: str) -> None:
-    texts: dict[str, str | None] = {}
-    for path, block in RECIPES[name].changes:
-        file = ROOT / path
-        if path not in texts:
-            texts[path] = file.read_text("utf-8") if file.exists() else None
-        texts[path] = changed(texts[path], block, path)
-    assert len(texts) > 1
-    assert any(path.startswith("tests/") for path in texts)
+def changed_files(*names: str) -> dict[str, str]:
+    """The files that the pages change, after all changes; those in Python can be parsed."""
+    texts: dict[str, str] = {}
+    for name in names:
+        for path, block in RECIPES[name].changes:
+            file = ROOT / path
+            before = texts.get(path, file.read_text("utf-8") if file.exists() else None)
+            texts[path] = changed(before, block, path)
     for path, text in texts.items():
         if path.endswith(".py"):
-            ast.parse(text or "")
+            ast.parse(text)
+    return texts
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_change_of_a_page_fits_the_checkout(name: str) -> None:
+    paths = list(changed_files(name))
+    assert len(paths) > 1
+    assert any(path.startswith("tests/") for path in paths)
     assert RECIPES[name].commands
+
+
+def test_all_pages_fit_together() -> None:
+    assert len(changed_files(*RECIPES)) > 1
 
 
 def test_every_page_is_listed() -> None:
@@ -62,16 +72,32 @@ def run(command: str, checkout: Path) -> None:
     """Run a command of a page with the code of the copy; it must succeed."""
     part, *words = shlex.split(command)
     assert part in PARTS, f"a page may run {PARTS}, not {part}"
+    run_python(checkout, "-m", part, *words)
+
+
+def run_python(checkout: Path, *words: str) -> None:
+    """Run Python with the code of the copy; it must succeed."""
     paths = os.pathsep.join(str(checkout / folder) for folder in ("src", "tests"))
     result = subprocess.run(
-        [sys.executable, "-m", part, *words],
+        [sys.executable, *words],
         cwd=checkout,
         env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert result.returncode == 0, f"{command}\n{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
+    told = f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
+    assert result.returncode == 0, f"{shlex.join(words)}\n{told}"
+
+
+def test_what_the_pages_change_can_be_imported(extended: Path) -> None:
+    """A page that uses a name which is no longer there fails here, in seconds."""
+    paths = [path for path in changed_files(*RECIPES) if path.endswith(".py")]
+    modules = [path[4:-3].replace("/", ".") for path in paths if path.startswith("src/")]
+    imports = "\n".join(f"import {module.removesuffix('.__init__')}" for module in modules)
+    run_python(extended, "-c", imports)
+    tests = [path for path in paths if Path(path).name.startswith("test_")]
+    run_python(extended, "-m", "pytest", "--collect-only", "-q", *tests)
 
 
 @pytest.mark.slow

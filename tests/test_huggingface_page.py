@@ -13,8 +13,8 @@ from pellucid.checkpoints.huggingface import FAMILIES
 from pellucid.checkpoints.huggingface.attributes import (
     ANYWHERE,
     REQUIRED,
+    FixedValue,
     Ignored,
-    Only,
     Read,
     Rule,
     Rules,
@@ -29,13 +29,13 @@ def said(name: str, rule: Rule) -> str:
         if rule.default is REQUIRED:
             return f"`{name}`"
         return f"`{name}` ({json.dumps(rule.default)})"
-    if isinstance(rule, Only):
+    if isinstance(rule, FixedValue):
         return f"`{name}` = {json.dumps(rule.value)}"
     return f"`{name}`"
 
 
 def lines(rules: Rules) -> Iterator[str]:
-    kinds = ((Read, "decides"), (Only, "one value only"), (Ignored, "ignored"))
+    kinds = ((Read, "decides"), (FixedValue, "one value only"), (Ignored, "ignored"))
     for kind, title in kinds:
         found = [said(name, rule) for name, rule in sorted(rules.items()) if isinstance(rule, kind)]
         if found:
@@ -48,7 +48,7 @@ def tables() -> str:
     for family in FAMILIES.values():
         out += [f"### {family.model_type}", "", f"Classes: {', '.join(family.architectures)}.", ""]
         out += ["| | attributes |", "|---|---|", *lines(family.rules)]
-        left_out = [f"`{name}`: {why}" for name, why in family.left_out.items()]
+        left_out = [f"`{name}`: {why}" for name, why in family.ignored_tensors.items()]
         if left_out:
             out += ["", f"Tensors that are left out: {'; '.join(left_out)}."]
         out += [""]
@@ -56,7 +56,7 @@ def tables() -> str:
     reasons = dict[str, list[str]]()
     for name, rule in sorted(ANYWHERE.items()):
         if isinstance(rule, Ignored):
-            reasons.setdefault(rule.why, []).append(name)
+            reasons.setdefault(rule.reason, []).append(name)
     out += ["Why they are ignored:", ""]
     out += [f"- {why}: {', '.join(f'`{n}`' for n in names)}" for why, names in reasons.items()]
     return "\n".join(out) + "\n"

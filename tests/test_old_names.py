@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.old_names import OLD_NAMES
+from pellucid.runs import ResumeProof
 
 PUBLIC = (Path(__file__).parent / "support" / "public_names_0_1.txt").read_text("utf-8").split()
 
@@ -38,3 +39,14 @@ def test_an_old_name_is_the_new_thing_and_warns_once(room: str) -> None:
 def test_a_name_that_never_was_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'pellucid\.text' has no attribute 'Nothing'"):
         import_module("pellucid.text").Nothing  # noqa: B018
+
+
+def test_an_attribute_of_0_1_still_works_and_warns_once() -> None:
+    proof = ResumeProof(
+        from_step=0, stopped_at=1, to_step=2, losses_equal=True, weights_equal=False
+    )
+    with pytest.warns(
+        FutureWarning, match="ResumeProof.holds is ResumeProof.is_equal now"
+    ) as caught:
+        assert proof.holds is proof.is_equal is False  # pyright: ignore
+    assert len(caught) == 1

@@ -227,6 +227,6 @@ def _judged(record: Record, last: float) -> dict[str, tuple[Reading, ...]]:
             continue
         for sign in judge.signs.values():
             if sign.step == step:
-                reading = Reading(step, sign.value, sign.word, sign.where)
+                reading = Reading(step, sign.value, sign.word, sign.place)
                 found.setdefault(sign.id, []).append(reading)
     return {id: tuple(readings) for id, readings in found.items()}

@@ -202,7 +202,7 @@ def train(training: Training, watched: Any) -> Noted:
         if (update + 1) % every == 0:
             watched.pause()
             noted.held_out.append((update + 1, t.held_out()))
-            watched.go_on()
+            watched.resume()
     return noted
 
 

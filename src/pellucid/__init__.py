@@ -48,10 +48,10 @@ _ROOM_OF = {
     "train": "runs",
 }
 
-#: What is loaded with a name: a trace is shown by a notebook as the page that `web` draws.
+#: Modules to load with a name: a notebook shows a trace as the page that `web` draws.
 _LOADED_WITH = {"trace": "web.notebook"}
 
-#: Rooms that are there under their own name: `pellucid.diagnosis.check(model)`.
+#: Rooms under their own name: `pellucid.diagnosis.check(model)`.
 _ROOMS = ("diagnosis",)
 
 #: The public API under semantic versioning. Rooms are public too, as far as their own `__all__`.

@@ -1,4 +1,4 @@
-"""Where things are kept that can be made again: prepared text, compiled code."""
+"""The folder of files that pellucid can make again: prepared text, compiled code."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def cache_folder(kind: str) -> Path | None:
-    """The folder of that kind in `PELLUCID_CACHE`, or in the platform's place for caches.
+    """The folder of that kind in `PELLUCID_CACHE`, or in the platform's folder for caches.
 
-    None for "off", and for a user without a home folder.
+    None if the variable is "off", and for a user without a home folder.
     """
     requested = os.environ.get("PELLUCID_CACHE")
     if requested:
@@ -33,9 +33,9 @@ def cache_folder(kind: str) -> Path | None:
 def private_folder(folder: Path) -> Path | None:
     """`folder` made, with its real path; None if another user could put something into it.
 
-    A folder is yours alone if it and all folders above belong to you or to the system, and nobody
-    else may write to them. (In a folder such as `/tmp` everybody may write, but nobody may rename
-    what is yours.) Where a system has no such rights, Windows for one, every folder passes.
+    A folder is private if it and all folders above belong to you or to the system, and no other
+    user may write to them. (In a folder such as `/tmp` all users may write, but none may rename
+    your files.) On a system without such rights, for example Windows, every folder passes.
 
     Raises:
         OSError: it cannot be made.
@@ -48,7 +48,7 @@ def private_folder(folder: Path) -> Path | None:
 
 
 def is_private(path: Path) -> bool:
-    """Whether nobody but you and the system can change this file, or what this folder holds."""
+    """Whether only you and the system can change this file, or the files in this folder."""
     if os.name != "posix":
         return True
     status = path.lstat()

@@ -2,9 +2,9 @@
 
 This is the only module that starts one.
 
-A `json.py`, a `torch.py` or a `cc` in the working folder is never run in place of the real one:
-programs are started by their absolute path, Python with `-I`, and every list of folders that a
-process searches loses its relative entries, which stand for the folder that it is in.
+A `json.py`, a `torch.py` or a `cc` in the working folder never runs in place of the real one.
+pellucid starts programs by their absolute path, and Python with `-I`. From every list of folders
+that a process searches it drops the relative entries, which mean the working folder.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-#: Lists of folders by which a process, or the compiler, finds what it runs or loads. An empty
-#: entry stands for the working folder, as "." does.
+#: Lists of folders in which a process, or the compiler, looks for files to run or load. An empty
+#: entry means the working folder, as "." does.
 _SEARCHED = (
     "PATH",
     "PYTHONPATH",
@@ -47,7 +47,7 @@ def environment() -> dict[str, str]:
 def program(name: str) -> str | None:
     """The absolute path of a program: looked up in `PATH`, but not in the working folder.
 
-    A name with a slash in it is a path that the user chose, and is taken as that.
+    A name with a slash in it is a path that the user chose; it is used as such.
     """
     match = shutil.which(name, path=_absolute(os.environ.get("PATH", os.defpath)))
     return None if match is None else os.path.abspath(match)
@@ -76,7 +76,7 @@ def search_path() -> list[str]:
     package_folder = str(Path(__file__).resolve().parents[1])
     dropped = {_working_folder(), *map(os.path.abspath, _relative("PYTHONPATH"))}
     path = [entry for entry in sys.path if os.path.isabs(entry) and entry not in dropped]
-    # last: what lies beside our package is found behind everything else
+    # last, so that other packages in our folder do not hide the packages of the user
     return path if package_folder in path else [*path, package_folder]
 
 

@@ -64,7 +64,7 @@ class NonFiniteError(PellucidError):
 
 
 class Interrupted(PellucidError):  # noqa: N818  an event, not an error
-    """A signal stopped the work; the message says what is saved.
+    """A signal stopped the work; the message says which state is saved.
 
     `signal` is the signal's number: 2 (SIGINT, and also a stop by the program itself), 15
     (SIGTERM) or 1 (SIGHUP). The exit code is 128 more, as shells have it.
@@ -87,5 +87,5 @@ class Signalled(SystemExit):
 
 
 def signal_of(stop: KeyboardInterrupt | Signalled) -> int:
-    """The number of the signal that was raised: 2 for Ctrl-C."""
+    """The number of the raised signal: 2 for Ctrl-C."""
     return stop.signal if isinstance(stop, Signalled) else 2

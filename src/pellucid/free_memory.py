@@ -1,7 +1,7 @@
-"""How much memory a process can still have: of the machine, and of the group it is confined to.
+"""The free memory of a process: of the machine, and of the control groups that confine it.
 
-A container is confined by control groups: each has a limit, and so has each group above it. Pages
-of files that could be dropped count as used there, and are taken off again.
+A control group has a limit, and so has each group above it. It counts pages of files that it could
+drop as used; pellucid counts them as free.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-#: Version 1 writes a number near 2^63 where there is no limit.
+#: Version 1 writes a number near 2^63 if there is no limit.
 _NO_LIMIT = 2**60
-#: What GlobalMemoryStatusEx fills in.
-_OF_WINDOWS = ("total", "free", "pages", "free_pages", "virtual", "free_virtual", "extended")
-
+#: glibc's M_MMAP_THRESHOLD, M_TRIM_THRESHOLD and M_TOP_PAD.
+_MALLOC_OPTIONS = ((-3, 2**30), (-1, 2**31 - 1), (-2, 64 * 2**20))
 
 _forced = ContextVar("forced", default=False)
 
@@ -45,14 +44,14 @@ _V1 = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_f
 
 
 def free_memory(root: Path = Path("/")) -> Free | None:
-    """The least of what the machine and its control groups have free; None where nothing says."""
+    """The least free memory of the machine and its control groups; None if it is unknown."""
     readings = [*_machine(root), *_groups(root)]
     return min(readings, default=None)
 
 
 @contextmanager
 def forcing(force: bool) -> Generator[None]:
-    """With `force`, what is done within is not refused for want of memory, however deep."""
+    """With `force`, no work inside is refused for lack of memory."""
     token = _forced.set(force or is_forced())
     try:
         yield
@@ -61,14 +60,34 @@ def forcing(force: bool) -> Generator[None]:
 
 
 def is_forced() -> bool:
-    """Whether somebody said to go on even if more memory is expected to be needed than is free."""
+    """Whether to continue even if the work may need more memory than is free."""
     return _forced.get()
 
 
 def resident_memory(root: Path = Path("/")) -> int:
-    """What this process holds now, in bytes; 0 where the system does not say."""
+    """The memory of this process now, in bytes; 0 if the system does not tell."""
     pages = _read(root / "proc/self/statm").split()
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 0
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep freed memory for the next step, in huge pages.
+
+    glibc returns large blocks to the system as soon as they are free, so every step would fault all
+    its pages in again. With these settings the blocks stay, and torch asks for pages of 2 MB if the
+    system has them. Another C library, or variables of the environment, leave memory as it is.
+    """
+    if sys.platform != "linux":
+        return
+    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own switch
+    if any(name.startswith("MALLOC_") for name in os.environ):
+        return
+    import ctypes
+
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+        for option, n_bytes in _MALLOC_OPTIONS:
+            mallopt(option, n_bytes)
 
 
 def _machine(root: Path) -> Iterator[Free]:
@@ -110,7 +129,7 @@ def _groups(root: Path) -> Iterator[Free]:
 
 
 def _upwards(mount: Path, path: str, files: _Files) -> Iterator[Free]:
-    """The group and all above it; a container may not see its own path, and then sees it as /."""
+    """The group and all above it; a container that does not see its own path sees it as /."""
     relative_path = PurePosixPath(path.lstrip("/"))
     for group in (relative_path, *relative_path.parents):
         folder = mount / group

@@ -1,7 +1,7 @@
-"""JSON as we write it: a number that is not finite never stands bare in it.
+"""JSON as pellucid writes it: never with a bare NaN or Infinity.
 
-JSON has no NaN and no infinity. Here they are the texts "nan", "inf" and "-inf", which Python's
-`float` and the page read back as the numbers.
+JSON has neither. Here they are the texts "nan", "inf" and "-inf", which Python's `float` and the
+page read back as numbers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 
@@ -25,20 +26,17 @@ def json_text(
     >>> json_text({"loss": float("nan"), "norms": [1.0, float("-inf")]})
     '{"loss": "nan", "norms": [1.0, "-inf"]}'
     """
-
-    def write(tree: object) -> str:
-        return json.dumps(
-            tree,
-            indent=indent,
-            ensure_ascii=ensure_ascii,
-            sort_keys=sort_keys,
-            default=default,
-            allow_nan=False,
-        )
-
+    write = partial(
+        json.dumps,
+        indent=indent,
+        ensure_ascii=ensure_ascii,
+        sort_keys=sort_keys,
+        default=default,
+        allow_nan=False,
+    )
     try:
         return write(value)
-    except ValueError:  # rare, so that only then the tree is walked
+    except ValueError:  # rare, so only then is the tree walked
         return write(_spell_out(value))
 
 

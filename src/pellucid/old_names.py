@@ -14,10 +14,9 @@ class OldNameWarning(FutureWarning):
     """A name of an earlier pellucid was used; the message has its name today."""
 
 
-#: By the room of 0.1: the name there, and where the same thing is now.
-OLD_NAMES: dict[str, dict[str, str]] = {
+#: New names of things, by the room of 0.1 and the name there.
+_RENAMED: dict[str, dict[str, str]] = {
     "checkpoints": {
-        "PARTIAL": "disk.atomic_write.PARTIAL",
         "Reached": "checkpoints.SavedProgress",
         "reached": "checkpoints.read_progress",
     },
@@ -49,45 +48,22 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "suspects": "diagnosis.causes.find_candidates",
     },
     "examples": {
-        "Answers": "data.Answers",
         "Bucketed": "data.BucketedBatches",
         "Census": "data.RowCounts",
-        "ChatTemplate": "data.ChatTemplate",
-        "ClassLabels": "data.ClassLabels",
-        "Collation": "data.Collation",
-        "Columns": "data.Columns",
-        "Example": "data.Example",
-        "Examples": "data.Examples",
-        "Facts": "data.Facts",
-        "Form": "data.Form",
-        "Labelled": "data.Labelled",
         "Packed": "data.PackedBatches",
-        "Packing": "data.Packing",
-        "PromptBatch": "data.PromptBatch",
-        "PromptTexts": "data.PromptTexts",
-        "Ragged": "data.Ragged",
-        "Refusal": "data.Refusal",
-        "Row": "data.Row",
-        "StoredExamples": "data.StoredExamples",
-        "Template": "data.Template",
-        "TwoAnswers": "data.TwoAnswers",
-        "TwoTexts": "data.TwoTexts",
-        "assemble_columns": "data.assemble_columns",
-        "assemble_form": "data.assemble_form",
-        "assemble_rows": "data.assemble_rows",
-        "assemble_template": "data.assemble_template",
+        "StoredExamples": "data.PreparedData",
         "encoded": "data.encode_rows",
         "held_out_of": "data.choose_held_out",
-        "in_turn": "data.in_turn",
-        "open_examples": "data.open_examples",
-        "pack": "data.pack",
-        "template_for": "data.template_for",
-        "write": "data.write",
+        "open_examples": "data.open_prepared",
     },
     "explain.chapters": {
         "Entry": "explain.chapters.ChapterEntry",
         "find": "explain.chapters.find_chapter",
         "tell": "explain.chapters.build_chapter",
+    },
+    "generation": {
+        "Chosen": "generation.SampledToken",
+        "Found": "generation.BeamContinuation",
     },
     "native": {
         "Way": "native.Direction",
@@ -110,80 +86,33 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Goal": "presets.ObjectivePreset",
         "find_goal": "presets.find_objective",
     },
+    "report": {
+        "Said": "report.SignText",
+        "tell": "report.build_story",
+    },
     "runs": {
         "Kill": "runs.KillRecord",
     },
     "runs.tasks": {
         "Given": "tasks.TaskInputs",
-        "Reward": "tasks.Reward",
-        "Task": "tasks.Task",
         "Written": "tasks.GeneratedText",
-        "assemble_task": "tasks.assemble_task",
-        "check_teacher": "tasks.check_teacher",
     },
     "text": {
-        "Corpus": "data.Corpus",
         "Counts": "data.EncodedCounts",
-        "Cut": "tokenizers.Cut",
-        "Document": "data.Document",
-        "Framing": "tokenizers.Framing",
         "MaskedOrder": "data.masked_batches",
-        "Masking": "data.Masking",
-        "Measure": "data.Measure",
         "Order": "data.next_token_batches",
         "Parts": "data.DividedCorpus",
-        "Piece": "data.Piece",
-        "Piped": "data.Piped",
-        "PreparedText": "data.PreparedText",
+        "PreparedText": "data.PreparedData",
         "Remembered": "data.HashCache",
-        "Shard": "data.Shard",
+        "Shard": "data.Examples",
         "Side": "data.CorpusSide",
         "SpanOrder": "data.span_batches",
-        "Spans": "data.Spans",
-        "Split": "data.Split",
-        "Step": "tokenizers.Step",
-        "Survey": "data.Survey",
         "Tally": "data.ReadCounts",
-        "Tokenizer": "tokenizers.Tokenizer",
-        "Unread": "tokenizers.Unread",
         "Watch": "data.OnProgress",
-        "WordMerges": "tokenizers.WordMerges",
-        "assemble_corpus": "data.assemble_corpus",
-        "assemble_tokenizer": "data.assemble_tokenizer",
-        "beginning_with": "tokenizers.beginning_with",
-        "check_tokenizer": "data.check_tokenizer",
-        "documents_from": "data.documents_from",
-        "documents_of": "data.documents_of",
         "encoded": "data.encode_pieces",
-        "fingerprint": "data.fingerprint",
         "hashed": "data.hash_pieces",
-        "id_type": "data.id_type",
-        "llama2c_tokenizer_from": "tokenizers.llama2c_tokenizer_from",
-        "mask_id_of": "tokenizers.mask_id_of",
-        "masked_windows": "data.masked_windows",
-        "masking_for": "data.masking_for",
-        "measure": "data.measure",
-        "open_prepared": "data.open_prepared",
-        "part": "data.part",
-        "pieces_of": "data.pieces_of",
-        "prepare": "data.prepare",
-        "read_pieces": "data.read_pieces",
-        "replay": "tokenizers.replay",
-        "sentinels_of": "tokenizers.sentinels_of",
-        "settings_for": "tokenizers.settings_for",
-        "span_windows": "data.span_windows",
-        "spans_for": "data.spans_for",
-        "split": "data.split",
-        "standard_library_docs": "data.standard_library_docs",
-        "survey": "data.survey",
-        "tokenizer_from": "tokenizers.tokenizer_from",
-        "train_bytes": "tokenizers.train_bytes",
-        "training_texts": "data.training_texts",
-        "unread": "tokenizers.unread",
-        "vocabulary_of": "tokenizers.vocabulary_of",
+        "prepare": "data.prepare_documents",
         "windows": "data.next_token_windows",
-        "with_mask": "tokenizers.with_mask",
-        "with_sentinels": "tokenizers.with_sentinels",
     },
     "vitals": {
         "Bracketed": "vitals.ScoreBounds",
@@ -191,15 +120,58 @@ OLD_NAMES: dict[str, dict[str, str]] = {
         "Looks": "vitals.AttentionStats",
         "Scored": "vitals.ScoreRule",
         "Seen": "vitals.WatchState",
+        "as_it_was": "vitals.restoring",
+        "at_rest": "vitals.reading_mode",
         "explained": "vitals.explain_rows",
         "numbers": "vitals.to_scalars",
+        "of_scores": "vitals.from_scores",
         "told": "vitals.format_row",
+        "unwrapped": "vitals.unwrap",
     },
     "web": {
         "Ask": "web.PageRequest",
         "Shelf": "web.RunRegistry",
         "ask_of": "web.parse_request",
     },
+}
+#: Names that only moved, by the room of 0.1 and the room of today.
+_SAME_NAMES = {
+    ("checkpoints", "disk.atomic_write"): """
+        PARTIAL
+    """,
+    ("examples", "data"): """
+        Answers ChatTemplate ClassLabels Collation Columns Example Examples Facts Form
+        Labelled Packing PromptBatch PromptTexts Ragged Refusal Row Template
+        TwoAnswers TwoTexts assemble_columns assemble_form assemble_rows
+        assemble_template in_turn pack template_for write
+    """,
+    ("runs.tasks", "tasks"): """
+        Reward Task assemble_task check_teacher
+    """,
+    ("text", "data"): """
+        Corpus Document Masking Measure Piece Piped Spans Split Survey assemble_corpus
+        assemble_tokenizer check_tokenizer documents_from documents_of fingerprint
+        id_type masked_windows masking_for measure open_prepared part pieces_of
+        read_pieces span_windows spans_for split standard_library_docs survey
+        training_texts
+    """,
+    ("text", "tokenizers"): """
+        Cut Framing Step Tokenizer Unread WordMerges beginning_with
+        llama2c_tokenizer_from mask_id_of replay sentinels_of settings_for
+        tokenizer_from train_bytes unread vocabulary_of with_mask with_sentinels
+    """,
+}
+
+#: Today's name of each old name, by the room of 0.1.
+OLD_NAMES = {
+    room: _RENAMED.get(room, {})
+    | {
+        name: f"{new_room}.{name}"
+        for (old_room, new_room), names in _SAME_NAMES.items()
+        if old_room == room
+        for name in names.split()
+    }
+    for room in dict.fromkeys([*_RENAMED, *(old_room for old_room, _ in _SAME_NAMES)])
 }
 
 
@@ -225,5 +197,23 @@ def names_of(room: str) -> Callable[[str], object]:
             stacklevel=2,
         )
         return getattr(import_module(new_room), new_name)
+
+    return find
+
+
+def old_attributes(**new_names: str) -> Callable[[object, str], object]:
+    """The `__getattr__` of a class whose attributes had other names in 0.1: old=new."""
+
+    def find(owner: object, name: str) -> object:
+        kind = type(owner).__name__
+        if name not in new_names:
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+        new = new_names[name]
+        warnings.warn(
+            f"{kind}.{name} is {kind}.{new} now; the old name goes in 0.3",
+            OldNameWarning,
+            stacklevel=2,
+        )
+        return getattr(owner, new)
 
     return find

@@ -14,7 +14,7 @@ from types import FrameType
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-#: "Save now, and go on." Windows has none.
+#: "Save now, and continue." Windows has none.
 SAVING = tuple(getattr(signal, name) for name in ("SIGUSR1",) if hasattr(signal, name))
 
 Handler = Callable[[int, FrameType | None], None]

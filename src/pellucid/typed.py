@@ -48,7 +48,7 @@ def computed_again(compute: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[tor
 
 
 def eagerly() -> AbstractContextManager[object]:
-    """Within it, what was compiled runs as it was written, and every hook is heard.
+    """Within it, compiled code runs uncompiled, and every hook is called.
 
     The compiler is not loaded for it: where it was not, nothing is compiled.
     """
@@ -86,7 +86,7 @@ def to_list(tensor: torch.Tensor) -> list[Any]:
 
 @contextmanager
 def own_randomness(seed: int) -> Generator[None]:
-    """Within it, the CPU's global generator is seeded; what is drawn from it leaves no trace."""
+    """Within it, the CPU's global generator has this seed; afterwards it continues as before."""
     with cast("Any", torch.random).fork_rng(devices=()):
         torch.default_generator.manual_seed(seed)
         yield

@@ -97,7 +97,7 @@ def test_a_failed_write_leaves_the_old_folder_whole(tmp_path: Path, failure: Bas
         write_folder(tmp_path / "step-1", ("half",), write, replace=True)
     if isinstance(failure, OSError):
         assert "the disk is full" in str(caught.value)
-        assert "what was saved before is whole" in str(caught.value)
+        assert "earlier checkpoints are intact" in str(caught.value)
     assert load(tmp_path / "step-1").model["a"][0] == 1.0
     # what somebody put into the unfinished folder stays, and nothing else
     left = [path.name for path in (tmp_path / "step-1.partial").iterdir()]
@@ -144,7 +144,7 @@ def test_a_damaged_latest_names_the_newest_whole_one(tmp_path: Path) -> None:
 
 
 def test_an_empty_shelf_says_so(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
+    with pytest.raises(CheckpointError, match="has no checkpoint"):
         Shelf(tmp_path / "none").latest()
 
 

@@ -74,9 +74,9 @@ def test_classes_without_names_are_numbered(tmp_path: Path) -> None:
     [
         ({"problem_type": "regression"}, "problem_type = 'regression' is not handled"),
         ({"id2label": {"0": "LABEL_0"}, "label2id": None}, "a regression, which is not handled"),
-        ({"label2id": {"ham": 1, "spam": 0, "neither": 2}}, "label2id does not say the same"),
+        ({"label2id": {"ham": 1, "spam": 0, "neither": 2}}, "label2id contradicts id2label"),
         ({"id2label": {"0": "a", "2": "b"}}, "must name the classes from 0 to 1"),
-        ({"id2label": {"0": "a", "1": "b"}, "label2id": None}, "config.json asks for"),
+        ({"id2label": {"0": "a", "1": "b"}, "label2id": None}, "config.json needs"),
         ({"id2label": ["a", "b"]}, "id2label must be of type dict"),
         ({"id2label": {"0": "a", "1": "a", "2": "b"}, "label2id": None}, "must differ"),
         ({"n_labels": 3}, "'n_labels' = 3 is not one that the family llama is known to have"),

@@ -16,7 +16,7 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.checkpoints.huggingface import FAMILIES, choose_family, open_published
-from pellucid.checkpoints.huggingface.attributes import ANYWHERE, Ignored, Only, Read
+from pellucid.checkpoints.huggingface.attributes import ANYWHERE, FixedValue, Ignored, Read
 from pellucid.checkpoints.huggingface.names import Source
 from pellucid.cli import main
 from pellucid.errors import CheckpointError
@@ -96,7 +96,7 @@ def test_rules_of_all_families_do_not_hide_one_that_a_family_reads() -> None:
     for family in FAMILIES.values():
         for name in family.rules.keys() & ANYWHERE.keys():
             assert not isinstance(ANYWHERE[name], Read), (family.model_type, name)
-    assert {type(rule) for rule in ANYWHERE.values()} == {Only, Ignored}
+    assert {type(rule) for rule in ANYWHERE.values()} == {FixedValue, Ignored}
 
 
 def test_a_directory_is_used_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -265,11 +265,11 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     ),
     "two bases": (
         saying(rope_parameters={"rope_theta": 5e5, "rope_type": "default"}),
-        "says rope_theta twice",
+        "has rope_theta twice",
     ),
     "no heads": (
         saying(num_attention_heads=0, head_dim=None),
-        "describes no model: a number that another is",
+        "describes no model: a divisor",
     ),
     "kind of angles in a list": (
         saying(rope_scaling={"rope_type": ["linear"]}),
@@ -286,9 +286,9 @@ REFUSED: dict[str, tuple[Damage, str]] = {
         with_tensor("model.layers.0.self_attn.q_proj.bias", torch.ones(16)),
         "the tensor model.layers.0.self_attn.q_proj.bias",
     ),
-    "wrong shape": (with_tensor(NORM, torch.ones(15)), f"{NORM} has the shape [15], config.json"),
+    "wrong shape": (with_tensor(NORM, torch.ones(15)), f"{NORM} has the shape [15], but"),
     "whole numbers": (with_tensor(NORM, torch.ones(16, dtype=torch.int8)), "is of type I8"),
-    "not tied": (saying(tie_word_embeddings=True), "lm_head.weight should repeat"),
+    "not tied": (saying(tie_word_embeddings=True), "lm_head.weight should equal"),
     "cut off": (cut_off, "is not a whole safetensors file"),
     "not safetensors": (
         lambda folder: (folder / "model.safetensors").write_bytes(b"PK\3\4 nothing") and None,
@@ -298,7 +298,7 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "pickle": (pickled, "torch.load('pytorch_model.bin', weights_only=True)"),
     "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "there are no weights"),
     "shard missing": (shard_gone, "model-00002-of-00002.safetensors is missing"),
-    "shard elsewhere": (shard_elsewhere, "expected the name of a file beside it"),
+    "shard elsewhere": (shard_elsewhere, "expected the name of a file in its folder"),
     "shard without its tensor": (index_lies, "says that lm_head.weight is in model-0000"),
     "config is no JSON": (
         lambda folder: (folder / "config.json").write_text("{") and None,

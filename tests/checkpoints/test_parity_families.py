@@ -235,7 +235,7 @@ def test_names_without_the_prefix_and_with_old_ends_are_read(tmp_path: Path) -> 
     assert not any(name.startswith("bert.") for name in old)
     save_file({**old, "embeddings.position_ids": torch.arange(LENGTH)[None]}, file)
     published = open_published(tmp_path)
-    assert list(published.left_out) == ["embeddings.position_ids"]
+    assert list(published.ignored_tensors) == ["embeddings.position_ids"]
     ours = build_published(published, torch.device("cpu"))
     with torch.no_grad():
         got = ours.hidden_states(token_ids(2, 9))

@@ -116,7 +116,7 @@ def test_a_manifest_that_cannot_be_is_refused_and_its_folder_is_not_ours(
 
 def test_a_mark_that_is_no_text_names_no_checkpoint(checkpoint: Path) -> None:
     (checkpoint.parent / "latest").write_bytes(b"\xff\xfe\x00step-12")
-    with pytest.raises(CheckpointError, match="no checkpoint of this run"):
+    with pytest.raises(CheckpointError, match="not a checkpoint of this run"):
         Shelf(checkpoint.parent).latest()
 
 

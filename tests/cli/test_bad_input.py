@@ -419,7 +419,7 @@ def test_resume_goes_on_from_the_newest_whole_checkpoint_and_says_so(
     assert main(USES["resume"]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert f"{left_out} is left out" in printed
-    assert f"goes on from step-{whole}" in printed
+    assert f"continues from step-{whole}" in printed
 
 
 def test_an_older_checkpoint_can_be_used_where_the_latest_is_damaged(

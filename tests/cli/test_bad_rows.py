@@ -250,7 +250,7 @@ def test_what_compares_with_a_start_needs_one(
         if (objective == "policy-gradient")
         else said(capsys, 2, *words)
     )
-    assert "begins with weights drawn at random: go on from a model" in printed
+    assert "first weights of this run are random: start from a model" in printed
     assert "--from RUN" in printed
 
 
@@ -297,7 +297,7 @@ def test_columns_of_a_text_and_a_field_of_rows_are_refused(
 ) -> None:
     file = write_rows(Path("rows.jsonl"), PAIRS)
     words = ("train", file, "--out", "new")
-    assert "name what holds the text with --field" in said(
+    assert "name the field of the text with --field" in said(
         capsys, 2, *words, "--columns", "text=source"
     )
     assert "pass --columns NAME=source" in said(

@@ -69,7 +69,7 @@ def test_run_is_checked_with_a_text(tmp_path: Path, capsys: pytest.CaptureFixtur
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["check", "no-such-thing"], "neither a folder"),
+        (["check", "no-such-thing"], "is not a folder"),
         (["check", "gpt2", "no-such-text.txt"], "no-such-text.txt"),
         (["check", "gpt2", "--ignore", "ABC123"], "no finding has the code ABC123"),
     ],

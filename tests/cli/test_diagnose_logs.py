@@ -52,7 +52,7 @@ def test_healthy_log_is_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str
     [
         ("step,loss\n1,2\n", ["--vocab-size", "1"], "must be 2 at least"),
         ("", [], "is empty"),
-        ("a poem\n", [], "no row of numbers was found in it; expected a trainer_state.json"),
+        ("a poem\n", [], "it has no row of numbers; expected a trainer_state.json"),
     ],
 )
 def test_what_is_no_log_is_refused(
@@ -71,4 +71,5 @@ def test_folder_with_neither_a_run_nor_a_log_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["diagnose", str(tmp_path)]) == 2
-    assert "neither a run (config.toml) nor a log" in " ".join(capsys.readouterr().err.split())
+    message = " ".join(capsys.readouterr().err.split())
+    assert "neither a run (config.toml) nor a known log" in message

@@ -12,7 +12,7 @@ import torch
 import pellucid
 from pellucid import runs
 from pellucid.checkpoints import load_model_tensors
-from pellucid.data import open_examples
+from pellucid.data import open_prepared
 from pellucid.errors import ConfigError, RunError, TextError
 from pellucid.free_memory import Free
 from pellucid.generation import Beams
@@ -51,7 +51,7 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
 
 
 def held_out_pairs(run: runs.Run) -> list[tuple[str, str]]:
-    side = open_examples(runs.RunFolder(run.folder).text).held_out
+    side = open_prepared(runs.RunFolder(run.folder).text).held_out
     decoded = [
         [run.tokenizer.decode(side.columns[name][place].tolist()) for place in range(len(side))]
         for name in ("source", "target")
@@ -111,7 +111,7 @@ def test_a_source_with_several_targets_is_on_one_side_and_written_for_once(
 ) -> None:
     rows = [(word, target) for word in words(60) for target in (word[::-1], word, word + word[:1])]
     run = train_pairs(tmp_path / "run", write_pairs(tmp_path / "pairs.tsv", rows), steps=1)
-    sides = open_examples(runs.RunFolder(run.folder).text)
+    sides = open_prepared(runs.RunFolder(run.folder).text)
     train, held_out = (
         {tuple(side.columns["source"][place]) for place in range(len(side))}
         for side in (sides.train, sides.held_out)

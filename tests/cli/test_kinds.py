@@ -60,8 +60,8 @@ REFUSED: dict[str, dict[str, str]] = {
         "report": "has recorded nothing yet",
     },
     "encoder": {
-        "generate": "this model is an encoder: it reads a text as a whole and writes none",
-        "beams": "this model is an encoder: it reads a text as a whole and writes none",
+        "generate": "which reads a text as a whole and cannot generate one",
+        "beams": "which reads a text as a whole and cannot generate one",
         "score": "gives no token a probability from those before it",
         "next": "gives no token a probability from those before it",
         "evaluate": "gives no token a probability from those before it",

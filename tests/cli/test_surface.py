@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -13,9 +16,11 @@ from pellucid.version import __version__
 
 VERBS = (
     "train",
+    "distill",
     "check",
     "diagnose",
     "generate",
+    "translate",
     "fill",
     "embed",
     "classify",
@@ -32,6 +37,7 @@ VERBS = (
     "draw",
     "attach",
     "report",
+    "vitals",
     "verify-resume",
     "equations",
     "quiz",
@@ -151,6 +157,11 @@ def test_a_promised_command_line_is_understood(line: str) -> None:
     assert callable(arguments.call)
 
 
+def test_every_command_is_listed_here() -> None:
+    (verbs,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
+    assert sorted(verbs.choices) == sorted(VERBS)
+
+
 def help_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as stop:
         main([*words, "--help"])
@@ -211,3 +222,47 @@ def test_the_list_of_datasets_needs_no_torch() -> None:
         "assert main(['data', 'list']) == 0\nassert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+
+def leaf_parsers(root: argparse.ArgumentParser) -> Iterator[tuple[list[str], Any]]:
+    """Every command that can be called, with the words that choose it."""
+    groups = [action for action in root._actions if isinstance(action, argparse._SubParsersAction)]
+    if not groups:
+        yield [], root
+    for group in groups:
+        for name, child in group.choices.items():
+            for words, leaf in leaf_parsers(child):
+                yield [name, *words], leaf
+
+
+def positional_words(leaf: argparse.ArgumentParser) -> list[str]:
+    """Some word for each positional argument; three for a list."""
+    positionals = [action for action in leaf._actions if not action.option_strings]
+    return [
+        word
+        for action in positionals
+        for word in (("a", "b", "c") if action.nargs in ("*", "+") else ("1",))
+    ]
+
+
+@pytest.mark.parametrize("words", [words for words, _ in leaf_parsers(parser())], ids=" ".join)
+def test_a_flag_may_come_anywhere_among_the_words_of_a_command(words: list[str]) -> None:
+    leaf = next(leaf for names, leaf in leaf_parsers(parser()) if names == words)
+    positionals = positional_words(leaf)
+    expected = parser().parse_args([*words, *positionals, "--json"])
+    assert expected.json
+    for place in range(len(positionals) + 1):
+        mixed = [*positionals[:place], "--json", *positionals[place:]]
+        assert parser().parse_args([*words, *mixed]) == expected
+
+
+def test_evaluate_takes_files_behind_its_flags() -> None:
+    arguments = parser().parse_args(["evaluate", "RUN", "--write", "FILE", "PATH"])
+    assert (arguments.run, arguments.write, arguments.paths) == ("RUN", True, ["FILE", "PATH"])
+
+
+def test_an_unknown_flag_is_refused_wherever_it_stands(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        parser().parse_args(["answer", "RUN", "--quick", "a text"])
+    assert stop.value.code == 2
+    assert "unrecognized arguments: --quick" in capsys.readouterr().err

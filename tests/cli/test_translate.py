@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> runs.Run:
 def said_after(run: runs.Run, sentence: str, capsys: pytest.CaptureFixture[str]) -> str:
     result = TrainSummary()
     result(Sampled(step=1, sentence=sentence, next_tokens=(("a", 1.0),), continuation="b"))
-    print_summary(run, result, as_json=False)
+    print_summary(argparse.Namespace(json=False), run, result)
     return capsys.readouterr().out
 
 

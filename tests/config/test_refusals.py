@@ -47,7 +47,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "model.decoder.norm: unknown kind 'RMSnorm'; did you mean 'RMSNorm'; "
         "choices: LayerNorm, RMSNorm",
     ),
-    'optimiser.kind="Lion"': ("optimiser: unknown kind 'Lion'", "AdamW, Adam, SGD, Muon"),
+    'optimiser.kind="Adagrad"': ("optimiser: unknown kind 'Adagrad'", "AdamW, Adam, SGD, Muon"),
     "model.decoder.norm.kind=[1]": ("model.decoder.norm: unknown kind [1]", "LayerNorm, RMSNorm"),
     "model.decoder.norm=RMSNorm": ("model.decoder.norm: missing 'eps'; RMSNorm has: eps",),
     "model.decoder.norm=3": ("model.decoder.norm: expected a table, was 3",),
@@ -94,7 +94,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "model.decoder.attention: n_heads must be a multiple of n_kv_heads, was 3 and 2",
     ),
     "model.decoder.attention.d_head=7": (
-        "model.decoder: Rotary turns pairs of features, so attention.d_head must be even, was 7",
+        "model.decoder: Rotary rotates pairs of features, so attention.d_head must be even, was 7",
     ),
     "training.accumulation=5": (
         "training: batch_size must be a multiple of accumulation, was 32 and 5",
@@ -136,14 +136,14 @@ def test_a_batch_that_grows_is_cut_into_its_parts_all_along() -> None:
     assert run_with("training.accumulation=4", growing).training.growth is not None
     with pytest.raises(ConfigError, match=r"32 in 8 equal parts .*: it can be 16, 8, was 4"):
         run_with("training.accumulation=8", growing)
-    with pytest.raises(ConfigError, match="31: there is no half of that, was 4"):
+    with pytest.raises(ConfigError, match="31: that has no half, was 4"):
         run_with("training.batch_size=31", growing)
 
 
 @pytest.mark.parametrize(
     ("preset", "growing", "said"),
     [
-        ("t5-small", "{kind='GrowingLength', first=64, until=0.3}", "SpanCorruption has cut"),
+        ("t5-small", "{kind='GrowingLength', first=64, until=0.3}", "spans of SpanCorruption"),
         ("nano-pair", "{kind='GrowingBatch', first=4, until=0.3}", "rows of Seq2Seq"),
     ],
 )
@@ -200,7 +200,7 @@ def test_text_that_is_not_toml_is_refused_by_name_and_line() -> None:
 
 
 def test_model_without_a_vocabulary_says_where_one_comes_from() -> None:
-    with pytest.raises(ConfigError, match=r"from the tokenizer.*--set model\.vocab_size=N"):
+    with pytest.raises(ConfigError, match=r"from its tokenizer.*--set model\.vocab_size=N"):
         _ = replace(PRESETS["gpt2"].model, vocab_size=None).rows
 
 
@@ -292,7 +292,7 @@ def test_a_head_with_nothing_to_tell_apart_is_refused(changes: dict[str, Any], s
 
 def test_classes_are_named_once_they_are_known() -> None:
     assert HEAD.names == ("a", "b")
-    with pytest.raises(ConfigError, match=r"model\.head\.classes is not set; they are found"):
+    with pytest.raises(ConfigError, match=r"model\.head\.classes is not set: pellucid finds them"):
         _ = replace(HEAD, classes=None).names
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pellucid import config
 from pellucid.counting import memory, parameter_count
-from pellucid.counting.trained import moving
+from pellucid.counting.trained import count_trained
 from pellucid.errors import ConfigError
 from pellucid.model import assemble, assemble_trained
 from pellucid.optim import assemble_optimiser, group
@@ -46,7 +46,7 @@ def test_as_many_weights_move_as_in_the_model(
             continue
         assemble_trained(model, trained, seed=0)
         every = list(model.parameters())
-        found = moving(whole, trained)
+        found = count_trained(whole, trained)
         assert found.trained == sum(each.numel() for each in every if each.requires_grad)
         assert found.hidden == group(model.named_parameters()).hidden.count
         assert found.added == sum(each.numel() for each in every) - before

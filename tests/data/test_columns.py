@@ -5,7 +5,7 @@ import pytest
 from pellucid import config
 from pellucid.config.corpora import Rows
 from pellucid.data import assemble_columns
-from pellucid.data.columns import numbered, parse_column
+from pellucid.data.columns import are_numbered, parse_column
 from pellucid.errors import ConfigError, TextError
 from support.rows import row
 
@@ -30,10 +30,10 @@ def test_a_pattern_that_cannot_be_read_is_refused(said: str) -> None:
 
 
 def test_columns_are_called_by_number_or_by_name_but_not_both() -> None:
-    assert numbered(["2", "Say: {1}", None])
-    assert not numbered(["english", None])
+    assert are_numbered(["2", "Say: {1}", None])
+    assert not are_numbered(["english", None])
     with pytest.raises(ConfigError, match="not both: 2, english"):
-        numbered(["2", "english"])
+        are_numbered(["2", "english"])
 
 
 def test_null_is_an_empty_text_and_a_number_is_refused() -> None:

@@ -12,10 +12,10 @@ import pytest
 from pellucid.data import (
     Example,
     Facts,
+    PreparedData,
     Refusal,
     Row,
     RowCounts,
-    StoredExamples,
     array_writer,
     choose_by_digest,
     example_writer,
@@ -58,7 +58,7 @@ def divided(digests: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.
 
 def prepare(
     folder: Path, form: Letters, rows: Iterable[Row] = ROWS, key: str | None = "key"
-) -> StoredExamples:
+) -> PreparedData:
     def facts(counts: RowCounts) -> Facts:
         lines = counts.lines(("even", "odd"))
         return Facts(tokenizer_sha256="ab", classes=None, census={**counts.table(), "lines": lines})
@@ -123,7 +123,7 @@ def test_sides_hold_whole_groups_in_the_order_of_the_rows(tmp_path: Path) -> Non
             assert side.columns["ids"][index].tolist() == [ord(letter) for letter in text]
             assert side.columns["label"][index].tolist() == [number % 2]
     assert not groups[0] & groups[1]
-    assert stored.facts.census["dropped"]["it is a fifth"]["rows"] == 11
+    assert stored.census["dropped"]["it is a fifth"]["rows"] == 11
 
 
 def test_one_group_cannot_be_divided(tmp_path: Path) -> None:

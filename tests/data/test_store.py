@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.data import Facts, choose_held_out, open_examples, write
+from pellucid.data import (
+    Document,
+    Examples,
+    Facts,
+    Split,
+    choose_held_out,
+    open_prepared,
+    prepare_documents,
+    write,
+)
 from pellucid.errors import TextError
+from pellucid.tokenizers import Tokenizer
+from support.corpora import parts_of
 from support.examples import Example
+
+OLD = Path(__file__).parent / "runs_0_1"
 
 FACTS = Facts(tokenizer_sha256="ab", classes=("ham", "spam"), census={"truncated": [3, 4]})
 TRAIN = (
@@ -29,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_examples_come_back_as_they_were_with_their_rows(folder: Path) -> None:
-    stored = open_examples(folder, verify=True)
+    stored = open_prepared(folder, verify=True)
     for side, examples in ((stored.train, TRAIN), (stored.held_out, HELD_OUT)):
         assert len(side) == len(examples)
         for index, example in enumerate(examples):
@@ -38,11 +52,13 @@ def test_examples_come_back_as_they_were_with_their_rows(folder: Path) -> None:
         assert side.rows.tolist() == [example.row for example in examples]
         assert side.texts == tuple(example.text for example in examples)
         assert side.columns["ids"].lengths.tolist() == [len(e.ids["ids"]) for e in examples]
-    assert stored.facts == FACTS
+    assert stored.manifest.tokenizer_sha256 == FACTS.tokenizer_sha256
+    assert stored.manifest.classes == FACTS.classes
+    assert stored.census == FACTS.census
 
 
 def test_numbers_are_mapped_as_narrow_as_they_can_be(folder: Path) -> None:
-    stored = open_examples(folder)
+    stored = open_prepared(folder)
     assert isinstance(stored.train.columns["ids"].flat, np.memmap)
     assert stored.train.columns["ids"].flat.dtype == np.uint32
     assert stored.held_out.columns["ids"].flat.dtype == np.uint8
@@ -65,7 +81,7 @@ def test_flipped_byte_is_found_by_its_checksum(folder: Path, name: str) -> None:
     content[-2] ^= 1
     (folder / name).write_bytes(content)
     with pytest.raises(TextError, match=f"{name} does not match its checksum.*start a new run"):
-        open_examples(folder, verify=True)
+        open_prepared(folder, verify=True)
 
 
 @pytest.mark.parametrize("name", ["examples.json", "train.ids.npy", "held_out.rows.npy"])
@@ -73,10 +89,10 @@ def test_missing_or_truncated_file_is_refused_without_checking(folder: Path, nam
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
     with pytest.raises(TextError, match="damaged or incomplete"):
-        open_examples(folder)
+        open_prepared(folder)
     (folder / name).unlink()
     with pytest.raises(TextError, match="damaged or incomplete"):
-        open_examples(folder)
+        open_prepared(folder)
 
 
 @pytest.mark.parametrize(("key", "value"), [("format", 0), ("classes", 3), ("extra", 1)])
@@ -84,7 +100,7 @@ def test_manifest_of_another_shape_is_refused(folder: Path, key: str, value: Any
     table = json.loads((folder / "examples.json").read_text())
     (folder / "examples.json").write_text(json.dumps(table | {key: value}))
     with pytest.raises(TextError, match=key):
-        open_examples(folder)
+        open_prepared(folder)
 
 
 def test_interrupted_writing_is_not_taken_for_a_finished_one(
@@ -99,7 +115,7 @@ def test_interrupted_writing_is_not_taken_for_a_finished_one(
         with pytest.raises(KeyboardInterrupt):
             write(folder, sides, FACTS)
     with pytest.raises(TextError, match="damaged or incomplete"):
-        open_examples(folder)
+        open_prepared(folder)
     assert len(write(folder, sides, FACTS).train) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["examples"]
 
@@ -149,3 +165,48 @@ def test_neither_order_nor_other_rows_change_the_order_of_the_groups() -> None:
     assert len(moved) <= 20
     other = dict(zip(names, choose_held_out(names, 0.1, 8).tolist(), strict=True))
     assert other != chosen
+
+
+@pytest.mark.parametrize("name", sorted(path.parts[-3] for path in OLD.glob("*/text/*.json")))
+def test_a_folder_of_0_1_is_read_and_written_again_to_the_same_bytes(
+    name: str, tmp_path: Path
+) -> None:
+    folder, copy = OLD / name / "text", tmp_path / "copy"
+    stored = open_prepared(folder, verify=True)
+    sides = {"train": stored.train, "held_out": stored.held_out}
+    if stored.is_text:
+        tokenizer = Tokenizer.load(OLD / name / "tokenizer.json")
+        train, held_out = (
+            tuple(Document("", tokenizer.decode(tokens(side, i))) for i in range(len(side)))
+            for side in sides.values()
+        )
+        split = Split(train, held_out, str(stored.manifest.split_by))
+        written = prepare_documents(copy, parts_of(split), tokenizer)
+    else:
+        facts = Facts(
+            tokenizer_sha256=str(stored.manifest.tokenizer_sha256),
+            classes=stored.manifest.classes,
+            census=stored.census,
+        )
+        examples = {
+            key: [example_at(side, i) for i in range(len(side))] for key, side in sides.items()
+        }
+        keeps_rows = stored.train.texts is not None
+        written = write(
+            copy, examples, facts, text_of=(lambda each: each.text) if keeps_rows else None
+        )
+    manifest = replace(written.manifest, format=stored.manifest.format, read=stored.manifest.read)
+    assert (manifest, written.census) == (stored.manifest, stored.census)
+    names = [file.name for file in folder.iterdir() if file.suffix != ".json"]
+    assert len(names) >= 4
+    assert all((copy / file).read_bytes() == (folder / file).read_bytes() for file in names)
+
+
+def tokens(side: Examples, index: int) -> list[int]:
+    return side.columns["text"][index].tolist()
+
+
+def example_at(side: Examples, index: int) -> Example:
+    columns = {name: column[index].tolist() for name, column in side.columns.items()}
+    text = "{}" if side.texts is None else side.texts[index]
+    return Example(columns, row=int(side.rows[index]), text=text)

@@ -23,7 +23,7 @@ from pellucid.data import (
     encode,
     encode_pieces,
     part,
-    prepare,
+    prepare_documents,
     survey,
 )
 from pellucid.data.encode import stretches_of
@@ -177,7 +177,7 @@ def test_shards_are_those_of_the_direct_way_whatever_the_parts(
         patch.setattr(array_writer, "PART", size)
         patch.setattr(encode, "_BATCH", size)
         parts = part(lambda: streamed(documents, [3]), found, share)
-        manifest = prepare(folder / "streamed", parts, tokenizer).manifest
+        manifest = prepare_documents(folder / "streamed", parts, tokenizer).manifest
     for file in (folder / "direct").iterdir():
         assert file.read_bytes() == (folder / "streamed" / file.name).read_bytes()
     assert manifest.sha256 == content_hash([*split.train, *split.held_out])
@@ -213,7 +213,7 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
         return encode_batch(self, texts)
 
     monkeypatch.setattr(Tokenizer, "encode_batch", counting)
-    prepare(tmp_path / "straight", parts_of(SPLIT), tokenizer)
+    prepare_documents(tmp_path / "straight", parts_of(SPLIT), tokenizer)
     assert sum(asked) == 60
     done: list[int] = []
 
@@ -223,7 +223,7 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
             raise PulledPlugError
 
     with pytest.raises(PulledPlugError):
-        prepare(tmp_path / "text", parts_of(SPLIT), tokenizer, watch=pull)
+        prepare_documents(tmp_path / "text", parts_of(SPLIT), tokenizer, watch=pull)
     journal = tmp_path / "text.partial" / "parts.jsonl"
     if harm == "torn journal":
         journal.write_text(journal.read_text()[:-9])
@@ -235,7 +235,7 @@ def test_interrupted_encoding_goes_on_where_it_was_and_ends_the_same(
     if harm == "other key":
         journal.write_text(journal.read_text().replace('"key": "', '"key": "0'))
     asked.clear()
-    prepare(tmp_path / "text", parts_of(SPLIT), tokenizer)
+    prepare_documents(tmp_path / "text", parts_of(SPLIT), tokenizer)
     for file in (tmp_path / "straight").iterdir():
         assert file.read_bytes() == (tmp_path / "text" / file.name).read_bytes()
     assert len(list((tmp_path / "text").iterdir())) == 5

@@ -80,7 +80,7 @@ def test_preset_is_checked_with_a_text_and_a_tokenizer_of_its_own(tmp_path: Path
     )
     checked = check_named(str(file), text, declared=declare())
     assert [each.text() for each in checked.findings] == []
-    assert "tokens of" in checked.what
+    assert "tokens of" in checked.target
 
 
 def test_preset_that_learns_from_columns_asks_for_a_run(tmp_path: Path) -> None:

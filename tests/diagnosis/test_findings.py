@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import pytest
@@ -24,6 +27,7 @@ from pellucid.diagnosis import (
     evidence,
     read_codes,
 )
+from pellucid.diagnosis.finding import read_words
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.model import assemble
 from support.faults import FAULTS, text, tiny
@@ -157,3 +161,58 @@ def test_data_that_are_no_tensors_are_refused(ids: Any) -> None:
         check(assemble(tiny("nano"), seed=0), ids)
     with pytest.raises(PellucidError, match="must be tensors"):
         check(assemble(tiny("nano"), seed=0), torch.ones(1, 4, dtype=torch.long), ids)
+
+
+# the sentences in findings.toml
+
+CONTROLS = {"code", "place", "cause", "confidence", "severity", "step", "rivals", "likely"}
+
+
+def calls() -> Iterator[tuple[str, set[str], bool]]:
+    """The keys of each call with literal keys, its values by name, and whether it has others."""
+    for file in Path(diagnosis.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Name(id="describe" | "suspect" | "Comparison" as name)):
+                    values = {word.arg for word in node.keywords if word.arg} - CONTROLS
+                    is_open = any(word.arg is None for word in node.keywords)
+                    if name == "Comparison":
+                        values = {"value"} | {
+                            str(key.value)
+                            for word in node.keywords
+                            if isinstance(word.value, ast.Dict)
+                            for key in word.value.keys
+                            if isinstance(key, ast.Constant)
+                        }
+                    for constant in ast.walk(node.args[0]):
+                        match constant:
+                            case ast.Constant(value=str(key)) if key in read_words():
+                                yield key, values, is_open
+                            case _:
+                                pass
+                case _:
+                    pass
+
+
+def fields(text: str) -> set[str]:
+    return {re.split(r"[.\[]", field)[0] for _, field, _, _ in Formatter().parse(text) if field}
+
+
+@pytest.mark.parametrize(("key", "values", "is_open"), list(calls()))
+def test_a_call_gives_every_value_of_its_sentences(
+    key: str, values: set[str], is_open: bool
+) -> None:
+    words = read_words()[key]
+    texts = [words.message, words.place or "", words.cause]
+    needed = set(words.signs).union(*map(fields, (*texts, *words.expected.values())))
+    assert is_open or needed <= values | {"step"}
+    assert values - {"value"} <= needed.union(*map(fields, words.causes.values()))
+    if not is_open:
+        assert set().union(*map(fields, words.causes.values())) <= values | {"step"}
+
+
+def test_every_sentence_is_used_and_belongs_to_a_code() -> None:
+    sources = [p.read_text(encoding="utf-8") for p in Path(diagnosis.__file__).parent.rglob("*.py")]
+    for key in read_words():
+        assert key.partition("/")[0] in read_codes()
+        assert any(f'"{key}"' in source for source in sources), key

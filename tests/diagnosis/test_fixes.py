@@ -57,7 +57,7 @@ def test_every_fix_applies_to_every_preset_and_changes_it(preset: str) -> None:
     assert len(given) > 15
     for each in given:
         assert each.assignments
-        assert each.why
+        assert each.reason
         assert each.source
 
 
@@ -84,7 +84,7 @@ def test_what_is_replayed_has_the_shapes_of_the_run(preset: str) -> None:
     models = {
         each.assignments: apply_assignments(small, each.assignments).model
         for each in given
-        if each.needs == "replay"
+        if each.start == "replay"
     }
     for assignments, model in models.items():
         if model != small.model:
@@ -134,7 +134,7 @@ def test_evidence_of_how_far_updates_go_chooses_the_learning_rate() -> None:
         said = replace(
             build_finding("OPT005", ""), evidence=(Evidence("update.ratio", moved, "", ""),)
         )
-        return propose_fixes(said, NANO)[0].does
+        return propose_fixes(said, NANO)[0].change
 
     assert rate(0.03) == "a third of the learning rate"
     assert rate(0.1) == "a tenth of the learning rate"
@@ -179,7 +179,7 @@ def test_layers_that_take_turns_are_changed_in_their_list() -> None:
     (each,) = (
         one
         for one in propose_fixes(build_finding("ATT007", ""), find("gemma2-2b"))
-        if "QK-norm" in one.does
+        if "QK-norm" in one.change
     )
     after = apply_assignments(find("gemma2-2b"), each.assignments).model.stacks[0].attention
     assert isinstance(after, config.Alternating)

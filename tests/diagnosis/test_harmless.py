@@ -79,7 +79,7 @@ def test_every_cause_may_raise_and_the_others_are_found(
     findings = diagnose(sick())
     assert sorted(each.code for each in findings) == sorted([*wanted, "SEE001"])
     unseen = next(each for each in findings if each.code == "SEE001")
-    assert "was not looked at, because BoomError: on purpose" in unseen.what
+    assert "was not examined, because BoomError: on purpose" in unseen.what
     assert unseen.severity == "note"
     assert "SEE001" not in [each.code for each in diagnose(sick(), ignore=["SEE001"])]
 
@@ -123,9 +123,10 @@ def test_every_probe_may_raise_and_the_others_are_asked(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(MODULE, name, boom)
-    if name in (each.__name__ for each in MODULE._OF_THE_CODE):
-        of_the_code = tuple(boom if each.__name__ == name else each for each in MODULE._OF_THE_CODE)
-        monkeypatch.setattr(MODULE, "_OF_THE_CODE", of_the_code)
+    probes = MODULE._PROBES_OF_CODE
+    if name in (each.__name__ for each in probes):
+        probes = tuple(boom if each.__name__ == name else each for each in probes)
+        monkeypatch.setattr(MODULE, "_PROBES_OF_CODE", probes)
     monkeypatch.setattr(MODULE, "probe_overfit", boom if name == "probe_overfit" else _nothing)
     model = made()
     ids = ids_of(0)
@@ -137,7 +138,7 @@ def test_every_probe_may_raise_and_the_others_are_asked(
     assert all(map(same, chance, generators()))
     unseen = [each for each in findings if each.code == "SEE001"]
     assert len(unseen) == 1
-    assert "was not looked at, because BoomError: on purpose" in unseen[0].what
+    assert "was not examined, because BoomError: on purpose" in unseen[0].what
     if name != "probe_labels":
         assert "LOS001" in [each.code for each in findings]  # labels are the ids themselves
 
@@ -192,7 +193,7 @@ def test_memory_that_runs_out_while_weights_are_copied_leaves_the_model_as_it_wa
 @pytest.mark.parametrize("pattern", ["*wte*", "(", "[a", "+"])
 def test_a_pattern_that_is_none_is_refused_in_words(pattern: str) -> None:
     for make in (lambda: declare(frozen=[pattern]), lambda: Expectations(frozen=(pattern,))):
-        with pytest.raises(ConfigError, match="is no regular expression") as refused:
+        with pytest.raises(ConfigError, match="is not a regular expression") as refused:
             make()
         assert repr(pattern) in str(refused.value)
     if pattern == "*wte*":

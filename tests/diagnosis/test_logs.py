@@ -163,13 +163,13 @@ def test_steps_that_are_repeated_after_a_resume_count_once(tmp_path: Path) -> No
         ("a.csv", "", "is empty"),
         ("a.csv", "   \n \n", "is empty"),
         ("a.csv", "colour,shape\nred,round\n", "no row of numbers"),
-        ("a.csv", "x,y\n1,2\n", "none of its columns is known|no row of numbers"),
+        ("a.csv", "x,y\n1,2\n", "none of its columns has a known name|no row of numbers"),
         ("trainer_state.json", '{"log_history": [', "is damaged"),
         ("trainer_state.json", '{"log_history": []}', "set logging_steps"),
         ("trainer_state.json", '{"log_history": 3}', "must be a list"),
-        ("a.json", '{"vocab_size": 5}', "none of its columns is known"),
+        ("a.json", '{"vocab_size": 5}', "none of its columns has a known name"),
         ("a.txt", "a poem about nothing\nwith two lines\n", "no row of numbers"),
-        ("events.out.tfevents.1", "not at all an event file of TensorBoard", "or is damaged"),
+        ("events.out.tfevents.1", "not at all an event file of TensorBoard", "but is damaged"),
     ],
 )
 def test_what_is_no_log_is_refused_in_words(

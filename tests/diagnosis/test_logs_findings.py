@@ -178,9 +178,9 @@ def test_cause_of_a_nan_says_what_came_before(tmp_path: Path) -> None:
     _nan(made)
     assert "gradients grew first" in findings_in(made, tmp_path)["LOG001"].cause
     made.norms[57:60] = [0.6, 0.6, 0.6]
-    assert "without a warning" in findings_in(made, tmp_path)["LOG001"].cause
+    assert "there was no warning" in findings_in(made, tmp_path)["LOG001"].cause
     made.losses[:] = [math.nan] * 120
-    assert "never was a number" in findings_in(made, tmp_path)["LOG001"].cause
+    assert "it was never finite" in findings_in(made, tmp_path)["LOG001"].cause
 
 
 def test_losses_of_preferences_are_not_compared_with_guessing(tmp_path: Path) -> None:

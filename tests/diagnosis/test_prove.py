@@ -99,7 +99,7 @@ def test_pairs_have_the_same_seed_and_an_unfixed_fork_serves_every_fix(
         assert [id(u) for u, _ in trial.pairs] == [id(u) for u, _ in proof.trials[0].pairs]
     ended = [each for each in advances if each.fork is not None]
     assert [each.number for each in ended] == list(range(1, 2 * (len(proof.trials) + 1) + 1))
-    assert {each.of for each in advances} == {len(ended)}
+    assert {each.n_forks for each in advances} == {len(ended)}
     assert ended[-1].seconds_left == 0
 
 
@@ -137,7 +137,7 @@ def test_a_fork_leaves_random_numbers_and_no_files_behind(
     before = torch.get_rng_state()
 
     def stop(advance: Advance) -> None:
-        if advance.done == 2:
+        if advance.step == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -179,7 +179,7 @@ def fork(loss: float | None, *sick: str) -> Fork:
 
 
 def trial(*pairs: tuple[Fork, Fork]) -> Trial:
-    does = Fix(does="it", assignments=("seed=1",), why="", source="", needs="replay")
+    does = Fix(change="it", assignments=("seed=1",), reason="", source="", start="replay")
     return Trial(fix=does, codes=("OPT005",), pairs=pairs)
 
 
@@ -225,7 +225,7 @@ def test_what_changes_the_measure_is_not_tried(tmp_path: Path, hot: Path) -> Non
     findings = [build_finding("ATT004", ""), build_finding("DAT002", "")]
     proof = prove(hot, findings, steps=2, seeds=2)
     assert proof.trials == ()
-    assert [each.does for each, _ in proof.untried] == [
+    assert [each.change for each, _ in proof.untried] == [
         "no token sees into another document",
         "each document once",
     ]

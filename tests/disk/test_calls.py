@@ -35,7 +35,7 @@ WRITERS = {
     "checkpoints/huggingface/write.py": "into an unfinished folder of ours",
     "datasets/download.py": "into an unfinished folder of ours",
     "data/cache.py": "into an unfinished folder of ours",
-    "data/shards.py": "into an unfinished folder of ours",
+    "data/manifest.py": "into an unfinished folder of ours",
     "data/array_writer.py": "into an unfinished folder of ours",
     "data/example_writer.py": "into an unfinished folder of ours",
     "runs/convert.py": "into an unfinished folder of ours",

@@ -70,7 +70,7 @@ def test_a_long_history_stays_short_and_keeps_its_means(n: int, limit: int, part
     history = History(limit)
     for start in range(parts):
         history.add(float(i) for i in range(start * n // parts, (start + 1) * n // parts))
-    means = history.means
+    means = history.averages
     assert len(means) < limit
     stretch = 1
     while n // stretch >= limit:

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pellucid.display import NotebookPanel, Panel, PlainLines, display_for, folded
 from pellucid.display import panel as panel_file
-from pellucid.display.metric_labels import KNOWN, measured
+from pellucid.display.metric_labels import LABELS, measured
 from pellucid.training import Event, StepFinished, events
 from support.events import (
     EVALUATED,
@@ -372,7 +372,7 @@ def test_a_run_without_a_guess_says_none_and_one_without_measures_says_its_loss(
     assert "best      0.6012 nats/pair @300" in shown
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", LABELS)
 def test_every_known_name_fits_its_cell_and_says_what_it_is(name: str) -> None:
     known = measured(name)
     assert cell_len(known.label) <= 14
@@ -381,7 +381,7 @@ def test_every_known_name_fits_its_cell_and_says_what_it_is(name: str) -> None:
         assert cell_len(known.number(value)) <= 9
 
 
-@pytest.mark.parametrize("name", list(KNOWN)[:10])
+@pytest.mark.parametrize("name", list(LABELS)[:10])
 def test_the_best_by_a_telling_measure_is_not_cut(name: str) -> None:
     assert len(f"best      {measured(name).with_unit(0.1234)} @100000") <= 36
 

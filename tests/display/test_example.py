@@ -14,7 +14,7 @@ from rich.console import Console
 
 from pellucid.display import NotebookPanel, Panel, PlainLines
 from pellucid.display.example import example_lines
-from pellucid.report import tell
+from pellucid.report import build_story
 from pellucid.report.page import page
 from pellucid.training import Example, events, from_record, to_record
 from support.events import EXAMPLE, STARTED, logged
@@ -123,8 +123,8 @@ def test_an_example_is_recorded_and_stands_in_the_report() -> None:
     assert from_record(to_record(EXAMPLE)) == EXAMPLE
     evil = replace(EXAMPLE, title="<script>x()</script>")
     told: tuple[events.Event, ...] = (evil, STARTED)
-    shown = page(tell(told, "run"), config_text="", papers=[])
+    shown = page(build_story(told, "run"), config_text="", papers=[])
     assert "What is learnt from an example" in shown
     assert "-- example 8 " in shown
     assert "<script" not in shown
-    assert "What is learnt" not in page(tell([STARTED], "run"), config_text="", papers=[])
+    assert "What is learnt" not in page(build_story([STARTED], "run"), config_text="", papers=[])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pellucid.display.metric_labels import KNOWN
+from pellucid.display import metric_labels
 from pellucid.errors import RunError
 from pellucid.evaluation.metrics import classification_measures, exact_match, text_measures
 
@@ -57,7 +57,7 @@ def test_labels_of_which_several_may_hold_are_a_yes_or_no_each() -> None:
 def test_every_measure_has_a_name_for_a_person() -> None:
     one = classification_measures(PROBABILITIES, LABELS, SPAM).measures
     several = classification_measures(PROBABILITIES, np.eye(2)[LABELS], SPAM).measures
-    assert {*one, *several, "bleu", "chrf", "exact_match"} <= KNOWN.keys()
+    assert {*one, *several, "bleu", "chrf", "exact_match"} <= metric_labels.LABELS.keys()
 
 
 @pytest.mark.parametrize(

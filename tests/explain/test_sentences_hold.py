@@ -76,7 +76,7 @@ def test_what_a_final_norm_keeps_from_being_taken_apart_is_what_it_does(kind: st
     if kind in ("LayerNorm", "RMSNorm"):
         assert "so they add up to the logit" in words(chapter)
     else:
-        assert f"{kind} is the final norm: its means and variances are those of" in words(chapter)
+        assert f"{kind} is the final norm: it takes its means and variances" in words(chapter)
         assert "other tokens" not in words(chapter)
 
 

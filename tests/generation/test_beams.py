@@ -44,7 +44,7 @@ def test_the_search_of_fairseq_is_reproduced(
         for step in reference["step_probs"]:
             rows = step[sentence * n : sentence * n + search.n_alive]
             search.advance(log(rows))
-            if search.done:
+            if search.finished:
                 break
         if name not in reference["expected"][case]:
             continue
@@ -67,7 +67,7 @@ def test_the_likeliest_text_is_found_where_the_likeliest_token_misleads() -> Non
     assert search.advance(log([[0.0, 0.6, 0.4]])) == [0, 0]
     assert search.tokens == [1, 2]
     search.advance(log([[0.4, 0.3, 0.3], [1.0, 0.0, 0.0]]))
-    assert search.done
+    assert search.finished
     (best,) = search.best
     assert best.ids == (2, END)
     assert best.score == pytest.approx(math.log(0.4))
@@ -76,7 +76,7 @@ def test_the_likeliest_text_is_found_where_the_likeliest_token_misleads() -> Non
 def test_a_text_that_ends_beyond_the_first_beams_is_not_whole() -> None:
     search = Search(Beams(n_beams=1), end_id=END)
     search.advance(log([[0.4, 0.6]]))
-    assert not search.done
+    assert not search.finished
     assert search.best == []
     assert search.tokens == [1]
 
@@ -89,7 +89,7 @@ def steps_until_done(beams: Beams, shares: list[float]) -> int:
     search = Search(beams, end_id=END)
     for step in range(1, beams.max_new_tokens + 1):
         search.advance(log([shares] * search.n_alive))
-        if search.done:
+        if search.finished:
             return step
     raise AssertionError("not over after the most tokens that it may write")
 
@@ -115,7 +115,7 @@ def test_without_a_length_penalty_never_stops_once_nothing_better_can_come() -> 
 def test_a_text_has_at_least_as_many_tokens_as_asked_for() -> None:
     for least in (0, 1, 3):
         search = Search(Beams(n_beams=2, min_new_tokens=least), end_id=END)
-        while not search.done:
+        while not search.finished:
             search.advance(log([[0.8, 0.1, 0.1]] * search.n_alive))
         (best,) = search.best
         assert len(best.ids) == least + 1
@@ -124,7 +124,7 @@ def test_a_text_has_at_least_as_many_tokens_as_asked_for() -> None:
 
 def test_a_text_that_is_cut_has_not_ended() -> None:
     search = Search(Beams(n_beams=2, n_best=2, max_new_tokens=3), end_id=END)
-    while not search.done:
+    while not search.finished:
         search.advance(log([[0.0, 0.9, 0.1]] * search.n_alive))
     first, second = search.best
     assert (first.ids, first.ended) == ((1, 1, 1), False)
@@ -177,9 +177,9 @@ def searched(script: Script, beams: Beams) -> Search:
     """A search that is over; at each step its beginnings are what the definition says."""
     search = Search(beams, end_id=END)
     alive: list[tuple[int, ...]] = [()]
-    while not search.done:
+    while not search.finished:
         parents = search.advance(torch.stack([script.after(ids) for ids in alive]))
-        if search.done:
+        if search.finished:
             break
         ways = [(*ids, token) for ids in alive for token in range(VOCAB)]
         ways.sort(key=lambda ids: -script.total(ids))

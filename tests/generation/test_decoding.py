@@ -210,4 +210,4 @@ def test_rounded_matrices_that_were_written_to_are_not_read_from_their_few_bits(
 def test_what_no_instruction_says_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         decoder(ready(VARIANTS["shaw"]))
-    assert "no instruction says ShawRelative" in caplog.text
+    assert "no instruction for ShawRelative" in caplog.text

@@ -9,7 +9,7 @@ import torch
 
 from pellucid.errors import NonFiniteError
 from pellucid.generation import finite, not_refused
-from pellucid.generation.finite import _together, finite_later, read_finite
+from pellucid.generation.finite import _copy_with_maximum, finite_later, read_finite
 
 CHOSEN = torch.tensor([3, 2**24 + 1, 0])
 
@@ -21,9 +21,9 @@ def logits(top: float) -> torch.Tensor:
     return rows
 
 
-def test_ids_and_the_look_at_their_logits_are_read_together() -> None:
-    assert _together(CHOSEN, logits(1.5), "the logits") == CHOSEN.tolist()
-    assert _together(CHOSEN, logits(1.5).bfloat16(), "the logits") == CHOSEN.tolist()
+def test_ids_and_the_look_at_their_logits_are_read_copy_with_maximum() -> None:
+    assert _copy_with_maximum(CHOSEN, logits(1.5), "the logits") == CHOSEN.tolist()
+    assert _copy_with_maximum(CHOSEN, logits(1.5).bfloat16(), "the logits") == CHOSEN.tolist()
 
 
 @pytest.mark.parametrize("top", [math.nan, math.inf])
@@ -32,7 +32,7 @@ def test_what_is_not_finite_is_refused_by_name_now_or_where_it_is_read(top: floa
         lambda: finite(logits(top), "the logits"),
         lambda: finite(logits(top).half(), "the logits"),
         lambda: finite_later(logits(top), "the logits"),  # a CPU is not waited for
-        lambda: _together(CHOSEN, logits(top), "the logits"),
+        lambda: _copy_with_maximum(CHOSEN, logits(top), "the logits"),
     ):
         with pytest.raises(NonFiniteError, match=r"^the logits are not finite") as refused:
             look()

@@ -62,11 +62,11 @@ def test_a_distribution_cut_into_parts_is_the_same(
     monkeypatch.setattr(scoring, "_PLACES_AT_ONCE", 3)
     parts = score(run, LONG)
     assert parts.log_p == pytest.approx(whole.log_p, rel=1e-12)
-    assert [t.seen_from for t in parts.tokens] == [t.seen_from for t in whole.tokens]
+    assert [t.window_start for t in parts.tokens] == [t.window_start for t in whole.tokens]
 
 
 def test_a_long_text_is_read_in_windows_that_keep_half_of_the_context(run: Run) -> None:
-    views = [token.position - token.seen_from for token in score(run, LONG).tokens]
+    views = [token.position - token.window_start for token in score(run, LONG).tokens]
     assert views[:16] == list(range(1, 17))
     assert min(views[16:]) == 9
     assert max(views) == 16
@@ -99,7 +99,7 @@ def test_what_is_expected_next_is_the_softmax_of_the_last_logits(run: Run) -> No
         start = window_start(len(ids), run.model.context_length)
         shares = run.model(torch.tensor([ids[start:]]))[0, -1].softmax(-1)
         found = next_token(run, text, top=5)
-        assert (found.seen, found.seen_from) == (len(ids), start)
+        assert (found.n_tokens, found.window_start) == (len(ids), start)
         values, tokens = shares.topk(5)
         assert [one.token_id for one in found.likeliest] == tokens.tolist()
         np.testing.assert_allclose([o.probability for o in found.likeliest], values.tolist())
@@ -125,12 +125,12 @@ def test_a_text_that_was_written_scores_what_it_was_written_with(run: Run) -> No
 
 def made_of(*log_p: float) -> Score:
     tokens = tuple(
-        ScoredToken(position=i, token_id=0, token="a", log_p=value, seen_from=0)
+        ScoredToken(position=i, token_id=0, token="a", log_p=value, window_start=0)
         for i, value in enumerate(log_p, start=1)
     )
     n = len(tokens)
     return Score(
-        text="a" * n, tokens=tokens, n_bytes=n, unknown_tokens=0, changed=False, context_length=9
+        text="a" * n, tokens=tokens, n_bytes=n, unknown_tokens=0, is_altered=False, context_length=9
     )
 
 

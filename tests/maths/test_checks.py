@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "nan": (lambda: maths.entropy(np.array([np.nan, 1.0])), "p holds nan"),
     "shapes that differ": (
         lambda: maths.kl_divergence(EVEN, np.full(2, 0.5)),
-        r"q has shape \(2,\); it must be that of p, \(4,\)",
+        r"q has shape \(2,\); it must be the shape of p, \(4,\)",
     ),
     "a class that is not there": (
         lambda: maths.cross_entropy(X, np.array([0, 3])),

@@ -75,7 +75,7 @@ def test_every_answer_is_in_one_bin_and_one_bin_compares_the_means(
         (lambda: maths.accuracy(np.ones((2, 3))), "must be"),
         (lambda: maths.f1_score(-COUNTS), "at least 0"),
         (lambda: maths.f1_score(np.eye(3, dtype=int)), "must be floating"),
-        (lambda: maths.confusion_matrix(np.eye(3), np.eye(2)), "must be that of y"),
+        (lambda: maths.confusion_matrix(np.eye(3), np.eye(2)), "must be the shape of y"),
         (lambda: maths.calibration_bins(np.zeros(0), np.zeros(0), n_bins=3), "number of answers"),
         (lambda: maths.calibration_bins(np.ones(2) * 1.5, np.ones(2), n_bins=3), "between 0 and 1"),
         (lambda: maths.calibration_bins(np.ones(2), np.ones(2), n_bins=0), "n_bins"),

@@ -169,9 +169,9 @@ def test_what_needs_a_language_head_is_refused() -> None:
 
 def test_what_a_classifier_cannot_be_told_is_refused_by_name() -> None:
     model = built(replace(BASE, head=HEAD))
-    with pytest.raises(PellucidError, match="caches was given"):
+    with pytest.raises(PellucidError, match="does not take caches"):
         model(IDS, model.new_caches())
-    with pytest.raises(PellucidError, match="documents was given"):
+    with pytest.raises(PellucidError, match="does not take documents"):
         model(IDS, documents=torch.zeros_like(IDS))
 
 

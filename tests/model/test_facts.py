@@ -108,8 +108,8 @@ def test_a_norm_computes_what_it_states(kind: str, training: bool) -> None:
 
 
 def by_facts(norm: nn.Module, facts: NormFacts, x: Tensor) -> Tensor:
-    axes = {"features": -1, "sequence": -2, "batch": (0, 1)}[facts.over]
-    grouped = x.unflatten(-1, (facts.n_groups, -1)) if facts.over == "features" else x
+    axes = {"features": -1, "sequence": -2, "batch": (0, 1)}[facts.mean_over]
+    grouped = x.unflatten(-1, (facts.n_groups, -1)) if facts.mean_over == "features" else x
     mean = grouped.mean(axes, keepdim=True) if facts.centred else torch.zeros_like(grouped)
     variance = (grouped - mean).square().mean(axes, keepdim=True)
     if facts.running_mean is not None and facts.running_variance is not None and not norm.training:
@@ -133,8 +133,8 @@ def test_a_norm_mixes_tokens_only_if_it_says_so(kind: str) -> None:
     facts = norm_facts(norm)
     assert isinstance(facts, NormFacts)
     first = norm(x)[0, 0]
-    assert torch.equal(norm(other_token)[0, 0], first) == (facts.over == "features")
-    assert torch.equal(norm(other_row)[0, 0], first) == (facts.over != "batch")
+    assert torch.equal(norm(other_token)[0, 0], first) == (facts.mean_over == "features")
+    assert torch.equal(norm(other_row)[0, 0], first) == (facts.mean_over != "batch")
 
 
 def test_attention_computes_what_it_states(model: Transformer) -> None:
@@ -329,7 +329,7 @@ def test_a_subclass_that_replaces_a_method_states_nothing_until_it_does() -> Non
 
     class Stating(Doubled):
         def facts(self) -> NormFacts:
-            return NormFacts(over="features", centred=True, eps=self.eps, gain=None)
+            return NormFacts(mean_over="features", centred=True, eps=self.eps, gain=None)
 
     facts = norm_facts(Doubled(4, eps=1e-5, bias=True))
     assert facts == UnknownFacts(
@@ -337,7 +337,7 @@ def test_a_subclass_that_replaces_a_method_states_nothing_until_it_does() -> Non
     )
     assert isinstance(norm_facts(Renamed(4, eps=1e-5, bias=True)), NormFacts)
     assert norm_facts(Stating(4, eps=1e-5, bias=True)) == NormFacts(
-        over="features", centred=True, eps=1e-5, gain=None
+        mean_over="features", centred=True, eps=1e-5, gain=None
     )
 
 

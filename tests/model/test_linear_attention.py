@@ -137,7 +137,7 @@ def test_every_mask_shows_what_it_shows_to_all_pairs(direction: str, what: str, 
 
 def test_documents_and_prefix_at_once_are_refused() -> None:
     view = look(TIME, torch.device("cpu"), causal=True, documents=DOCUMENTS, prefix=PREFIX)
-    with pytest.raises(PellucidError, match="documents apart and show a prefix"):
+    with pytest.raises(PellucidError, match="separate documents and have a prefix"):
         read(layer(), text(), view)
 
 

@@ -187,10 +187,10 @@ def test_forked_rows_take_their_memory_along() -> None:
 
 def test_looking_ahead_is_refused() -> None:
     model = build(VARIANTS["memory"])
-    with pytest.raises(PellucidError, match="no token may look ahead"):
+    with pytest.raises(PellucidError, match="no token can see later ones"):
         model(random_ids(1, 6), prefix=torch.tensor([3]))
     layer = NeuralMemory(d_model=8, n_heads=2, d_head=4, window=4, chunk=4)
-    with pytest.raises(PellucidError, match="no token may look ahead"):
+    with pytest.raises(PellucidError, match="no token can see later ones"):
         layer(torch.randn(1, 5, 8), NoPositions(), look(5, CPU, causal=False), NoCache())
     stack = VARIANTS["memory"].decoder
     with pytest.raises(ConfigError, match=r"encoder\.attention must not be NeuralMemory"):

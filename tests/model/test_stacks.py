@@ -151,13 +151,13 @@ def test_documents_in_one_row_are_as_documents_alone(positions: config.Positions
 def test_what_makes_no_sense_is_refused() -> None:
     decoder, encoder, pair = build(BASE), build(ENCODERS["bert"]), build(PAIRS["original"])
     ids = random_ids(1, 4)
-    with pytest.raises(PellucidError, match="looks at another text"):
+    with pytest.raises(PellucidError, match="reads another text"):
         pair(ids)
     with pytest.raises(PellucidError, match="no encoder"):
         decoder.encode(ids)
     with pytest.raises(PellucidError, match="nothing to cache"):
         encoder.new_caches()
-    with pytest.raises(PellucidError, match="no decoder that looks"):
+    with pytest.raises(PellucidError, match="no decoder that reads"):
         decoder(ids, encoded=pair.encode(ids))
     with pytest.raises(PellucidError, match="no head"):
         build(replace(ENCODERS["bert"], head=config.NoHead()))(ids)

@@ -302,7 +302,7 @@ def test_copy_of_an_adapted_model_is_its_own() -> None:
         expected = answer(frozen(BASE))
         assert torch.equal(answer(copy), expected)
         assert not torch.equal(answer(model), expected)
-    assert all(layer.kept is None for layer in adapters(model).values())
+    assert all(layer.unmerged_weight is None for layer in adapters(model).values())
 
 
 @pytest.mark.parametrize("merge_first", [False, True])
@@ -395,7 +395,7 @@ def test_target_that_names_no_layer_is_refused_with_those_there_are(target: str)
 
 @pytest.mark.parametrize("name", sorted(REPARAMETRISED))
 def test_reparametrised_layer_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="computed from others"):
+    with pytest.raises(ConfigError, match="computed from other parameters"):
         assemble_trained(build(VARIANTS[name]), QUERY, seed=0)
 
 

@@ -38,7 +38,7 @@ def test_masks_compose_as_the_words_say(
     prefix = torch.randint(0, time + 1, (batch,)) if data.draw(st.booleans()) else None
     window = data.draw(st.none() | st.integers(1, time))
     view = look(time, CPU, causal=causal, padding=padding, documents=documents, prefix=prefix)
-    got = seen(view.within(window, time, CPU), time, batch)
+    got = seen(view.in_window(window, time, CPU), time, batch)
     for row in range(batch):
         for query in range(time):
             for key in range(time):
@@ -62,7 +62,7 @@ def test_no_square_is_made_where_the_kernel_has_another_way() -> None:
     both_ways = look(9, CPU, causal=False, padding=padding).mask
     assert both_ways is not None
     assert both_ways.shape == (2, 1, 1, 9)
-    assert look(9, CPU, causal=True).within(9, 9, CPU).mask is None
+    assert look(9, CPU, causal=True).in_window(9, 9, CPU).mask is None
 
 
 def test_positions_count_from_the_beginning_of_each_document() -> None:

@@ -33,7 +33,7 @@ def test_blocks_give_what_a_mask_gives(time: int, window: int, batch: int, kv_he
     scoring, none = Scoring(0.3), NoPositions()
     view = look(time, CPU, causal=True)
     by_blocks = gather(q, read, scoring, none, view, window)
-    by_mask = gather(q, read, scoring, none, view.within(window, time, CPU))
+    by_mask = gather(q, read, scoring, none, view.in_window(window, time, CPU))
     torch.testing.assert_close(by_blocks, by_mask, rtol=0, atol=1e-12)
     parts = (q, *read)
     grads = [torch.autograd.grad(out.square().sum(), parts) for out in (by_blocks, by_mask)]

@@ -60,7 +60,7 @@ ROUNDED = {"transformer-base": 65, "transformer-big": 213}
 #: What this house's language models hold with all of their tokenizer's vocabulary.
 OURS = {"nano": 1_311_872, "small": 9_998_400, "medium": 33_563_136}
 #: Files of presets that nobody has published.
-OF_OUR_OWN = ("__init__", "catalog", "nano", "nano_sizes", "nano_variants", "recipes", "objectives")
+OF_OUR_OWN = ("__init__", "catalog", "nano", "recipe", "objectives")
 #: Heads that are wider or narrower, all together, than the model.
 NOT_ITS_WIDTH = {"t5-1.1-small", "qwen3-0.6b", "gemma2-2b"}
 

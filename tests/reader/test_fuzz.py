@@ -15,8 +15,7 @@ import pytest
 import safetensors.numpy
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from pellucid.config import decode
-from pellucid.config.plan import Plan
+from pellucid.config import Plan, decode
 from pellucid.diagnosis.logs.tensorboard import scalars_of
 from pellucid.errors import PellucidError
 from pellucid.reader import csv_rows, parse_json, parse_tensors, parse_tokenizer, parse_toml

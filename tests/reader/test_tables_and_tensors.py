@@ -101,7 +101,7 @@ def test_a_tokenizer_that_passes_is_the_library_s_own(tmp_path: Path) -> None:
         (changed("model", "vocab", "a", to=True), "'a' has the id True"),
         (changed("added_tokens", to={}), "expected a list added_tokens"),
         (changed("added_tokens", 0, "id", to=10**12), "in added_tokens"),
-        (changed("added_tokens", 0, to=1), "in added_tokens stands 1"),
+        (changed("added_tokens", 0, to=1), "added_tokens has the entry 1"),
         (changed("model", "merges", to=[["a", "x"]]), "is not a tokenizer"),
         (changed("model", "merges", to="a b"), "is not a tokenizer"),
         (changed("model", "type", to="Nope"), "is not a tokenizer"),

@@ -8,7 +8,7 @@ import pytest
 
 import pellucid
 from pellucid import config, runs
-from pellucid.data import open_examples
+from pellucid.data import open_prepared
 from pellucid.generation import Beams, Sampling
 from pellucid.tasks import Task, TaskInputs, assemble_task
 from pellucid.training import to_device
@@ -31,7 +31,7 @@ def task_of(run: runs.Run) -> Task:
             folder=folder,
             model=run.model,
             tokenizer=run.tokenizer,
-            data=open_examples(folder.text),
+            data=open_prepared(folder.text),
         )
     )
 
@@ -43,7 +43,7 @@ def test_words_that_were_held_out_are_turned_round_without_a_mistake(
     # only a decoder that was taught from the token it writes after, and shifted by one, can
     write = task_of(run).generate
     assert write is not None
-    held_out = open_examples(runs.RunFolder(run.folder).text).held_out
+    held_out = open_prepared(runs.RunFolder(run.folder).text).held_out
     written = write(held_out, Beams(n_beams=n_beams))
     assert len(written) == len(held_out) == 150
     assert [each.text for each in written] == [each.prompt[::-1] for each in written]
@@ -94,7 +94,7 @@ def test_a_decoder_alone_learns_the_same_pairs_as_one_text(tmp_path: Path) -> No
     assert isinstance(run.config.text.corpus, config.Conversations)
     write = task_of(run).generate
     assert write is not None
-    held_out = open_examples(runs.RunFolder(run.folder).text).held_out
+    held_out = open_prepared(runs.RunFolder(run.folder).text).held_out
     (written,) = write(held_out.spread(1), Beams(n_beams=1, max_new_tokens=4))
     word = written.references[0][::-1]
     assert f"word {word} turned:" in written.prompt

@@ -15,8 +15,8 @@ import pytest
 
 from pellucid.cli import main
 from pellucid.errors import RunError
-from pellucid.report import tell, write_report
-from pellucid.report.chart import Across, Chart, svg
+from pellucid.report import build_story, write_report
+from pellucid.report.chart import Chart, ReferenceLine, svg
 from pellucid.report.charts import charts
 from pellucid.report.page import page
 from pellucid.report.story import MOST_POINTS, Series
@@ -44,7 +44,7 @@ def html(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def drawn(*happened: Event) -> str:
-    return page(tell(happened, "a-run"), config_text="", papers=[])
+    return page(build_story(happened, "a-run"), config_text="", papers=[])
 
 
 class Tags(HTMLParser):
@@ -108,7 +108,7 @@ def test_every_drawing_is_sound_and_tells_a_screen_reader_what_it_shows(html: st
 
 def test_behind_every_curve_is_a_table_with_its_numbers(html: str, trained: Path) -> None:
     happened = read_events(trained / "metrics.jsonl")
-    told = tell(happened, "run")
+    told = build_story(happened, "run")
     curves = [curve for chart in charts(told) for curve in chart.curves]
     assert all(len(curve.points) > 1 for curve in curves)
     for curve in curves:
@@ -128,13 +128,13 @@ def test_the_page_holds_config_plan_text_and_samples(html: str, trained: Path) -
 
 
 def test_all_updates_are_in_the_curve_of_the_loss() -> None:
-    told = tell([STARTED, logged(10), logged(20)], "x")
+    told = build_story([STARTED, logged(10), logged(20)], "x")
     assert [step for step, _ in told.loss.points] == list(range(1, 21))
     assert told.loss.updates == 1
 
 
 def test_a_long_run_is_joined_into_means_and_says_so() -> None:
-    told = tell([STARTED, *(logged(10 * i, loss=i) for i in range(1, 501))], "x")
+    told = build_story([STARTED, *(logged(10 * i, loss=i) for i in range(1, 501))], "x")
     assert len(told.loss.points) <= MOST_POINTS
     assert told.loss.updates == 13
     assert told.loss.points[0] == (13, pytest.approx((10 * 1 + 3 * 2.5) / 13))
@@ -160,7 +160,7 @@ def test_guessing_and_the_clip_are_lines_across_their_charts() -> None:
 
 
 def test_names_of_lines_that_lie_close_stand_apart() -> None:
-    near = tuple(Across(f"at {value}", value) for value in (50, 51, 52, 99, 100))
+    near = tuple(ReferenceLine(f"at {value}", value) for value in (50, 51, 52, 99, 100))
     curve = Series(name="x", unit="", points=((0, 0.0), (9, 100.0)))
     chart = Chart("x", "x", "", (curve,), near, (), 9)
     names = re.findall(r'class="name" x="\d+" y="([\d.]+)" text-anchor="(\w+)"', svg(chart))
@@ -170,7 +170,7 @@ def test_names_of_lines_that_lie_close_stand_apart() -> None:
 
 
 def test_parts_and_measures_of_another_objective_have_their_charts_and_units() -> None:
-    told = tell(PREFERENCES, "x")
+    told = build_story(PREFERENCES, "x")
     shown = {chart.title: chart for chart in charts(told)}
     assert list(shown) == [
         "Loss, nats per pair",
@@ -187,7 +187,7 @@ def test_parts_and_measures_of_another_objective_have_their_charts_and_units() -
     ]
     # what is measured on both is one chart with two curves
     assert [curve.name for curve in shown["Margin"].curves] == ["margin", "held-out margin"]
-    assert shown["Held-out preference accuracy"].says.startswith("Higher is better. ")
+    assert shown["Held-out preference accuracy"].caption.startswith("Higher is better. ")
     page_text = drawn(*PREFERENCES)
     assert "0.7333<small>preference accuracy, at step 300" in page_text
     assert "a line across at 0.6931: guessing evenly" in page_text
@@ -210,7 +210,7 @@ def test_resumes_and_how_it_ended_are_told() -> None:
 
 def test_a_checkpoint_is_named_within_the_run_whichever_system_saved_it() -> None:
     for path in ("/home/me/runs/nano/checkpoints/step-300", "C:\\me\\nano\\checkpoints\\step-300"):
-        assert (300, "saved checkpoints/step-300") in tell(
+        assert (300, "saved checkpoints/step-300") in build_story(
             [replace(SAVED, path=path, best=False)], "x"
         ).happenings
 

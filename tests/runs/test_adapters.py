@@ -65,7 +65,7 @@ def test_adapters_alone_move_and_the_facts_say_so(base: Path, adapted: Path) -> 
     assert all(torch.equal(state[name], weight) for name, weight in begun.items())
     assert all(layer.lora_up.any() for layer in adapters(run.model).values())
     told = facts(adapted)
-    assert told["frozen"].endswith("adapters of rank 2 move beside *.blocks.*")
+    assert told["frozen"].endswith("adapters of rank 2 learn next to *.blocks.*")
     moves = sum(each.numel() for name, each in run.model.named_parameters() if "lora" in name)
     assert told["updated"] == f"hidden matrices {moves}"
 

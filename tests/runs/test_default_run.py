@@ -71,7 +71,7 @@ def test_the_held_out_loss_it_reports_is_what_evaluate_measures(
 
 def test_it_resumes_bit_for_bit(default_run: tuple[Path, dict[str, float]]) -> None:
     folder, _ = default_run
-    assert verify_resume(folder, steps=10).holds
+    assert verify_resume(folder, steps=10).is_equal
 
 
 def test_its_sample_is_english(default_run: tuple[Path, dict[str, float]]) -> None:

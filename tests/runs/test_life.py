@@ -289,7 +289,7 @@ def test_a_run_that_began_as_another_can_prove_that_it_resumes(
     monkeypatch.setattr("pellucid.runs.verify._in_process", here)  # a process takes seconds
     tune(tmp_path / "run", "policy-gradient", base, file, lora=2, reward=REWARD)
     proof = verify_resume(tmp_path / "run", steps=2, reward=REWARD)
-    assert proof.holds
+    assert proof.is_equal
     assert (proof.from_step, proof.stopped_at, proof.to_step) == (4, 5, 6)
 
 

@@ -83,7 +83,7 @@ def test_what_cannot_fit_is_refused_with_the_figures_and_what_to_lower(
         memory_check.check_memory(NEEDS, "this needs")
     assert str(refusal.value) == (
         "this needs about 1 kB of memory more, and this machine has 849 B free; most of it, 800 B, "
-        "is activations: lower training.batch_size; --force (force=True) goes on all the same"
+        "is activations: lower training.batch_size; --force (force=True) continues all the same"
     )
 
 
@@ -288,8 +288,8 @@ def test_scoring_and_held_out_text_are_bounded(
 
 _PEAK = """
 import sys
-from pellucid.cli.machine import settle
-settle()
+from pellucid.free_memory import keep_freed_memory
+keep_freed_memory()
 import pellucid
 said = []
 pellucid.train(

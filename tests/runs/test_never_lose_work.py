@@ -187,7 +187,7 @@ def test_verify_resume_proves_it_and_leaves_the_run_alone(trained: Path, tmp_pat
     shutil.copytree(trained, tmp_path / "run")
     before = {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()}
     proof = verify_resume(tmp_path / "run", steps=4)
-    assert proof.holds
+    assert proof.is_equal
     assert (proof.from_step, proof.stopped_at, proof.to_step) == (8, 10, 12)
     assert {f: f.read_bytes() for f in (tmp_path / "run").rglob("*") if f.is_file()} == before
 
@@ -224,7 +224,7 @@ def test_a_kill_that_costs_something_is_found_out(
 
     monkeypatch.setattr(kills, "_run_child", go_on)
     proof = runs.verify_kills(tmp_path / "run", kills=1)
-    assert not proof.holds
+    assert not proof.is_equal
     assert [kill.equal for kill in proof.kills] == [False]
 
 
@@ -244,7 +244,7 @@ def test_verify_resume_can_fail(
         resume_until(str(path), end, reward)
 
     monkeypatch.setattr("pellucid.runs.verify._in_process", forgetful)
-    assert not verify_resume(tmp_path / "run", steps=4).holds
+    assert not verify_resume(tmp_path / "run", steps=4).is_equal
 
 
 def test_a_run_in_use_is_locked_and_a_dead_owner_is_not_in_the_way(

@@ -71,7 +71,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Prepared:
 def test_same_text_is_prepared_once_and_is_the_same_afterwards(prepared: Prepared) -> None:
     assert "encoding" in prepared("one")
     said = prepared("two")
-    assert "as it was prepared before" in said
+    assert "taking the prepared text" in said
     assert "encoding" not in said
     assert prepared.contents("one") == prepared.contents("two")
     assert len(prepared.entries) == 1
@@ -95,7 +95,7 @@ def test_damaged_entry_is_said_and_prepared_anew(prepared: Prepared) -> None:
     assert "preparing the text anew" in said
     assert "train.npy does not match its checksum" in said
     assert prepared.contents("one") == prepared.contents("two")
-    assert "as it was prepared before" in prepared("three")
+    assert "taking the prepared text" in prepared("three")
 
 
 def test_run_keeps_its_text_when_the_cache_is_emptied(prepared: Prepared) -> None:
@@ -176,7 +176,7 @@ def test_large_file_is_hashed_again_only_where_it_may_have_changed(
     first = hash_pieces()
     assert hash_pieces() == first
     assert len(read) == 2  # it was changed a moment ago, and could be changed within that moment
-    monkeypatch.setattr(checksums, "_SETTLED", -1)
+    monkeypatch.setattr(checksums, "_SETTLE_SECONDS", -1)
     assert [hash_pieces() for _ in range(3)] == [first] * 3
     assert len(read) == 3
     stamp = file.stat().st_mtime_ns

@@ -115,7 +115,7 @@ def test_an_allowed_change_is_recorded_shown_and_not_asked_for_again(
         runs.resume(path, show=False)
     assert [e for e in read_events(run.metrics) if isinstance(e, Drifted)] == [drift]
     edit(run.config, "final = 0.5", "final = 0.25")
-    with pytest.raises(RunError, match=r"up to step-12.*schedule\.final: the run has 0\.5"):
+    with pytest.raises(RunError, match=r"since step-12.*schedule\.final: the run has 0\.5"):
         runs.resume(run.path, show=False)
 
 
@@ -143,7 +143,7 @@ def test_another_optimiser_begins_without_a_memory_and_that_is_said(
 def test_a_run_without_a_checkpoint_is_sealed_too(run: RunFolder) -> None:
     shutil.rmtree(run.shelf.folder)
     edit(run.config, "batch_size = 4", "batch_size = 2")
-    with pytest.raises(RunError, match=r"up to the start: training\.batch_size"):
+    with pytest.raises(RunError, match=r"since the start: training\.batch_size"):
         runs.resume(run.path, show=False)
 
 
@@ -182,7 +182,7 @@ def test_a_longer_run_goes_on_growing_as_it_was_planned(
     assert places[12:16] == planned[8:12]
     assert [shape for _, _, shape in places[16:]] == [planned[-1][2]] * 2
     (line,) = texts(read_events(folder.metrics))
-    assert line == "what begins small grows as it was planned, for 12 updates"
+    assert line == "batch or rows grow as planned, for 12 updates"
     runs.resume(folder.path, steps=15, show=False)
     assert places[-1][0] == 14
     edit(folder.plan, '"growth_steps": 12', '"growth_steps": 9')
@@ -204,7 +204,7 @@ def test_runs_of_the_first_version_resume_with_one_line(run: RunFolder) -> None:
     save(path, type(whole)(whole.model, whole.optimiser, whole.random, state))
     edit(run.config, "keep_checkpoints = 2", "keep_checkpoints = 5")
     (line,) = texts(resume(run))
-    assert "kept no digest" in line
+    assert "without digests" in line
 
 
 @pytest.mark.parametrize(
@@ -321,12 +321,12 @@ def test_a_damaged_newest_checkpoint_costs_its_steps_and_no_more(
     (line,) = texts(events)
     assert line.startswith("step-12 is left out (")
     assert "optimiser.safetensors is damaged" in line
-    assert line.endswith("goes on from step-8, and 4 steps are done again")
+    assert line.endswith("continues from step-8, and repeats 4 steps")
     ends = [load(RunFolder(place).shelf.latest()) for place in (trained, folder.path)]
     assert all(torch.equal(ends[0].model[k], ends[1].model[k]) for k in ends[0].model)
     for step in folder.shelf.steps():
         (folder.shelf.path(step) / "state.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="no other checkpoint is whole"):
+    with pytest.raises(CheckpointError, match="no other checkpoint is intact"):
         runs.resume(folder.path, show=False)
 
 
@@ -365,7 +365,7 @@ def test_a_state_that_says_what_cannot_be_is_left_out_though_its_checksum_fits(
     (line,) = place.notices
     assert line.startswith("step-12 is left out (")
     assert words in line
-    assert line.endswith("goes on from step-8, and 4 steps are done again")
+    assert line.endswith("continues from step-8, and repeats 4 steps")
     with pytest.raises(CheckpointError, match=words):
         find_place(folder, folder.shelf.path(12))
 
@@ -413,10 +413,10 @@ def test_latest_and_best_name_a_folder_of_this_run_alone(
         name = "step-99"
         (run.shelf.folder / name).symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     (run.shelf.folder / mark).write_text(name)
-    with pytest.raises(CheckpointError, match="is no checkpoint of this run"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of this run"):
         run.shelf.latest() if mark == "latest" else run.shelf.best()
     if mark == "latest":
-        with pytest.raises(CheckpointError, match="is no checkpoint of this run"):
+        with pytest.raises(CheckpointError, match="is not a checkpoint of this run"):
             runs.resume(run.path, show=False)
     assert 99 not in run.shelf.steps()
 
@@ -428,7 +428,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_silently_begin_again(
     for path in run.shelf.folder.glob(gone):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     record = run.metrics.read_bytes()
-    with pytest.raises(CheckpointError, match=r"step-8 .*no other checkpoint is whole"):
+    with pytest.raises(CheckpointError, match=r"step-8 .*no other checkpoint is intact"):
         runs.resume(run.path, show=False)
     assert run.metrics.read_bytes() == record
 

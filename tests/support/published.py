@@ -13,7 +13,7 @@ from torch import Tensor
 from pellucid import config
 from pellucid.checkpoints.huggingface import FAMILIES, write_published
 from pellucid.checkpoints.huggingface.attributes import read_attributes
-from pellucid.checkpoints.huggingface.family import Found
+from pellucid.checkpoints.huggingface.family import DirectoryContents
 from pellucid.model import Transformer, assemble
 from pellucid.tokenizers import settings_for, train_bytes
 
@@ -55,7 +55,7 @@ def config_of(family: str, **extra: Any) -> config.Transformer:
     """The model that these attributes describe."""
     found = FAMILIES[family]
     table = read_attributes({**ATTRIBUTES[family], **extra}, found.rules, family=family)
-    return found.read(table, Found(found.architectures[0], frozenset()))
+    return found.read(table, DirectoryContents(found.architectures[0], frozenset()))
 
 
 def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:

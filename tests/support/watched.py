@@ -130,7 +130,7 @@ def job_of(
         sample=lambda step: None,
         save=lambda step, checkpoint, best: Path(f"step-{step}"),
         facts={},
-        aside=Path("aside"),
+        non_finite_folder=Path("aside"),
     )
 
 

@@ -62,9 +62,9 @@ def test_work_is_worth_timing_alone_until_enough_is_known() -> None:
     forecast = Forecast()
     for seconds in [5.0, *[1.0] * 8]:
         forecast.add("rows", seconds)
-        assert forecast.has_few("rows")
+        assert forecast.has_few_paces("rows")
     forecast.add("rows", 1.0)
-    assert not forecast.has_few("rows")
+    assert not forecast.has_few_paces("rows")
 
 
 def test_what_is_done_at_intervals_and_at_the_end_is_counted() -> None:

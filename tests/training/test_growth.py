@@ -27,7 +27,7 @@ def test_sizes_double_over_equal_intervals(
     whole = first << doublings
     growth = config.GrowingBatch(first=first, until=until) if doublings else None
     grown = stages(growth, whole, total)
-    sizes = [grown.at(step) for step in range(total)]
+    sizes = [grown.size_after(step) for step in range(total)]
     assert sizes == sorted(sizes)
     assert set(sizes) <= {first << n for n in range(doublings + 1)}
     assert sizes[-1] == whole

@@ -284,5 +284,5 @@ def test_the_culprit_is_found_where_it_is(where: str) -> None:
         "gradient": ("gradient", f"{name}.weight"),
         "loss": ("loss", "objective"),
     }
-    assert (culprit.what, culprit.where) == expected[where]
+    assert (culprit.kind, culprit.place) == expected[where]
     assert not any(module._forward_hooks for module in model.modules() if where != "output")

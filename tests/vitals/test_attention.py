@@ -16,7 +16,7 @@ from pellucid.maths import renyi2_entropy
 from pellucid.model import MultiHeadAttention
 from pellucid.model.scores import gather
 from pellucid.typed import named_modules
-from pellucid.vitals import ScoreRule, by_logsumexp, by_rows, normalised, of_scores
+from pellucid.vitals import ScoreRule, by_logsumexp, by_rows, from_scores, normalised
 from pellucid.vitals import attention as room
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import study
@@ -76,13 +76,13 @@ PLAIN = [name for name, (_, scored) in CASES.items() if scored.plain]
 def test_rows_of_queries_give_what_the_whole_square_gives(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "_SCORES_AT_HAND", 2 * 4 * 12 * 5)  # five rows at a time, of twelve
+    monkeypatch.setattr(room, "_SCORES_IN_MEMORY", 2 * 4 * 12 * 5)  # five rows at a time, of twelve
     heads, scored = CASES[name]
     q, k = drawn(2, 4, 12, 8, times=3), drawn(2, heads, 12, 8, seed=1, times=3)
     looks = by_rows(q, k, scored)
     expected = materialised(q, k, scored)
     torch.testing.assert_close(looks[:3], expected, rtol=0, atol=1e-10)
-    assert bool((looks.seen >= 0).all())
+    assert bool((looks.n_visible >= 0).all())
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -94,8 +94,8 @@ def test_fused_calls_alone_give_the_same_entropies_and_bracket_the_largest_score
     torch.testing.assert_close(found.entropy, entropy, rtol=0, atol=1e-10)
     torch.testing.assert_close(found.renyi2, renyi2, rtol=0, atol=1e-10)
     sees = ~largest.isneginf()
-    assert bool((found.at_least <= largest + 1e-10)[sees].all())
-    assert bool((largest <= found.at_most + 1e-10)[sees].all())
+    assert bool((found.lower <= largest + 1e-10)[sees].all())
+    assert bool((largest <= found.upper + 1e-10)[sees].all())
 
 
 @pytest.mark.parametrize(("times", "bound"), [(3.0, 1.5e-5), (9.2, 1.5e-4)])
@@ -126,15 +126,15 @@ def test_queries_in_bfloat16_are_widened_before_they_are_scored() -> None:
 def test_scores_that_are_at_hand_may_be_masked_by_the_lowest_number() -> None:
     scores = drawn(1, 2, 6, 6)
     seen = torch.ones(6, 6).tril().bool()
-    by_infinity = of_scores(scores.masked_fill(~seen, -torch.inf))
-    by_number = of_scores(scores.masked_fill(~seen, torch.finfo(torch.float64).min))
+    by_infinity = from_scores(scores.masked_fill(~seen, -torch.inf))
+    by_number = from_scores(scores.masked_fill(~seen, torch.finfo(torch.float64).min))
     torch.testing.assert_close(by_number, by_infinity)
 
 
 def test_a_score_that_is_nan_is_not_taken_for_one_that_is_masked() -> None:
     scores = drawn(1, 1, 3, 3)
     scores[0, 0, 1, 1] = math.nan
-    assert bool(of_scores(scores).largest[0, 0, 1].isnan())
+    assert bool(from_scores(scores).largest[0, 0, 1].isnan())
 
 
 @settings(max_examples=25, deadline=None)
@@ -153,11 +153,11 @@ def test_entropies_lie_between_nothing_and_the_logarithm_of_the_keys(
 
 
 def measured(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]:
-    tape = AsyncMetrics()
-    with torch.no_grad(), AttentionTaps(study(model)).on(tape):
+    metrics = AsyncMetrics()
+    with torch.no_grad(), AttentionTaps(study(model)).measuring(metrics):
         call()  # type: ignore[operator]
-    tape.turn(1)
-    read = tape.read()
+    metrics.turn(1)
+    read = metrics.read()
     assert read is not None
     return {column.id: dict(zip(column.places, values, strict=True)) for column, values in read[1]}
 
@@ -182,7 +182,7 @@ def by_hand(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]
 
     def spying(q, read, scoring, positions, view, window=None):  # type: ignore[no-untyped-def]
         bias = positions.bias(q, view, scoring.scale)
-        near = view.within(window, q.shape[2], q.device)
+        near = view.in_window(window, q.shape[2], q.device)
         mask = near.mask
         scored = ScoreRule(
             scoring.scale,
@@ -257,7 +257,7 @@ def test_hooks_see_a_decoder_look_at_an_encoder() -> None:
 def test_a_model_without_softmax_says_so() -> None:
     model = build(VARIANTS["linear"])
     taps = AttentionTaps(study(model))
-    with torch.no_grad(), taps.on(AsyncMetrics()):
+    with torch.no_grad(), taps.measuring(AsyncMetrics()):
         model(random_ids(2, 14))
     assert "no softmax attention" in taps.missing["attention.max_logit"]
 

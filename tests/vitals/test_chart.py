@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.cli.main import main
-from pellucid.report import Said, vitals_page
+from pellucid.report import SignText, vitals_page
 from pellucid.training import Vitals, to_record
 from pellucid.vitals import chart, rules_of
 from support.tiny import train_tiny
@@ -35,9 +35,9 @@ EVENTS = [
 ]
 
 
-def said() -> dict[str, Said]:
+def said() -> dict[str, SignText]:
     return {
-        id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))
+        id: SignText(rule.equation, rule.description, rule.source, tuple(rule.limits))
         for id, rule in rules_of().items()
     }
 

@@ -345,14 +345,14 @@ def test_what_the_user_hands_over_may_raise(part: str) -> None:
 def measured() -> list[str]:
     """Every number that a tape is handed, of a loop that has them all."""
     ids: set[str] = set()
-    put = AsyncMetrics.put
+    put = AsyncMetrics.record
 
     def noting(self: AsyncMetrics, id: str, *rest: Any) -> None:
         ids.add(id)
         put(self, id, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(AsyncMetrics, "put", noting)
+        patch.setattr(AsyncMetrics, "record", noting)
         unharmed(Loop, of_everything)
     return sorted(ids)
 
@@ -403,31 +403,31 @@ def test_every_sign_may_raise_while_it_is_judged(id: str) -> None:
 
 INSIDE = [
     "pellucid.vitals.loop_watch.study",
-    "pellucid.vitals.loop_watch.parts_of",
+    "pellucid.vitals.loop_watch.part_ids",
     "pellucid.vitals.loop_watch.LookSchedule.begin",
     "pellucid.vitals.loop_watch.FirstBatch.attach",
     "pellucid.vitals.loop_watch.ZeroGradCheck.attach",
     "pellucid.vitals.loop_watch.ZeroGradCheck.stepped",
     "pellucid.vitals.logs.to_scalars",
-    "pellucid.vitals.watch_report.missing",
-    "pellucid.vitals.probe.at_rest",
-    "pellucid.vitals.probe.ProbeRunner.look",
-    "pellucid.vitals.probe.ProbeRunner.glance",
-    "pellucid.vitals.taps.attention._listened_to",
+    "pellucid.vitals.watch_report.WatchReport._list_missing",
+    "pellucid.vitals.probe.reading_mode",
+    "pellucid.vitals.probe.ProbeRunner.measure",
+    "pellucid.vitals.probe.ProbeRunner.predict",
+    "pellucid.vitals.taps.attention._intercepting",
     "pellucid.vitals.taps.attention.fused_call",
     "pellucid.vitals.taps.stream._StreamMeasurements.block",
     "pellucid.vitals.taps.stream.mean_cosine",
     "pellucid.vitals.taps.stream._wide",
-    "pellucid.vitals.predictions._of_each",
+    "pellucid.vitals.predictions._by_place",
     "pellucid.vitals.update_sizes.sample",
-    "pellucid.vitals.update_sizes.Updates.after",
-    "pellucid.vitals.taps.first_batch.FirstBatch._keep",
-    "pellucid.vitals.taps.first_batch.FirstBatch._hear_output",
-    "pellucid.vitals.part_losses.Losses.put",
+    "pellucid.vitals.update_sizes.Updates.measure",
+    "pellucid.vitals.taps.first_batch.FirstBatch._keep_call",
+    "pellucid.vitals.taps.first_batch.FirstBatch._on_output",
+    "pellucid.vitals.part_losses.Losses.record",
     "pellucid.vitals.async_metrics.AsyncMetrics._send",
     "pellucid.vitals.async_metrics.AsyncMetrics.read",
     "pellucid.vitals.verdicts.VerdictTracker.read",
-    "pellucid.vitals.verdicts.taken",
+    "pellucid.vitals.verdicts.summarise",
     "pellucid.vitals.rules.Rule.word",
     "pellucid.vitals.record.Series.add",
 ]
@@ -512,7 +512,7 @@ def test_a_watched_model_is_saved_and_copied_without_its_hooks(way: str) -> None
 
 
 @pytest.mark.parametrize(
-    "place", ["pellucid.vitals.probe.ProbeRunner._predicted", "_hear", "by_rows"]
+    "place", ["pellucid.vitals.probe.ProbeRunner._predicted", "_measure_call", "by_rows"]
 )
 def test_an_interrupt_within_a_look_goes_through_and_leaves_nothing(
     place: str, monkeypatch: pytest.MonkeyPatch
@@ -520,7 +520,10 @@ def test_an_interrupt_within_a_look_goes_through_and_leaves_nothing(
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    path = {"_hear": "taps.attention._Listening._hear", "by_rows": "attention.by_rows"}
+    path = {
+        "_measure_call": "taps.attention._CallInterceptor._measure_call",
+        "by_rows": "attention.by_rows",
+    }
     monkeypatch.setattr(f"pellucid.vitals.{path[place]}" if place in path else place, interrupted)
     model = made()
     modes = [module.training for module in model.modules()]
@@ -668,7 +671,7 @@ def test_lazy_parameters_are_studied_once_they_are_there() -> None:
 
 def test_options_that_cannot_be_used_are_refused_before_training() -> None:
     model = made()
-    with pytest.raises(ConfigError, match="no parameter that is trained"):
+    with pytest.raises(ConfigError, match="no parameter of the model is trained"):
         watch(made().requires_grad_(False))
     for options in ({"max_overhead": 2.0}, {"max_overhead": "much"}, {"log": 3}):
         with pytest.raises(ConfigError):

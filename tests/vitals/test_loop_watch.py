@@ -17,7 +17,7 @@ from pellucid.diagnosis import reduce_model
 from pellucid.errors import ConfigError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
-from pellucid.vitals import Probe, Sign, Watch, at_rest, format_row, rows, watch
+from pellucid.vitals import Probe, Sign, Watch, format_row, reading_mode, rows, watch
 from support.foreign import VOCAB, Model, adam, bits, ids_of, loss_of, made
 
 
@@ -109,7 +109,7 @@ def test_no_hook_and_no_mode_is_left_behind() -> None:
 def test_a_look_restores_randomness_modes_and_buffers() -> None:
     model = made()
     before = torch.get_rng_state()
-    with at_rest(model):
+    with reading_mode(model):
         assert not model.training
         assert not torch.is_grad_enabled()
         torch.rand(5)
@@ -160,7 +160,7 @@ def test_wrappers_are_looked_through(wrap: str) -> None:
     torch.manual_seed(1)
     loop(reference, plain, 12)
     assert all(torch.equal(a, b) for a, b in zip(bits(model), bits(reference), strict=True))
-    assert by_id(w)["attention.max_logit"].where.startswith("layers.")
+    assert by_id(w)["attention.max_logit"].place.startswith("layers.")
     assert "stream.rms" in by_id(w)
 
 
@@ -291,7 +291,7 @@ def test_every_kind_of_log_is_written_to(tmp_path: Path) -> None:
 
 def test_what_cannot_be_watched_is_refused_in_words(tmp_path: Path) -> None:
     model = made()
-    with pytest.raises(ConfigError, match="nothing to see"):
+    with pytest.raises(ConfigError, match="unfreeze at least one"):
         watch(made().requires_grad_(False))
     with pytest.raises(ConfigError, match=r"max_overhead is 2\.0"):
         watch(model, max_overhead=2.0)
@@ -335,7 +335,7 @@ def test_without_an_optimiser_steps_are_said_by_hand() -> None:
             w.step(loss)
     assert w.updates == 25
     assert {"loss.rise", "attention.entropy"} <= set(by_id(w))
-    assert w.missing["gradient.norm"] == "no optimiser was given"
+    assert w.missing["gradient.norm"] == "no optimiser was passed: call watch(model, optimizer)"
 
 
 def test_the_purse_bounds_what_looking_costs() -> None:
@@ -343,13 +343,13 @@ def test_the_purse_bounds_what_looking_costs() -> None:
     optimizer = adam(model)
     with watch(model, optimizer, max_overhead=0.02, probe=probe(model)) as w:
         loop(model, optimizer, 300)
-    # the first looks are on credit; after them there is a pause until they are paid off
-    assert 0 < w.cost.looks < 20
+    # the first readings are on credit; after them there is a pause until they are paid off
+    assert 0 < w.cost.n_readings < 20
     model = made()
     optimizer = adam(model)
     with watch(model, optimizer, max_overhead=None, probe=probe(model)) as free:
         loop(model, optimizer, 150)
-    assert free.cost.looks == 17 + 8
+    assert free.cost.n_readings == 17 + 8
     assert f"{free.cost.share:.1%} of training" in free.report()
 
 
@@ -366,7 +366,7 @@ def test_a_loss_that_is_nan_is_sick_at_once() -> None:
 def test_rows_show_the_gravest_sign_and_always_the_five_equations() -> None:
     def sign(id: str, equation: Any, word: Any) -> Sign:
         return Sign(
-            id=id, equation=equation, step=1, value=1.0, word=word, rule="r", source="s", where="w"
+            id=id, equation=equation, step=1, value=1.0, word=word, rule="r", source="s", place="w"
         )
 
     found = rows(

@@ -153,11 +153,11 @@ def test_watching_a_hugging_face_model_changes_no_bit(name: str) -> None:
 def test_attention_is_what_the_model_itself_would_say(name: str, implementation: str) -> None:
     model = MODELS[name](attn_implementation=implementation).double().eval()
     model(input_ids=ids_of(0))
-    tape, taps = AsyncMetrics(), AttentionTaps(study(model))
-    with torch.no_grad(), taps.on(tape):
+    metrics, taps = AsyncMetrics(), AttentionTaps(study(model))
+    with torch.no_grad(), taps.measuring(metrics):
         model(input_ids=ids_of(0))
-    tape.turn(1)
-    read = tape.read()
+    metrics.turn(1)
+    read = metrics.read()
     assert read is not None
     found = {column.id: (column.places, values) for column, values in read[1]}
     model.set_attn_implementation("eager")

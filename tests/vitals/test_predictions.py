@@ -17,9 +17,9 @@ from pellucid.vitals.probe_rows import probe_of
 from support.models import VARIANTS, build, random_ids
 
 
-def numbers(tape: AsyncMetrics) -> dict[str, float]:
-    tape.turn(1)
-    read = tape.read()
+def numbers(metrics: AsyncMetrics) -> dict[str, float]:
+    metrics.turn(1)
+    read = metrics.read()
     assert read is not None
     return {column.id: values[0] for column, values in read[1]}
 
@@ -31,10 +31,10 @@ def drawn(places: int, vocab: int, seed: int) -> Tensor:
 def test_a_few_places_at_a_time_give_what_all_at_once_do() -> None:
     before, after = drawn(21, 2**18, 0), drawn(21, 2**18, 1)  # eight fit at once
     targets = torch.arange(21) * 1000
-    tape = AsyncMetrics()
-    Predicted(before, targets).measure(tape)
-    Predicted(before, targets).moved_to(Predicted(after, targets), tape)
-    found = numbers(tape)
+    metrics = AsyncMetrics()
+    Predicted(before, targets).measure(metrics)
+    Predicted(before, targets).record_change(Predicted(after, targets), metrics)
+    found = numbers(metrics)
     log_p = before.log_softmax(-1).gather(1, targets[:, None])
     wanted = {
         "logits.log_z": before.logsumexp(-1).mean(),
@@ -52,9 +52,9 @@ def test_where_nothing_is_predicted_there_is_nothing_to_look_at() -> None:
     ids = random_ids(3, 12)
     nothing = torch.full_like(ids, IGNORED)
     probe = probe_of(model, TokenBatch(ids=ids, targets=nothing, n_supervised=0))
-    tape = AsyncMetrics()
-    assert ProbeRunner(study(model), probe).look(tape) is None
-    assert "logits.log_z" not in numbers(tape)
+    metrics = AsyncMetrics()
+    assert ProbeRunner(study(model), probe).measure(metrics) is None
+    assert "logits.log_z" not in numbers(metrics)
 
 
 def test_logits_are_computed_where_something_is_predicted() -> None:

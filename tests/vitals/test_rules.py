@@ -30,10 +30,10 @@ def test_every_rule_has_a_source_and_stands_on_the_page(rule: object) -> None:
 def test_why_says_the_limit_that_was_passed() -> None:
     rules = rules_of()
     ratio = rules["update.ratio"]
-    assert ratio.why("sick", 0.7).startswith("sick above 0.5: how far")
-    assert ratio.why("watch", 5e-5).startswith("watch below 0.0001: how far")
-    assert ratio.why("calm", 1.0) == ""
-    assert ratio.why("sick", math.nan).startswith("not finite: how far")
+    assert ratio.describe_breach("sick", 0.7).startswith("sick above 0.5: how far")
+    assert ratio.describe_breach("watch", 5e-5).startswith("watch below 0.0001: how far")
+    assert ratio.describe_breach("calm", 1.0) == ""
+    assert ratio.describe_breach("sick", math.nan).startswith("not finite: how far")
 
 
 def scores(judge: VerdictTracker, values: list[float], every: int = 25) -> str:

@@ -46,13 +46,13 @@ def looks(
         clock.now += update
         rounds.begin(step)
         for kind in KINDS:
-            if rounds.at(kind):
+            if rounds.is_due(kind):
                 made[kind].append(step)
                 with rounds.look(kind):
                     clock.now += costs[kind]
-        if sick(step) and rounds.at("inside"):
+        if sick(step) and rounds.is_due("inside"):
             rounds.doubt(("attention.max_logit",), step)
-        if sick(step) and rounds.at("gradients"):
+        if sick(step) and rounds.is_due("gradients"):
             rounds.doubt(("gradient.rms_t",), step)
         if share is not None and step > 100 and rounds.cost.training_seconds >= 20:
             assert rounds.cost.share <= share
@@ -88,6 +88,6 @@ def test_without_a_bound_every_look_is_made(clock: Clock) -> None:
 
 
 def test_a_run_too_short_for_its_first_looks_says_so() -> None:
-    assert "on credit" not in Cost(0.02, 1.0, 2).told()
-    assert "(more than 2%: first looks are on credit" in Cost(0.021, 1.0, 2).told()
-    assert "on credit" not in Cost(0.5, 1.0, 2).told(bound=None)
+    assert "on credit" not in Cost(0.02, 1.0, 2).message()
+    assert "(more than 2%: first readings are on credit" in Cost(0.021, 1.0, 2).message()
+    assert "on credit" not in Cost(0.5, 1.0, 2).message(bound=None)

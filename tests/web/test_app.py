@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from pellucid.errors import PellucidError
 from pellucid.web import Session
-from pellucid.web.app import AT_ONCE, app
+from pellucid.web.app import MAX_REQUESTS, app
 from pellucid.web.assets import files
 from pellucid.web.serving import serve
 
@@ -92,10 +92,10 @@ def test_what_is_refused_is_a_sentence(client: TestClient, reading: Any) -> None
         {"error": "the sentence is empty: write a few words to see them read"},
     )
     cut = client.post("/ask", content=b"{").json()["error"]
-    assert cut.startswith("the question cannot be read")
+    assert cut.startswith("the request cannot be read")
     assert cut.endswith("load the page again")
     long = client.post("/ask", content=b"x" * 300_000)
-    assert long.json()["error"].startswith("the question is too long")
+    assert long.json()["error"].startswith("the request is too long")
     deep = client.post("/ask", content=b"[" * 100_000)
     assert deep.status_code == 400
 
@@ -166,16 +166,16 @@ def test_too_many_at_once_are_told_to_wait(
             httpx2.AsyncClient(transport=transport, base_url=HERE, timeout=30) as client,
             anyio.create_task_group() as group,
         ):
-            for _ in range(AT_ONCE):
+            for _ in range(MAX_REQUESTS):
                 group.start_soon(one, client)
-            for _ in range(AT_ONCE):
+            for _ in range(MAX_REQUESTS):
                 await anyio.to_thread.run_sync(inside.acquire)
             await one(client)
             go.set()
 
     anyio.run(many)
     assert statuses[0] == 503
-    assert statuses.count(200) == AT_ONCE
+    assert statuses.count(200) == MAX_REQUESTS
 
 
 def test_a_question_that_was_taken_back_stops_its_work(

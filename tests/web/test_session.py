@@ -199,8 +199,8 @@ def test_work_stops_between_two_layers(trained: Path, reading: Any) -> None:
     ("said", "why"),
     [
         ([], "has to be a JSON object"),
-        ({"kind": "secrets"}, "is not something to ask for"),
-        ({"kind": "overview"}, "did not say which run"),
+        ({"kind": "secrets"}, "is no kind of request"),
+        ({"kind": "overview"}, "did not name a run"),
         ({"kind": "overview", "reading": {"run": "run0", "sentence": 7}}, "has to be text"),
         ({"kind": "overview", "reading": {"run": "run0", "sentence": "  "}}, "sentence is empty"),
         ({"kind": "overview", "reading": {"run": "run0", "sentence": "x" * 99}}, "shorten it"),
@@ -278,7 +278,7 @@ def test_a_run_without_a_checkpoint_yet_says_so(trained: Path, tmp_path: Path) -
 
     folder = tmp_path / "run"
     shutil.copytree(trained, folder, ignore=shutil.ignore_patterns("step-*", "latest", "best"))
-    with pytest.raises(PellucidError, match="holds no checkpoint"):
+    with pytest.raises(PellucidError, match="has no checkpoint"):
         session_of(folder).shelf.load("run0")
 
 
@@ -338,4 +338,4 @@ def test_two_checkpoints_are_compared_token_by_token(session: Session, reading: 
     assert said["changed"]["kl"] == pytest.approx(kl, rel=1e-4)
     shorter = {**versus, "sentence": "a"}
     said = ask(session, "prediction", reading, place={"token": 4}, versus=shorter)
-    assert said["changed"]["why"].startswith("nothing in what is compared with stands beside")
+    assert said["changed"]["why"].startswith("the other sentence has no token")

@@ -1,4 +1,7 @@
-"""State to files and back: atomic, checksummed, never unpickled. Knows no loop and no model."""
+"""State to files and back: atomic, with checksums, never unpickled.
+
+The room knows neither the loop nor models.
+"""
 
 from pellucid.checkpoints.atomic import write_bytes, write_folder, write_text
 from pellucid.checkpoints.files import (

@@ -1,13 +1,12 @@
 """One checkpoint: a folder of safetensors and JSON, with a manifest of checksums.
 
     model.safetensors       parameters by name
-    optimiser.safetensors   the optimiser's memory, as "parameter::what"
+    optimiser.safetensors   the optimiser's state, as "parameter::key"
     random.safetensors      the states of torch's random generators
     state.json              step, place in the data, config, plan, and the rest
     checkpoint.json         format, version, and the SHA-256 of each file above
 
-Comes in: tensors and a JSON-able state. Goes out: the same, verified. It does not know what they
-mean, and never unpickles.
+Everything that is read is verified first, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ import safetensors.torch
 from torch import Tensor
 
 from pellucid import reader
-from pellucid.checkpoints.atomic import write_folder
-from pellucid.checkpoints.disk_space import refuse_full_disk
+from pellucid.checkpoints.atomic import refuse_full_disk, write_folder
 from pellucid.config import decode
 from pellucid.config.checks import at_least
 from pellucid.errors import CheckpointError, ConfigError
@@ -36,7 +34,7 @@ OPTIMISER = "optimiser.safetensors"
 RANDOM = "random.safetensors"
 STATE = "state.json"
 MANIFEST = "checkpoint.json"
-#: All that is in a checkpoint's folder.
+#: All files of a checkpoint's folder.
 FILES = (MODEL, OPTIMISER, RANDOM, STATE, MANIFEST)
 
 _WINDOWS = os.name == "nt"
@@ -44,7 +42,7 @@ _WINDOWS = os.name == "nt"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint holds."""
+    """The content of a checkpoint."""
 
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
@@ -54,7 +52,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedProgress:
-    """Everything that changes in a run except tensors; a loss is None until it is measured."""
+    """How far a run is, without tensors; a loss is None until it is measured."""
 
     step: int
     tokens: int
@@ -79,12 +77,16 @@ def read_progress(state: Mapping[str, Any], file: Path) -> SavedProgress:
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, run_id: str = "", replace: bool = False) -> None:
-    """Write `folder` all at once; with `replace`, in the place of a checkpoint that is ours.
+    """Write `folder` atomically, after a check of the free space.
 
-    It looks first at how much room there is.
+    Args:
+        folder: of the checkpoint.
+        checkpoint: its content.
+        run_id: of the run that saves it.
+        replace: whether it may replace a checkpoint of pellucid.
 
     Raises:
-        CheckpointError: the disk is full or cannot be written, or what is there is not ours.
+        CheckpointError: the disk is full or cannot be written, or the folder has other files.
     """
     groups = (checkpoint.model, checkpoint.optimiser, checkpoint.random)
     text = json_text(checkpoint.state, indent=1)
@@ -111,7 +113,7 @@ def verify(folder: Path) -> None:
     """Compare every file with the manifest.
 
     Raises:
-        CheckpointError: names the file that is missing or damaged, or the format that is unknown.
+        CheckpointError: a file is missing or damaged, or the format is unknown; names it.
     """
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") not in READABLE:
@@ -125,7 +127,7 @@ def verify(folder: Path) -> None:
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is damaged")
         if _sha256(file) != expected:
-            raise CheckpointError(f"{file} is damaged: its content is not what was saved")
+            raise CheckpointError(f"{file} is damaged: its content differs from the saved one")
 
 
 def load(folder: Path) -> Checkpoint:
@@ -144,7 +146,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def load_state(folder: Path) -> dict[str, Any]:
-    """Read what a checkpoint says besides tensors, verified.
+    """Read a checkpoint's state without tensors, verified.
 
     Raises:
         CheckpointError: as `verify`.
@@ -154,7 +156,7 @@ def load_state(folder: Path) -> dict[str, Any]:
 
 
 def load_model_tensors(folder: Path) -> dict[str, Tensor]:
-    """Read the parameters alone, verified.
+    """Read the parameters only, verified.
 
     Raises:
         CheckpointError: as `verify`.
@@ -164,7 +166,7 @@ def load_model_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def load_optimiser(folder: Path) -> tuple[dict[str, Tensor], int]:
-    """Read the optimiser's memory alone, verified, and after how many updates it was.
+    """Read the optimiser's state only, verified, and the number of updates before it.
 
     Raises:
         CheckpointError: as `verify`.
@@ -182,30 +184,30 @@ def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
 
 def _load_tensors(file: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = reader.read_tensors(file, refusal=CheckpointError)
-    if _WINDOWS:  # where a file that is mapped can be neither replaced nor deleted
+    if _WINDOWS:  # Windows can neither replace nor delete a mapped file
         return {name: tensor.clone() for name, tensor in tensors.items()}
     return tensors
 
 
 def _sums(manifest: Mapping[str, Any], file: Path) -> dict[str, str]:
-    """The checksum of each file of a checkpoint, as its manifest lists them.
+    """The checksum of each file of a checkpoint, from its manifest.
 
     Raises:
-        CheckpointError: one is missing or no text, or a file is listed that no checkpoint has.
+        CheckpointError: a checksum is missing or not a text, or the manifest lists another file.
     """
-    sums = cast("object", manifest.get("sha256"))
-    listed = cast("dict[str, object]", sums if isinstance(sums, dict) else {})
-    if listed.keys() != set(FILES) - {MANIFEST}:
+    value = cast("object", manifest.get("sha256"))
+    sums = cast("dict[str, object]", value if isinstance(value, dict) else {})
+    if sums.keys() != set(FILES) - {MANIFEST}:
         raise CheckpointError(
             f"{file} is damaged: it has no checksums of {MODEL}, {OPTIMISER}, {RANDOM} and {STATE} "
             f"in sha256, which is {reader.short(manifest.get('sha256'))}"
         )
-    for name, checksum in listed.items():
+    for name, checksum in sums.items():
         if not isinstance(checksum, str):
             raise CheckpointError(
                 f"{file} is damaged: sha256.{name} must be a text, was {reader.short(checksum)}"
             )
-    return cast("dict[str, str]", listed)
+    return cast("dict[str, str]", sums)
 
 
 def _read_json(file: Path) -> dict[str, Any]:
@@ -215,19 +217,19 @@ def _read_json(file: Path) -> dict[str, Any]:
 
 
 def own_files(folder: Path, run_id: str) -> tuple[str, ...] | None:
-    """The files that a run's checkpoint lists; None if that run did not save it under this name.
+    """The files of a run's checkpoint; None if this run did not save it under this name.
 
-    Checkpoints of 0.1 do not say whose they are: they count as the run's in whose folder they lie.
+    Checkpoints of 0.1 do not name their run: they belong to the run whose folder they are in.
     """
     try:
         manifest = _read_json(folder / MANIFEST)
-        listed = _sums(manifest, folder / MANIFEST)
+        sums = _sums(manifest, folder / MANIFEST)
     except CheckpointError:
         return None
     owner = manifest.get("run", run_id), manifest.get("name", folder.name)
     if folder.is_symlink() or owner != (run_id, folder.name):
         return None
-    return (*listed, MANIFEST)
+    return (*sums, MANIFEST)
 
 
 def _sha256(file: Path) -> str:

@@ -1,8 +1,4 @@
-"""Weights that are not numbers are found before anything is computed with them.
-
-Comes in: named tensors. Goes out: nothing, or a refusal that names the first bad one. It does not
-know where they come from.
-"""
+"""Refuse weights that are not finite, before anything is computed with them."""
 
 from __future__ import annotations
 
@@ -15,15 +11,15 @@ from pellucid.errors import NonFiniteError
 
 
 def first_non_finite(tensors: Mapping[str, Tensor]) -> str | None:
-    """The name of the first tensor that holds NaN or an infinity; None if all are finite."""
+    """The name of the first tensor with NaN or an infinity; None if all are finite."""
     return next((name for name, tensor in tensors.items() if not _is_finite(tensor)), None)
 
 
-def refuse_non_finite(tensors: Mapping[str, Tensor], where: object) -> None:
-    """Refuse weights that are not finite; `where` says where they lie.
+def refuse_non_finite(tensors: Mapping[str, Tensor], source: object) -> None:
+    """Refuse weights that are not finite; `source` is their origin, for the message.
 
     Raises:
-        NonFiniteError: names the first such tensor, and how many of its values are bad.
+        NonFiniteError: names the first such tensor, and the number of its bad values.
     """
     name = first_non_finite(tensors)
     if name is None:
@@ -31,15 +27,15 @@ def refuse_non_finite(tensors: Mapping[str, Tensor], where: object) -> None:
     tensor = tensors[name].detach()
     bad = tensor[~torch.isfinite(tensor)]
     raise NonFiniteError(
-        f"{where}: the weights {name} hold {float(bad[0])}, in {len(bad):,} of {tensor.numel():,} "
-        "values: nothing that this model computes would mean anything. Use an earlier checkpoint "
-        "or another copy; pellucid check shows what else is wrong with it"
+        f"{source}: the weights {name} hold {float(bad[0])}, in {len(bad):,} of {tensor.numel():,} "
+        "values, so the model's outputs would mean nothing. Use an earlier checkpoint or another "
+        "copy; `pellucid check` shows all faults"
     )
 
 
 def _is_finite(tensor: Tensor) -> bool:
     if not tensor.is_floating_point() or tensor.numel() == 0:
         return True
-    # NaN and infinities show in the extremes: one pass that allocates nothing
+    # minimum and maximum show NaN and infinities: one pass without memory
     extremes = torch.stack(torch.aminmax(tensor.detach()))
     return bool(torch.isfinite(extremes).all())

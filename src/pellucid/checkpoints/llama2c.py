@@ -4,11 +4,10 @@
     float32: embedding; of all layers the attention norms, queries, keys, values, outputs, the
              feed-forward norms, gates, downs, ups; the final norm; cos and sin; the head
 
-A negative vocab_size says that the head is untied, and there. Comes in: a file. Goes out: a config
-and tensors by our names. It does not know tokenizers or runs.
+A negative vocab_size means that the file has an untied head.
 
-Pairs of features that are turned lie side by side there and half a head apart here, as in Llama's
-weights elsewhere: rows of queries and keys are put in that order, which changes no score.
+llama2.c rotates adjacent features. Here, as in Llama's published weights, pairs are half a head
+apart: reading reorders the rows of queries and keys, which changes no score.
 
 Source: Karpathy 2023, llama2.c, `export.py` (legacy_export) and `run.c`; its eps and base of the
 angles are fixed there.
@@ -105,7 +104,7 @@ class _Header:
 def read_llama2c(
     file: Path, *, fits: Callable[[config.Transformer], None] = lambda _: None
 ) -> tuple[config.Transformer, dict[str, Tensor]]:
-    """The model in a llama2.c file; `fits` may refuse it before a weight is read.
+    """The model in a llama2.c file; `fits` can refuse its config before a weight is read.
 
     Raises:
         CheckpointError: it is of a later version, cut off, or something else.

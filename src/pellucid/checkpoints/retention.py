@@ -1,12 +1,11 @@
-"""The shelf of a run's checkpoints: which there are, which is the latest and the best, which go.
+"""The folder of a run's checkpoints: saves them, marks the latest and the best, removes old ones.
 
     checkpoints/step-100/  checkpoints/step-200/  checkpoints/latest  checkpoints/best
     checkpoints/run-id
 
-Comes in: checkpoints to keep. Goes out: their folders. `latest` and `best` are text files that
-hold a folder's name. `run-id` is in the manifest of each checkpoint that this run saved: only those
-are ever removed, and only the files that their manifests list. It does not know what is in a
-checkpoint.
+`latest` and `best` are text files with the name of a folder. The manifest of each checkpoint has
+the `run-id` of the run that saved it. pellucid only removes this run's own checkpoints, and only
+the files that their manifests list.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pellucid.reader import read_bytes, read_text
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Bytes of `latest`, `best` and `run-id`: a name each.
+#: The most bytes of `latest`, `best` and `run-id`, which have a name each.
 _MARK = 2**12
 _STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
@@ -43,32 +42,36 @@ class Shelf:
         """The steps of all finished checkpoints, in order."""
         if not self.folder.is_dir():
             return []
-        inside = (path for path in self.folder.iterdir() if self._is_inside(path))
-        folders = (path for path in inside if (path / MANIFEST).is_file())
+        paths = (path for path in self.folder.iterdir() if self._is_inside(path))
+        folders = (path for path in paths if (path / MANIFEST).is_file())
         matches = (_STEP.fullmatch(path.name) for path in folders)
         return sorted(int(match[1]) for match in matches if match)
 
-    def had_one(self) -> bool:
-        """Whether a checkpoint was ever finished here, though it may be gone or damaged by now."""
+    def had_checkpoint(self) -> bool:
+        """Whether a checkpoint was ever finished here, even if it is missing or damaged now."""
         return bool(self.steps()) or _read_mark(self.folder / "latest") is not None
 
     def _is_inside(self, path: Path) -> bool:
-        """Whether it is here itself: no link to elsewhere, nor one to itself."""
+        """Whether a path is really in this folder, not a link to another place."""
         return os.path.dirname(os.path.realpath(path)) == os.path.realpath(self.folder)
 
     def path(self, step: int) -> Path:
-        """Where the checkpoint of `step` lies."""
+        """The folder of the checkpoint of `step`."""
         return self.folder / f"step-{step}"
 
     def save(self, step: int, checkpoint: Checkpoint, *, best: bool, keep: int) -> Path:
-        """Put a checkpoint on the shelf, mark it, and take away what need not be kept.
+        """Save a checkpoint, mark it, and remove old ones; returns its folder.
 
-        The newest `keep` and the best one stay.
+        Args:
+            step: its number of updates.
+            checkpoint: its content.
+            best: whether it has the best held-out loss so far.
+            keep: how many of the newest checkpoints stay, besides the best.
         """
         path, run_id = self.path(step), self._run_id()
         occupied = path.is_file() or any((path / name).exists() for name in FILES)
         if (occupied or path.is_symlink()) and own_files(path, run_id) is None:
-            _log.warning("%s is not this run's own: set aside as %s", path, disk.set_aside(path))
+            _log.warning("%s is not from this run: renamed to %s", path, disk.set_aside(path))
         save(path, checkpoint, run_id=run_id, replace=True)
         if best:
             write_text(self.folder / "best", path.name + "\n")
@@ -81,72 +84,73 @@ class Shelf:
         return _read_mark(self.folder / "best") == path.name
 
     def rewind(self, path: Path) -> None:
-        """Let `path` be the latest: what a run that goes on from it will overwrite is no longer."""
+        """Mark `path` as the latest: a run continues from it and overwrites later ones."""
         write_text(self.folder / "latest", path.name + "\n")
 
     def latest(self) -> Path:
         """The newest checkpoint, verified.
 
         Raises:
-            CheckpointError: there is none, or it is damaged; the newest whole one is named.
+            CheckpointError: there is none, or it is damaged; names the newest intact one.
         """
         return self._marked("latest")
 
     def best(self) -> Path:
-        """The checkpoint with the best held-out loss, or the latest where none was evaluated."""
+        """The checkpoint with the best held-out loss, or the latest if none was evaluated."""
         return self._marked("best" if (self.folder / "best").is_file() else "latest")
 
     def newest_whole(self, opened: Callable[[Path], T]) -> tuple[Path, T, list[tuple[Path, str]]]:
-        """The newest checkpoint up to the latest that can be opened, and what `opened` makes of it;
-        the newer ones, with what is wrong.
+        """The newest checkpoint up to the latest that opens: its path and content.
+
+        Also the newer, damaged ones, each with its error. `opened` is called with a path.
 
         Raises:
-            CheckpointError: none is whole, or `latest` names no checkpoint of this folder.
+            CheckpointError: none is intact, or `latest` names no checkpoint of this folder.
         """
-        latest = self._named("latest")
+        latest = self._resolve_mark("latest")
         older = [self.path(step) for step in self.steps() if step < _step_of(latest)]
-        left_out: list[tuple[Path, str]] = []
+        damaged: list[tuple[Path, str]] = []
         for path in (latest, *reversed(older)):
             try:
-                return path, opened(path), left_out
+                return path, opened(path), damaged
             except CheckpointError as error:
-                left_out.append((path, str(error)))
-        raise CheckpointError(f"{left_out[0][1]}; no other checkpoint is whole")
+                damaged.append((path, str(error)))
+        raise CheckpointError(f"{damaged[0][1]}; no other checkpoint is intact")
 
-    def _named(self, mark: str) -> Path:
-        """The checkpoint that `latest` or `best` names; without such a file the newest.
+    def _resolve_mark(self, mark: str) -> Path:
+        """The checkpoint that `latest` or `best` names; the newest if there is no such file.
 
         Raises:
-            CheckpointError: there is none, or what it names is no checkpoint of this folder.
+            CheckpointError: there is none, or the mark names no checkpoint of this folder.
         """
         name = _read_mark(self.folder / mark)
         if name is None:
             steps = self.steps()
             if not steps:
                 raise CheckpointError(
-                    f"{self.folder} holds no checkpoint: the run was stopped before its first one"
+                    f"{self.folder} has no checkpoint: the run stopped before its first one"
                 )
             return self.path(steps[-1])
         path = self.folder / name
         if _STEP.fullmatch(name) is None or not self._is_inside(path):
             raise CheckpointError(
-                f"{self.folder / mark} names {name[:80]!r}, which is no checkpoint of this run: "
-                "write into it the name of a folder beside it, such as step-100, or delete it to "
-                "take the newest"
+                f"{self.folder / mark} names {name[:80]!r}, which is not a checkpoint of this run: "
+                "write the name of a folder next to it, such as step-100, or delete it to use the "
+                "newest"
             )
         return path
 
     def _marked(self, mark: str) -> Path:
-        path = self._named(mark)
+        path = self._resolve_mark(mark)
         try:
             verify(path)
         except CheckpointError as error:
-            whole = self._newest_whole()
-            way_out = "no other checkpoint is whole" if whole is None else f"use {whole} instead"
-            raise CheckpointError(f"{error}; {way_out}") from None
+            intact = self._newest_intact()
+            advice = "no other checkpoint is intact" if intact is None else f"use {intact} instead"
+            raise CheckpointError(f"{error}; {advice}") from None
         return path
 
-    def _newest_whole(self) -> Path | None:
+    def _newest_intact(self) -> Path | None:
         for step in reversed(self.steps()):
             try:
                 verify(self.path(step))
@@ -156,7 +160,7 @@ class Shelf:
         return None
 
     def _run_id(self) -> str:
-        """What the checkpoints of this run are known by; drawn when the first one is saved."""
+        """The id of this run, which is drawn when the first checkpoint is saved."""
         file = self.folder / "run-id"
         if not file.is_file():
             write_text(file, secrets.token_hex(8) + "\n")
@@ -164,13 +168,13 @@ class Shelf:
 
     def _tidy(self, keep: int) -> None:
         run_id = self._run_id()
-        listed = {step: own_files(self.path(step), run_id) for step in self.steps()}
-        owned = {step: files for step, files in listed.items() if files is not None}
+        files_by_step = {step: own_files(self.path(step), run_id) for step in self.steps()}
+        owned = {step: files for step, files in files_by_step.items() if files is not None}
         spared = {self.path(step).name for step in list(owned)[-keep:]}
         spared |= {_read_mark(self.folder / mark) or "" for mark in ("latest", "best")}
         for step, files in owned.items():
             if self.path(step).name not in spared:
-                _log.debug("taking away %s", self.path(step))
+                _log.debug("removing %s", self.path(step))
                 disk.remove(self.path(step), files)
         disk.sweep(self.folder)
 
@@ -180,7 +184,7 @@ def _step_of(path: Path) -> int:
 
 
 def _read_mark(file: Path) -> str | None:
-    """The name in `latest` or `best`; None where there is no such file, or a crash emptied it."""
+    """The name in `latest` or `best`; None if the file is missing or a crash emptied it."""
     if not file.exists():
         return None
     content = read_bytes(file, limit=_MARK, refusal=CheckpointError)

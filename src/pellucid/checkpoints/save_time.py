@@ -1,7 +1,6 @@
-"""How long saving takes on this disk, from writing a little of as much.
+"""Estimate how long a checkpoint takes to save, by writing a small part of it.
 
-Comes in: a folder, a checkpoint. Goes out: seconds. Nothing stays on the disk. It does not know
-when it will be saved.
+Nothing stays on the disk.
 """
 
 from __future__ import annotations
@@ -14,30 +13,30 @@ from pathlib import Path
 
 from pellucid.checkpoints.files import Checkpoint
 
-#: So much is written; of more, the rest takes as long in proportion.
+#: At most this much is written; a larger checkpoint takes proportionally longer.
 _TRIED_BYTES = 2**24
-#: Files and folders that a checkpoint makes the disk wait for.
+#: The number of files and folders of a checkpoint that are synchronised with the disk.
 _FILES = 8
 
 
 def seconds_to_save(folder: Path, checkpoint: Checkpoint) -> float:
-    """How long a checkpoint will take in `folder`, checksums included.
+    """The seconds that a checkpoint will take in `folder`, including checksums.
 
-    0 where nothing can be written: saving it will say why.
+    0 if nothing can be written there: then saving will raise the error.
     """
     groups = (checkpoint.model, checkpoint.optimiser, checkpoint.random)
     n_bytes = sum(t.numel() * t.element_size() for group in groups for t in group.values())
     try:
-        waiting = _written(folder, b"")
+        waiting = _time_write(folder, b"")
         content = os.urandom(min(n_bytes, _TRIED_BYTES))
-        writing = max(0.0, _written(folder, content) - waiting)
+        writing = max(0.0, _time_write(folder, content) - waiting)
     except OSError:
         return 0.0
     return _FILES * waiting + writing * n_bytes / max(1, len(content))
 
 
-def _written(folder: Path, content: bytes) -> float:
-    """Seconds in which a nameless file is written, on the disk, and its checksum taken."""
+def _time_write(folder: Path, content: bytes) -> float:
+    """The seconds to write a temporary file to the disk and to compute its checksum."""
     started = time.perf_counter()
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(content)

@@ -20,7 +20,6 @@ from typing import Any
 
 from pellucid import children
 from pellucid.cli.flags.shared import Parser
-from pellucid.cli.machine import settle
 from pellucid.cli.output.printing import print_error
 from pellucid.cli.verbs import (
     answer,
@@ -59,7 +58,7 @@ from pellucid.errors import (
     Signalled,
     signal_of,
 )
-from pellucid.free_memory import forcing
+from pellucid.free_memory import forcing, keep_freed_memory
 from pellucid.old_names import OldNameWarning
 from pellucid.reader import is_panic
 from pellucid.signals import ENDING, end_at_once, handled, name_of, settle_code, take
@@ -183,7 +182,8 @@ def _answer(words: Sequence[str], ending: _Ending) -> int:
     try:
         words = with_new_flags(list(words))
         arguments = parser().parse_args(words)
-        settle(plain_memory=arguments.plain_memory)
+        if not arguments.plain_memory:
+            keep_freed_memory()
         os.environ.update(children.environment())
         _replace_unknown_letters()
         level = logging.INFO if arguments.verbose else logging.WARNING
@@ -258,9 +258,18 @@ def _drop_closed_streams() -> None:
 
 def _disk_error(error: OSError) -> PellucidError:
     file = "a file" if error.filename is None else str(error.filename)
+    match error:
+        case IsADirectoryError():
+            advice = "move the folder away, or name another file"
+        case NotADirectoryError() | FileExistsError():
+            advice = "move the file away, or name another folder"
+        case PermissionError():
+            advice = "check its permissions, and try again"
+        case _:
+            advice = "make room or check its permissions, and try again"
     return PellucidError(
-        f"{file} cannot be read or written: {error.strerror or error}; make room or check its "
-        "permissions, and try again: earlier checkpoints are complete"
+        f"{file} cannot be read or written: {error.strerror or error}; {advice}: earlier "
+        "checkpoints are complete"
     )
 
 

@@ -11,7 +11,21 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
-from pellucid.config.codec import decode, encode, overlay, parse_toml, to_toml
+from pellucid.config.blocks import (
+    MLP,
+    Activation,
+    DeepNorm,
+    FeedForward,
+    GatedMLP,
+    NoResidual,
+    OutputNorm,
+    Parallel,
+    PostNorm,
+    PreNorm,
+    Residual,
+    SandwichNorm,
+)
+from pellucid.config.codec import decode, did_you_mean, encode, overlay, parse_toml, to_toml
 from pellucid.config.corpora import (
     Conversations,
     Labelled,
@@ -19,12 +33,6 @@ from pellucid.config.corpora import (
     Preferences,
     Prompts,
     Rows,
-)
-from pellucid.config.feed_forward import (
-    MLP,
-    Activation,
-    FeedForward,
-    GatedMLP,
 )
 from pellucid.config.initialisation import (
     He,
@@ -49,7 +57,7 @@ from pellucid.config.norms import (
     SpectralNorm,
     WeightNorm,
 )
-from pellucid.config.objective_requirements import data_for
+from pellucid.config.objective_requirements import continues_text, data_for
 from pellucid.config.objectives import (
     DPO,
     MLM,
@@ -72,7 +80,6 @@ from pellucid.config.output_heads import (
     LanguageHead,
     NoHead,
 )
-from pellucid.config.plan import Plan
 from pellucid.config.positions import (
     ALiBi,
     BucketedBias,
@@ -89,17 +96,7 @@ from pellucid.config.positions import (
     YaRN,
     adds_to_scores,
 )
-from pellucid.config.residuals import (
-    DeepNorm,
-    NoResidual,
-    OutputNorm,
-    Parallel,
-    PostNorm,
-    PreNorm,
-    Residual,
-    SandwichNorm,
-)
-from pellucid.config.run import Run, base_of, run_from_table, run_to_toml
+from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
 from pellucid.config.text import (
     BytePairs,
     Bytes,
@@ -108,6 +105,7 @@ from pellucid.config.text import (
     Documents,
     Files,
     FromFile,
+    SpecialTokens,
     StandardLibrary,
     Text,
     Tokenizer,
@@ -230,6 +228,7 @@ __all__ = [
     "ShawRelative",
     "Sinusoidal",
     "SpanCorruption",
+    "SpecialTokens",
     "SpectralNorm",
     "Stack",
     "StandardLibrary",
@@ -248,8 +247,10 @@ __all__ = [
     "YaRN",
     "adds_to_scores",
     "base_of",
+    "continues_text",
     "data_for",
     "decode",
+    "did_you_mean",
     "encode",
     "new_objective",
     "overlay",

@@ -5,58 +5,47 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import at_least, fraction, positive
+from pellucid.config.checks import Checked, Count, Fraction, Positive
 from pellucid.config.norms import GroupNorm, Norm
 from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MultiHead:
+class MultiHead(Checked):
     """Scaled dot-product attention in `n_heads` heads; fewer key/value heads make it grouped.
 
-    What is left out is not there. `d_value`: features of a head's values, where not `d_head`.
-    `scale`: what scores are multiplied by, where not 1 / sqrt(d_head). `window`: how many tokens a
-    query sees, itself among them. `soft_cap`: scores become c tanh(s / c). `sinks`: a trained
-    number per head stands beside the scores and takes its share of the softmax. `qk_norm_over`:
-    whether queries and keys are normalised head by head or over all heads at once.
+    `d_value`: features of a head's values (default: `d_head`). `scale`: the factor of the scores
+    (default: 1 / sqrt(d_head)). `window`: how many tokens a query sees, including its own.
+    `soft_cap`: scores become c tanh(s / c). `sinks`: each head has one trained number that joins
+    its scores in the softmax. `qk_norm_over`: whether queries and keys are normalised head by head
+    or over all heads at once.
     """
 
-    n_heads: int
-    n_kv_heads: int
-    d_head: int
+    n_heads: Count
+    n_kv_heads: Count
+    d_head: Count
     qkv_bias: bool
     out_bias: bool
     qk_norm: Norm | None
-    dropout: float
+    dropout: Fraction
     qk_norm_over: Literal["each_head", "all_heads"] = "each_head"
-    d_value: int | None = None
-    scale: float | None = None
-    window: int | None = None
-    soft_cap: float | None = None
+    d_value: Count | None = None
+    scale: Positive | None = None
+    window: Count | None = None
+    soft_cap: Positive | None = None
     sinks: bool = False
 
-    def __post_init__(self) -> None:
-        _heads(self.n_heads, self.d_head)
-        at_least("n_kv_heads", self.n_kv_heads, 1)
-        fraction("dropout", self.dropout)
+    def _check(self) -> None:
         if self.n_heads % self.n_kv_heads:
             raise ConfigError(
                 f"n_heads must be a multiple of n_kv_heads, was {self.n_heads} and "
                 f"{self.n_kv_heads}: each key/value head serves the same number of query heads"
             )
-        for name, least in (("d_value", 1), ("window", 1)):
-            setting = getattr(self, name)
-            if setting is not None:
-                at_least(name, setting, least)
         if isinstance(self.qk_norm, GroupNorm) and self.d_head % self.qk_norm.n_groups:
             raise ConfigError(
                 f"d_head must be a multiple of qk_norm.n_groups, was {self.d_head} and "
                 f"{self.qk_norm.n_groups}"
             )
-        for name in ("scale", "soft_cap"):
-            setting = getattr(self, name)
-            if setting is not None:
-                positive(name, setting)
 
     @property
     def value_width(self) -> int:
@@ -65,55 +54,46 @@ class MultiHead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearAttention:
+class LinearAttention(Checked):
     """phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k)), phi = elu + 1: cost linear in time.
 
     One step of generation costs the same however much was read. Training goes through the text
     in chunks of `chunk` tokens.
     """
 
-    n_heads: int
-    d_head: int
+    n_heads: Count
+    d_head: Count
     qkv_bias: bool
     out_bias: bool
-    chunk: int
-
-    def __post_init__(self) -> None:
-        _heads(self.n_heads, self.d_head)
-        at_least("chunk", self.chunk, 1)
+    chunk: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NeuralMemory:
-    """Attention over a window beside a memory that learns while it reads; a gate mixes the two.
+class NeuralMemory(Checked):
+    """Attention over a window, and a memory that learns while it reads; a gate mixes the two.
 
-    The memory is a linear map per head from keys to values, updated by the gradient of its
-    surprise with momentum and decay, in chunks of `chunk` tokens: also at inference. With `frozen`
+    The memory is a linear map per head from keys to values. The gradient of its surprise, with
+    momentum and decay, updates it in chunks of `chunk` tokens, also at inference. With `frozen`
     it stays as it started.
     """
 
-    n_heads: int
-    d_head: int
-    window: int
-    chunk: int
+    n_heads: Count
+    d_head: Count
+    window: Count
+    chunk: Count
     frozen: bool = False
-
-    def __post_init__(self) -> None:
-        _heads(self.n_heads, self.d_head)
-        at_least("window", self.window, 1)
-        at_least("chunk", self.chunk, 1)
 
 
 OneAttention = MultiHead | LinearAttention | NeuralMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alternating:
-    """Layer i has the attention at i mod n: local beside global, linear beside softmax."""
+class Alternating(Checked):
+    """Layer i has the attention at i mod n: for example local and global layers in turn."""
 
     layers: tuple[OneAttention, ...]
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if len(self.layers) < 2:
             raise ConfigError(
                 f"Alternating needs at least two kinds of layers, was {len(self.layers)}: "
@@ -128,8 +108,3 @@ class Alternating:
 
 
 Attention = MultiHead | LinearAttention | NeuralMemory | Alternating
-
-
-def _heads(n_heads: int, d_head: int) -> None:
-    at_least("n_heads", n_heads, 1)
-    at_least("d_head", d_head, 1)

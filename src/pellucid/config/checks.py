@@ -1,14 +1,22 @@
-"""Checks that config classes share; each error says the name, the value and what is allowed."""
+"""Limits that the fields of config classes state in their types, as `n_layers: Count`.
+
+A message says the name, the value and the values that are allowed.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
+import typing
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 from pellucid.errors import ConfigError
 from pellucid.reader import short
 
-#: More than any model or run has, by name, and why; all others have `_FAR`. What a machine has
-#: memory for is another question.
+#: The largest value of a name, and the reason; `_LARGEST_NUMBER` limits all other names. Whether
+#: a machine has the memory is another question.
 _LARGEST = {
     "n_layers": (10_000, "the deepest models that were ever trained have a thousand layers"),
     "n_heads": (2**14, "the widest models have some hundreds"),
@@ -24,33 +32,33 @@ _LARGEST = {
     "n_samples": (2**16, "all of them are written before one update"),
     "max_new_tokens": (2**20, "no model reads that far back"),
     "newton_schulz_steps": (1000, "five come as near as float32 can"),
-    "power_iterations": (1000, "one is enough where it goes on from the last"),
+    "power_iterations": (1000, "one is enough, because each update continues from the last"),
     "n_buckets": (2**16, "a bias is learnt for each"),
     "total_steps": (10**10, "no run lasts that long"),
     "threads": (2**14, "no machine has as many processors"),
 }
-_FAR = (10**15, "no run lasts that long")
+_LARGEST_NUMBER = (10**15, "no run lasts that long")
 
 
 def at_least(name: str, value: float, least: float) -> None:
-    """Refuse a value below `least`, above what any model or run has, and what is not finite."""
+    """Refuse a value below `least`, above the largest sensible one, or not finite."""
     _finite(name, value)
     if not value >= least:
         raise ConfigError(f"{name} must be at least {least}, was {short(value)}")
-    largest, why = _LARGEST.get(name, _FAR)
+    largest, reason = _LARGEST.get(name, _LARGEST_NUMBER)
     if value > largest:
-        raise ConfigError(f"{name} must be at most {largest:,}, was {short(value)}: {why}")
+        raise ConfigError(f"{name} must be at most {largest:,}, was {short(value)}: {reason}")
 
 
 def positive(name: str, value: float) -> None:
-    """Refuse zero, negative, and what is not finite."""
+    """Refuse zero and values that are negative or not finite."""
     _finite(name, value)
     if not value > 0:
         raise ConfigError(f"{name} must be greater than 0, was {value}")
 
 
 def fraction(name: str, value: float) -> None:
-    """Refuse what is not in [0, 1)."""
+    """Refuse a value outside [0, 1)."""
     if not 0 <= value < 1:
         raise ConfigError(f"{name} must be at least 0 and less than 1, was {value}")
 
@@ -58,3 +66,64 @@ def fraction(name: str, value: float) -> None:
 def _finite(name: str, value: float) -> None:
     if not -math.inf < value < math.inf:
         raise ConfigError(f"{name} must be a finite number, was {short(value)}")
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """The limit `at_least` in the type of a field."""
+
+    least: float
+
+    def __call__(self, name: str, value: float) -> None:
+        at_least(name, value, self.least)
+
+
+def _fractions(name: str, values: tuple[float, ...]) -> None:
+    for value in values:
+        fraction(name, value)
+
+
+def _file_or_folder(name: str, paths: tuple[str, ...]) -> None:
+    if not paths:
+        raise ConfigError(f"{name} must name at least one file or folder")
+
+
+Count = Annotated[int, AtLeast(1)]
+NotNegative = Annotated[float, AtLeast(0)]
+Positive = Annotated[float, positive]
+Fraction = Annotated[float, fraction]
+PositiveFraction = Annotated[float, positive, fraction]
+Betas = Annotated[tuple[float, float], _fractions]
+Paths = Annotated[tuple[str, ...], _file_or_folder]
+
+Check = Callable[[str, Any], None]
+
+
+class Checked:
+    """A config class: it refuses values outside the limits that its fields state."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        for name, check in _limits(type(self)):
+            value = getattr(self, name)
+            if value is not None:
+                check(name, value)
+        self._check()
+
+    def _check(self) -> None:
+        """Refuse values that do not fit each other."""
+
+
+@functools.cache
+def _limits(kind: type[Checked]) -> tuple[tuple[str, Check], ...]:
+    """The limits of a class's fields, by name, in the order of the fields."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    return tuple((name, check) for name, hint in hints.items() for check in _checks_in(hint))
+
+
+def _checks_in(hint: Any) -> Iterator[Check]:
+    """The limits in one type; an optional value has them too."""
+    yield from getattr(hint, "__metadata__", ())
+    for member in typing.get_args(hint):
+        yield from getattr(member, "__metadata__", ())

@@ -1,8 +1,7 @@
 """Strict, tagged translation between frozen dataclasses and TOML or JSON tables.
 
-A union of dataclasses is read by its tag `kind = "RMSNorm"`. A kind whose numbers are all left out
-may be written as the bare string. `None` is written by leaving the key out, and may be given as
-the string "none" where a value that a preset sets has to be taken away.
+The tag `kind = "RMSNorm"` names the member of a union. You may write a kind without settings as a
+bare string. An absent key means `None`; write "none" to remove a value that a preset sets.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ T = TypeVar("T")
 
 
 def encode(value: object) -> Any:
-    """The table of a config dataclass: tagged, `None` left out, tuples as lists."""
+    """The table of a config dataclass: with its tag, without `None`, tuples as lists."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         table: Table = {"kind": type(value).__name__}
         for field in dataclasses.fields(value):
@@ -40,73 +39,82 @@ def encode(value: object) -> Any:
     return value
 
 
-def decode(kind: type[T], data: object, at: str = "config") -> T:
-    """The value of type `kind` that `data` describes; `at` is the path named in errors."""
+def decode(kind: type[T], data: object, path: str = "config") -> T:
+    """The value of type `kind` that `data` describes.
+
+    Args:
+        kind: a config dataclass, or a union of them.
+        data: a table, or the bare name of a kind.
+        path: the path that errors name.
+
+    Raises:
+        ConfigError: an unknown kind or key, or a value of the wrong type or range.
+    """
     if isinstance(data, dict):
         data = with_new_kinds(cast("Table", data))
-    return cast("T", _decode(kind, data, at))
+    return cast("T", _decode(kind, data, path))
 
 
-def _decode(kind: Any, data: object, at: str) -> object:
+def _decode(kind: Any, data: object, path: str) -> object:
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        return _decode_union(typing.get_args(kind), data, at)
+        return _decode_union(typing.get_args(kind), data, path)
     if origin is Literal:
-        return _decode_literal(typing.get_args(kind), data, at)
+        return _decode_literal(typing.get_args(kind), data, path)
     if origin is tuple:
-        return _decode_tuple(typing.get_args(kind), data, at)
+        return _decode_tuple(typing.get_args(kind), data, path)
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(cast("type[Any]", kind), data, at)
-    return _decode_scalar(kind, data, at)
+        return _decode_dataclass(cast("type[Any]", kind), data, path)
+    return _decode_scalar(kind, data, path)
 
 
-def _decode_union(members: tuple[Any, ...], data: object, at: str) -> object:
+def _decode_union(members: tuple[Any, ...], data: object, path: str) -> object:
     if types.NoneType in members:
         if data is None or data == "none":
             return None
         members = tuple(member for member in members if member is not types.NoneType)
         if len(members) == 1:
-            return _decode(members[0], data, at)
+            return _decode(members[0], data, path)
     by_name = {member.__name__: member for member in members}
-    tag = data if isinstance(data, str) else _table(data, at).get("kind")
+    tag = data if isinstance(data, str) else _table(data, path).get("kind")
     if tag is None:
-        raise ConfigError(f"{at}: missing 'kind'; choices: {', '.join(by_name)}")
+        raise ConfigError(f"{path}: missing 'kind'; choices: {', '.join(by_name)}")
     if not isinstance(tag, str) or tag not in by_name:
         raise ConfigError(
-            f"{at}: unknown kind {short(tag)}{_did_you_mean(tag, by_name)}; "
+            f"{path}: unknown kind {short(tag)}{did_you_mean(tag, by_name)}; "
             f"choices: {', '.join(by_name)}"
         )
-    return _decode_dataclass(by_name[tag], {} if isinstance(data, str) else data, at)
+    return _decode_dataclass(by_name[tag], {} if isinstance(data, str) else data, path)
 
 
-def _decode_dataclass(kind: type[Any], data: object, at: str) -> object:
-    table = dict(_table(data, at))
+def _decode_dataclass(kind: type[Any], data: object, path: str) -> object:
+    table = dict(_table(data, path))
     tag = table.pop("kind", kind.__name__)
     if tag != kind.__name__:
-        raise ConfigError(f"{at}: kind is {short(tag)}, but only {kind.__name__} can stand here")
+        raise ConfigError(f"{path}: kind is {short(tag)}, and only {kind.__name__} is allowed")
     hints = _hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
-    has = f"{kind.__name__} has: {', '.join(names) or 'no keys'}"
+    known_keys = f"{kind.__name__} has: {', '.join(names) or 'no keys'}"
     for key in table:
         if key not in names:
             raise ConfigError(
-                f"{_format_path(at)}unknown key {short(key)}{_did_you_mean(key, names)}; {has}"
+                f"{_prefix(path)}unknown key {short(key)}{did_you_mean(key, names)}; {known_keys}"
             )
     values: dict[str, object] = {}
     for field in dataclasses.fields(kind):
-        where = f"{at}.{field.name}" if at else field.name
+        field_path = f"{path}.{field.name}" if path else field.name
         if field.name in table:
-            values[field.name] = _decode(hints[field.name], table[field.name], where)
+            values[field.name] = _decode(hints[field.name], table[field.name], field_path)
         elif field.default is not dataclasses.MISSING:
-            continue  # what is left out is not there
+            continue
         elif types.NoneType in typing.get_args(hints[field.name]):
             values[field.name] = None
         else:
-            raise ConfigError(f"{_format_path(at)}missing {field.name!r}; {has}")
+            raise ConfigError(f"{_prefix(path)}missing {field.name!r}; {known_keys}")
     try:
         return kind(**values)
     except ConfigError as error:
-        raise ConfigError(f"{_format_path(at)}{error}") from None
+        raise ConfigError(f"{_prefix(path)}{error}") from None
 
 
 @functools.cache
@@ -115,23 +123,25 @@ def _hints(kind: type[Any]) -> Mapping[str, Any]:
     return typing.get_type_hints(kind)
 
 
-def _decode_literal(choices: tuple[Any, ...], data: object, at: str) -> object:
+def _decode_literal(choices: tuple[Any, ...], data: object, path: str) -> object:
     if not isinstance(data, str) or data not in choices:
-        near = _did_you_mean(data, [str(choice) for choice in choices])
-        raise ConfigError(f"{at}: was {short(data)}{near}; choices: {', '.join(map(str, choices))}")
+        hint = did_you_mean(data, [str(choice) for choice in choices])
+        raise ConfigError(
+            f"{path}: was {short(data)}{hint}; choices: {', '.join(map(str, choices))}"
+        )
     return data
 
 
-def _decode_tuple(items: tuple[Any, ...], data: object, at: str) -> object:
+def _decode_tuple(items: tuple[Any, ...], data: object, path: str) -> object:
     if not isinstance(data, (list, tuple)):
-        raise ConfigError(f"{at}: expected a list, was {short(data)}")
+        raise ConfigError(f"{path}: expected a list, was {short(data)}")
     values = list(cast("Iterable[object]", data))
     if items[-1] is Ellipsis:
         items = (items[0],) * len(values)
     if len(values) != len(items):
-        raise ConfigError(f"{at}: expected {len(items)} values, was {short(values)}")
+        raise ConfigError(f"{path}: expected {len(items)} values, was {short(values)}")
     return tuple(
-        _decode(kind, value, f"{at}[{index}]")
+        _decode(kind, value, f"{path}[{index}]")
         for index, (kind, value) in enumerate(zip(items, values, strict=True))
     )
 
@@ -142,26 +152,26 @@ _SCALARS: dict[type, str] = {
     float: "a number",
     str: "a text",
 }
-#: Whole numbers that arrays can hold; this one is their end.
+#: Arrays hold whole numbers below this one.
 _WIDEST = 2**63
 
 
-def _decode_scalar(kind: type, data: object, at: str) -> object:
+def _decode_scalar(kind: type, data: object, path: str) -> object:
     # bool is a subclass of int, so `type(...) is` and not isinstance
     if type(data) is int and not -_WIDEST <= data < _WIDEST:
-        raise ConfigError(f"{at}: expected a number of at most 64 bits, was {short(data)}")
+        raise ConfigError(f"{path}: expected a number of at most 64 bits, was {short(data)}")
     if kind is float and type(data) is int:
         return float(data)
     if type(data) is not kind:
-        raise ConfigError(f"{at}: expected {_SCALARS[kind]}, was {short(data)}")
+        raise ConfigError(f"{path}: expected {_SCALARS[kind]}, was {short(data)}")
     if isinstance(data, float) and not math.isfinite(data):
-        raise ConfigError(f"{at}: expected a finite number, was {data}")
-    if isinstance(data, str) and not _is_spelled(data):
-        raise ConfigError(f"{at}: expected a text that UTF-8 can spell, was {short(data)}")
+        raise ConfigError(f"{path}: expected a finite number, was {data}")
+    if isinstance(data, str) and not _is_utf8(data):
+        raise ConfigError(f"{path}: expected a text that UTF-8 can spell, was {short(data)}")
     return data
 
 
-def _is_spelled(text: str) -> bool:
+def _is_utf8(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:  # half a character
@@ -169,47 +179,46 @@ def _is_spelled(text: str) -> bool:
     return True
 
 
-def _table(data: object, at: str) -> Mapping[str, Any]:
+def _table(data: object, path: str) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{at}: expected a table, was {short(data)}")
+        raise ConfigError(f"{path}: expected a table, was {short(data)}")
     return cast("Mapping[str, Any]", data)
 
 
-def _format_path(at: str) -> str:
-    return f"{at}: " if at else ""
+def _prefix(path: str) -> str:
+    return f"{path}: " if path else ""
 
 
-def _did_you_mean(word: object, choices: Iterable[str]) -> str:
-    if not isinstance(word, str) or len(word) > 100:  # no slip of the finger
+def did_you_mean(word: object, choices: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the most similar choice, if any is similar."""
+    if not isinstance(word, str) or len(word) > 100:  # too long for a typing mistake
         return ""
-    near = difflib.get_close_matches(word, list(choices), n=1)
-    return f"; did you mean {near[0]!r}" if near else ""
+    matches = difflib.get_close_matches(word, list(choices), n=1)
+    return f"; did you mean {matches[0]!r}" if matches else ""
 
 
-def overlay(base: Table, over: Table) -> Table:
-    """`base` with the keys of `over` laid on top, table by table.
+def overlay(base: Table, changes: Table) -> Table:
+    """`base` with `changes` merged into it, table by table.
 
-    Where `over` names another kind than `base`, nothing of the base's table is kept: the numbers
-    of one kind mean nothing to another.
+    If `changes` names another kind, it replaces the whole table: the settings of one kind mean
+    nothing to another.
     """
-    if "kind" in over and over["kind"] != base.get("kind"):
-        return over
+    if "kind" in changes and changes["kind"] != base.get("kind"):
+        return changes
     merged = dict(base)
-    for key, value in over.items():
-        below = merged.get(key)
-        if isinstance(value, dict) and isinstance(below, dict):
-            merged[key] = overlay(cast("Table", below), cast("Table", value))
-        elif isinstance(below, dict) and cast("Table", below).get("kind") == value:
-            pass  # the bare name of the kind that already stands there
-        else:
-            merged[key] = value
+    for key, value in changes.items():
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict):
+            merged[key] = overlay(cast("Table", old), cast("Table", value))
+        elif not (isinstance(old, dict) and cast("Table", old).get("kind") == value):
+            merged[key] = value  # else it is the bare name of the same kind: its settings stay
     return merged
 
 
 def assignment(text: str) -> Table:
-    """The one-path table that `--set path=value` means.
+    """The table of one `--set path=value`.
 
-    The value is read as TOML; a bare word that TOML does not know is taken as a text.
+    The value is TOML; a word that TOML does not know is a text.
 
     >>> assignment("model.decoder.norm.eps=1e-6")
     {'model': {'decoder': {'norm': {'eps': 1e-06}}}}
@@ -228,7 +237,7 @@ def assignment(text: str) -> Table:
 
 
 def parse_toml(text: str, name: str) -> Table:
-    """The table in a TOML text; `name` is what the error calls it."""
+    """The table in a TOML text that errors call `name`."""
     return reader.parse_toml(text, name, refusal=ConfigError)
 
 

@@ -1,90 +1,73 @@
-"""Data that are rows with named columns: instructions, pairs, labels, preferences, prompts.
+"""Data as rows with named columns: instructions, pairs, labels, preferences, prompts.
 
-A column is named, or a text with columns in braces: "Translate to French: {english}". What is left
-out is found by the names that are usual.
+A field names a column, or gives a text with columns in braces: "Translate to French: {english}". If
+you leave a column out, pellucid looks for its usual names.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pellucid.config.checks import Checked, Paths
 from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversations:
+class Conversations(Checked):
     """Prompts with their answers, or whole chats in a column of messages.
 
-    `template` is a file with a Jinja template for messages; left out, it is the tokenizer's own,
-    or the one that pellucid uses where that has none.
+    `template` is a file with a Jinja template for messages. Without it pellucid uses the
+    tokenizer's own template, or its default one.
     """
 
-    paths: tuple[str, ...]
+    paths: Paths
     prompt: str | None = None
     answer: str | None = None
     messages: str | None = None
     template: str | None = None
 
-    def __post_init__(self) -> None:
-        _require_paths(self.paths)
+    def _check(self) -> None:
         if self.messages is not None and (self.prompt or self.answer):
             raise ConfigError("messages hold prompts and answers both: leave prompt and answer out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
-    """A text and what is to be written of it: parallel sentences, questions and answers."""
+class Pairs(Checked):
+    """A text and the text to write from it: parallel sentences, questions and answers."""
 
-    paths: tuple[str, ...]
+    paths: Paths
     source: str | None = None
     target: str | None = None
 
-    def __post_init__(self) -> None:
-        _require_paths(self.paths)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Labelled:
-    """Texts with the name of their class, or names, parted by `separator`, or a list of them."""
+class Labelled(Checked):
+    """Texts with the name of their class; or several names, split by `separator` or as a list."""
 
-    paths: tuple[str, ...]
+    paths: Paths
     text: str | None = None
     label: str | None = None
     separator: str | None = None
 
-    def __post_init__(self) -> None:
-        _require_paths(self.paths)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preferences:
-    """Prompts, each with an answer that was chosen and one that was rejected."""
+class Preferences(Checked):
+    """Prompts, each with a chosen and a rejected answer."""
 
-    paths: tuple[str, ...]
+    paths: Paths
     prompt: str | None = None
     chosen: str | None = None
     rejected: str | None = None
     template: str | None = None
 
-    def __post_init__(self) -> None:
-        _require_paths(self.paths)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prompts:
-    """Prompts to answer; the whole row goes to the reward."""
+class Prompts(Checked):
+    """Prompts to answer; the reward gets the whole row."""
 
-    paths: tuple[str, ...]
+    paths: Paths
     prompt: str | None = None
     template: str | None = None
 
-    def __post_init__(self) -> None:
-        _require_paths(self.paths)
-
 
 Rows = Conversations | Pairs | Labelled | Preferences | Prompts
-
-
-def _require_paths(paths: tuple[str, ...]) -> None:
-    if not paths:
-        raise ConfigError("paths must name at least one file or folder")

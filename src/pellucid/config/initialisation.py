@@ -5,17 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import positive
+from pellucid.config.checks import Checked, Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Normal:
+class Normal(Checked):
     """Weights from a normal distribution of this standard deviation, whatever their shape."""
 
-    std: float
-
-    def __post_init__(self) -> None:
-        positive("std", self.std)
+    std: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,16 +29,13 @@ Outputs = Literal["plain", "depth_scaled", "zero"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Initialisation:
-    """How weights start; `outputs` says what happens to the projections that write the residual.
+class Initialisation(Checked):
+    """How weights start; `outputs` is the rule for the projections that write the residual.
 
     "depth_scaled" divides their standard deviation by sqrt(2 n_layers), "zero" starts each block
     as the identity, "plain" treats them like the others.
     """
 
     weights: Normal | He | Xavier
-    embedding_std: float
+    embedding_std: Positive
     outputs: Outputs
-
-    def __post_init__(self) -> None:
-        positive("embedding_std", self.embedding_std)

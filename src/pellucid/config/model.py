@@ -1,11 +1,12 @@
-"""What a transformer is made of: one frozen class per kind, each with its own numbers.
+"""The parts of a transformer: one frozen class per kind, each with its own numbers.
 
-There is no architectural default: presets say everything.
+There is no default architecture: presets name every part.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from pellucid.config.attention import (
     Alternating,
@@ -15,8 +16,8 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
 )
-from pellucid.config.checks import at_least, fraction
-from pellucid.config.feed_forward import FeedForward
+from pellucid.config.blocks import FeedForward, Parallel, Residual
+from pellucid.config.checks import AtLeast, Checked, Count, Fraction
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
 from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
@@ -29,36 +30,33 @@ from pellucid.config.positions import (
     Sinusoidal,
     adds_to_scores,
 )
-from pellucid.config.residuals import Parallel, Residual
 from pellucid.errors import ConfigError
 
-#: No table of positions for more is made.
+#: The longest table of positions.
 LONGEST_CONTEXT = 2**24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
+class Stack(Checked):
     """`n_layers` blocks of attention and feed-forward.
 
-    What is left out is not there: `input_norm`, before the first block; `cross_attention`, with
-    which a decoder looks at what an encoder made; `reparametrisation` of every linear layer.
+    Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
+    the states of an encoder; `reparametrisation` of every linear layer.
     """
 
-    n_layers: int
+    n_layers: Count
     positions: Positions
     attention: Attention
     feed_forward: FeedForward
     norm: Norm
     residual: Residual
     final_norm: bool
-    dropout: float
+    dropout: Fraction
     input_norm: Norm | None = None
     cross_attention: MultiHead | None = None
     reparametrisation: Reparametrisation | None = None
 
-    def __post_init__(self) -> None:
-        at_least("n_layers", self.n_layers, 1)
-        fraction("dropout", self.dropout)
+    def _check(self) -> None:
         if isinstance(self.positions, Rotary):
             self._check_rotary(self.positions)
         self._check_scores()
@@ -66,26 +64,26 @@ class Stack:
         cross = self.cross_attention
         if cross is not None and (cross.qk_norm is not None or cross.window is not None):
             raise ConfigError(
-                "cross_attention must have neither qk_norm nor window: it looks at all of what "
-                "the encoder made, as it is; set them to none"
+                "cross_attention must have neither qk_norm nor window: it looks at all states of "
+                "the encoder, unchanged; set them to none"
             )
         if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
-                "residual must not be Parallel in a decoder with cross_attention: what it looks "
-                "for depends on what attention found"
+                "residual must not be Parallel in a decoder with cross_attention: its queries "
+                "depend on the output of self-attention"
             )
 
     def _check_scores(self) -> None:
         linear = all(isinstance(layer, LinearAttention) for layer in self.pattern)
         if linear and adds_to_scores(self.positions):
             raise ConfigError(
-                f"positions must not be {type(self.positions).__name__} where every layer is "
-                "LinearAttention: it forms no scores that positions could be added to; take "
+                f"positions must not be {type(self.positions).__name__} if every layer is "
+                "LinearAttention: it has no scores to which positions could be added; take "
                 "Rotary, Learned, Sinusoidal or NoPositions"
             )
 
     def _check_shared_positions(self) -> None:
-        """The layers of a stack share one scheme of positions, so it has to fit each of them."""
+        """The layers of a stack share one scheme of positions, so it must fit each of them."""
         heads = {layer.n_heads for layer in self.pattern}
         if isinstance(self.positions, BucketedBias | ALiBi) and len(heads) > 1:
             raise ConfigError(
@@ -100,7 +98,7 @@ class Stack:
         if added and len(widths) > 1:
             raise ConfigError(
                 f"all layers must have values of the same width, was {sorted(widths)}: with "
-                "values = true, ShawRelative adds one table of vectors to those of every layer"
+                "values = true, ShawRelative adds the same table of vectors in every layer"
             )
 
     def _check_rotary(self, rotary: Rotary) -> None:
@@ -112,12 +110,12 @@ class Stack:
             )
         if width % 2:
             raise ConfigError(
-                f"Rotary turns pairs of features, so attention.d_head must be even, was {width}"
+                f"Rotary rotates pairs of features, so attention.d_head must be even, was {width}"
             )
 
     @property
     def pattern(self) -> tuple[OneAttention, ...]:
-        """The kinds of attention that take turns, the first layer's first; mostly one."""
+        """The kinds of attention that alternate, the first layer's first; usually one."""
         if isinstance(self.attention, Alternating):
             return self.attention.layers
         return (self.attention,)
@@ -146,37 +144,33 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedding:
+class Embedding(Checked):
     """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not.
 
-    `segments`: how many kinds of text a sequence may be made of, each with its own vector (BERT's
-    token types), where there are any.
+    `segments`: how many kinds of text a sequence may have, each with its own vector (BERT's token
+    types); most models have none.
     """
 
     tied: bool
     scaled: bool
-    segments: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.segments is not None:
-            at_least("segments", self.segments, 1)
+    segments: Count | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transformer:
+class Transformer(Checked):
     """A decoder, an encoder, or both.
 
-    A decoder alone is a language model: causal. An encoder alone sees both ways. With both, the
-    decoder looks at what the encoder made of another text; they share the token embedding.
-    `pooler`: a dense layer and tanh over the first token's state, as in BERT.
+    A decoder alone is a language model: causal. An encoder alone sees the text before and after a
+    token. With both, the decoder reads the encoder's states of another text; they share the token
+    embedding. `pooler`: a dense layer and tanh over the first token's state, as in BERT.
 
-    `vocab_size` may be left out of a run's config: it then becomes the tokenizer's when the text
-    is prepared. Given, it must be at least that.
+    Without `vocab_size` a run takes the tokenizer's when it prepares the text. If you set it, it
+    must be at least the tokenizer's.
     """
 
-    vocab_size: int | None
-    context_length: int
-    d_model: int
+    vocab_size: Annotated[int, AtLeast(2)] | None
+    context_length: Count
+    d_model: Count
     embedding: Embedding
     encoder: Stack | None = None
     decoder: Stack | None = None
@@ -184,45 +178,41 @@ class Transformer:
     pooler: bool = False
     initialisation: Initialisation
 
-    def __post_init__(self) -> None:
-        if self.vocab_size is not None:
-            at_least("vocab_size", self.vocab_size, 2)
-        at_least("context_length", self.context_length, 1)
+    def _check(self) -> None:
         if self.context_length > LONGEST_CONTEXT:
             raise ConfigError(
                 f"context_length must be at most {LONGEST_CONTEXT:,}, was "
                 f"{self.context_length:,}: tables of positions are as long"
             )
-        at_least("d_model", self.d_model, 1)
         if not self.stacks:
-            raise ConfigError("a model needs an encoder, a decoder, or both; neither was given")
+            raise ConfigError("a model needs an encoder, a decoder, or both: this one has neither")
         self._check_cross_attention()
         self._check_classification()
         if self.encoder is not None and any(
             isinstance(layer, NeuralMemory) for layer in self.encoder.pattern
         ):
             raise ConfigError(
-                "encoder.attention must not be NeuralMemory: a memory is written from left to "
-                "right, and an encoder looks both ways"
+                "encoder.attention must not be NeuralMemory: a memory learns from left to right, "
+                "and an encoder sees the text before and after a token"
             )
         for stack in self.stacks:
             self._check_widths(stack)
 
     def _check_cross_attention(self) -> None:
         if self.encoder is not None and self.encoder.cross_attention is not None:
-            raise ConfigError("encoder.cross_attention must be none: only a decoder looks at")
+            raise ConfigError("encoder.cross_attention must be none: only a decoder has it")
         if self.decoder is None:
             return
         crossed = self.decoder.cross_attention is not None
         if crossed and self.encoder is None:
             raise ConfigError(
-                "decoder.cross_attention needs an encoder to look at: give one, or pass "
+                "decoder.cross_attention needs an encoder: give one, or pass "
                 "--set model.decoder.cross_attention=none"
             )
         if self.encoder is not None and not crossed:
             raise ConfigError(
-                "decoder.cross_attention is missing: without it the decoder would not see what "
-                'the encoder made. For an encoder alone, say decoder = "none" where a base has one'
+                "decoder.cross_attention is missing: without it the decoder would not see the "
+                'encoder. For an encoder alone, set decoder = "none" if the base has one'
             )
 
     def _check_classification(self) -> None:
@@ -231,13 +221,12 @@ class Transformer:
         if self.encoder is not None:
             raise ConfigError(
                 "head must not be ClassificationHead in an encoder-decoder, which writes a text "
-                "while it looks at another; to name the class of a text, take an encoder or a "
-                "decoder alone"
+                "from another; to name the class of a text, take an encoder or a decoder alone"
             )
         if self.head.pooling == "first":
             raise ConfigError(
-                'head.pooling must not be "first" in a decoder, whose first token sees no other: '
-                'every text would get the same class; take "last" or "mean"'
+                'head.pooling must not be "first" in a decoder, where it sees only itself: all '
+                'texts would get the same class; take "last" or "mean"'
             )
 
     def _check_widths(self, stack: Stack) -> None:
@@ -247,8 +236,8 @@ class Transformer:
                 "every sine has its cosine"
             )
         transform = self.head.transform if isinstance(self.head, LanguageHead) else None
-        last = None if transform is None else transform.norm
-        for norm in (stack.norm, stack.input_norm, last):
+        head_norm = None if transform is None else transform.norm
+        for norm in (stack.norm, stack.input_norm, head_norm):
             if isinstance(norm, GroupNorm) and self.d_model % norm.n_groups:
                 raise ConfigError(
                     f"d_model must be a multiple of n_groups, was {self.d_model} and "
@@ -263,15 +252,19 @@ class Transformer:
 
     @property
     def stacks(self) -> tuple[Stack, ...]:
-        """The encoder and the decoder, those that are there."""
+        """The encoder and the decoder, without the missing one."""
         return tuple(stack for stack in (self.encoder, self.decoder) if stack is not None)
 
     @property
     def rows(self) -> int:
-        """`vocab_size`, where it must be known by now."""
+        """`vocab_size`, which must be known.
+
+        Raises:
+            ConfigError: it is not set yet.
+        """
         if self.vocab_size is None:
             raise ConfigError(
-                "model.vocab_size is not set; it is taken from the tokenizer when a run is "
-                "prepared: pass --set model.vocab_size=N to do without a text"
+                "model.vocab_size is not set: a run takes it from its tokenizer; without a text "
+                "pass --set model.vocab_size=N"
             )
         return self.vocab_size

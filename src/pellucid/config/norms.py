@@ -9,75 +9,61 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pellucid.config.checks import at_least, positive
+from pellucid.config.checks import Checked, Count, Positive
 from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerNorm:
+class LayerNorm(Checked):
     """(x - mean) / sqrt(var + eps) * gain (+ bias), over the features of one token."""
 
-    eps: float
+    eps: Positive
     bias: bool
-
-    def __post_init__(self) -> None:
-        positive("eps", self.eps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RMSNorm:
+class RMSNorm(Checked):
     """x / sqrt(mean(x^2) + eps) * gain, over the features of one token.
 
     With `unit_offset` the gain is 1 + the weight, as in Gemma: decay pulls it to one.
     """
 
-    eps: float
+    eps: Positive
     unit_offset: bool = False
-
-    def __post_init__(self) -> None:
-        positive("eps", self.eps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchNorm:
+class BatchNorm(Checked):
     """(x - mean) / sqrt(var + eps) * gain + bias, each feature over batch and time.
 
-    While training by the batch's own statistics; afterwards by running ones, of which `momentum`
-    is the share a new batch gets. Leaks the future and the neighbours while training.
+    Training uses the statistics of the batch, evaluation uses running ones; `momentum` is the share
+    of a new batch in them. Leaks the future and the neighbours while training.
     """
 
-    eps: float
+    eps: Positive
     momentum: float
 
-    def __post_init__(self) -> None:
-        positive("eps", self.eps)
+    def _check(self) -> None:
         if not 0 < self.momentum <= 1:
             raise ConfigError(f"momentum must be in (0, 1], was {self.momentum}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupNorm:
+class GroupNorm(Checked):
     """As LayerNorm, over each of `n_groups` groups of the features of one token."""
 
-    eps: float
-    n_groups: int
-
-    def __post_init__(self) -> None:
-        positive("eps", self.eps)
-        at_least("n_groups", self.n_groups, 1)
+    eps: Positive
+    n_groups: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceNorm:
+class InstanceNorm(Checked):
     """(x - mean) / sqrt(var + eps) * gain + bias, each feature over the time of one sequence.
 
     Leaks the future, always: the statistics span the whole sequence.
     """
 
-    eps: float
-
-    def __post_init__(self) -> None:
-        positive("eps", self.eps)
+    eps: Positive
 
 
 Norm = LayerNorm | RMSNorm | BatchNorm | GroupNorm | InstanceNorm
@@ -89,13 +75,10 @@ class WeightNorm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpectralNorm:
+class SpectralNorm(Checked):
     """W / sigma(W): the largest singular value, by `power_iterations` per update, becomes 1."""
 
-    power_iterations: int
-
-    def __post_init__(self) -> None:
-        at_least("power_iterations", self.power_iterations, 1)
+    power_iterations: Count
 
 
 Reparametrisation = WeightNorm | SpectralNorm

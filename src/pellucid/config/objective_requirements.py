@@ -1,4 +1,4 @@
-"""What each objective trains, what it learns from, and what of it can begin small."""
+"""The models and data that each objective takes, and the limits of a growing batch or length."""
 
 from __future__ import annotations
 
@@ -28,22 +28,8 @@ Kinds = tuple[type[Corpus], ...]
 _TEXT: Kinds = (StandardLibrary, Files)
 _DECODER = ("a decoder with a language head",)
 _PAIR = ("an encoder-decoder with a language head",)
-#: What each objective trains, and the data it learns from.
-_NEEDS: dict[type[Objective], tuple[tuple[str, ...], Kinds]] = {
-    NextToken: (_DECODER, _TEXT),
-    MLM: (("an encoder with a language head",), _TEXT),
-    SpanCorruption: (_PAIR, _TEXT),
-    Seq2Seq: (_PAIR, (Pairs,)),
-    Classification: (
-        ("an encoder with a classification head", "a decoder with a classification head"),
-        (Labelled,),
-    ),
-    SFT: (_DECODER, (Conversations,)),
-    Distillation: (_DECODER, _TEXT),
-    DPO: (_DECODER, (Preferences,)),
-    PolicyGradient: (_DECODER, (Prompts,)),
-}
-#: What to do about data of another kind.
+_CLASSIFIERS = ("an encoder with a classification head", "a decoder with a classification head")
+#: Advice for a run whose data are of another kind.
 _ADVICE: dict[Kinds, str] = {
     _TEXT: "name text files, or say which field of a table holds the text with --field",
     (Pairs,): "name a file with pairs, and its columns with --columns source=NAME,target=NAME",
@@ -54,26 +40,60 @@ _ADVICE: dict[Kinds, str] = {
 }
 
 
+def _requirements(objective: Objective) -> tuple[tuple[str, ...], Kinds]:
+    """The models that an objective trains, and the data that it learns from."""
+    match objective:
+        case NextToken() | Distillation():
+            return _DECODER, _TEXT
+        case MLM():
+            return ("an encoder with a language head",), _TEXT
+        case SpanCorruption():
+            return _PAIR, _TEXT
+        case Seq2Seq():
+            return _PAIR, (Pairs,)
+        case Classification():
+            return _CLASSIFIERS, (Labelled,)
+        case SFT():
+            return _DECODER, (Conversations,)
+        case DPO():
+            return _DECODER, (Preferences,)
+        case PolicyGradient():
+            return _DECODER, (Prompts,)
+        case _:
+            assert_never(objective)
+
+
 def data_for(objective: Objective) -> Kinds:
     """The kinds of corpus that an objective learns from."""
-    return _NEEDS[type(objective)][1]
+    return _requirements(objective)[1]
+
+
+def continues_text(objective: Objective) -> bool:
+    """Whether an objective trains a decoder to continue any text."""
+    return _requirements(objective) == (_DECODER, _TEXT)
 
 
 def check_needs(
     objective: Objective, model: Transformer, corpus: Corpus, start: str | None
 ) -> None:
-    """Refuse what the objective cannot train or begin with, and data it cannot be fed with.
+    """Refuse a model, data or first weights that the objective cannot use.
+
+    Args:
+        objective: the loss of the run.
+        model: the model to train.
+        corpus: the data to learn from.
+        start: the weights that the run starts from; None for random ones.
 
     Raises:
         ConfigError: says what the objective takes, and what to do.
     """
     name = type(objective).__name__
-    models, data = _NEEDS[type(objective)]
-    has = _shape(model)
-    if has not in models:
+    models, data = _requirements(objective)
+    model_shape = _shape(model)
+    if model_shape not in models:
         raise ConfigError(
-            f"objective {name} trains {' or '.join(models)}, and this model is {has}: choose "
-            "another preset (pellucid presets list), or another objective with --objective "
+            f"objective {name} trains {' or '.join(models)}, and this model is {model_shape}: "
+            "choose another preset (pellucid presets list), or another objective with --objective "
             "(pellucid presets list --objectives)"
         )
     if not isinstance(corpus, data):
@@ -84,41 +104,41 @@ def check_needs(
         )
     if start is None and isinstance(objective, DPO | PolicyGradient):
         raise ConfigError(
-            f"objective {name} compares the model with the one it began as, and this run begins "
-            "with weights drawn at random: go on from a model that answers already, with --from RUN"
+            f"objective {name} compares the model with its first weights, and the first weights "
+            "of this run are random: start from a model that already answers, with --from RUN"
         )
 
 
 def check_growth(training: Training, model: Transformer) -> None:
-    """Refuse a first size that does not become the whole one by doubling.
+    """Refuse a first size that does not become the full size by doubling.
 
     Raises:
-        ConfigError: says which sizes do.
+        ConfigError: names the first sizes that do.
     """
     match training.growth:
         case GrowingBatch():
-            name, whole, parts = "training.batch_size", training.batch_size, training.accumulation
+            name, full, parts = "training.batch_size", training.batch_size, training.accumulation
         case GrowingLength():
-            name, whole, parts = "model.context_length", model.context_length, 1
+            name, full, parts = "model.context_length", model.context_length, 1
         case None:
             return
         case _:
             assert_never(training.growth)
-    halves = [whole // 2**n for n in range(1, whole.bit_length()) if whole % (2**n * parts) == 0]
+    halves = [full // 2**n for n in range(1, full.bit_length()) if full % (2**n * parts) == 0]
     if training.growth.first not in halves:
-        can = f"it can be {', '.join(map(str, halves))}" if halves else "there is no half of that"
-        whole_parts = f" in {parts} equal parts (training.accumulation)" if parts > 1 else ""
+        sizes = f"it can be {', '.join(map(str, halves))}" if halves else "that has no half"
+        equal_parts = f" in {parts} equal parts (training.accumulation)" if parts > 1 else ""
         raise ConfigError(
-            f"training.growth.first doubles until it is {name}, {whole}{whole_parts}: {can}, "
+            f"training.growth.first doubles until it is {name}, {full}{equal_parts}: {sizes}, "
             f"was {training.growth.first}"
         )
 
 
 def check_cut(growth: Growth | None, objective: Objective) -> None:
-    """Refuse to let grow what is not rows of text.
+    """Refuse growth for data that is not rows of text.
 
     Raises:
-        ConfigError: says what can grow.
+        ConfigError: names the data or growth to use instead.
     """
     if growth is None:
         return
@@ -130,13 +150,13 @@ def check_cut(growth: Growth | None, objective: Objective) -> None:
         )
     if isinstance(growth, GrowingLength) and isinstance(objective, SpanCorruption):
         raise ConfigError(
-            "training.growth is GrowingLength, and what SpanCorruption has cut from a text is not "
-            "cut again: pass --set training.growth=none, or take GrowingBatch"
+            "training.growth is GrowingLength, and the spans of SpanCorruption cannot be cut "
+            "again: pass --set training.growth=none, or take GrowingBatch"
         )
 
 
 def _shape(model: Transformer) -> str:
-    """What a model is made of, in words."""
+    """The stacks and head of a model, in words."""
     head = {
         LanguageHead: "a language head",
         ClassificationHead: "a classification head",

@@ -1,4 +1,4 @@
-"""What is minimised: one frozen class per objective, each with its own numbers.
+"""The losses that a training minimises: one frozen class per objective, with its own numbers.
 
 Penalties go with any of them: see `ElasticNet`.
 """
@@ -6,35 +6,32 @@ Penalties go with any of them: see `ElasticNet`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pellucid.config.checks import at_least, fraction, positive
+from pellucid.config.checks import AtLeast, Checked, Count, Fraction, NotNegative, Positive
 from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NextToken:
+class NextToken(Checked):
     """Predict each token from those before it: cross-entropy in nats per token.
 
     `label_smoothing` moves that share of the target to all tokens alike; `z_loss` is the weight of
-    (log Z)^2, which keeps the logits' normaliser near 1; `entropy_bonus` rewards predictions that
-    stay spread out, per nat of their entropy.
+    (log Z)^2, which keeps the logits' normaliser near 1; `entropy_bonus` rewards each nat of the
+    entropy of a prediction.
     """
 
-    label_smoothing: float
-    z_loss: float
-    entropy_bonus: float = 0.0
-
-    def __post_init__(self) -> None:
-        _token_loss(self.label_smoothing, self.z_loss, self.entropy_bonus)
+    label_smoothing: Fraction
+    z_loss: NotNegative
+    entropy_bonus: NotNegative = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MLM:
-    """Give back tokens that are hidden in a text that is seen both ways, as BERT was trained.
+class MLM(Checked):
+    """Predict hidden tokens from the text before and after them, as BERT was trained.
 
-    Of all tokens the share `chosen` is predicted. Of those, the share `masked` is replaced by the
-    mask token, the share `replaced` by a token drawn at random, and the rest stays as it is. With
+    The model predicts the share `chosen` of all tokens. Of these, the share `masked` becomes the
+    mask token, the share `replaced` a random token, and the others stay unchanged. With
     `whole_words` all tokens of a word are chosen together.
     """
 
@@ -43,7 +40,7 @@ class MLM:
     replaced: float
     whole_words: bool = False
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.chosen < 1:
             raise ConfigError(f"chosen must be between 0 and 1, was {self.chosen}")
         if min(self.masked, self.replaced) < 0 or self.masked + self.replaced > 1:
@@ -54,17 +51,17 @@ class MLM:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpanCorruption:
-    """Write the spans that were cut out of a text, as T5 was trained.
+class SpanCorruption(Checked):
+    """Write the spans that are missing from a text, as T5 was trained.
 
-    The share `corrupted` of the tokens is cut out, in spans of `mean_span` tokens on average; each
+    The share `corrupted` of the tokens is cut out, in spans of `mean_span` tokens on average. Each
     span leaves one sentinel token in the text that the encoder reads.
     """
 
     corrupted: float
     mean_span: float
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.corrupted < 1:
             raise ConfigError(f"corrupted must be between 0 and 1, was {self.corrupted}")
         if self.mean_span < 1:
@@ -72,90 +69,81 @@ class SpanCorruption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seq2Seq:
-    """Write a text while looking at another: each token from the source and those before it."""
+class Seq2Seq(Checked):
+    """Write a text from a source: predict each token from the source and the tokens before it."""
 
-    label_smoothing: float
-    z_loss: float = 0.0
-    entropy_bonus: float = 0.0
-
-    def __post_init__(self) -> None:
-        _token_loss(self.label_smoothing, self.z_loss, self.entropy_bonus)
+    label_smoothing: Fraction
+    z_loss: NotNegative = 0.0
+    entropy_bonus: NotNegative = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Classification:
+class Classification(Checked):
     """Name the class of a text: cross-entropy over the classes of the model's head.
 
-    With `multi_label` a text may be of several classes or of none: a yes or no for each.
+    With `multi_label` a text may have several classes or none: a yes or no for each.
     """
 
-    label_smoothing: float
+    label_smoothing: Fraction
     multi_label: bool = False
 
-    def __post_init__(self) -> None:
-        fraction("label_smoothing", self.label_smoothing)
+    def _check(self) -> None:
         if self.multi_label and self.label_smoothing:
             raise ConfigError(
-                "label_smoothing must be 0 with multi_label, where no class takes from another; "
+                "label_smoothing must be 0 with multi_label, because its classes do not compete; "
                 f"was {self.label_smoothing}"
             )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SFT:
-    """Predict the tokens of answers from their prompts, which are seen and not predicted.
+class SFT(Checked):
+    """Predict the tokens of answers from their prompts; the prompts themselves give no loss.
 
-    With `packed` several examples lie in one row, none of them seen from another, and positions
-    count from the beginning of each; otherwise rows of about the same length are put together.
+    With `packed` a row holds several examples. They do not see each other, and positions count from
+    the beginning of each. Otherwise a batch has rows of about the same length.
     """
 
-    label_smoothing: float
-    z_loss: float = 0.0
-    entropy_bonus: float = 0.0
+    label_smoothing: Fraction
+    z_loss: NotNegative = 0.0
+    entropy_bonus: NotNegative = 0.0
     packed: bool = True
-
-    def __post_init__(self) -> None:
-        _token_loss(self.label_smoothing, self.z_loss, self.entropy_bonus)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distillation:
+class Distillation(Checked):
     """Predict what a teacher predicts: its whole distribution, at a temperature.
 
     loss = (1 - hard_weight) T^2 D(teacher, student) + hard_weight CE(next token, student)
 
-    `divergence`: "forward" is KL(teacher || student), which covers all that the teacher does;
-    "reverse" KL(student || teacher), which keeps to what the teacher is sure of; "jensen_shannon"
-    lies between. `teacher` is the run it comes from.
+    `divergence`: "forward" is KL(teacher || student), which covers all modes of the teacher;
+    "reverse" is KL(student || teacher), which seeks its strongest modes; "jensen_shannon" lies
+    between them. `teacher` is the teacher's run.
     """
 
     teacher: str
     divergence: Literal["forward", "reverse", "jensen_shannon"]
-    temperature: float
+    temperature: Positive
     hard_weight: float
 
-    def __post_init__(self) -> None:
-        positive("temperature", self.temperature)
+    def _check(self) -> None:
         if not 0 <= self.hard_weight <= 1:
             raise ConfigError(f"hard_weight must be between 0 and 1, was {self.hard_weight}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DPO:
-    """Make the chosen of two answers likelier than the rejected one, against a reference (DPO).
+class DPO(Checked):
+    """Make the chosen of two answers likelier than the rejected one, relative to a reference.
 
-    `beta` is how dearly distance from the reference is paid for. `loss`: "sigmoid" is
-    -log sigmoid(margin), with `label_smoothing` the share of pairs taken to be the wrong way round;
-    "hinge" is max(0, 1 - margin).
+    `beta` is the weight of the distance from the reference. `loss`: "sigmoid" is
+    -log sigmoid(margin), and `label_smoothing` is the share of pairs assumed to be the wrong way
+    round; "hinge" is max(0, 1 - margin).
     """
 
-    beta: float
+    beta: Positive
     loss: Literal["sigmoid", "hinge"]
     label_smoothing: float
 
-    def __post_init__(self) -> None:
-        positive("beta", self.beta)
+    def _check(self) -> None:
         if not 0 <= self.label_smoothing < 0.5:
             raise ConfigError(
                 f"label_smoothing must be at least 0 and less than 0.5, was {self.label_smoothing}"
@@ -165,30 +153,23 @@ class DPO:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyGradient:
-    """Draw answers, reward them, and make the better ones likelier, on a leash to a reference.
+class PolicyGradient(Checked):
+    """Sample answers, reward them, and make the better ones likelier, near a reference model.
 
     `estimator`: "rloo" compares each of the `n_samples` answers to a prompt with the mean of the
-    others; "grpo" divides by the spread of the group too, which has another optimum. `beta` is the
-    weight of KL(model || reference), in nats per answer; `kl`: "in_reward" takes it off the reward,
-    "k2" and "k3" are losses (k3 has another optimum too). Answers have at most `max_new_tokens`
-    tokens and are drawn at `temperature`.
+    others; "grpo" also divides by the spread of the group, which changes the optimum. `beta` is the
+    weight of KL(model || reference), in nats per answer; `kl`: "in_reward" subtracts it from the
+    reward, "k2" and "k3" are losses (k3 also changes the optimum). Answers have at most
+    `max_new_tokens` tokens and are sampled at `temperature`.
     """
 
     estimator: Literal["rloo", "grpo"]
-    beta: float
+    beta: NotNegative
     kl: Literal["in_reward", "k2", "k3"]
-    n_samples: int
-    max_new_tokens: int
-    temperature: float
-    entropy_bonus: float = 0.0
-
-    def __post_init__(self) -> None:
-        at_least("beta", self.beta, 0)
-        at_least("n_samples", self.n_samples, 2)
-        at_least("max_new_tokens", self.max_new_tokens, 1)
-        positive("temperature", self.temperature)
-        at_least("entropy_bonus", self.entropy_bonus, 0)
+    n_samples: Annotated[int, AtLeast(2)]
+    max_new_tokens: Count
+    temperature: Positive
+    entropy_bonus: NotNegative = 0.0
 
 
 Objective = (
@@ -205,26 +186,18 @@ Objective = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElasticNet:
+class ElasticNet(Checked):
     """Add l1 |w| + l2 w^2 for the weights whose names match one of `parameters`.
 
-    After each update the proximal step is taken, so that l1 gives weights that are exactly 0.
+    Each update ends with the proximal step, so l1 makes weights exactly 0.
     `parameters` are names or patterns such as "head.weight" or "*.feed_forward.*". `l1` alone is
     the lasso, `l2` alone ridge regression.
     """
 
-    l1: float
-    l2: float
+    l1: NotNegative
+    l2: NotNegative
     parameters: tuple[str, ...]
 
-    def __post_init__(self) -> None:
-        at_least("l1", self.l1, 0)
-        at_least("l2", self.l2, 0)
+    def _check(self) -> None:
         if not self.parameters:
             raise ConfigError('parameters must name at least one pattern, such as "head.weight"')
-
-
-def _token_loss(label_smoothing: float, z_loss: float, entropy_bonus: float) -> None:
-    fraction("label_smoothing", label_smoothing)
-    at_least("z_loss", z_loss, 0)
-    at_least("entropy_bonus", entropy_bonus, 0)

@@ -1,12 +1,12 @@
-"""What stands on top of a model's last states."""
+"""The layer after a model's last states: one frozen class per kind of output head."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import fraction, positive
-from pellucid.config.feed_forward import Activation
+from pellucid.config.blocks import Activation
+from pellucid.config.checks import Checked, Fraction, Positive
 from pellucid.config.norms import Norm
 from pellucid.errors import ConfigError
 
@@ -20,66 +20,66 @@ class HeadTransform:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LanguageHead:
+class LanguageHead(Checked):
     """One logit per token of the vocabulary.
 
-    What is left out is not there: `bias`; a `transform` first; `soft_cap`: logits become
-    c tanh(z / c); `scaled`: hidden states are divided by sqrt(d_model) first, as in T5.
+    All parts are optional: a `bias`; a `transform` first; `soft_cap`: logits become c tanh(z / c);
+    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5.
     """
 
     bias: bool = False
     transform: HeadTransform | None = None
-    soft_cap: float | None = None
+    soft_cap: Positive | None = None
     scaled: bool = False
-
-    def __post_init__(self) -> None:
-        if self.soft_cap is not None:
-            positive("soft_cap", self.soft_cap)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoHead:
-    """Hidden states are all there is: a sentence encoder."""
+    """The model gives hidden states only: a sentence encoder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClassificationHead:
+class ClassificationHead(Checked):
     """One logit per class, from one vector for the whole text.
 
-    `classes` are their names, in order; left out, they are found in the data when a run is
-    prepared. `pooling`: the state of the "first" token (through the pooler, where there is one), of
-    the "last" real one, or the "mean" over all real ones. `dropout` is of that vector. `bias`:
-    whether each class has a bias of its own.
+    `classes` are their names, in order; without them pellucid takes the classes of the data when it
+    prepares a run. `pooling`: the state of the "first" token (through the pooler, if the model has
+    one), of the "last" real one, or the "mean" over all real ones. `dropout` applies to that
+    vector. `bias`: whether each class has a bias of its own.
     """
 
     classes: tuple[str, ...] | None
     pooling: Literal["first", "mean", "last"]
-    dropout: float
+    dropout: Fraction
     bias: bool
 
-    def __post_init__(self) -> None:
-        fraction("dropout", self.dropout)
-        if self.classes is not None:
-            if len(self.classes) < 2:
-                raise ConfigError(
-                    f"classes must name at least two, was {list(self.classes)}: with one there is "
-                    "nothing to tell apart"
-                )
-            if len(set(self.classes)) < len(self.classes):
-                raise ConfigError(f"classes must differ from each other, was {list(self.classes)}")
+    def _check(self) -> None:
+        if self.classes is None:
+            return
+        if len(self.classes) < 2:
+            raise ConfigError(
+                f"classes must name at least two, was {list(self.classes)}: with one there is "
+                "nothing to tell apart"
+            )
+        if len(set(self.classes)) < len(self.classes):
+            raise ConfigError(f"classes must differ from each other, was {list(self.classes)}")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """`classes`, where they must be known by now."""
+        """`classes`, which must be known.
+
+        Raises:
+            ConfigError: they are not set yet.
+        """
         if self.classes is None:
             raise ConfigError(
-                "model.head.classes is not set; they are found in the data when a run is prepared: "
-                'name them to do without data, as in --set model.head.classes=["no","yes"]'
+                "model.head.classes is not set: pellucid finds them in the data when it prepares a "
+                'run; without data name them, as in --set model.head.classes=["no","yes"]'
             )
         return self.classes
 
 
 Head = LanguageHead | NoHead | ClassificationHead
 
-#: One logit per token, and nothing besides.
+#: One logit per token, without the optional parts.
 PLAIN_HEAD = LanguageHead()

@@ -1,17 +1,17 @@
-"""How a model is told where a token stands: one frozen class per scheme."""
+"""How a model learns the position of a token: one frozen class per scheme."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Annotated, Literal, assert_never
 
-from pellucid.config.checks import at_least, positive
+from pellucid.config.checks import AtLeast, Checked, Count, Positive
 from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoPositions:
-    """The model is told nothing about where a token stands; the causal mask alone orders them."""
+    """The model gets no positions; only the causal mask orders the tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,51 +20,43 @@ class Learned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sinusoidal:
+class Sinusoidal(Checked):
     """Fixed sines and cosines of the position, added to the token embedding.
 
-    "interleaved" puts each cosine beside its sine, "half_split" all sines before all cosines. The
-    first token stands at position `offset`. `down_to_base`: the slowest frequency is 1 / base
-    itself, as in tensor2tensor and fairseq.
+    "interleaved" puts each cosine next to its sine, "half_split" all sines before all cosines. The
+    first token has position `offset`. `down_to_base`: the slowest frequency is 1 / base itself, as
+    in tensor2tensor and fairseq.
     """
 
-    base: float
+    base: Positive
     pairing: Literal["interleaved", "half_split"] = "interleaved"
-    offset: int = 0
+    offset: Annotated[int, AtLeast(0)] = 0
     down_to_base: bool = False
-
-    def __post_init__(self) -> None:
-        positive("base", self.base)
-        at_least("offset", self.offset, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShawRelative:
+class ShawRelative(Checked):
     """A trained vector per distance, up to `max_distance` to either side, added to the keys.
 
     With `values` another one is added to the values.
     """
 
-    max_distance: int
+    max_distance: Count
     values: bool
-
-    def __post_init__(self) -> None:
-        at_least("max_distance", self.max_distance, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BucketedBias:
+class BucketedBias(Checked):
     """A trained number per head and bucket of distances, added to the scores, as in T5.
 
     Half of the buckets hold one distance each, the others grow with the logarithm up to
-    `max_distance`. An encoder spends half of them on each direction.
+    `max_distance`. An encoder uses half of them for each direction.
     """
 
-    n_buckets: int
+    n_buckets: Annotated[int, AtLeast(4)]
     max_distance: int
 
-    def __post_init__(self) -> None:
-        at_least("n_buckets", self.n_buckets, 4)
+    def _check(self) -> None:
         if self.n_buckets % 2:
             raise ConfigError(f"n_buckets must be even, was {self.n_buckets}")
         if self.max_distance <= self.n_buckets // 2:
@@ -75,46 +67,36 @@ class BucketedBias:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinearScaling:
+class LinearScaling(Checked):
     """Positions divided by `factor`: position interpolation."""
 
-    factor: float
-
-    def __post_init__(self) -> None:
-        positive("factor", self.factor)
+    factor: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NTKScaling:
+class NTKScaling(Checked):
     """A larger base, so that the slowest angle is divided by `factor` and the fastest stays."""
 
-    factor: float
-
-    def __post_init__(self) -> None:
-        positive("factor", self.factor)
+    factor: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class YaRN:
+class YaRN(Checked):
     """Slow angles divided by `factor`, fast ones kept, a ramp between them.
 
     `beta_fast` and `beta_slow` are turns within `original_context_length` at which the ramp
     starts and ends. cos and sin are multiplied by `attention_factor`.
     """
 
-    factor: float
-    original_context_length: int
+    factor: Positive
+    original_context_length: Count
     beta_fast: float
-    beta_slow: float
-    attention_factor: float
+    beta_slow: Positive
+    attention_factor: Positive
     #: whether the ends of the ramp are rounded to whole features
     truncated: bool = True
 
-    def __post_init__(self) -> None:
-        positive("factor", self.factor)
-        at_least("original_context_length", self.original_context_length, 1)
-        positive("beta_slow", self.beta_slow)
-        positive("attention_factor", self.attention_factor)
+    def _check(self) -> None:
         if self.beta_fast <= self.beta_slow:
             raise ConfigError(
                 f"beta_fast must be greater than beta_slow, was {self.beta_fast} and "
@@ -123,18 +105,15 @@ class YaRN:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Llama3Scaling:
+class Llama3Scaling(Checked):
     """As YaRN, the ramp given by wave lengths as shares of `original_context_length`."""
 
-    factor: float
-    low_frequency_factor: float
+    factor: Positive
+    low_frequency_factor: Positive
     high_frequency_factor: float
-    original_context_length: int
+    original_context_length: Count
 
-    def __post_init__(self) -> None:
-        positive("factor", self.factor)
-        positive("low_frequency_factor", self.low_frequency_factor)
-        at_least("original_context_length", self.original_context_length, 1)
+    def _check(self) -> None:
         if self.high_frequency_factor <= self.low_frequency_factor:
             raise ConfigError(
                 "high_frequency_factor must be greater than low_frequency_factor, was "
@@ -146,24 +125,23 @@ RotaryScaling = LinearScaling | NTKScaling | YaRN | Llama3Scaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rotary:
-    """Queries and keys turned by an angle that grows with the position.
+class Rotary(Checked):
+    """Queries and keys rotated by an angle that grows with the position.
 
     "half_split" pairs feature i with i + n / 2, "interleaved" with its neighbour. The first
-    `n_features` of each head are turned; all of them where it is left out.
+    `n_features` of each head are rotated (default: all).
     """
 
-    base: float
+    base: Positive
     pairing: Literal["half_split", "interleaved"] = "half_split"
     n_features: int | None = None
     scaling: RotaryScaling | None = None
 
-    def __post_init__(self) -> None:
-        positive("base", self.base)
+    def _check(self) -> None:
         if self.n_features is not None and (self.n_features < 2 or self.n_features % 2):
             raise ConfigError(
                 f"n_features must be even and at least 2, was {self.n_features}: "
-                "Rotary turns pairs of features"
+                "Rotary rotates pairs of features"
             )
 
 

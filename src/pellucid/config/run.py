@@ -1,10 +1,12 @@
-"""A whole run as one value, and the file that holds it."""
+"""A whole run and its plan as values, and the file that holds a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
+from pellucid.config.checks import Checked, Count
 from pellucid.config.codec import Table, assignment, decode, encode, overlay, to_toml
 from pellucid.config.model import Transformer
 from pellucid.config.objective_requirements import check_cut, check_growth, check_needs
@@ -19,10 +21,10 @@ from pellucid.version import FORMAT, READABLE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Everything that decides what a run computes.
+    """All choices that decide what a run computes.
 
-    `start` is the run or published model that the first weights and the tokenizer are taken from,
-    where they are not drawn by `initialisation`. `trained` says which weights move, if not all;
+    `start` is the run or published model that gives the first weights and the tokenizer; without
+    it `initialisation` draws the weights. `trained` says which weights to train, if not all.
     `penalties` are added to the objective.
     """
 
@@ -43,9 +45,9 @@ class Run:
         check_growth(self.training, self.model)
 
     def check_objective(self) -> None:
-        """Refuse what the objective cannot train, and data it cannot be fed with.
+        """Refuse a model or data that the objective cannot use.
 
-        Not asked when a run is made: it can be shown, compared and counted all the same.
+        Making a `Run` does not check this: you can show, compare and count it all the same.
 
         Raises:
             ConfigError: says what the objective takes.
@@ -54,8 +56,37 @@ class Run:
         check_cut(self.training.growth, self.objective)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Checked):
+    """Values that a resumed run reuses, and facts about the machine that it must find again.
+
+    `attention` is the kernel that pellucid measured to be faster in training: "products" of
+    matrices or torch's "fused" one. `native` says whether the C code ran. `orthogonal` is the type
+    in which Muon orthogonalises. Plans written before these keys existed get their defaults.
+    `growth_steps` is the length over which a batch grows if you changed the length of the run
+    (default: `total_steps`).
+    """
+
+    total_steps: Count
+    threads: Count
+    device: str
+    precision: Literal["float32", "bfloat16"]
+    compile: bool
+    device_name: str
+    torch_version: str
+    attention: Literal["fused", "products"] = "fused"
+    native: bool = False
+    orthogonal: Literal["float32", "bfloat16"] = "bfloat16"
+    growth_steps: Count | None = None
+
+    @property
+    def grows_over(self) -> int:
+        """The number of updates that `training.growth.until` is a share of."""
+        return self.growth_steps or self.total_steps
+
+
 def run_to_toml(run: Run) -> str:
-    """The whole of a run as TOML: no base, nothing left implicit."""
+    """A run as TOML, with all its values and no base."""
     return f"format = {FORMAT}\n" + to_toml(run)
 
 
@@ -91,7 +122,7 @@ def run_from_table(
 
 
 def base_of(table: Table) -> str | None:
-    """The preset that a table starts from, which is taken out of it.
+    """Take the preset that a table starts from out of it.
 
     Raises:
         ConfigError: it is no name.

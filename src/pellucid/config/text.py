@@ -1,33 +1,29 @@
-"""Where the text comes from, how it is cut into tokens, and what is held out."""
+"""The source of the text, its tokenizer, and the held-out share."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from pellucid.config.checks import at_least
+from pellucid.config.checks import AtLeast, Checked, Paths
 from pellucid.config.corpora import Rows
 from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandardLibrary:
-    """The docstrings of Python's standard library: real English that is already there."""
+    """The docstrings of Python's standard library: real English on every machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class Files(Checked):
     """Text files and tables, folders of them, patterns, or "-" for standard input.
 
-    `field` is what holds the text of a row in a table: JSON Lines, JSON, CSV, TSV and Parquet.
+    `field` names the text column of a table: JSON Lines, JSON, CSV, TSV and Parquet.
     """
 
-    paths: tuple[str, ...]
+    paths: Paths
     field: str | None = None
-
-    def __post_init__(self) -> None:
-        if not self.paths:
-            raise ConfigError("paths must name at least one file or folder")
 
 
 Documents = StandardLibrary | Files
@@ -45,67 +41,59 @@ class Characters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BytePairs:
+class BytePairs(Checked):
     """Byte-level BPE: the most frequent pairs of bytes merged until `vocab_size` is reached."""
 
-    vocab_size: int
-
-    def __post_init__(self) -> None:
-        # 256 bytes and the two tokens that begin and end a text
-        at_least("vocab_size", self.vocab_size, 258)
+    #: at least 256 bytes and the two tokens that begin and end a text
+    vocab_size: Annotated[int, AtLeast(258)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class Words(Checked):
     """The most frequent words, each with the blank before it; any other is unknown."""
 
-    vocab_size: int
-
-    def __post_init__(self) -> None:
-        # begin, end, unknown, and one word
-        at_least("vocab_size", self.vocab_size, 4)
+    #: at least begin, end, unknown, and one word
+    vocab_size: Annotated[int, AtLeast(4)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WordPiece:
+class WordPiece(Checked):
     """BERT's WordPiece: words cut into the longest pieces known; white space is not kept."""
 
-    vocab_size: int
+    #: at least begin, end, unknown, and a letter at the start of a word and inside one
+    vocab_size: Annotated[int, AtLeast(5)]
     lowercase: bool
-
-    def __post_init__(self) -> None:
-        # begin, end, unknown, and a letter that begins a word or goes on with it
-        at_least("vocab_size", self.vocab_size, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromFile:
-    """A tokenizer that is already there: tokenizer.json, GPT-2's two files, BERT's vocab.txt."""
+    """An existing tokenizer: tokenizer.json, GPT-2's two files, or BERT's vocab.txt."""
 
     path: str
 
 
+SpecialTokens = tuple[Literal["mask", "sentinels"], ...]
 Tokenizer = Bytes | Characters | BytePairs | Words | WordPiece | FromFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(Checked):
     """A corpus, its tokenizer, and the share of its bytes kept out of training.
 
-    With `drop_duplicates`, of documents with exactly the same text the first is kept. Rows with the
-    same prompt, source or text always come to the same side. `special` says what the
-    tokenizer must have besides: a "mask" for hidden tokens, "sentinels" for spans that are cut out.
+    `drop_duplicates` keeps only the first of documents with exactly the same text. Rows with the
+    same prompt, source or text always go to the same side. `special` names tokens that the
+    tokenizer must have: a "mask" for hidden tokens, "sentinels" for corrupted spans.
     """
 
     corpus: Corpus
     tokenizer: Tokenizer
     held_out: float
     drop_duplicates: bool
-    special: tuple[Literal["mask", "sentinels"], ...] = ()
+    special: SpecialTokens = ()
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         if not 0 < self.held_out <= 0.5:
             raise ConfigError(
                 f"held_out must be greater than 0 and at most 0.5, was {self.held_out}: "
-                "without held-out text nobody can tell learning from memorising"
+                "without held-out text you cannot tell learning from memorising"
             )

@@ -1,134 +1,97 @@
-"""By which optimiser, on which schedule, for how long."""
+"""The optimiser, the schedule, the length of the training and its loop."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import at_least, fraction, positive
+from pellucid.config.checks import (
+    Betas,
+    Checked,
+    Count,
+    Fraction,
+    NotNegative,
+    Positive,
+    PositiveFraction,
+)
 from pellucid.errors import ConfigError
 
 
-def _betas(betas: tuple[float, float]) -> None:
-    for beta in betas:
-        fraction("betas", beta)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdamW:
+class AdamW(Checked):
     """Adam with decoupled weight decay."""
 
-    learning_rate: float
-    betas: tuple[float, float]
-    eps: float
-    weight_decay: float
-
-    def __post_init__(self) -> None:
-        positive("learning_rate", self.learning_rate)
-        positive("eps", self.eps)
-        at_least("weight_decay", self.weight_decay, 0)
-        _betas(self.betas)
+    learning_rate: Positive
+    betas: Betas
+    eps: Positive
+    weight_decay: NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adam:
+class Adam(Checked):
     """Adam with coupled L2: the penalty passes through the adaptive denominator."""
 
-    learning_rate: float
-    betas: tuple[float, float]
-    eps: float
-    l2: float
-
-    def __post_init__(self) -> None:
-        positive("learning_rate", self.learning_rate)
-        positive("eps", self.eps)
-        at_least("l2", self.l2, 0)
-        _betas(self.betas)
+    learning_rate: Positive
+    betas: Betas
+    eps: Positive
+    l2: NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SGD:
+class SGD(Checked):
     """Gradient descent with momentum and L2."""
 
-    learning_rate: float
-    momentum: float
-    l2: float
-
-    def __post_init__(self) -> None:
-        positive("learning_rate", self.learning_rate)
-        fraction("momentum", self.momentum)
-        at_least("l2", self.l2, 0)
+    learning_rate: Positive
+    momentum: Fraction
+    l2: NotNegative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Muon:
+class Muon(Checked):
     """Orthogonalised momentum for the hidden matrices, AdamW for everything else."""
 
-    learning_rate: float
-    momentum: float
-    weight_decay: float
-    newton_schulz_steps: int
+    learning_rate: Positive
+    momentum: Fraction
+    weight_decay: NotNegative
+    newton_schulz_steps: Count
     rest: AdamW
-
-    def __post_init__(self) -> None:
-        positive("learning_rate", self.learning_rate)
-        fraction("momentum", self.momentum)
-        at_least("weight_decay", self.weight_decay, 0)
-        at_least("newton_schulz_steps", self.newton_schulz_steps, 1)
 
 
 Optimiser = AdamW | Adam | SGD | Muon
 
 
-def _warm_up(schedule: Cosine | Linear | Constant | WarmUpStableDecay) -> None:
-    fraction("warm_up", schedule.warm_up)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cosine:
+class Cosine(Checked):
     """Linear warm-up over the share `warm_up` of all steps, then half a cosine down to `final`."""
 
-    warm_up: float
-    final: float
-
-    def __post_init__(self) -> None:
-        _warm_up(self)
-        fraction("final", self.final)
+    warm_up: Fraction
+    final: Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Linear:
+class Linear(Checked):
     """Linear warm-up, then a straight line down to `final`."""
 
-    warm_up: float
-    final: float
-
-    def __post_init__(self) -> None:
-        _warm_up(self)
-        fraction("final", self.final)
+    warm_up: Fraction
+    final: Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class Constant(Checked):
     """Linear warm-up, then no change."""
 
-    warm_up: float
-
-    def __post_init__(self) -> None:
-        _warm_up(self)
+    warm_up: Fraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WarmUpStableDecay:
+class WarmUpStableDecay(Checked):
     """Linear warm-up, a plateau, then a straight line to `final` over the last share `decay`."""
 
-    warm_up: float
+    warm_up: Fraction
     decay: float
-    final: float
+    final: Fraction
 
-    def __post_init__(self) -> None:
-        _warm_up(self)
-        fraction("final", self.final)
+    def _check(self) -> None:
         if not 0 < self.decay <= 1 - self.warm_up:
             raise ConfigError(
                 f"decay must be greater than 0 and at most 1 - warm_up = {1 - self.warm_up}, "
@@ -140,122 +103,92 @@ Schedule = Cosine | Linear | Constant | WarmUpStableDecay
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
+class Steps(Checked):
     """Train for this many updates."""
 
-    count: int
-
-    def __post_init__(self) -> None:
-        at_least("count", self.count, 1)
+    count: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """Train until at least this many tokens were predicted."""
+class Tokens(Checked):
+    """Train until the model has predicted at least this many tokens."""
 
-    count: int
-
-    def __post_init__(self) -> None:
-        at_least("count", self.count, 1)
+    count: Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Minutes:
-    """Train for about this long: the speed is measured first and fixes the number of steps."""
+class Minutes(Checked):
+    """Train for about this long: pellucid measures the speed first, and fixes the steps from it."""
 
-    count: float
-
-    def __post_init__(self) -> None:
-        positive("count", self.count)
+    count: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Epochs:
-    """Train until everything there is to learn from was seen this often."""
+class Epochs(Checked):
+    """Go this many times through the training data."""
 
-    count: float
-
-    def __post_init__(self) -> None:
-        positive("count", self.count)
+    count: Positive
 
 
 Budget = Steps | Tokens | Minutes | Epochs
 
 
-def _growth(growth: GrowingBatch | GrowingLength) -> None:
-    at_least("first", growth.first, 1)
-    positive("until", growth.until)
-    fraction("until", growth.until)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrowingBatch:
-    """The first updates see `first` sequences; these double until they are `batch_size`.
+class GrowingBatch(Checked):
+    """Begin with batches of `first` sequences, and double them until they are `batch_size`.
 
     They double at equal intervals over the share `until` of all updates.
     """
 
-    first: int
-    until: float
-
-    def __post_init__(self) -> None:
-        _growth(self)
+    first: Count
+    until: PositiveFraction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GrowingLength:
-    """Rows of text come in pieces of `first` tokens; these double until rows are whole.
+class GrowingLength(Checked):
+    """Begin with rows of `first` tokens, and double them until they have the full length.
 
-    They double at equal intervals over the share `until` of all updates, which see as many tokens
-    as ever.
+    They double at equal intervals over the share `until` of all updates. Each update sees as many
+    tokens as without growth.
     """
 
-    first: int
-    until: float
-
-    def __post_init__(self) -> None:
-        _growth(self)
+    first: Count
+    until: PositiveFraction
 
 
 Growth = GrowingBatch | GrowingLength
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
+class Training(Checked):
     """The loop: how long, how large a batch, in which precision, and how often it reports.
 
-    `batch_size` counts sequences per update; `accumulation` is into how many equal parts they are
-    cut to save memory. `clip_norm` bounds the gradient's norm (left out: no clipping). Intervals
-    are in steps. `keep_checkpoints` says how many of the newest stay besides the best one.
-    `sentence` is the fixed prompt whose continuation is shown as the model learns; an empty one is
-    replaced by a beginning from the held-out text when the run begins. With `documents_apart` no
-    token sees into another document of its row, and positions count from the beginning of each;
-    otherwise a row is text end to end. `growth` is of what begins small, where anything does.
+    `batch_size` counts sequences per update; `accumulation` cuts them into equal parts to save
+    memory. `clip_norm` limits the norm of the gradient (default: no clipping). Intervals are in
+    steps. `keep_checkpoints` says how many of the newest checkpoints stay, besides the best one.
+    `sentence` is the fixed prompt that the model continues as it learns; if it is empty, the run
+    takes one from the held-out text. With `documents_apart` no token sees another document of its
+    row, and positions count from the beginning of each. Without it a row is text end to end.
+    `growth` makes the batch or the rows grow during the training.
     """
 
     budget: Budget
-    batch_size: int
-    accumulation: int
-    clip_norm: float | None
+    batch_size: Count
+    accumulation: Count
+    clip_norm: Positive | None
     device: str
     precision: Literal["auto", "float32", "bfloat16"]
     compile: Literal["auto", "on", "off"]
-    log_every: int
-    evaluate_every: int
-    evaluate_tokens: int
-    checkpoint_every: int
-    keep_checkpoints: int
+    log_every: Count
+    evaluate_every: Count
+    evaluate_tokens: Count
+    checkpoint_every: Count
+    keep_checkpoints: Count
     sentence: str
     documents_apart: bool = False
     growth: Growth | None = None
 
-    def __post_init__(self) -> None:
-        for name in ("batch_size", "accumulation", "log_every", "evaluate_every"):
-            at_least(name, getattr(self, name), 1)
-        for name in ("evaluate_tokens", "checkpoint_every", "keep_checkpoints"):
-            at_least(name, getattr(self, name), 1)
-        if self.clip_norm is not None:
-            positive("clip_norm", self.clip_norm)
+    def _check(self) -> None:
         if self.batch_size % self.accumulation:
             raise ConfigError(
                 f"batch_size must be a multiple of accumulation, was {self.batch_size} and "

@@ -1,7 +1,6 @@
-"""Parameters, memory and FLOPs of a model, by part, each with its formula, and how they grow.
+"""Count the parameters, memory and FLOPs of a `config.Transformer`, each with its formula.
 
-Comes in: a `config.Transformer`. Goes out: rows of counts. It does not know torch; nothing is
-built.
+It builds nothing and needs no torch.
 """
 
 from pellucid.counting.activations import choose_kernel

@@ -1,7 +1,7 @@
-"""What a pass leaves in memory for the way back, stack by stack, in closed form.
+"""Activations that a forward pass keeps for the backward pass, by stack, in closed form.
 
-The residual stream is float32 whatever the precision: what goes into a norm takes 4 bytes. What
-comes out of it, heads and feed-forward are as wide as the products of matrices are.
+The residual stream is always float32: the input of a norm takes 4 bytes a number. Outputs of norms,
+heads and feed-forward layers have the precision of matrix products.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from pellucid.counting.parameters import symbols
 from pellucid.counting.part_formulas import block_norms
 
 Precision = Literal["float32", "bfloat16"]
-#: How attention is computed: by torch's fused kernel, or as products of matrices.
+#: How attention is computed: by torch's fused kernel, or by matrix products.
 Kernel = Literal["fused", "products"]
 
-#: Of the kernel "products": the longest text, and the most bytes of weights over all layers.
+#: The longest text and the most bytes of weights over all layers for the kernel "products".
 _LONGEST, _MOST_WEIGHTS = 512, 2**28
 
 
 class Pass(NamedTuple):
-    """So many sequences through a model at once, and how long they are in each of its stacks."""
+    """A forward pass: its number of sequences, and their lengths in each stack."""
 
     sequences: int
     encoder: int
     decoder: int
 
     def length(self, named_stack: NamedStack) -> int:
-        """How many tokens of a sequence a stack reads."""
+        """How many tokens of each sequence a stack reads."""
         return self.decoder if named_stack.causal else self.encoder
 
     def tokens(self, named_stack: NamedStack) -> int:
@@ -55,8 +55,8 @@ class Pass(NamedTuple):
         return self.sequences * self.length(named_stack)
 
 
-class Left(NamedTuple):
-    """What a stack leaves behind for the way back: bytes, and the formula."""
+class StackActivations(NamedTuple):
+    """The activations of a stack: bytes, and the formula."""
 
     prefix: str
     n_bytes: int
@@ -64,14 +64,17 @@ class Left(NamedTuple):
 
 
 def bytes_of(precision: Precision) -> int:
-    """How many bytes a number takes."""
+    """Bytes per number."""
     return 2 if precision == "bfloat16" else 4
 
 
 def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -> Kernel:
-    """The faster attention kernel on a CPU for passes of so many whole contexts.
+    """The faster attention kernel on a CPU for a pass; `pellucid.training.kernels` says why.
 
-    `pellucid.training.kernels` says why.
+    Args:
+        model: The model.
+        precision: Of matrix products.
+        sequences: How many full contexts the pass has.
     """
     length = model.context_length
     heads = sum(
@@ -94,25 +97,27 @@ def activations(
     precision: Precision,
     kernel: Kernel = "fused",
     trained: Trained | None = None,
-) -> list[Left]:
-    """What each stack leaves behind, as far down as the backward pass goes.
+) -> list[StackActivations]:
+    """The activations of each stack that the backward pass needs.
 
-    A fused kernel forms no scores. Where none can be used (soft caps, sinks, vectors added to
-    values, dropout of weights), and with the kernel "products", there are h T of them per token.
+    A fused kernel forms no scores. The kernel "products" has h T of them per token. So has
+    attention that no fused kernel computes: with soft caps, sinks, vectors on values, dropout.
     """
-    retained: list[Left] = []
-    for named_stack in _backward(model, trained):
+    retained: list[StackActivations] = []
+    for named_stack in _stacks_backward(model, trained):
         wide, narrow = _wide(named_stack), _narrow(named_stack, kernel)
         dims = symbols(model, named_stack) | {"T": size.length(named_stack)}
         width = bytes_of(precision)
         per_token = 4 * evaluate_int(wide, dims) + width * _count(model, named_stack, narrow, size)
         formula = f"tokens x (4 bytes x ({wide}) + {width} bytes x ({total(*narrow.values())}))"
-        retained.append(Left(named_stack.prefix, size.tokens(named_stack) * per_token, formula))
+        retained.append(
+            StackActivations(named_stack.prefix, size.tokens(named_stack) * per_token, formula)
+        )
     return retained
 
 
 def scores_are_formed(attention: OneAttention, named_stack: NamedStack) -> bool:
-    """Whether attention goes step by step, with a score for every query and key in memory."""
+    """Whether attention has a score for every query and key in memory."""
     if not isinstance(attention, MultiHead):
         return False
     adds_values = (
@@ -122,19 +127,19 @@ def scores_are_formed(attention: OneAttention, named_stack: NamedStack) -> bool:
 
 
 def _wide(named_stack: NamedStack) -> str:
-    """Numbers of 4 bytes per token: what goes into norms; what dropout keeps of the embedding."""
+    """Numbers of 4 bytes per token: inputs of norms, and the embedding if dropout keeps it."""
     stack = named_stack.stack
     ends = "2 d_model" if stack.dropout else "d_model"
     return total(f"{block_norms(stack)} n_layers (d_model)", ends)
 
 
 def _narrow(named_stack: NamedStack, kernel: Kernel) -> dict[OneAttention | str, str]:
-    """Numbers per token as wide as the products: of each kind of attention, and of the blocks."""
+    """Numbers per token in the precision of products: of each attention, and of the blocks."""
     stack = named_stack.stack
     rows: dict[OneAttention | str, str] = {}
     for layers in group_layers(named_stack):
         heads = total(
-            "h (d_k + d_v) + h_kv (d_k + d_v)", _beside_heads(layers.attention, named_stack)
+            "h (d_k + d_v) + h_kv (d_k + d_v)", _extra_numbers(layers.attention, named_stack)
         )
         if kernel == "products" and isinstance(layers.attention, MultiHead):
             heads = total(heads, "h T")
@@ -179,7 +184,7 @@ def _sublayers(stack: Stack) -> int:
     return 2 if stack.cross_attention is None else 3
 
 
-def _beside_heads(attention: OneAttention, named_stack: NamedStack) -> str:
+def _extra_numbers(attention: OneAttention, named_stack: NamedStack) -> str:
     match attention:
         case MultiHead():
             if scores_are_formed(attention, named_stack):
@@ -195,8 +200,8 @@ def _beside_heads(attention: OneAttention, named_stack: NamedStack) -> str:
             assert_never(attention)
 
 
-def _backward(model: Transformer, trained: Trained | None) -> Sequence[NamedStack]:
-    """The stacks as far down as the backward pass goes: not below the last block that moves."""
+def _stacks_backward(model: Transformer, trained: Trained | None) -> Sequence[NamedStack]:
+    """The stacks that the backward pass goes through: none below the lowest trained block."""
     if not isinstance(trained, LastLayers):
         return stacks(model)
     *_, top = stacks(model)

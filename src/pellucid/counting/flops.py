@@ -1,4 +1,4 @@
-"""How much arithmetic a token costs, by part, with the formula."""
+"""The FLOPs of a token, by part, with the formula."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pellucid.counting.parameters import (
 
 @dataclass(frozen=True, slots=True)
 class FlopRow:
-    """A part, its FLOPs per token forward and backward, and the formula of the forward ones."""
+    """A part, its FLOPs per token in each direction, and the formula of the forward pass."""
 
     part: str
     forward: int
@@ -38,9 +38,9 @@ def flops_per_token(model: Transformer) -> list[FlopRow]:
     """Multiply-adds (2 FLOPs each) for one token at full context; backward is twice the forward.
 
     A matrix costs 2 FLOPs per parameter and token. Scores and weighted sums each cost 2 FLOPs per
-    feature of a head and visible key; a causal query sees (T + 1) / 2 keys on average. With an
-    encoder and a decoder it is one token of each, T tokens in both texts. What is done feature by
-    feature (norms, activations, positions, the softmax) is left out.
+    feature of a head and visible key; a causal query sees (T + 1) / 2 keys on average. An
+    encoder-decoder counts one token of each text, both of T tokens. Element-wise operations (norms,
+    activations, positions, the softmax) do not count.
 
     Source: Kaplan et al. 2020, "Scaling Laws for Neural Language Models", table 1.
     """
@@ -49,12 +49,12 @@ def flops_per_token(model: Transformer) -> list[FlopRow]:
 
 
 def mixing(attention: OneAttention, *, causal: bool) -> str:
-    """FLOPs per token and layer in which tokens meet: scores, sums, states.
+    """FLOPs per token and layer for mixing tokens: scores, sums, states.
 
-    Causal linear attention and memories go through a text in chunks of c: within a chunk by scores,
-    across chunks by a state of d_k d_v numbers per head, which is read and written. A memory and
-    its momentum are both read and written, and the memory is held against what comes: 2 d_k d_v
-    each, and the decays of all pairs of tokens in a chunk are multiplied out.
+    Causal linear attention and memories read a text in chunks of c. Within a chunk they use scores;
+    across chunks they read and write a state of d_k d_v numbers per head. A memory and its momentum
+    are both read and written, and the memory's error is computed: 2 d_k d_v each. The decays of all
+    pairs of tokens in a chunk are multiplied too.
     """
     match attention:
         case MultiHead(window=window):

@@ -1,7 +1,6 @@
-"""Formulas as they are shown, and the numbers that they mean.
+"""Evaluate the formulas that are shown.
 
-Every closed formula that this room shows is the one that it computes with, so that the two cannot
-drift apart.
+This room computes every number with the formula that it shows, so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ _TOKEN = re.compile(r"\s*([A-Za-z_]+|\d+|[-+/^()])")
 
 
 def evaluate(formula: str, symbols: Symbols) -> Fraction:
-    """The value of `formula`: sums of products, powers, brackets; side by side means times.
+    """The value of `formula`: sums of products, powers, brackets; factors are side by side.
 
-    A quotient takes the one factor behind its stroke: "h (T + 1) / 2 d_k" is h d_k (T + 1) / 2.
+    Division applies to the one factor after it: "h (T + 1) / 2 d_k" is h d_k (T + 1) / 2.
 
     >>> evaluate("2 n_layers (2 d_model)", {"n_layers": 3, "d_model": 4})
     Fraction(48, 1)
     """
     tokens = _TOKEN.findall(formula)
     if "".join(tokens) != "".join(formula.split()):
-        raise ValueError(f"{formula!r} has a character that is in no formula")
+        raise ValueError(f"{formula!r} has a character that no formula has")
     reader = _Reader(tokens, symbols)
     value = reader.sum()
     if reader.next_token is not None:
-        raise ValueError(f"{formula!r} goes on after its end, at {reader.next_token!r}")
+        raise ValueError(f"{formula!r} is not complete before {reader.next_token!r}")
     return value
 
 
@@ -39,14 +38,14 @@ def evaluate_int(formula: str, symbols: Symbols) -> int:
 
 
 def times(count: int, name: str, formula: str) -> str:
-    """`formula` that often, `count` being called `name`; "0" stays "0"."""
+    """`formula` times `count`, which is called `name`; "0" stays "0"."""
     if formula == "0":
         return formula
     return f"{name if name else count} ({formula})"
 
 
 def total(*formulas: str) -> str:
-    """The sum of formulas, those left out that are "0"."""
+    """The sum of all formulas except "0"."""
     return " + ".join(formula for formula in formulas if formula != "0") or "0"
 
 

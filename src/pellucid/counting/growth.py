@@ -1,4 +1,4 @@
-"""How the cost of attention grows with the length of a text, kind by kind."""
+"""How the cost of each kind of attention grows with the length of a text."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pellucid.counting.layers import NamedStack, attention_symbols, group_layers
 
 @dataclass(frozen=True, slots=True)
 class GrowthRow:
-    """How a kind of attention grows with T, the number of tokens; n, that of the encoder's text.
+    """How a kind of attention grows with T tokens, and n tokens of the encoder's text.
 
     `work_formula` counts FLOPs of one layer over a whole text; `step` is the work of one more
-    token. `cache_bytes_per_token` and `state_bytes` are of all `layers` together, and 0 in an
-    encoder, which keeps nothing: `kept_formula` says how many numbers they are.
+    token. `cache_bytes_per_token` and `state_bytes` are for all `layers` together, and 0 in an
+    encoder, which keeps nothing. `kept_formula` counts their numbers.
     """
 
     part: str
@@ -41,7 +41,7 @@ class GrowthRow:
     words: str
 
 
-#: States are sums over a whole text: they are kept in float32 whatever the precision.
+#: States are sums over a whole text, so they are always float32.
 _STATE_BYTES = 4
 
 
@@ -105,7 +105,7 @@ def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
                 "O(T w)",
                 "O(w)",
                 "each token looks at a window: twice the text is twice the work"
-                + ("" if causal else ", in a kernel that skips what is masked (ours does T^2)"),
+                + ("" if causal else ", in a kernel that skips masked scores (ours does T^2)"),
             )
         case LinearAttention():
             return _Kind(
@@ -118,7 +118,7 @@ def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
             return _Kind(
                 "O(T)",
                 "O(w)",
-                "a window beside a memory of fixed size: twice the text is twice the work, and a "
+                "a window and a memory of fixed size: twice the text is twice the work, and a "
                 "step costs the same however much was read",
             )
         case _:
@@ -126,21 +126,21 @@ def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
 
 
 def _cache_formulas(attention: OneAttention) -> tuple[str, str]:
-    """Numbers that one layer keeps in generation: for each token, and once."""
+    """Numbers that one layer keeps during generation: for each token, and once."""
     match attention:
         case MultiHead():
             return "h_kv (d_k + d_v)", "0"
         case LinearAttention():
             return "0", "h (d_k d_v + d_k)"
         case NeuralMemory(frozen=frozen):
-            # the memory before the chunk in hand, the memory now, and its momentum
+            # the memory before the current chunk, the memory now, and its momentum
             return "h (d_k + d_v)", "0" if frozen else "3 h d_k d_v"
         case _:
             assert_never(attention)
 
 
 def _squares(attention: OneAttention, named_stack: NamedStack) -> str:
-    """Why a score for every query and key lies in memory; empty where none does."""
+    """Why a score for every query and key is in memory; empty if it is not."""
     positions = named_stack.stack.positions
     if isinstance(attention, MultiHead) and scores_are_formed(attention, named_stack):
         conditions = {
@@ -151,7 +151,7 @@ def _squares(attention: OneAttention, named_stack: NamedStack) -> str:
         reasons = " and ".join(reason for reason, applies in conditions.items() if applies)
         return f"; {reasons}: no fused kernel has them, so all scores are formed"
     if adds_to_scores(positions):
-        return "; what positions add to the scores is formed for every query and key"
+        return "; the positions' part of the scores is formed for every query and key"
     return ""
 
 

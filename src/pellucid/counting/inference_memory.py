@@ -1,4 +1,4 @@
-"""The memory that using a model takes: opening it, reading texts, writing them, looking inside."""
+"""The memory for using a model: loading it, reading texts, generating, tracing a sentence."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from pellucid.counting.parameters import parameter_count
 from pellucid.counting.peak import MemoryEstimate, least_model
 from pellucid.counting.temporaries import reading_bytes
 
-#: The process is what it is: only what comes to it is asked about.
+#: The process already has its memory: only the additions count.
 _PROCESS = MemoryRow("process", 0, "as it is")
-#: Bytes per angle of positions while its cosine and sine are made.
+#: Bytes per angle of positions while computing its cosine and sine.
 _ANGLE_BYTES = 40
-#: Bytes per logit of a row: float32, widened, as log P, added up, sorted.
+#: Bytes per logit of a row: as float32, widened, log P, cumulative sum and sorted.
 _LOGIT_BYTES = 40
-#: Bytes per token of a text in Python: its id and log P as numbers, and in a tuple each.
+#: Bytes per generated token in Python: its id and log P as numbers, each in a tuple.
 _WRITTEN_BYTES = 80
-#: Layers of a sentence that are open at a time: see `explain.tracing`.
+#: Layers of a sentence that are in memory at a time: see `explain.tracing`.
 _OPEN_LAYERS = 8
-#: Of a beginning's tokens and log P: in two tuples, of twice as many candidates besides.
+#: Bytes per token of a beam: ids and log P in two tuples, and twice as many candidates.
 _BEGINNING_BYTES = 48
 
 
 def weights_memory(model: Transformer) -> MemoryEstimate:
-    """What a model takes as it is built: its weights, and tables of the angles of its positions."""
+    """A model as it is built: its weights, and the tables of its positions' angles."""
     n = parameter_count(least_model(model))
     rotated = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
     tables = _ANGLE_BYTES * model.context_length * rotated
@@ -39,7 +39,15 @@ def weights_memory(model: Transformer) -> MemoryEstimate:
 def reading_memory(
     model: Transformer, *, sequences: int, length: int, logits: bool, lower: str
 ) -> MemoryEstimate:
-    """Reading so many texts of so many tokens at once; `lower` is what asks for less."""
+    """Reading several texts at once.
+
+    Args:
+        model: The model.
+        sequences: How many texts.
+        length: Their tokens.
+        logits: Whether logits are computed.
+        lower: The setting that lowers the memory.
+    """
     size = Pass(sequences, length, length)
     n_bytes, formula = reading_bytes(model, size, "float32", logits=logits)
     return MemoryEstimate((_PROCESS, MemoryRow("states", n_bytes, formula, lower)))
@@ -48,9 +56,14 @@ def reading_memory(
 def writing_memory(
     model: Transformer, *, texts: int, beams: int, prompt: int, new_tokens: int
 ) -> MemoryEstimate:
-    """Going on with `texts` prompts of `prompt` tokens, with so many beginnings of each at a time.
+    """Generating text. The cache of a layer is as long as the context; beam search has it twice.
 
-    What a layer keeps is as long as the context; where beginnings change, a layer has it twice.
+    Args:
+        model: The model.
+        texts: How many prompts.
+        beams: Beams of each prompt.
+        prompt: Tokens of a prompt.
+        new_tokens: Tokens to generate.
     """
     n, context = texts * beams, model.context_length
     kinds = growth(model, precision="float32")
@@ -70,7 +83,7 @@ def writing_memory(
 
 
 def looking_memory(model: Transformer, *, length: int) -> MemoryEstimate:
-    """Seeing every number of a sentence: opened layers, the scores of one of them, the logits."""
+    """Tracing a sentence: the open layers, the scores of one of them, the logits."""
     width, heads = 0, 1
     for stack in model.stacks:
         per_layer = 24 * model.d_model + 4 * stack.feed_forward.d_ff

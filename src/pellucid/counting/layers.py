@@ -1,7 +1,4 @@
-"""The layers of a model that are alike, under the names that every table calls them by.
-
-It counts nothing.
-"""
+"""Groups of equal layers, with the names that every table uses."""
 
 from __future__ import annotations
 
@@ -21,41 +18,39 @@ from pellucid.config import (
 
 @dataclass(frozen=True, slots=True)
 class NamedStack:
-    """A stack, whether it is causal, and what stands before the names of its parts."""
+    """A stack, whether it is causal, and the prefix of its parts' names."""
 
     stack: Stack
     causal: bool
-    #: "encoder " or "decoder " where a model has both
+    #: "encoder " or "decoder " if a model has both
     prefix: str
 
 
 @dataclass(frozen=True, slots=True)
-class AlikeLayers:
-    """A kind of attention, how many layers of its stack have it, and what it is called."""
+class LayerGroup:
+    """A kind of attention, its name, and how many layers of a stack have it."""
 
     name: str
     attention: OneAttention
     layers: int
-    #: what a formula calls their number; empty where it is only a part of the stack's
+    #: the symbol for their number; empty if only some layers of the stack have it
     number: str
 
 
 def stacks(model: Transformer) -> list[NamedStack]:
     """The stacks of `model`, the encoder first."""
     is_encoder_decoder = model.encoder is not None and model.decoder is not None
-    named_stacks: list[NamedStack] = []
-    if model.encoder is not None:
-        named_stacks.append(
-            NamedStack(model.encoder, False, "encoder " if is_encoder_decoder else "")
+    return [
+        NamedStack(stack, causal, f"{name} " if is_encoder_decoder else "")
+        for name, causal, stack in (
+            ("encoder", False, model.encoder),
+            ("decoder", True, model.decoder),
         )
-    if model.decoder is not None:
-        named_stacks.append(
-            NamedStack(model.decoder, True, "decoder " if is_encoder_decoder else "")
-        )
-    return named_stacks
+        if stack is not None
+    ]
 
 
-def group_layers(named_stack: NamedStack) -> list[AlikeLayers]:
+def group_layers(named_stack: NamedStack) -> list[LayerGroup]:
     """The kinds of attention of a stack, in the order in which a token meets them."""
     pattern, n_layers = named_stack.stack.pattern, named_stack.stack.n_layers
     counts = Counter[OneAttention]()
@@ -63,20 +58,20 @@ def group_layers(named_stack: NamedStack) -> list[AlikeLayers]:
         counts[kind] += (n_layers - place - 1) // len(pattern) + 1
     kinds = list(counts)
     if len(kinds) == 1:
-        return [AlikeLayers(f"{named_stack.prefix}attention", kinds[0], n_layers, "n_layers")]
+        return [LayerGroup(f"{named_stack.prefix}attention", kinds[0], n_layers, "n_layers")]
     words = [_word(kind) for kind in kinds]
     names = [
         word if words.count(word) == 1 else f"{word} {words[: index + 1].count(word)}"
         for index, word in enumerate(words)
     ]
     return [
-        AlikeLayers(f"{named_stack.prefix}{name} attention", kind, counts[kind], "")
+        LayerGroup(f"{named_stack.prefix}{name} attention", kind, counts[kind], "")
         for name, kind in zip(names, kinds, strict=True)
     ]
 
 
 def attention_symbols(attention: OneAttention) -> dict[str, int]:
-    """h, h_kv, d_k, d_v, and the window w or chunk c where there is one."""
+    """h, h_kv, d_k, d_v, and the window w or chunk c if it has one."""
     match attention:
         case MultiHead():
             heads = {"h": attention.n_heads, "h_kv": attention.n_kv_heads}

@@ -1,4 +1,4 @@
-"""What lies in memory while a model is trained, in bytes, by part, with the formula."""
+"""The memory for training a model, by part, with the formula."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import assert_never
 from pellucid.config import SGD, Adam, AdamW, Muon, Optimiser, Trained, Transformer
 from pellucid.counting.activations import Kernel, Pass, Precision, activations
 from pellucid.counting.parameters import parameter_count
-from pellucid.counting.trained import Moving, moving
+from pellucid.counting.trained import TrainedCounts, count_trained
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRow:
-    """What lies in memory while training, in bytes, the formula, and what makes it smaller."""
+    """A part of the memory in bytes, the formula, and the settings that make it smaller."""
 
     part: str
     n_bytes: int
@@ -21,7 +21,7 @@ class MemoryRow:
     lower: str = ""
 
 
-#: What makes a term smaller, as a config says it.
+#: The config keys that make a term smaller.
 SMALLER_MODEL = "model.d_model, the number of layers or model.vocab_size"
 SMALLER_PASS = "training.batch_size or model.context_length, or raise training.accumulation"
 
@@ -36,15 +36,21 @@ def memory(
     frozen_parameters: int = 0,
     kernel: Kernel = "fused",
 ) -> list[MemoryRow]:
-    """Bytes that one micro-batch of `sequences` full contexts fills.
+    """Bytes for one micro-batch: the rows of `state_memory` and of `activation_memory`.
 
-    They are the rows of `state_memory` and of `left_behind`. With an encoder and a decoder each
-    reads that many tokens.
+    Args:
+        model: The trained model.
+        optimiser: Its optimiser.
+        sequences: Full contexts in a micro-batch; an encoder and a decoder each read that many.
+        precision: Of matrix products.
+        trained: The weights that learn; None for all.
+        frozen_parameters: Parameters of a teacher or a frozen reference.
+        kernel: How attention is computed.
     """
     size = Pass(sequences, model.context_length, model.context_length)
     return [
         *state_memory(model, optimiser, trained=trained, frozen_parameters=frozen_parameters),
-        *left_behind(model, size, precision=precision, kernel=kernel, trained=trained),
+        *activation_memory(model, size, precision=precision, kernel=kernel, trained=trained),
     ]
 
 
@@ -55,7 +61,7 @@ def state_memory(
     trained: Trained | None = None,
     frozen_parameters: int = 0,
 ) -> list[MemoryRow]:
-    """Weights, gradients and moments, all of them float32 ("master" weights).
+    """Weights, gradients and moments, all in float32.
 
     Args:
         model: The trained model.
@@ -63,13 +69,13 @@ def state_memory(
         trained: The weights that learn; the others have no gradient and no moments.
         frozen_parameters: Parameters of a teacher or a frozen reference.
     """
-    n, moves = parameter_count(model), moving(model, trained)
-    moments, moments_formula = _moments(optimiser, moves)
-    weights_formula = "(parameters + those of adapters)" if moves.added else "parameters"
-    trained_formula = "parameters" if trained is None else f"({moves.formula})"
+    n, counts = parameter_count(model), count_trained(model, trained)
+    moments, moments_formula = _moments(optimiser, counts)
+    weights_formula = "(parameters + adapters)" if counts.added else "parameters"
+    trained_formula = "parameters" if trained is None else f"({counts.formula})"
     rows = [
-        MemoryRow("weights", 4 * (n + moves.added), f"4 bytes x {weights_formula}", SMALLER_MODEL),
-        MemoryRow("gradients", 4 * moves.trained, f"4 bytes x {trained_formula}", SMALLER_MODEL),
+        MemoryRow("weights", 4 * (n + counts.added), f"4 bytes x {weights_formula}", SMALLER_MODEL),
+        MemoryRow("gradients", 4 * counts.trained, f"4 bytes x {trained_formula}", SMALLER_MODEL),
         MemoryRow("optimiser", moments, moments_formula, SMALLER_MODEL),
     ]
     if frozen_parameters:
@@ -79,7 +85,7 @@ def state_memory(
     return rows
 
 
-def left_behind(
+def activation_memory(
     model: Transformer,
     size: Pass,
     *,
@@ -87,7 +93,7 @@ def left_behind(
     kernel: Kernel = "fused",
     trained: Trained | None = None,
 ) -> list[MemoryRow]:
-    """What a pass leaves for the way back: see `activations`."""
+    """The activations that the backward pass needs: see `activations`."""
     rows = activations(model, size, precision=precision, kernel=kernel, trained=trained)
     return [
         MemoryRow(f"{row.prefix}activations", row.n_bytes, row.formula, SMALLER_PASS)
@@ -95,8 +101,8 @@ def left_behind(
     ]
 
 
-def _moments(optimiser: Optimiser, moves: Moving) -> tuple[int, str]:
-    n = moves.trained
+def _moments(optimiser: Optimiser, counts: TrainedCounts) -> tuple[int, str]:
+    n = counts.trained
     match optimiser:
         case AdamW() | Adam():
             return 8 * n, "2 moments x 4 bytes"
@@ -106,7 +112,7 @@ def _moments(optimiser: Optimiser, moves: Moving) -> tuple[int, str]:
             return 4 * n, "momentum x 4 bytes"
         case Muon():
             return (
-                8 * n - 4 * moves.hidden,
+                8 * n - 4 * counts.hidden,
                 "momentum x 4 bytes (hidden matrices), 2 moments (the rest)",
             )
         case _:

@@ -20,7 +20,7 @@ from pellucid.config import (
 )
 from pellucid.counting.formulas import Symbols, evaluate_int, times, total
 from pellucid.counting.layers import (
-    AlikeLayers,
+    LayerGroup,
     NamedStack,
     attention_symbols,
     group_layers,
@@ -38,20 +38,20 @@ from pellucid.counting.part_formulas import (
 
 @dataclass(frozen=True, slots=True)
 class ParameterRow:
-    """A part, how often it occurs, the parameters of all of them together, and the formula."""
+    """A part, how often it occurs, the parameters of all of its copies, and the formula."""
 
     part: str
     times: int
     count: int
     formula: str
-    #: of `count`, those in hidden matrices: neither embeddings nor head, nor gains and biases
+    #: the part of `count` in hidden matrices: no embeddings, output head, gains or biases
     hidden: int = 0
 
 
 def parameters(model: Transformer) -> list[ParameterRow]:
     """The parts of `model` that hold parameters, in the order in which a token meets them.
 
-    The symbols in the formulas are those of docs/notation.md.
+    docs/notation.md explains the symbols in the formulas.
     """
     table = [_embedding("token embedding", "vocab_size d_model", symbols(model))]
     if model.embedding.segments is not None:
@@ -68,7 +68,7 @@ def parameter_count(model: Transformer) -> int:
 
 
 def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[str, int]:
-    """What formulas call the numbers of a model, and of one of its stacks."""
+    """The values of the formulas' symbols for a model and one of its stacks."""
     dims = {
         "vocab_size": model.rows,
         "context_length": model.context_length,
@@ -83,15 +83,15 @@ def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[s
     }
 
 
-def attention_row(model: Transformer, named_stack: NamedStack, layers: AlikeLayers) -> ParameterRow:
-    """The attention of layers that are alike."""
+def attention_row(model: Transformer, named_stack: NamedStack, layers: LayerGroup) -> ParameterRow:
+    """The attention of a group of equal layers."""
     dims = symbols(model, named_stack) | attention_symbols(layers.attention)
     part = attention_part(layers.attention, named_stack.stack)
     return _layers(layers.name, layers.layers, part, dims, layers.number)
 
 
 def cross_attention_row(model: Transformer, named_stack: NamedStack) -> ParameterRow | None:
-    """What looks at the encoder, where anything does."""
+    """The cross-attention of a stack; None if it has none."""
     cross, n = named_stack.stack.cross_attention, named_stack.stack.n_layers
     if cross is None:
         return None

@@ -1,4 +1,4 @@
-"""How many parameters one of each part has, as formulas."""
+"""Formulas for the parameters of one part of each kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pellucid.counting.formulas import total
 
 
 class Part(NamedTuple):
-    """The formulas of a part's matrices and of its vectors; "0" where it has none."""
+    """The formulas of a part's matrices and of its vectors; "0" if it has none."""
 
     matrices: str
     vectors: str
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 
 
 def norm_part(norm: Norm, width: str = "d_model") -> Part:
-    """Gains, and biases where there are any."""
+    """Gains, and biases if the norm has them."""
     match norm:
         case LayerNorm(bias=True) | BatchNorm() | GroupNorm() | InstanceNorm():
             return Part("0", f"2 {width}")
@@ -56,7 +56,7 @@ def block_norms(stack: Stack) -> int:
 
 
 def attention_part(attention: OneAttention, stack: Stack) -> Part:
-    """Projections to queries, keys and values, and back; biases, norms and sinks beside them."""
+    """Projections of queries, keys, values and output; also biases, norms and sinks."""
     match attention:
         case MultiHead():
             part = _multi_head(attention)
@@ -64,7 +64,7 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
             biases = total(_ROWS if qkv_bias else "0", "d_model" if out_bias else "0")
             part = Part(_PROJECTIONS, biases)
         case NeuralMemory():
-            # six projections to queries, keys and values, four gates, what the memory starts as
+            # six projections to queries, keys and values, four gates, the initial memory
             matrices = "7 h d_k d_model + 4 h d_model + h d_k^2"
             part = Part(matrices, "4 h + d_k")
             return _reparametrised(part, stack, "7 h d_k + 4 h + d_model")
@@ -73,7 +73,7 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
     return _reparametrised(part, stack, f"{_rows(attention)} + d_model")
 
 
-#: Of as many key/value heads as query heads.
+#: With as many key/value heads as query heads.
 _PROJECTIONS = "h d_model (2 d_k + d_v) + h d_v d_model"
 _ROWS = "h (2 d_k + d_v)"
 
@@ -102,7 +102,7 @@ def _multi_head(attention: MultiHead) -> Part:
 
 
 def feed_forward_part(feed_forward: FeedForward, stack: Stack) -> Part:
-    """Two matrices, or three where it is gated."""
+    """Two matrices, or three if it is gated."""
     match feed_forward:
         case MLP():
             matrices, rows = "2 d_model d_ff", "d_ff + d_model"

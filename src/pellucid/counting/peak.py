@@ -1,27 +1,26 @@
-"""The most memory that a run will have held by its end, from its config alone, term by term.
+"""The peak memory of a run, estimated term by term from its config, without building anything.
 
-Nothing is built.
-
-What depends on the model is counted: `memory` and `temporaries` have the formulas, and hold for one
-machine as for a share of many. Three numbers are measured (`python -m benchmarks.budget`): what the
-process is before any model, what the first update loads, and how much larger than what lives in it
-the allocator's heap grows. That heap is the least certain: blocks of many sizes come and go, and
-the holes they leave fit few others.
+Everything that depends on the model is counted: `memory` and `temporaries` have the formulas, also
+for one of several machines. Three numbers are measured (`python -m benchmarks.budget`): the process
+before any model, the code that the first update loads, and the unused part of the allocator's heap.
+The heap is the least certain: blocks of many sizes come and go, and few fit into the holes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from pellucid.config import (
     DPO,
     SFT,
     BytePairs,
+    Bytes,
+    Characters,
     ClassificationHead,
-    Distillation,
     Files,
+    FromFile,
     LanguageHead,
-    NextToken,
     PolicyGradient,
     Run,
     SpanCorruption,
@@ -29,6 +28,7 @@ from pellucid.config import (
     Transformer,
     WordPiece,
     Words,
+    continues_text,
 )
 from pellucid.counting.activations import Kernel, Pass, Precision, bytes_of, choose_kernel
 from pellucid.counting.growth import growth
@@ -36,7 +36,7 @@ from pellucid.counting.memory import (
     SMALLER_MODEL,
     SMALLER_PASS,
     MemoryRow,
-    left_behind,
+    activation_memory,
     state_memory,
 )
 from pellucid.counting.parameters import parameter_count
@@ -47,35 +47,39 @@ from pellucid.counting.temporaries import (
     update_bytes,
 )
 
-#: How far off an estimate may be, as a share of it: see docs/budget.md.
+#: The possible error of an estimate, as a share of it: see docs/budget.md.
 UNCERTAINTY = 0.15
-#: Python, torch and pellucid before there is a model; what the first update loads: kernels, code.
+#: Python, torch and pellucid before any model; kernels and code that the first update loads.
 PROCESS_BYTES = 240 * 2**20
 FIRST_UPDATE_BYTES = 36 * 2**20
-#: Text is read in pieces, ids are mapped from disk; looks at the run keep little.
+#: Text is read in pieces and ids are mapped from disk; watching the run takes little.
 _DATA_BYTES = 8 * 2**20
 _WATCHING_BYTES = 8 * 2**20
-#: The heap beside activations, as a share of them. Where freed memory is kept (the command line)
-#: blocks of 2 MiB and more begin at whole pages of 2 MiB, and leave larger holes. Of rows that
-#: differ in length, or are packed, few batches are as large as the largest: holes grow by page.
+#: The unused heap, as a share of the activations. If the allocator keeps freed memory (the command
+#: line), blocks of 2 MiB and more begin at whole pages of 2 MiB and leave larger holes. If rows
+#: differ in length or are packed, few batches are the largest: then holes grow by page.
 _PAGE_BYTES = 2**21
 _HOLES, _HOLES_PER_PAGE, _MOST_HOLES = 0.6, 0.25, 1.5
-#: Gradients of the head's matrix alive at a time, beside the one that is counted with the others:
-#: of one that is the embedding too, the embedding's and their sum.
+#: Extra gradients of the head's matrix at one time. If it is also the embedding, these are the
+#: embedding's gradient and the sum of both.
 _HEAD_GRADIENTS = {True: 2, False: 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a config does not say: of the machine, the data, and the models beside the trained one.
+    """Facts about the machine, the data and other models, which no config has.
 
-    `longest` are the longest rows of the data, as the encoder and the decoder read them, if they
-    are shorter than the context. `frozen_parameters` are those of a teacher or a reference that
-    lies in memory too, and `frozen_token_bytes` the bytes that it takes per token that it reads,
-    also if it is the trained model without its adapters. `process` are the bytes of the process
-    before there is a model. `keeps_freed`: the allocator keeps freed memory, as the command line
-    sets it.
-    `watched`: somebody looks into the run.
+    Attributes:
+        precision: Of matrix products.
+        kernel: How attention is computed; None to choose the faster one.
+        longest: The longest rows of the data in the encoder and the decoder, if they are shorter
+            than the context.
+        frozen_parameters: Parameters of a teacher or a reference in memory.
+        frozen_token_bytes: Bytes per token that the teacher or reference reads, also if it is the
+            trained model without its adapters.
+        process: Bytes of the process before any model.
+        keeps_freed: Whether the allocator keeps freed memory, as the command line sets it.
+        watched: Whether vital signs or other watchers run.
     """
 
     precision: Precision = "float32"
@@ -88,13 +92,13 @@ class Conditions:
     watched: bool = True
 
 
-#: Of no machine and no data in particular.
+#: For no particular machine or data.
 UNKNOWN = Conditions()
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes by term; the first of them is the process as it was before."""
+    """Bytes by term; the first term is the process itself."""
 
     rows: tuple[MemoryRow, ...]
 
@@ -105,21 +109,23 @@ class MemoryEstimate:
 
     @property
     def bytes_to_allocate(self) -> int:
-        """What has yet to be allocated."""
+        """The bytes that are still to be allocated."""
         return sum(row.n_bytes for row in self.rows[1:])
 
     @property
     def largest(self) -> MemoryRow:
-        """The largest term that a choice can make smaller."""
+        """The largest term that a setting can make smaller."""
         return max((row for row in self.rows if row.lower), key=lambda row: row.n_bytes)
 
 
 def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
-    """The peak of a training, with the terms it is the sum of."""
+    """The peak of a training, with all of its terms."""
     model, precision, trained = run.model, conditions.precision, run.trained
     size = pass_of(run, conditions.longest)
     kernel = conditions.kernel or choose_kernel(model, precision, sequences=size.sequences)
-    activation_rows = left_behind(model, size, precision=precision, kernel=kernel, trained=trained)
+    activation_rows = activation_memory(
+        model, size, precision=precision, kernel=kernel, trained=trained
+    )
     rows = [
         MemoryRow("process", conditions.process, "measured"),
         MemoryRow("first update", FIRST_UPDATE_BYTES, "measured: kernels and code"),
@@ -130,22 +136,19 @@ def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
         *activation_rows,
         MemoryRow("loss", *loss_bytes(model, run.objective, size, precision), SMALLER_PASS),
         MemoryRow("update", *update_bytes(run.optimiser, model, trained), SMALLER_MODEL),
-        *_while_it_runs(run, size, conditions),
+        *_other_rows(run, size, conditions),
     ]
     state = bytes_of(precision) * size.sequences * max(size.encoder, size.decoder) * model.d_model
     pages = state // _PAGE_BYTES if conditions.keeps_freed else 0
     is_even = not conditions.longest and not _is_packed(run)
     share = _MOST_HOLES if is_even and pages else _HOLES + _HOLES_PER_PAGE * pages
     parts = run.training.accumulation
-    gradients = rows[4].n_bytes if parts == 1 else 0  # of several parts they are there all along
+    gradients = rows[4].n_bytes if parts == 1 else 0  # with accumulation they exist all the time
     return MemoryEstimate((*rows, _holes(activation_rows, gradients, min(_MOST_HOLES, share))))
 
 
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
-    """The same before the data are read: no less than this, whatever they are.
-
-    Rows of data have one token.
-    """
+    """The least peak before the data are read: it assumes rows of one token."""
     run = replace(run, model=least_model(with_vocabulary(run).model))
     reads_text = isinstance(run.text.corpus, Files | StandardLibrary)
     longest = conditions.longest if reads_text else (1, 1)
@@ -153,7 +156,7 @@ def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
 
 
 def least_model(model: Transformer) -> Transformer:
-    """The model with two tokens and two classes where the data do not tell yet: none has fewer."""
+    """The model with two tokens and two classes, the fewest, if the data decide these later."""
     head = model.head
     if isinstance(head, ClassificationHead) and head.classes is None:
         head = replace(head, classes=("one", "other"))
@@ -161,13 +164,16 @@ def least_model(model: Transformer) -> Transformer:
 
 
 def with_vocabulary(run: Run) -> Run:
-    """The run with the vocabulary that its tokenizer will have, where that says how large."""
-    tokenizer = run.text.tokenizer
+    """The run with the size of its tokenizer's vocabulary, if the config has it."""
     if run.model.vocab_size is not None:
         return run
-    if isinstance(tokenizer, BytePairs | Words | WordPiece):
-        return _with_vocabulary(run, tokenizer.vocab_size)
-    return run
+    match run.text.tokenizer:
+        case BytePairs(vocab_size=rows) | Words(vocab_size=rows) | WordPiece(vocab_size=rows):
+            return _with_vocabulary(run, rows)
+        case Bytes() | Characters() | FromFile():
+            return run
+        case _:
+            assert_never(run.text.tokenizer)
 
 
 def _with_vocabulary(run: Run, rows: int) -> Run:
@@ -175,7 +181,7 @@ def _with_vocabulary(run: Run, rows: int) -> Run:
 
 
 def pass_of(run: Run, longest: tuple[int, int] | None = None) -> Pass:
-    """What one forward and backward pass of a run reads."""
+    """The sequences and lengths of one forward and backward pass of a run."""
     settings, objective, context = run.training, run.objective, run.model.context_length
     encoder, decoder = (min(length, context) for length in longest or (context, context))
     sequences = settings.batch_size // settings.accumulation
@@ -190,7 +196,7 @@ def pass_of(run: Run, longest: tuple[int, int] | None = None) -> Pass:
 
 
 def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
-    """A batch, and the masks of one in which no document sees another."""
+    """A batch, and its masks if documents do not see each other."""
     size = pass_of(run, conditions.longest)
     tokens = run.training.accumulation * size.sequences * max(size.encoder, size.decoder)
     masks = 0
@@ -202,10 +208,10 @@ def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
     return n_bytes, f"8 MiB + 32 bytes x tokens{mask_term}", "training.batch_size"
 
 
-def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]:
-    """What evaluations, checkpoints and looks at the run add."""
+def _other_rows(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]:
+    """The memory of evaluations, checkpoints and watchers."""
     model = run.model
-    windows = isinstance(run.objective, NextToken | Distillation)
+    windows = continues_text(run.objective)
     rows = EVALUATED_AT_ONCE if windows else size.sequences * run.training.accumulation
     fewest = -(-run.training.evaluate_tokens // model.context_length)
     read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
@@ -222,7 +228,7 @@ def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryR
         MemoryRow(
             "reading", frozen_bytes, "bytes per token x tokens of the model asked", SMALLER_PASS
         ),
-        MemoryRow("drawn", _drawn_bytes(run), "answers x context x kept", "training.batch_size"),
+        MemoryRow("drawn", _sampling_bytes(run), "answers x context x kept", "training.batch_size"),
         MemoryRow("head", extra, "its gradient, before it is one with others", smaller),
         MemoryRow("evaluation", *evaluated, "model.context_length or model.vocab_size"),
         MemoryRow("read back", 4 * n, "4 bytes x parameters, when the run is done", smaller),
@@ -230,8 +236,8 @@ def _while_it_runs(run: Run, size: Pass, conditions: Conditions) -> list[MemoryR
     ]
 
 
-def _drawn_bytes(run: Run) -> int:
-    """What is kept while answers are drawn: to learn from, or to compare the two models on."""
+def _sampling_bytes(run: Run) -> int:
+    """The caches for sampling answers: to learn from, or to compare the two models."""
     if not isinstance(run.objective, DPO | PolicyGradient):
         return 0
     kinds = growth(run.model, precision="float32")
@@ -242,7 +248,7 @@ def _drawn_bytes(run: Run) -> int:
 
 
 def _head_numbers(run: Run) -> int:
-    """The numbers of a head over the vocabulary that is trained."""
+    """The weights of a trained head over the vocabulary."""
     if not isinstance(run.model.head, LanguageHead) or run.trained is not None:
         return 0
     return run.model.rows * run.model.d_model
@@ -253,7 +259,7 @@ def _is_packed(run: Run) -> bool:
 
 
 def _holes(activation_rows: list[MemoryRow], gradients: int, share: float) -> MemoryRow:
-    """The holes in the heap; gradients come as activations go, and fill about half of them."""
+    """The holes in the heap; gradients replace activations and fill about half of them."""
     activations = sum(row.n_bytes for row in activation_rows)
     reused = min(gradients, int((1 + share) * activations)) // 2
     formula = f"{share} x activations (measured), less what gradients fill"

@@ -1,4 +1,4 @@
-"""What comes and goes within a step, in bytes: the loss, the optimiser's update, an evaluation."""
+"""Temporary memory within a step, in bytes: the loss, the optimiser's update, an evaluation."""
 
 from __future__ import annotations
 
@@ -30,35 +30,41 @@ from pellucid.config import (
 )
 from pellucid.counting.activations import Pass, Precision, bytes_of
 from pellucid.counting.layers import NamedStack, stacks
-from pellucid.counting.trained import matrix_shapes, moving
+from pellucid.counting.trained import count_trained, matrix_shapes
 
-#: Logits alive at a time. Fewer rows than `_LEAST_ROWS` starve the matrix product; of many, the sum
-#: over chunks of the gradient by the matrix is made less often.
+#: Bytes of logits at a time. Fewer rows than `_LEAST_ROWS` make the matrix product slow; more rows
+#: need fewer sums of the matrix's gradient over chunks.
 _CHUNK_BYTES = 2**26
 _LEAST_ROWS = 256
-#: Float32 copies of a chunk of logits where a loss is made of them in torch, step by step.
+#: Float32 copies of a chunk of logits if torch computes the loss step by step.
 _COPIES = 4
-#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch, when its
-#: weights are moved: gradients, momenta, look-ahead, update, weights, and three on the way to the
-#: new ones. Newton-Schulz before it needs no more, in float32 or bfloat16.
+#: Bytes per number of the largest group of matrices that Muon orthogonalises in one batch, while it
+#: updates the weights: gradients, momenta, look-ahead, update, weights and three intermediate
+#: results. Newton-Schulz before that needs no more, in float32 or bfloat16.
 _MUON_BYTES = 32
-#: Windows of held-out text that are read at once.
+#: Windows of held-out text in one pass.
 EVALUATED_AT_ONCE = 16
-#: Texts that are searched for at once where an evaluation has them written.
+#: Texts that an evaluation generates at once.
 GENERATED_ROWS = 64
 
 Size = tuple[int, str]
 
 
 def chunk_rows(tokens: int, vocab_size: int, item_bytes: int) -> int:
-    """How many rows of logits are alive at a time; chunks are as alike as can be."""
+    """Rows of logits in a chunk; all chunks are nearly equal.
+
+    Args:
+        tokens: Rows in all.
+        vocab_size: Logits in a row.
+        item_bytes: Bytes of a logit.
+    """
     max_rows = max(_LEAST_ROWS, _CHUNK_BYTES // (vocab_size * item_bytes))
     n_chunks = max(1, -(-tokens // max_rows))
     return max(1, -(-tokens // n_chunks))
 
 
 def loss_bytes(model: Transformer, objective: Objective, size: Pass, precision: Precision) -> Size:
-    """The logits that are alive while the loss is made, and the head's matrix as they need it."""
+    """The logits during the loss, and the head's matrix in their precision."""
     if isinstance(model.head, ClassificationHead | NoHead):
         return 0, "nothing: no logits over the vocabulary"
     tokens = size.sequences * (size.decoder or size.encoder)
@@ -84,13 +90,13 @@ def loss_bytes(model: Transformer, objective: Objective, size: Pass, precision: 
 
 
 def update_bytes(optimiser: Optimiser, model: Transformer, trained: Trained | None) -> Size:
-    """What an update makes besides what it keeps."""
+    """The temporary memory of an update."""
     match optimiser:
         case AdamW() | Adam() | SGD():
             return 0, "nothing: in place"
         case Muon():
             largest = max(_numbers(matrix_shapes(model)), default=0)
-            n = min(largest, moving(model, trained).hidden)
+            n = min(largest, count_trained(model, trained).hidden)
             return _MUON_BYTES * n, f"{_MUON_BYTES} bytes x matrices of the commonest shape"
         case _:
             assert_never(optimiser)
@@ -101,7 +107,7 @@ def _numbers(shapes: Counter[tuple[int, int]]) -> list[int]:
 
 
 def token_bytes(model: Transformer, precision: Precision) -> int:
-    """Per token that is read where nothing is learnt: of the widest layer."""
+    """Bytes per token for reading without learning: of the widest layer."""
     return max(
         _token_bytes(model, named_stack, bytes_of(precision)) for named_stack in stacks(model)
     )
@@ -121,7 +127,7 @@ def _token_bytes(model: Transformer, named_stack: NamedStack, width: int) -> int
 
 
 def reading_bytes(model: Transformer, size: Pass, precision: Precision, *, logits: bool) -> Size:
-    """One layer at a time, as where nothing is learnt; and with `logits` a chunk of those."""
+    """Reading without learning: one layer at a time, and with `logits` a chunk of them."""
     width = bytes_of(precision)
     layer = max(
         size.tokens(named_stack) * _token_bytes(model, named_stack, width)

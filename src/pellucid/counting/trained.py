@@ -1,4 +1,4 @@
-"""How many weights move where not all of them do, in closed form."""
+"""How many weights are trained if not all of them are, in closed form."""
 
 from __future__ import annotations
 
@@ -38,23 +38,28 @@ _Layer = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
-    """Of a model's weights: those that are trained, and those that adapters add to it."""
+class TrainedCounts:
+    """Counts of weights.
+
+    Attributes:
+        trained: Weights that are trained.
+        hidden: The part of `trained` in hidden matrices.
+        added: Weights that adapters add.
+        formula: For `trained`.
+    """
 
     trained: int
-    #: of `trained`, those in hidden matrices
     hidden: int
     added: int
-    #: of `trained`
     formula: str
 
 
-def moving(model: Transformer, trained: Trained | None) -> Moving:
-    """How many weights of `model` are trained; all of them where `trained` is None."""
+def count_trained(model: Transformer, trained: Trained | None) -> TrainedCounts:
+    """How many weights of `model` are trained; all of them if `trained` is None."""
     match trained:
         case None:
             n = parameter_count(model)
-            return Moving(n, sum(row.hidden for row in parameters(model)), 0, "parameters")
+            return TrainedCounts(n, sum(row.hidden for row in parameters(model)), 0, "parameters")
         case LastLayers(count=count):
             return _last_layers(model, count)
         case LoRA():
@@ -63,7 +68,7 @@ def moving(model: Transformer, trained: Trained | None) -> Moving:
             assert_never(trained)
 
 
-def _last_layers(model: Transformer, count: int) -> Moving:
+def _last_layers(model: Transformer, count: int) -> TrainedCounts:
     named_stack = stacks(model)[-1]
     stack, dims = named_stack.stack, symbols(model, named_stack)
     n = hidden = 0
@@ -81,10 +86,10 @@ def _last_layers(model: Transformer, count: int) -> Moving:
         n + sum(row.count for row in head_parameters),
         hidden + sum(row.hidden for row in head_parameters),
     )
-    return Moving(n, hidden, 0, f"the last {count} blocks, the final norm and the head")
+    return TrainedCounts(n, hidden, 0, f"the last {count} blocks, the final norm and the head")
 
 
-def _adapters(model: Transformer, lora: LoRA) -> Moving:
+def _adapters(model: Transformer, lora: LoRA) -> TrainedCounts:
     terms = Counter[str]()
     n = 0
     for path, inputs, outputs, dims in _linear_layers(model):
@@ -97,7 +102,7 @@ def _adapters(model: Transformer, lora: LoRA) -> Moving:
     whole_rows = sum(row.count for row in new)
     if new:
         formula = total(formula, new[0].formula)
-    return Moving(n + whole_rows, n, n, formula)
+    return TrainedCounts(n + whole_rows, n, n, formula)
 
 
 def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
@@ -115,7 +120,7 @@ def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
 
 
 def _symbols_of(leaf: str, stack: Stack, attention: OneAttention) -> Symbols:
-    """What the symbols of attention stand for in a layer of a block."""
+    """The values of attention's symbols for a layer of a block."""
     if leaf.startswith("attention."):
         return attention_symbols(attention)
     if stack.cross_attention is not None and leaf.startswith("cross_attention."):
@@ -124,12 +129,12 @@ def _symbols_of(leaf: str, stack: Stack, attention: OneAttention) -> Symbols:
 
 
 def _is_meant(path: str, target: str) -> bool:
-    """Whether a target means the layer at `path`: without a dot, it is met at its end."""
+    """Whether a target means the layer at `path`; one without a dot is the last part of it."""
     return fnmatchcase(path if "." in target else path.rpartition(".")[2], target)
 
 
 def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]]:
-    """Every linear layer that can have an update beside it, with what its symbols stand for."""
+    """Every linear layer that can have an adapter, with the values of its symbols."""
     for named_stack in stacks(model):
         side, dims = "decoder" if named_stack.causal else "encoder", symbols(model, named_stack)
         for place, attention in enumerate(named_stack.stack.layers):

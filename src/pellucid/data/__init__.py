@@ -18,12 +18,9 @@ from pellucid.data.batches import (
     BucketedBatches,
     PackedBatches,
     WindowBatches,
-    Windows,
     in_turn,
     next_token_batches,
     next_token_windows,
-    predict_next,
-    windows_in_turn,
 )
 from pellucid.data.chat.templates import ChatTemplate, Template, template_for
 from pellucid.data.checksums import HashCache
@@ -36,6 +33,7 @@ from pellucid.data.collate import (
     TwoAnswers,
     TwoTexts,
 )
+from pellucid.data.document_writer import prepare_documents
 from pellucid.data.documents import Document, Piece, ReadCounts, pieces_of
 from pellucid.data.encode import (
     EncodedCounts,
@@ -49,20 +47,13 @@ from pellucid.data.encode import (
 )
 from pellucid.data.example import Example, Form, Refusal
 from pellucid.data.example_writer import prepare_examples, write
-from pellucid.data.mlm import Masking, MaskTokens, masked_batches, masked_windows, masking_for
-from pellucid.data.order import BucketOrder, PackedOrder, Packing, WindowOrder, pack
+from pellucid.data.manifest import DATA_FILES, Facts
+from pellucid.data.mlm import Masking, masked_batches, masked_windows, masking_for
+from pellucid.data.order import Packing, pack
 from pellucid.data.pairs_and_labels import Labelled
-from pellucid.data.shards import (
-    TEXT_FILES,
-    PreparedText,
-    Shard,
-    check_tokenizer,
-    open_prepared,
-    prepare,
-)
 from pellucid.data.skipped_rows import RowCounts, encode_rows
 from pellucid.data.sources import documents_from, read_pieces
-from pellucid.data.span_corruption import CorruptSpans, Spans, span_batches, span_windows, spans_for
+from pellucid.data.span_corruption import Spans, span_batches, span_windows, spans_for
 from pellucid.data.split import (
     CorpusSide,
     DividedCorpus,
@@ -74,23 +65,14 @@ from pellucid.data.split import (
     split,
 )
 from pellucid.data.standard_library import standard_library_docs
-from pellucid.data.store import (
-    EXAMPLE_FILES,
-    Examples,
-    Facts,
-    Ragged,
-    StoredExamples,
-    open_examples,
-)
+from pellucid.data.store import Examples, PreparedData, Ragged, check_tokenizer, open_prepared
 from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
 from pellucid.data.table_rows import Row
 
 __all__ = [
-    "EXAMPLE_FILES",
-    "TEXT_FILES",
+    "DATA_FILES",
     "Answers",
-    "BucketOrder",
     "BucketedBatches",
     "ChatTemplate",
     "ClassLabels",
@@ -98,7 +80,6 @@ __all__ = [
     "Columns",
     "Corpus",
     "CorpusSide",
-    "CorruptSpans",
     "DividedCorpus",
     "Document",
     "EncodedCounts",
@@ -108,16 +89,14 @@ __all__ = [
     "Form",
     "HashCache",
     "Labelled",
-    "MaskTokens",
     "Masking",
     "Measure",
     "OnProgress",
     "PackedBatches",
-    "PackedOrder",
     "Packing",
     "Piece",
     "Piped",
-    "PreparedText",
+    "PreparedData",
     "PromptBatch",
     "PromptTexts",
     "Ragged",
@@ -125,17 +104,13 @@ __all__ = [
     "Refusal",
     "Row",
     "RowCounts",
-    "Shard",
     "Spans",
     "Split",
-    "StoredExamples",
     "Survey",
     "Template",
     "TwoAnswers",
     "TwoTexts",
     "WindowBatches",
-    "WindowOrder",
-    "Windows",
     "assemble_columns",
     "assemble_corpus",
     "assemble_form",
@@ -160,13 +135,11 @@ __all__ = [
     "measure",
     "next_token_batches",
     "next_token_windows",
-    "open_examples",
     "open_prepared",
     "pack",
     "part",
     "pieces_of",
-    "predict_next",
-    "prepare",
+    "prepare_documents",
     "prepare_examples",
     "read_pieces",
     "span_batches",
@@ -177,6 +150,5 @@ __all__ = [
     "survey",
     "template_for",
     "training_texts",
-    "windows_in_turn",
     "write",
 ]

@@ -8,15 +8,15 @@ checksums stay, and everything after them is cut off.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.disk import remove_file
+from pellucid.disk import Partial, remove_file
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
 from pellucid.reader import LARGE, parse_json, read_text
@@ -69,7 +69,7 @@ class Journal:
         lengths = {name: self._length(name) for name in arrays}
         with ExitStack() as stack:
             files = {
-                name: stack.enter_context(_opened(self.folder, name, dtype, lengths[name]))
+                name: stack.enter_context(_open_array(self.folder, name, dtype, lengths[name]))
                 for name, dtype in arrays.items()
             }
             journal = stack.enter_context(self._file.open("a", encoding="utf-8"))
@@ -121,7 +121,7 @@ class Journal:
                 part = parse_json(line, JOURNAL)
                 for name, (dtype, end, digest) in part["arrays"].items():
                     file, width = self.folder / f"{name}.npy", np.dtype(dtype).itemsize
-                    if _sum(file, width, ends.get(name, 0), end) != digest:
+                    if _hash_part(file, width, ends.get(name, 0), end) != digest:
                         return
                     ends[name] = end
                 complete = {**part, "counts": dict(part["counts"]), "side": str(part["side"])}
@@ -131,7 +131,32 @@ class Journal:
             yield complete
 
 
-def _opened(folder: Path, name: str, dtype: type[np.generic], n: int) -> BinaryIO:
+@contextmanager
+def journaled_folder(
+    folder: Path, files: Sequence[str], *, key: str | None, keep: Sequence[str] = ()
+) -> Generator[Journal]:
+    """An unfinished folder with a journal, which becomes `folder` at the end.
+
+    If this process is killed or fails, the next one with the same key continues its work.
+
+    Args:
+        folder: the folder to write.
+        files: all files that it may have, as patterns.
+        key: a hash of everything that the arrays depend on; None starts again each time.
+        keep: the files that another process continues.
+    """
+    partial = Partial(folder, files, keep=() if key is None else keep)
+    try:
+        journal = Journal(partial.path, key or "")
+        yield journal
+        journal.close()
+        partial.place()
+    except BaseException:
+        (partial.remove if key is None else partial.release)()
+        raise
+
+
+def _open_array(folder: Path, name: str, dtype: type[np.generic], n: int) -> BinaryIO:
     path = folder / f"{name}.npy"
     path.touch()
     file = path.open("r+b")
@@ -151,7 +176,7 @@ def _write_header(file: BinaryIO, dtype: type[np.generic], n: int) -> None:
         raise RuntimeError(f"numpy wrote a header of {file.tell()} bytes, not {_HEADER}")
 
 
-def _sum(file: Path, width: int, start: int, end: int) -> str:
+def _hash_part(file: Path, width: int, start: int, end: int) -> str:
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         stream.seek(_HEADER + start * width)

@@ -20,9 +20,9 @@ from pellucid.data.chat.templates import ChatTemplate, Template, template_for
 from pellucid.data.columns import (
     USUAL,
     Column,
+    are_numbered,
     find_languages,
     find_usual,
-    numbered,
     parse_column,
     usual_column,
 )
@@ -39,7 +39,8 @@ Columns = ConversationColumns | PairColumns | LabelColumns | PreferenceColumns |
 
 def assemble_rows(rows: Rows, piped: Piped) -> Iterator[Row]:
     """The rows of all files that a config names, in order."""
-    return read_rows(rows.paths, numbered=numbered(_chosen_columns(rows)), piped=piped)
+    choices = [getattr(rows, part, None) for part in USUAL]
+    return read_rows(rows.paths, numbered=are_numbered(choices), piped=piped)
 
 
 def assemble_columns(rows: Rows, first: Row) -> Columns:
@@ -162,20 +163,3 @@ def _is_chat(first: Row) -> bool:
         f"{first.location}: it has messages and also a prompt with an answer. Choose with "
         f"--columns messages={USUAL['messages'][0]}, or with prompt=NAME,answer=NAME"
     )
-
-
-def _chosen_columns(rows: Rows) -> list[str | None]:
-    """The columns that you chose."""
-    match rows:
-        case config.Conversations():
-            return [rows.prompt, rows.answer, rows.messages]
-        case config.Pairs():
-            return [rows.source, rows.target]
-        case config.Labelled():
-            return [rows.text, rows.label]
-        case config.Preferences():
-            return [rows.prompt, rows.chosen, rows.rejected]
-        case config.Prompts():
-            return [rows.prompt]
-        case _:
-            assert_never(rows)

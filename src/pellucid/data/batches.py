@@ -34,14 +34,14 @@ class Windows:
     Attributes:
         position: the number of the first window.
         ids: the tokens.
-        following: the token after each.
+        next_ids: the token after each.
         is_new: true for a token that no other window of the epoch counts.
         documents: the number of each token's document.
     """
 
     position: int
     ids: Indices
-    following: Indices
+    next_ids: Indices
     is_new: npt.NDArray[np.bool_]
     documents: Indices | None
 
@@ -93,9 +93,9 @@ class WindowBatches(Generic[B]):
         windows = Windows(
             position,
             ids=ring[:, :-1].copy(),
-            following=ring[:, 1:],
+            next_ids=ring[:, 1:],
             is_new=columns[:-1] < n_counted[:, None],
-            documents=_numbered(places[:, :-1], self._documents),
+            documents=_number_documents(places[:, :-1], self._documents),
         )
         return self._collate(windows)
 
@@ -105,7 +105,7 @@ def predict_next(windows: Windows) -> TokenBatch:
     documents = windows.documents
     return TokenBatch(
         ids=from_numpy(windows.ids),
-        targets=from_numpy(np.where(windows.is_new, windows.following, IGNORED)),
+        targets=from_numpy(np.where(windows.is_new, windows.next_ids, IGNORED)),
         n_supervised=int(windows.is_new.sum()),
         documents=None if documents is None else from_numpy(documents),
     )
@@ -157,9 +157,9 @@ def next_token_windows(
         windows = Windows(
             first // context_length,
             ids=tokens[places].astype(np.int64),
-            following=tokens[np.minimum(index + 1, n)].astype(np.int64),
+            next_ids=tokens[np.minimum(index + 1, n)].astype(np.int64),
             is_new=index < n,
-            documents=_numbered(places, documents),
+            documents=_number_documents(places, documents),
         )
         yield predict_next(windows)
 
@@ -197,9 +197,9 @@ def windows_in_turn(
         yield Windows(
             first,
             ids=tokens[places].astype(np.int64),
-            following=tokens[np.minimum(places + 1, n - 1)].astype(np.int64),
+            next_ids=tokens[np.minimum(places + 1, n - 1)].astype(np.int64),
             is_new=places >= starts,
-            documents=_numbered(places, documents),
+            documents=_number_documents(places, documents),
         )
 
 
@@ -284,7 +284,7 @@ def in_turn(examples: Examples, collation: Collation[B], n_rows: int) -> Iterato
         yield collation.batch(examples, by_length[first : first + n_rows])
 
 
-def _numbered(places: Indices, documents: npt.NDArray[Any] | None) -> Indices | None:
+def _number_documents(places: Indices, documents: npt.NDArray[Any] | None) -> Indices | None:
     """The number of the document of the token at each place."""
     if documents is None:
         return None

@@ -11,7 +11,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from pellucid.data.shards import TEXT_FILES, PreparedText, open_prepared
+from pellucid.data.manifest import TEXT_FILES
+from pellucid.data.store import PreparedData, open_prepared
 from pellucid.disk import PARTIAL, Partial, new_folder, remove, remove_file, sweep
 from pellucid.errors import TextError
 from pellucid.reader import read_text
@@ -44,7 +45,7 @@ def load_tokenizer(entry: Path) -> Tokenizer | None:
     return Tokenizer.load(entry / _TOKENIZER)
 
 
-def take(entry: Path, folder: Path) -> PreparedText:
+def take(entry: Path, folder: Path) -> PreparedData:
     """Link or copy the prepared text of an entry into `folder`."""
     with new_folder(folder, TEXT_FILES) as partial:
         _link(entry / _TEXT, partial)

@@ -80,9 +80,9 @@ class TwoTexts:
         targets = [examples.columns["target"][int(index)] for index in chosen]
         if self.start_id is not None:
             targets = [np.concatenate([[self.start_id], target]) for target in targets]
-        source, real = filled(sources, self.pad_id, self.longest)
-        ids, _ = filled([target[:-1] for target in targets], self.pad_id, self.longest)
-        padded_targets, _ = filled([target[1:] for target in targets], IGNORED, self.longest)
+        source, real = pad_rows(sources, self.pad_id, self.longest)
+        ids, _ = pad_rows([target[:-1] for target in targets], self.pad_id, self.longest)
+        padded_targets, _ = pad_rows([target[1:] for target in targets], IGNORED, self.longest)
         return PairBatch(
             source=from_numpy(source),
             source_padding=from_numpy(real),
@@ -111,7 +111,7 @@ class ClassLabels:
     def batch(self, examples: Examples, chosen: Indices) -> LabelBatch:
         """The chosen examples, in this order."""
         texts = [examples.columns["ids"][int(index)] for index in chosen]
-        ids, real = filled(texts, self.pad_id, self.longest)
+        ids, real = pad_rows(texts, self.pad_id, self.longest)
         return LabelBatch(
             ids=from_numpy(ids),
             padding=from_numpy(real),
@@ -163,7 +163,7 @@ class TwoAnswers:
             prompt, answer = examples.columns["prompt"], examples.columns[column]
             row = np.concatenate([prompt[int(index)], answer[int(index)]])
             ids.append(row)
-            targets.append(following(row, np.arange(len(row)) >= len(prompt[int(index)])))
+            targets.append(next_targets(row, np.arange(len(row)) >= len(prompt[int(index)])))
         return _tokens(ids, targets, self.pad_id, self.longest)
 
 
@@ -203,15 +203,15 @@ class PromptTexts:
 def with_targets(examples: Examples, index: int) -> tuple[Indices, Indices]:
     """The ids of an example, and the target at each of them."""
     ids = examples.columns["ids"][index]
-    return ids, following(ids, examples.columns["supervised"][index] != 0)
+    return ids, next_targets(ids, examples.columns["supervised"][index] != 0)
 
 
-def following(ids: Indices, supervised: npt.NDArray[np.bool_]) -> Indices:
+def next_targets(ids: Indices, supervised: npt.NDArray[np.bool_]) -> Indices:
     """The target of each token: the next one if it is supervised, else `IGNORED`."""
     return np.append(np.where(supervised[1:], ids[1:], IGNORED), np.int64(IGNORED))
 
 
-def filled(
+def pad_rows(
     rows: Sequence[Indices], fill: int, longest: int
 ) -> tuple[Indices, npt.NDArray[np.bool_]]:
     """Rows padded on the right to a common length, and a mask that is true for real tokens.
@@ -235,8 +235,8 @@ def filled(
 def _tokens(
     ids: Sequence[Indices], targets: Sequence[Indices], pad_id: int, longest: int
 ) -> TokenBatch:
-    tokens, real = filled(ids, pad_id, longest)
-    padded_targets, _ = filled(targets, IGNORED, longest)
+    tokens, real = pad_rows(ids, pad_id, longest)
+    padded_targets, _ = pad_rows(targets, IGNORED, longest)
     return TokenBatch(
         ids=from_numpy(tokens),
         targets=from_numpy(padded_targets),

@@ -112,7 +112,7 @@ def parse_column(choice: str) -> Column:
     return Column(choice, names, tuple((literal, name) for literal, name, _, _ in parts))
 
 
-def numbered(columns: Sequence[str | None]) -> bool:
+def are_numbered(columns: Sequence[str | None]) -> bool:
     """Whether you chose columns by number: then the first line of a table is data.
 
     Raises:

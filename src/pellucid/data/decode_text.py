@@ -16,7 +16,7 @@ _UTF32 = (b"\xff\xfe\0\0", b"\0\0\xfe\xff")
 _BLOCK = 2**20
 
 
-def decoded(location: str, content: bytes, *, file: str) -> str:
+def decode_content(location: str, content: bytes, *, file: str) -> str:
     """UTF-8 as text.
 
     Args:
@@ -28,12 +28,12 @@ def decoded(location: str, content: bytes, *, file: str) -> str:
         TextError: it is not UTF-8, or has a NUL byte; the message names the offset.
     """
     if content.startswith((*_UTF32, *_UTF16)):
-        raise _wide(location, content, file)
-    text, _ = _decoded(location, content, 0, final=True, file=file)
+        raise _wide_encoding_error(location, content, file)
+    text, _ = _decode(location, content, 0, final=True, file=file)
     return text
 
 
-def decoded_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
+def decode_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
     """A stream of UTF-8 as text, block by block; no byte-order mark.
 
     Raises:
@@ -44,8 +44,8 @@ def decoded_blocks(name: str, stream: BinaryIO) -> Iterator[str]:
         block = stream.read(_BLOCK)
         content = undecoded + block
         if first and content.startswith((*_UTF32, *_UTF16)):
-            raise _wide(name, content, name)
-        text, n_decoded = _decoded(name, content, start, final=not block, file=name)
+            raise _wide_encoding_error(name, content, name)
+        text, n_decoded = _decode(name, content, start, final=not block, file=name)
         start, undecoded = start + n_decoded, content[n_decoded:]
         yield text.removeprefix("\ufeff") if first else text
         if not block:
@@ -65,14 +65,14 @@ def refuse_nul(location: str, text: str) -> None:
         )
 
 
-def plain_text(name: str, stream: BinaryIO) -> Iterator[str]:
+def read_plain_text(name: str, stream: BinaryIO) -> Iterator[str]:
     """A whole file as one text, block by block: no byte-order mark, every line end "\\n".
 
     Raises:
         TextError: it is not UTF-8, not text, or empty.
     """
     blank, pending = True, ""
-    for block in decoded_blocks(name, stream):
+    for block in decode_blocks(name, stream):
         text = pending + block
         # perhaps half a line end, whose other half is in the next block
         pending = "\r" if text.endswith("\r") else ""
@@ -86,7 +86,7 @@ def plain_text(name: str, stream: BinaryIO) -> Iterator[str]:
         yield "\n"
 
 
-def _decoded(
+def _decode(
     location: str, content: bytes, start: int, *, final: bool, file: str
 ) -> tuple[str, int]:
     """The text and how many bytes it took; offsets in messages count from `start`."""
@@ -100,11 +100,11 @@ def _decoded(
     except UnicodeDecodeError as error:
         raise TextError(
             f"{location} is not UTF-8: byte 0x{content[error.start]:02x} at offset "
-            f"{start + error.start} cannot be decoded; {_advice(content, error, file)}"
+            f"{start + error.start} cannot be decoded; {_format_advice(content, error, file)}"
         ) from None
 
 
-def _advice(content: bytes, error: UnicodeDecodeError, file: str) -> str:
+def _format_advice(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     """Advice for the user; converting the whole file would spoil the part that is UTF-8."""
     if error.reason == "unexpected end of data":
         return (
@@ -119,7 +119,7 @@ def _advice(content: bytes, error: UnicodeDecodeError, file: str) -> str:
     return f"convert it first, for example with {_iconv('ISO-8859-1', file)}"
 
 
-def _wide(location: str, content: bytes, file: str) -> TextError:
+def _wide_encoding_error(location: str, content: bytes, file: str) -> TextError:
     encoding = "UTF-32" if content.startswith(_UTF32) else "UTF-16"
     return TextError(
         f"{location} is not UTF-8 but {encoding}: convert it first, for example with "

@@ -121,11 +121,11 @@ def encode_pieces(
     with ThreadPoolExecutor(_THREADS) as threads:
         try:
             for batch in _batches(stretches):
-                waiting.append(threads.submit(_encoded, batch, tokenizer, exact))
+                waiting.append(threads.submit(_encode_batch, batch, tokenizer, exact))
                 if len(waiting) > _THREADS:
-                    yield from _watched(waiting.popleft().result(), watch)
+                    yield from _notify_watch(waiting.popleft().result(), watch)
             while waiting:
-                yield from _watched(waiting.popleft().result(), watch)
+                yield from _notify_watch(waiting.popleft().result(), watch)
         finally:
             for future in waiting:
                 future.cancel()
@@ -210,7 +210,7 @@ def _batches(stretches: Iterator[Stretch]) -> Iterator[list[Stretch]]:
         yield batch
 
 
-def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[Encoded]:
+def _encode_batch(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[Encoded]:
     dtype = id_type(tokenizer)
     encodings: list[Encoded] = []
     ids_of = tokenizer.encode_batch([stretch.text for stretch in batch])
@@ -230,7 +230,7 @@ def _encoded(batch: list[Stretch], tokenizer: Tokenizer, exact: bool) -> list[En
     return encodings
 
 
-def _watched(encodings: list[Encoded], watch: OnProgress | None) -> Iterator[Encoded]:
+def _notify_watch(encodings: list[Encoded], watch: OnProgress | None) -> Iterator[Encoded]:
     for encoding in encodings:
         if watch is not None:
             watch(encoding.n_bytes, encoding.last)

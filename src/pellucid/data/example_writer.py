@@ -17,44 +17,30 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.config import encode
-from pellucid.data.array_writer import JOURNAL, Journal, Values
+from pellucid.data.array_writer import JOURNAL, Values, journaled_folder
 from pellucid.data.checksums import file_sha256
 from pellucid.data.example import Form
-from pellucid.data.skipped_rows import RowCounts, encode_rows
-from pellucid.data.split import group_digest
-from pellucid.data.store import (
-    EXAMPLE_FILES,
-    MANIFEST,
+from pellucid.data.manifest import (
+    DATA_FILES,
     SIDES,
     STAGED,
     Facts,
     FileFacts,
-    Indices,
     Manifest,
     SideFacts,
-    StoredExamples,
-    gather,
-    open_examples,
+    write_manifest,
 )
+from pellucid.data.skipped_rows import RowCounts, encode_rows
+from pellucid.data.split import group_digest
+from pellucid.data.store import Indices, PreparedData, gather, open_prepared
 from pellucid.data.table_rows import Row
-from pellucid.disk import Partial, remove_file
+from pellucid.disk import remove_file
 from pellucid.errors import TextError
-from pellucid.json_text import json_text
 from pellucid.version import FORMAT
 
 #: Numbers and characters of text that are collected before they go to the arrays.
 BUFFER = 2**16
-_TYPES: tuple[type[np.generic], ...] = (
-    np.uint32,
-    np.int64,
-    np.int64,
-    np.uint8,
-    np.uint8,
-    np.int64,
-)
-_ARRAYS = dict(zip((Path(name).stem for name in STAGED), _TYPES, strict=True))
-_IDS, _STARTS, _ROWS, _GROUPS, _TEXTS, _TEXT_STARTS = _ARRAYS
+_STAGE = "all"
 
 
 class Numbered(Protocol):
@@ -113,7 +99,7 @@ def write(
     facts: Facts,
     *,
     text_of: Callable[[R], str] | None = None,
-) -> StoredExamples:
+) -> PreparedData:
     """Write the sides "train" and "held_out" into `folder`, and map them from there.
 
     Args:
@@ -127,21 +113,14 @@ def write(
     """
     examples = {side: list(sides[side]) for side in SIDES}
     n_train = len(examples["train"])
-    partial = Partial(folder, EXAMPLE_FILES)
-    try:
-        journal = Journal(partial.path, "")
-        rows = (
-            (example, b"", text_of and text_of(example)) for example in chain(*examples.values())
-        )
-        progress = _Progress()
-        journal.write(STAGED[0], _ARRAYS, _staged_values(rows, progress), dict[str, Any])
-        staged = _open_staged(partial.path, progress.columns)
+    rows = ((example, b"", text_of and text_of(example)) for example in chain(*examples.values()))
+    progress = _Progress()
+    with journaled_folder(folder, DATA_FILES, key=None) as journal:
+        journal.write(_STAGE, STAGED, _staged_values(rows, progress), dict[str, Any])
+        staged = _open_staged(journal.folder, progress.columns)
         places = np.arange(len(staged.rows))
-        _finish(partial, journal, staged, (places[:n_train], places[n_train:]), facts)
-    except BaseException:
-        partial.remove()
-        raise
-    return open_examples(folder)
+        _write_sides(journal.folder, staged, (places[:n_train], places[n_train:]), facts)
+    return open_prepared(folder)
 
 
 def prepare_examples(
@@ -153,7 +132,7 @@ def prepare_examples(
     seed: int,
     divide: Callable[[npt.NDArray[np.uint8]], tuple[Indices, Indices]],
     facts: Callable[[RowCounts], Facts],
-) -> StoredExamples:
+) -> PreparedData:
     """Encode rows into `folder` and divide them, with little in memory.
 
     Args:
@@ -169,10 +148,9 @@ def prepare_examples(
     Raises:
         TextError: a row that you have to correct, or a side without examples.
     """
-    partial = Partial(folder, EXAMPLE_FILES, keep=() if key is None else (JOURNAL, *STAGED))
-    try:
-        journal = Journal(partial.path, key or "")
-        stored = journal.counts(STAGED[0])
+    keep = (JOURNAL, *(f"{name}.npy" for name in STAGED))
+    with journaled_folder(folder, DATA_FILES, key=key, keep=keep) as journal:
+        stored = journal.counts(_STAGE)
         counts = RowCounts.from_table(stored["rows"]) if stored else RowCounts()
         progress = _Progress(**stored["progress"]) if stored else _Progress()
         examples = encode_rows(form, islice(rows, counts.rows, None), counts)
@@ -184,18 +162,15 @@ def prepare_examples(
             progress,
         )
         journal.write(
-            STAGED[0],
-            _ARRAYS,
+            _STAGE,
+            STAGED,
             values,
             lambda: {"progress": asdict(progress), "rows": counts.as_stored()},
         )
-        staged = _open_staged(partial.path, progress.columns)
+        staged = _open_staged(journal.folder, progress.columns)
         sides = divide(staged.groups.reshape(-1, 32))
-        _finish(partial, journal, staged, sides, facts(counts))
-    except BaseException:
-        partial.release()  # the next process continues with it
-        raise
-    return open_examples(folder)
+        _write_sides(journal.folder, staged, sides, facts(counts))
+    return open_prepared(folder)
 
 
 def _staged_values(
@@ -205,22 +180,14 @@ def _staged_values(
     columns = progress.columns
     ids, starts, rows, text_starts = array("L"), array("q"), array("q"), array("q")
     groups, texts = bytearray(), bytearray()
+    buffers = dict(zip(STAGED, (ids, starts, rows, groups, texts, text_starts), strict=True))
 
-    def values() -> Values:
-        flat = np.array(ids, dtype=np.uint32)
-        content = [np.frombuffer(bytes(part), dtype=np.uint8) for part in (groups, texts)]
-        places = [np.array(part, dtype=np.int64) for part in (starts, rows, text_starts)]
+    def take_block() -> Values:
+        block = {name: np.array(buffer, dtype=STAGED[name]) for name, buffer in buffers.items()}
         progress.n_ids, progress.n_text = progress.n_ids + len(ids), progress.n_text + len(texts)
-        for part in (ids, starts, rows, text_starts, groups, texts):
-            del part[:]
-        return {
-            _IDS: flat,
-            _STARTS: places[0],
-            _ROWS: places[1],
-            _GROUPS: content[0],
-            _TEXTS: content[1],
-            _TEXT_STARTS: places[2],
-        }
+        for buffer in buffers.values():
+            del buffer[:]
+        return block
 
     for example, digest, text in examples:
         if not columns:
@@ -239,26 +206,21 @@ def _staged_values(
             text_starts.append(progress.n_text + len(texts))
             texts += text.replace("\n", " ").encode() + b"\n"
         if len(ids) + len(texts) >= BUFFER:
-            yield values()
-    yield values()
+            yield take_block()
+    yield take_block()
 
 
 def _open_staged(folder: Path, columns: Sequence[str]) -> _Staged:
-    arrays = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in STAGED)
+    arrays = (np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in STAGED)
     return _Staged(tuple(columns), *arrays)
 
 
-def _finish(
-    partial: Partial,
-    journal: Journal,
-    staged: _Staged,
-    sides: tuple[Indices, Indices],
-    facts: Facts,
+def _write_sides(
+    folder: Path, staged: _Staged, sides: tuple[Indices, Indices], facts: Facts
 ) -> None:
-    """Write both sides and the manifest, and rename the folder to its final name."""
+    """Write both sides and the manifest, and remove the staged arrays."""
     train, held_out = (
-        _write_side(partial.path, side, staged, chosen)
-        for side, chosen in zip(SIDES, sides, strict=True)
+        _write_side(folder, side, staged, chosen) for side, chosen in zip(SIDES, sides, strict=True)
     )
     manifest = Manifest(
         format=FORMAT,
@@ -267,12 +229,9 @@ def _finish(
         train=train,
         held_out=held_out,
     )
-    table = encode(manifest) | {"census": dict(facts.census)}
-    (partial.path / MANIFEST).write_text(json_text(table, indent=2), encoding="utf-8")
-    journal.close()
+    write_manifest(folder, manifest, facts.census)
     for name in STAGED:
-        remove_file(partial.path / name)
-    partial.place()
+        remove_file(folder / f"{name}.npy")
 
 
 def _write_side(folder: Path, side: str, staged: _Staged, chosen: Indices) -> SideFacts:

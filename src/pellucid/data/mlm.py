@@ -65,7 +65,7 @@ def masking_for(
     Raises:
         TextError: it has no mask token.
     """
-    front, after = _frame(tokenizer)
+    front, after = _find_frame(tokenizer)
     return Masking(
         chosen=chosen,
         masked=masked,
@@ -91,7 +91,7 @@ class MaskTokens:
         """The windows as the model sees them, and the tokens to predict."""
         masking, position = self._masking, windows.position
         rows = [
-            _masked(ids, windows, row, masking, window_generator(self._seed, position + row))
+            _mask_window(ids, windows, row, masking, window_generator(self._seed, position + row))
             for row, ids in enumerate(windows.ids)
         ]
         ids = np.stack([masked_ids for masked_ids, _ in rows])
@@ -170,11 +170,11 @@ def window_generator(seed: int, position: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[seed, position], counter=[0, 0, 0, 1]))
 
 
-def _masked(
+def _mask_window(
     ids: Indices, windows: Windows, row: int, masking: Masking, random: np.random.Generator
 ) -> tuple[Indices, Indices]:
     """One window as the model sees it, and its targets."""
-    chosen = _chosen(ids, windows, row, masking, random)
+    chosen = _choose_places(ids, windows, row, masking, random)
     draws = random.random(len(chosen))
     random_ids = random.choice(masking.vocabulary.ordinary, len(chosen))
     replaced = np.where(draws < masking.masked + masking.replaced, random_ids, ids[chosen])
@@ -184,7 +184,7 @@ def _masked(
     return masked_ids, targets
 
 
-def _chosen(
+def _choose_places(
     ids: Indices, windows: Windows, row: int, masking: Masking, random: np.random.Generator
 ) -> Indices:
     """The places of the tokens to predict: whole words, or single tokens.
@@ -218,7 +218,7 @@ def _inner_length(masking: Masking, context_length: int) -> int:
     return length
 
 
-def _frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _find_frame(tokenizer: Tokenizer) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The tokens before and after every text."""
     text = "a"
     inner, framed = tokenizer.encode(text), Framing(tokenizer).ids_of(text)

@@ -31,7 +31,7 @@ class WindowOrder:
     def __init__(self, n_tokens: int, *, length: int, seed: int) -> None:
         self._n_tokens, self._length, self._seed = n_tokens, length, seed
         self.rows_per_epoch = -(-n_tokens // length)
-        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+        self._epoch = lru_cache(maxsize=2)(self._shuffle)
 
     def windows(self, position: int, n_rows: int) -> tuple[Indices, Indices]:
         """The start of each window from `position` on, and how many of its tokens count."""
@@ -46,7 +46,7 @@ class WindowOrder:
             n_counted[in_epoch] = np.minimum(self._length, self._n_tokens - chosen * self._length)
         return starts, n_counted
 
-    def _shuffled(self, epoch: int) -> tuple[int, Indices]:
+    def _shuffle(self, epoch: int) -> tuple[int, Indices]:
         random = _generator(self._seed, epoch)
         phase = int(random.integers(self._length))
         return phase, random.permutation(self.rows_per_epoch)
@@ -64,7 +64,7 @@ class BucketOrder:
     def __init__(self, lengths: Indices, *, rows_at_once: int, seed: int) -> None:
         self._lengths, self._rows_at_once, self._seed = lengths, rows_at_once, seed
         self.rows_per_epoch = len(lengths)
-        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+        self._epoch = lru_cache(maxsize=2)(self._shuffle)
 
     def examples(self, position: int, n_rows: int) -> Indices:
         """The examples from `position` on, counted over all epochs."""
@@ -72,7 +72,7 @@ class BucketOrder:
         chosen = [self._epoch(int(epoch))[rows[epochs == epoch]] for epoch in np.unique(epochs)]
         return np.concatenate(chosen)
 
-    def _shuffled(self, epoch: int) -> Indices:
+    def _shuffle(self, epoch: int) -> Indices:
         random = _generator(self._seed, epoch)
         n, size = self.rows_per_epoch, self._rows_at_once
         blurred = self._lengths * (1 + _BLUR * random.random(n))
@@ -103,7 +103,7 @@ class PackedOrder:
         self._lengths, self._seed = lengths, seed
         self._packing = pack(lengths, row_length)
         self.rows_per_epoch = self._packing.rows
-        self._epoch = lru_cache(maxsize=2)(self._shuffled)
+        self._epoch = lru_cache(maxsize=2)(self._shuffle)
 
     def examples(self, position: int) -> Indices:
         """The examples of the row at `position`, counted over all epochs."""
@@ -112,7 +112,7 @@ class PackedOrder:
         starts = self._packing.starts
         return example_of_place[self._packing.places[starts[rows[row]] : starts[rows[row] + 1]]]
 
-    def _shuffled(self, epoch: int) -> tuple[Indices, Indices]:
+    def _shuffle(self, epoch: int) -> tuple[Indices, Indices]:
         random = _generator(self._seed, epoch)
         rows = random.permutation(self.rows_per_epoch)
         # sorted by falling length, as the places are; examples of one length are shuffled

@@ -28,7 +28,7 @@ def cut(texts: Iterable[str], longest: int) -> Iterator[str]:
         place = 0
         # one character more than a piece, to see whether a word ends there
         while len(buffer) - place > longest:
-            end = _place(buffer, place, place + longest)
+            end = _find_cut(buffer, place, place + longest)
             yield buffer[place:end]
             place = end
         buffer = buffer[place:]
@@ -36,7 +36,7 @@ def cut(texts: Iterable[str], longest: int) -> Iterator[str]:
         yield buffer
 
 
-def _place(text: str, start: int, end: int) -> int:
+def _find_cut(text: str, start: int, end: int) -> int:
     for pattern in (_BEHIND_A_WORD, _BLANK):
         low, width = end, 64
         while low > start + 1:  # from the end backwards, wider and wider

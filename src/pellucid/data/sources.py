@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pellucid.data.columns import field_of, text_of
-from pellucid.data.decode_text import plain_text
+from pellucid.data.decode_text import read_plain_text
 from pellucid.data.documents import Document, Piece, ReadCounts, join_pieces
 from pellucid.data.streams import PIPED, Piped, inner_name, opened
 from pellucid.data.table_rows import TABLES, Row, read_table
@@ -90,13 +90,13 @@ def read_pieces(
         TextError: a path that does not exist, a folder without text, a field that is missing or not
             chosen, or a file that is empty, damaged or not UTF-8 text.
     """
-    for source in _sources(paths, lambda path: _files(path, field, tally), piped):
+    for source in _sources(paths, lambda path: _find_files(path, field, tally), piped):
         tally.files += 1
         with source.opened() as (ending, stream):
             if source.is_piped and field is not None:
                 ending = ".jsonl"
             if ending not in TABLES:
-                yield from _plain(source.name, stream)
+                yield from _read_plain(source.name, stream)
             elif field is None:
                 raise TextError(
                     f"{source.name} is a table: choose the field that holds the text with "
@@ -105,7 +105,7 @@ def read_pieces(
             else:
                 tally.tables += 1
                 rows = read_table(source.name, ending, stream, field=field)
-                yield from _texts(source.name, rows, field, tally)
+                yield from _read_texts(source.name, rows, field, tally)
     if field is not None and not tally.tables:
         raise TextError(
             f"the field {field!r} was chosen, but none of the files is a table with fields "
@@ -147,7 +147,7 @@ def files_in(paths: Iterable[str | Path], field: str | None, tally: ReadCounts) 
     Raises:
         TextError: a path that does not exist, or a folder without text.
     """
-    return [file for path in paths for file in _files(path, field, tally)]
+    return [file for path in paths for file in _find_files(path, field, tally)]
 
 
 def tables_in(paths: Iterable[str | Path]) -> list[Path]:
@@ -156,7 +156,9 @@ def tables_in(paths: Iterable[str | Path]) -> list[Path]:
     Raises:
         TextError: a path that does not exist, or a folder without tables.
     """
-    return [file for path in paths for file in _files(path, None, ReadCounts(), only_tables=True)]
+    return [
+        file for path in paths for file in _find_files(path, None, ReadCounts(), only_tables=True)
+    ]
 
 
 def _sources(
@@ -174,9 +176,9 @@ def _sources(
                 yield _Source(str(file), file, piped)
 
 
-def _plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
+def _read_plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
     pending: str | None = None
-    for text in plain_text(name, stream):
+    for text in read_plain_text(name, stream):
         if pending is not None:
             yield Piece(name, pending, last=False)
         pending = text
@@ -184,7 +186,7 @@ def _plain(name: str, stream: BinaryIO) -> Iterator[Piece]:
         yield Piece(name, pending)
 
 
-def _texts(name: str, rows: Iterable[Row], field: str, tally: ReadCounts) -> Iterator[Piece]:
+def _read_texts(name: str, rows: Iterable[Row], field: str, tally: ReadCounts) -> Iterator[Piece]:
     """The rows of a table as documents; rows without a text are counted."""
     empty = True
     for row in rows:
@@ -200,7 +202,7 @@ def _texts(name: str, rows: Iterable[Row], field: str, tally: ReadCounts) -> Ite
         raise TextError(f"{name} is empty: no row has a text to learn from")
 
 
-def _files(
+def _find_files(
     path: str | Path, field: str | None, tally: ReadCounts, *, only_tables: bool = False
 ) -> list[Path]:
     name = str(path)

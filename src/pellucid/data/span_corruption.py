@@ -179,13 +179,13 @@ def random_spans(
     stretches of at least one token, all divisions equally likely. The stretches alternate, and the
     window begins with one that stays.
     """
-    gap_lengths = _parts(length - n_tokens, n_spans, random)
-    span_lengths = _parts(n_tokens, n_spans, random)
+    gap_lengths = _divide(length - n_tokens, n_spans, random)
+    span_lengths = _divide(n_tokens, n_spans, random)
     lengths = np.stack([gap_lengths, span_lengths], axis=1).ravel()
     return np.repeat(np.arange(2 * n_spans) % 2 == 1, lengths)
 
 
-def _parts(total: int, n: int, random: np.random.Generator) -> Indices:
+def _divide(total: int, n: int, random: np.random.Generator) -> Indices:
     cuts = np.sort(random.permutation(total - 1)[: n - 1]) + 1
     return np.diff(cuts, prepend=0, append=total)
 

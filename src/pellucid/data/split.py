@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -93,27 +94,22 @@ def part(read: Read, corpus_survey: Survey, share: float) -> DividedCorpus:
     Raises:
         TextError: there is too little text to hold any of it out, or a document has changed.
     """
-    chosen = _chosen(corpus_survey, share * corpus_survey.n_bytes)
+    chosen = _choose_documents(corpus_survey, share * corpus_survey.n_bytes)
     name = hashlib.sha256(f"{corpus_survey.sha256} {share!r}".encode()).hexdigest()
     if chosen is not None:
-        train, held_out = corpus_survey.used & ~chosen, chosen
-        return DividedCorpus(
-            train=CorpusSide(
-                corpus_survey.sizes[train], lambda: _whole_documents(read, corpus_survey, train)
-            ),
-            held_out=CorpusSide(
-                corpus_survey.sizes[held_out],
-                lambda: _whole_documents(read, corpus_survey, held_out),
-            ),
-            split_by="documents",
-            sha256=name,
+        read_documents = partial(_read_documents, read, corpus_survey)
+        train, held_out = (
+            CorpusSide(corpus_survey.sizes[used], partial(read_documents, used))
+            for used in (corpus_survey.used & ~chosen, chosen)
         )
+        return DividedCorpus(train, held_out, split_by="documents", sha256=name)
     heads, tails = _sizes_of_ends(read, corpus_survey, share)
     if not heads.any() or not tails.any():
         raise TextError("there is too little text to hold any of it out: pass more text")
+    read_ends = partial(_read_ends, read, corpus_survey, share)
     return DividedCorpus(
-        train=CorpusSide(heads[heads > 0], lambda: _ends(read, corpus_survey, share, tail=False)),
-        held_out=CorpusSide(tails[tails > 0], lambda: _ends(read, corpus_survey, share, tail=True)),
+        train=CorpusSide(heads[heads > 0], partial(read_ends, tail=False)),
+        held_out=CorpusSide(tails[tails > 0], partial(read_ends, tail=True)),
         split_by="tails",
         sha256=name,
     )
@@ -172,7 +168,7 @@ def choose_by_digest(digests: npt.NDArray[np.uint8], share: float) -> npt.NDArra
     return held_out
 
 
-def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
+def _choose_documents(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
     """Which whole documents are held out; None if they have fewer than half of the bytes."""
     chosen = np.zeros(len(text_survey.sizes), dtype=np.bool_)
     if not text_survey.documents:
@@ -189,7 +185,7 @@ def _chosen(text_survey: Survey, budget: float) -> npt.NDArray[np.bool_] | None:
     return chosen if chosen.any() and chosen_bytes >= budget / 2 else None
 
 
-def _used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
+def _read_used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
     """The pieces of all documents in use, each with the place of its document."""
     place = 0
     for piece in read():
@@ -202,21 +198,21 @@ def _used(read: Read, text_survey: Survey) -> Iterator[tuple[int, Piece]]:
         raise changed_error("the text")
 
 
-def _whole_documents(
+def _read_documents(
     read: Read, text_survey: Survey, chosen: npt.NDArray[np.bool_]
 ) -> Iterator[Piece]:
     content_check = ContentCheck(text_survey)
-    for place, piece in _used(read, text_survey):
+    for place, piece in _read_used(read, text_survey):
         if chosen[place]:
             content_check.check(place, piece)
             yield piece
 
 
-def _ends(read: Read, text_survey: Survey, share: float, *, tail: bool) -> Iterator[Piece]:
+def _read_ends(read: Read, text_survey: Survey, share: float, *, tail: bool) -> Iterator[Piece]:
     """The heads of all documents, or the tails, without empty ones."""
     waiting: Piece | None = None
     previous = -1
-    for place, in_tail, piece in _cut(read, text_survey, share):
+    for place, in_tail, piece in _cut_documents(read, text_survey, share):
         if in_tail is not tail:
             continue
         if waiting is not None:
@@ -230,16 +226,18 @@ def _sizes_of_ends(
     read: Read, text_survey: Survey, share: float
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     sizes = np.zeros((2, len(text_survey.sizes)), dtype=np.int64)
-    for place, in_tail, piece in _cut(read, text_survey, share):
+    for place, in_tail, piece in _cut_documents(read, text_survey, share):
         sizes[int(in_tail), place] += len(piece.text.encode())
     return sizes[0], sizes[1]
 
 
-def _cut(read: Read, text_survey: Survey, share: float) -> Iterator[tuple[int, bool, Piece]]:
+def _cut_documents(
+    read: Read, text_survey: Survey, share: float
+) -> Iterator[tuple[int, bool, Piece]]:
     """All documents as stretches: the place, whether the stretch is in the tail, the piece."""
     content_check = ContentCheck(text_survey)
     knife, previous = _Knife(0, share), -1
-    for place, piece in _used(read, text_survey):
+    for place, piece in _read_used(read, text_survey):
         content_check.check(place, piece)
         if place != previous:
             knife = _Knife(text_survey.characters.get(place, len(piece.text)), share)

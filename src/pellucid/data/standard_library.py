@@ -57,7 +57,7 @@ def documentation_under(library: Path) -> list[Document]:
     seen_paragraphs: set[str] = set()
     documents: list[Document] = []
     for name in source_files(library):
-        tree = parsed(library / name)
+        tree = parse_file(library / name)
         if tree is None or name == TOPICS:
             continue
         text = documentation(tree, module_name(name), seen_paragraphs)
@@ -92,7 +92,7 @@ def is_skipped(folder: str) -> bool:
     return folder in SKIPPED_FOLDERS or folder.startswith("config-")
 
 
-def parsed(path: Path) -> ast.Module | None:
+def parse_file(path: Path) -> ast.Module | None:
     """The syntax tree of a source file; None when it cannot be read, decoded or parsed."""
     try:
         with tokenize.open(path) as file:  # honours the file's own coding line
@@ -113,11 +113,11 @@ def module_name(name: str) -> str:
 def documentation(tree: ast.Module, module: str, known_texts: set[str]) -> str:
     """A module's docstrings as one text: its own, then a heading and a body for each definition."""
     parts: list[str] = []
-    summary = unseen(ast.get_docstring(tree, clean=False), known_texts)
+    summary = drop_repeated(ast.get_docstring(tree, clean=False), known_texts)
     if summary:
         parts.append(f"module {module}\n\n{summary}")
     for heading, docstring in definitions(tree):
-        body = unseen(docstring, known_texts)
+        body = drop_repeated(docstring, known_texts)
         if body:
             parts.append(f"{heading}\n{indent(body, '    ')}")
     return "\n\n".join(parts)
@@ -167,7 +167,7 @@ def pydoc_topics(library: Path, known_texts: set[str]) -> Iterator[Document]:
     A topic is often a section of a longer one ("for" is one of "compound"), reflowed. Such a topic
     is skipped, so that no held-out document repeats text of a training document.
     """
-    tree = parsed(library / TOPICS)
+    tree = parse_file(library / TOPICS)
     topics = {name: tidy(text) for name, text in topics_in(tree).items()} if tree else {}
     distinct: dict[str, str] = {}
     for name in sorted(topics, key=lambda topic: (-len(topics[topic]), topic)):
@@ -192,7 +192,7 @@ def topics_in(tree: ast.Module) -> dict[str, str]:
     return {}
 
 
-def unseen(docstring: str | None, known_texts: set[str]) -> str:
+def drop_repeated(docstring: str | None, known_texts: set[str]) -> str:
     """The tidy docstring, or "" if it is empty or in `known_texts`, to which it is added."""
     text = tidy(docstring or "")
     if text in known_texts:

@@ -1,9 +1,13 @@
-"""Examples encoded once into memory-mapped ragged arrays, with their row numbers and checksums.
+"""Prepared data: token ids in memory-mapped ragged arrays, with checksums.
 
-    examples.json              counts, checksums, the tokenizer's hash, classes, the census
-    train.ids.npy              a column of the training side: all its numbers end to end,
+A document is an example with one column, "text". Examples of rows have the columns of their form:
+
+    text.json, examples.json   counts, checksums, the hash of the tokenizer
+    train.npy                  the tokens of all documents of the training side, end to end,
+    train.starts.npy           and where each document starts
+    train.ids.npy              a column of examples: all its numbers, end to end,
     train.ids.starts.npy       and where those of each example start
-    train.rows.npy             the row that each example was read from
+    train.rows.npy             the row of each example
     train.texts.jsonl          the rows themselves, if a reward needs them
 
 pellucid writes the folder under a temporary name and renames it at the end, so it never uses an
@@ -12,6 +16,7 @@ unfinished one.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,32 +26,25 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.config import decode
-from pellucid.data.array_writer import JOURNAL
 from pellucid.data.checksums import file_sha256
+from pellucid.data.manifest import (
+    EXAMPLE_MANIFEST,
+    SIDES,
+    TEXT_MANIFEST,
+    Manifest,
+    ShardFacts,
+    SideFacts,
+)
 from pellucid.errors import PellucidError, TextError
 from pellucid.reader import LARGE, read_json_table, read_text
-from pellucid.version import READABLE
 
 Indices = npt.NDArray[np.int64]
 
 #: Lists in one block of a copy.
 _CHUNK = 4096
 
-MANIFEST = "examples.json"
-SIDES = ("train", "held_out")
-#: While examples are encoded: their numbers, the starts of their columns, their row numbers, the
-#: digests of their groups, and the rows as JSON. They are removed when both sides are written.
-STAGED = (
-    *("all.npy", "all.starts.npy", "all.rows.npy"),
-    *("all.groups.npy", "all.texts.npy", "all.texts.starts.npy"),
-)
-#: All files of a folder of examples, finished or not.
-EXAMPLE_FILES = (
-    MANIFEST,
-    *(f"{side}.{form}" for side in SIDES for form in ("*.npy", "texts.jsonl")),
-    JOURNAL,
-    *STAGED,
-)
+#: The only column of a document.
+TEXT = "text"
 
 
 def gather(
@@ -89,14 +87,32 @@ class Ragged:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Examples:
-    """One side: its columns, the row numbers, and the rows as JSON if they are stored."""
+    """One side of prepared data.
+
+    Attributes:
+        columns: the columns by name.
+        rows: the row of each example; empty for documents.
+        texts: the rows as JSON, if they are stored.
+        n_bytes: the bytes of the texts of documents; 0 for examples of rows.
+    """
 
     columns: Mapping[str, Ragged]
     rows: npt.NDArray[Any]
     texts: Sequence[str] | None = None
+    n_bytes: int = 0
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(next(iter(self.columns.values())))
+
+    @property
+    def tokens(self) -> npt.NDArray[Any]:
+        """The tokens of all documents, end to end."""
+        return self.columns[TEXT].flat
+
+    @property
+    def starts(self) -> npt.NDArray[Any]:
+        """The place of the first token of each document."""
+        return self.columns[TEXT].starts
 
     @property
     def longest_row(self) -> int:
@@ -113,108 +129,94 @@ class Examples:
         return Examples(columns, self.rows[chosen], texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileFacts:
-    """One file of the folder, and its SHA-256."""
-
-    name: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SideFacts:
-    """How many examples a side has, which columns, and its files' checksums."""
-
-    examples: int
-    columns: tuple[str, ...]
-    files: tuple[FileFacts, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """`examples.json`, but for the census."""
-
-    format: int
-    tokenizer_sha256: str
-    classes: tuple[str, ...] | None
-    train: SideFacts
-    held_out: SideFacts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """Facts about the examples.
-
-    Attributes:
-        tokenizer_sha256: the hash of the tokenizer.
-        classes: the names of the classes in the order of their numbers.
-        census: the counts of rows, as JSON.
-    """
-
-    tokenizer_sha256: str
-    classes: tuple[str, ...] | None
-    census: Mapping[str, Any]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredExamples:
-    """Both sides, memory-mapped, and facts about them."""
+class PreparedData:
+    """Both sides, memory-mapped, their manifest, and the counts of rows as JSON."""
 
     train: Examples
     held_out: Examples
-    facts: Facts
+    manifest: Manifest
+    census: Mapping[str, Any]
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the data are documents, not rows."""
+        return isinstance(self.manifest.train, ShardFacts)
 
 
-def open_examples(folder: Path, *, verify: bool = False) -> StoredExamples:
-    """Map the examples in `folder`; with `verify`, compare every checksum.
+def open_prepared(folder: Path, *, verify: bool = False) -> PreparedData:
+    """Map the prepared data in `folder`; with `verify`, compare every checksum.
 
     Raises:
         TextError: a file is missing, has another format, or does not match its checksum.
     """
     try:
-        table = read_json_table(folder / MANIFEST)
-        census = table.pop("census")
-        manifest = decode(Manifest, table, MANIFEST)
-        if manifest.format not in READABLE:
-            raise ValueError(f"format {manifest.format}, this version reads {READABLE}")
-        return StoredExamples(
-            train=_open(folder, "train", manifest.train, verify),
-            held_out=_open(folder, "held_out", manifest.held_out, verify),
-            facts=Facts(
-                tokenizer_sha256=manifest.tokenizer_sha256,
-                classes=manifest.classes,
-                census=census,
-            ),
+        name = EXAMPLE_MANIFEST if (folder / EXAMPLE_MANIFEST).exists() else TEXT_MANIFEST
+        table = read_json_table(folder / name)
+        census: dict[str, Any] = table.pop("census") if name == EXAMPLE_MANIFEST else {}
+        manifest = decode(Manifest, table, name)
+        train, held_out = (
+            _open_side(folder, side, facts, verify)
+            for side, facts in zip(SIDES, (manifest.train, manifest.held_out), strict=True)
         )
+        return PreparedData(train, held_out, manifest, census)
     except (OSError, ValueError, KeyError, PellucidError) as error:
         raise TextError(
-            f"the prepared examples in {folder} are damaged or incomplete ({error}): start a new "
-            "run from the same rows"
+            f"the prepared data in {folder} are damaged or incomplete ({error}): start a new run "
+            "from the same text or rows"
         ) from None
 
 
-def _open(folder: Path, side: str, facts: SideFacts, verify: bool) -> Examples:
-    for file in facts.files:
-        if not (folder / file.name).is_file():
-            raise ValueError(f"{file.name} is missing")
-        if verify and file_sha256(folder / file.name) != file.sha256:
-            raise ValueError(f"{file.name} does not match its checksum")
-    columns = {
-        name: Ragged(
-            _mapped(folder / f"{side}.{name}.npy"), _mapped(folder / f"{side}.{name}.starts.npy")
+def check_tokenizer(file: Path, sha256: str | None) -> None:
+    """Refuse a stored tokenizer other than the one that encoded the data.
+
+    Args:
+        file: the stored tokenizer.
+        sha256: the hash of the tokenizer that encoded the data; None accepts any.
+
+    Raises:
+        TextError: the tokenizer has changed.
+    """
+    file_hash = hashlib.sha256(read_text(file, limit=LARGE, refusal=TextError).encode()).hexdigest()
+    if sha256 not in (None, file_hash):
+        raise TextError(
+            f"{file} is not the tokenizer that encoded the run's text: restore the run's own, or "
+            "start a new run with text.tokenizer.kind=FromFile"
         )
-        for name in facts.columns
+
+
+def _open_side(folder: Path, side: str, facts: ShardFacts | SideFacts, verify: bool) -> Examples:
+    if isinstance(facts, ShardFacts):
+        stems = {TEXT: side}
+        checksums = {
+            f"{side}.npy": facts.tokens_sha256,
+            f"{side}.starts.npy": facts.starts_sha256,
+        }
+    else:
+        stems = {name: f"{side}.{name}" for name in facts.columns}
+        checksums = {file.name: file.sha256 for file in facts.files}
+    for name, sha256 in checksums.items():
+        if not (folder / name).is_file():  # a device or a pipe may never end
+            raise ValueError(f"{name} is missing, or not a file")
+        if verify and file_sha256(folder / name) != sha256:
+            raise ValueError(f"{name} does not match its checksum")
+    columns = {
+        name: Ragged(_map(folder / f"{stem}.npy"), _map(folder / f"{stem}.starts.npy"))
+        for name, stem in stems.items()
     }
-    file, texts = folder / f"{side}.texts.jsonl", None
-    if file.name in {stored.name for stored in facts.files}:
+    if isinstance(facts, ShardFacts):
+        return Examples(columns, np.zeros(0, dtype=np.int64), n_bytes=facts.n_bytes)
+    texts = None
+    if f"{side}.texts.jsonl" in checksums:
         # not splitlines, which also splits at characters that end no line
-        texts = tuple(read_text(file, limit=LARGE).split("\n")[:-1])
-    opened = Examples(columns, _mapped(folder / f"{side}.rows.npy"), texts)
-    counts = [len(opened.rows), *(len(column) for column in columns.values())]
-    if {*counts, facts.examples} != {facts.examples} or len(texts or opened.rows) != facts.examples:
+        content = read_text(folder / f"{side}.texts.jsonl", limit=LARGE)
+        texts = tuple(content.split("\n")[:-1])
+    rows = _map(folder / f"{side}.rows.npy")
+    counts = {len(rows), len(texts or rows), *(len(column) for column in columns.values())}
+    if counts != {facts.examples}:
         raise ValueError(f"{side} does not have the {facts.examples} examples that were written")
-    return opened
+    return Examples(columns, rows, texts)
 
 
-def _mapped(file: Path) -> npt.NDArray[Any]:
+def _map(file: Path) -> npt.NDArray[Any]:
     return np.load(file, mmap_mode="r")

@@ -162,7 +162,7 @@ def _spool(stream: BinaryIO, name: str) -> BinaryIO:
     return file
 
 
-def extra(module: str, name: str, ending: str) -> ModuleType:
+def import_extra(module: str, name: str, ending: str) -> ModuleType:
     """An optional library that reads files with `ending`.
 
     Args:
@@ -200,7 +200,7 @@ class _Zstd(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()
-        self._library: Any = extra("zstandard", "zstd", ".zst")
+        self._library: Any = import_extra("zstandard", "zstd", ".zst")
         self._file = file
         self._frame: Any = None
         self._unused = b""

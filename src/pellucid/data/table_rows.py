@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from pellucid.data.decode_text import decoded, decoded_blocks
-from pellucid.data.streams import extra
+from pellucid.data.decode_text import decode_blocks, decode_content
+from pellucid.data.streams import import_extra
 from pellucid.errors import TextError
 from pellucid.reader import csv_rows, json_values, parse_json
 
@@ -81,7 +81,7 @@ def short(value: object) -> str:
     return text if len(text) <= 40 else text[:39] + "…"
 
 
-def no_column(name: str, field: str, columns: list[str]) -> TextError:
+def missing_column_error(name: str, field: str, columns: list[str]) -> TextError:
     """The error for a table that has no column `field`, or several.
 
     Args:
@@ -103,18 +103,18 @@ def _json_lines(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]
         if line.strip():
             location = f"{name}, row {number}"
             value = parse_json(line, location, refusal=TextError, lenient=True)
-            yield Row(name, number, location, _object(location, value, field))
+            yield Row(name, number, location, _check_object(location, value, field))
 
 
 def _json_list(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
     """A list of objects, or JSON Lines; a row's number is its place."""
-    values = json_values(name, decoded_blocks(name, stream), LONGEST_ROW, refusal=TextError)
+    values = json_values(name, decode_blocks(name, stream), LONGEST_ROW, refusal=TextError)
     for number, value in enumerate(values, 1):
         location = f"{name}, row {number}"
-        yield Row(name, number, location, _object(location, value, field))
+        yield Row(name, number, location, _check_object(location, value, field))
 
 
-def _object(location: str, value: object, field: str | None) -> Mapping[str, object]:
+def _check_object(location: str, value: object, field: str | None) -> Mapping[str, object]:
     if isinstance(value, dict):
         return cast("dict[str, object]", value)
     columns = "named columns" if field is None else f"the field {field!r}"
@@ -137,7 +137,7 @@ def _separated(
             continue
         if not columns:
             columns = [str(i + 1) for i in range(len(values))] if numbered else values
-            place = None if field is None else _place(name, field, columns)
+            place = None if field is None else _find_column(name, field, columns)
             _refuse_repeated(name, columns if field is None else ())
             if not numbered:
                 continue
@@ -154,9 +154,9 @@ def _separated(
             yield Row(name, number, location, dict(zip(columns, values, strict=True)))
 
 
-def _place(name: str, field: str, columns: list[str]) -> int:
+def _find_column(name: str, field: str, columns: list[str]) -> int:
     if columns.count(field) != 1:
-        raise no_column(name, field, columns)
+        raise missing_column_error(name, field, columns)
     return columns.index(field)
 
 
@@ -189,21 +189,21 @@ def _tab_lines(name: str, stream: BinaryIO) -> Iterator[Row]:
 
 def _parquet(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
     """Rows of a Parquet file, a few hundred in memory at a time."""
-    reader: Any = extra("pyarrow.parquet", "parquet", ".parquet")
-    arrow: Any = extra("pyarrow", "parquet", ".parquet")
+    reader: Any = import_extra("pyarrow.parquet", "parquet", ".parquet")
+    arrow: Any = import_extra("pyarrow", "parquet", ".parquet")
     number = 0
     try:
         file = reader.ParquetFile(stream)
         columns: list[str] = file.schema_arrow.names
         nested = field is not None and field not in columns and field.partition(".")[0] in columns
         if field is not None and not nested and columns.count(field) != 1:
-            raise no_column(name, field, columns)
+            raise missing_column_error(name, field, columns)
         selected = None if field is None else [field]
         for batch in file.iter_batches(batch_size=256, columns=selected):
             for values in cast("list[dict[str, object]]", batch.to_pylist()):
                 number += 1
                 if field is not None and not values:  # a path with dots that does not exist
-                    raise no_column(name, field, columns)
+                    raise missing_column_error(name, field, columns)
                 yield Row(name, number, f"{name}, row {number}", values)
     except UnicodeDecodeError as error:
         raise TextError(
@@ -228,7 +228,7 @@ def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:
                 f"{location}: is longer than {LONGEST_ROW:,} bytes, but a row is one document: "
                 "split it, or read a text as .txt"
             )
-        text = decoded(location, line, file=name)
+        text = decode_content(location, line, file=name)
         yield number, text.removeprefix("\ufeff") if number == 1 else text
 
 

@@ -67,7 +67,7 @@ def find_file(target: Path, *, n_bytes: int | None, sha256: str | None) -> Fetch
         raise TextError(f"{target} exists and is no file: choose another folder with --to")
     advice = "move it away, or choose another folder with --to"
     size, actual = target.stat().st_size, _hash_of(target).hexdigest()
-    expected, checked = (sha256, "published") if sha256 else (_earlier(target), "earlier")
+    expected, checked = (sha256, "published") if sha256 else (_read_earlier_hash(target), "earlier")
     if expected is None and n_bytes is None:
         raise TextError(f"{target} exists, and there is no checksum to compare it with: {advice}")
     if (n_bytes is not None and size != n_bytes) or (expected is not None and actual != expected):
@@ -106,7 +106,7 @@ def fetch(
     existing = find_file(target, n_bytes=n_bytes, sha256=sha256)
     if existing is not None:
         return existing
-    with _disk(target), _unfinished(target) as folder:
+    with _report_disk_errors(target), _open_unfinished(target) as folder:
         return _Download(address, target, folder, n_bytes, sha256).run(progress)
 
 
@@ -120,7 +120,7 @@ class _Download:
 
     def run(self, progress: Progress) -> Fetched:
         with self._answer() as answer:
-            total, expected = self._agreed(answer)
+            total, expected = self._check_agreement(answer)
             digest = self._receive(answer, total, progress)
         size = self.partial.stat().st_size
         if total is not None and size < total:
@@ -146,7 +146,7 @@ class _Download:
         """Rename the file to its final name; if no hash is published, write one next to it."""
         if self.sha256 is None:
             checksum_file, line = _checksum_file(self.target), f"{sha256}  {self.target.name}\n"
-            if os.path.lexists(checksum_file) and _earlier(self.target) != sha256:
+            if os.path.lexists(checksum_file) and _read_earlier_hash(self.target) != sha256:
                 raise TextError(
                     f"{checksum_file} exists, with another SHA-256 than the download, {sha256}: "
                     f"move it away; the downloaded bytes stay: {_RESUME}"
@@ -184,7 +184,7 @@ class _Download:
         except (FileNotFoundError, PellucidError):
             return 0, None
 
-    def _agreed(self, answer: Answer) -> tuple[int | None, str | None]:
+    def _check_agreement(self, answer: Answer) -> tuple[int | None, str | None]:
         """The expected size and SHA-256 of the file; a server with another file is refused."""
         total = answer.total if answer.total is not None else answer.linked_size
         if total == 0:
@@ -233,7 +233,7 @@ class _Download:
 
 
 @contextmanager
-def _unfinished(target: Path) -> Generator[Path]:
+def _open_unfinished(target: Path) -> Generator[Path]:
     """The folder for an unfinished download; it is removed if it has no bytes."""
     try:
         partial = Partial(target, _FILES, keep=_FILES, exclusive=True)
@@ -249,7 +249,7 @@ def _unfinished(target: Path) -> Generator[Path]:
 
 
 @contextmanager
-def _disk(target: Path) -> Generator[None]:
+def _report_disk_errors(target: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
@@ -278,7 +278,7 @@ def _checksum_file(target: Path) -> Path:
     return target.with_name(target.name + ".sha256")
 
 
-def _earlier(target: Path) -> str | None:
+def _read_earlier_hash(target: Path) -> str | None:
     """The SHA-256 that an earlier download wrote next to the file."""
     try:
         return read_text(_checksum_file(target)).split()[0]

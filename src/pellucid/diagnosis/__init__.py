@@ -1,8 +1,7 @@
-"""What is wrong with a model, its data or its optimiser: probes that take seconds, before training.
+"""Find the faults of a model, its data and its optimiser, before and after training.
 
-Each probe asks one question whose answer is yes or no, of any module that maps ids to logits, and
-leaves it as it was, bit for bit. What it finds is a `Finding`: a stable code, the evidence, the
-place, and what to do.
+Each probe tests for one fault in any module that maps ids to logits, and leaves the module as it
+was, bit for bit. It reports a `Finding`: a stable code, the evidence, the place, and what to do.
 """
 
 from pellucid.diagnosis.assertions import (

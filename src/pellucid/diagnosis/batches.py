@@ -1,10 +1,10 @@
-"""The data a model is to learn from, as it is handed over: batches of ids, and labels."""
+"""The data that a model learns from: batches of ids, and labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -12,16 +12,14 @@ from torch.nn import functional as F
 
 from pellucid.batches import IGNORED
 from pellucid.errors import PellucidError
-
-#: Shares and matches are measured on this many tokens of a batch.
-ENOUGH = 4096
+from pellucid.old_names import old_attributes
 
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """Batches of ids, and of the first one the labels; `padding` is True where a token is real.
+    """Batches of ids, and the labels of the first batch; `padding` is True for real tokens.
 
-    `source` is what an encoder is given beside ids, which are then the decoder's.
+    `source` holds the encoder's ids; `batches` then holds the decoder's.
     """
 
     batches: tuple[Tensor, ...]
@@ -30,16 +28,19 @@ class Examples:
     source: Tensor | None = None
     source_padding: Tensor | None = None
 
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(on="to_device")
+
     @property
     def ids(self) -> Tensor:
         """The first batch."""
         return self.batches[0]
 
-    def on(self, device: torch.device) -> Examples:
-        """The same, where the model is."""
+    def to_device(self, device: torch.device) -> Examples:
+        """The same data on another device."""
         parts = (self.labels, self.padding, self.source, self.source_padding)
-        moved = (None if part is None else part.to(device) for part in parts)
-        return Examples(tuple(batch.to(device) for batch in self.batches), *moved)
+        copies = (None if part is None else part.to(device) for part in parts)
+        return Examples(tuple(batch.to(device) for batch in self.batches), *copies)
 
 
 def examples(
@@ -49,7 +50,14 @@ def examples(
     *,
     two_texts: bool = False,
 ) -> Examples:
-    """The data, checked; with `two_texts` labels are of another text than ids, as in translation.
+    """The data, with types and shapes checked.
+
+    Args:
+        ids: (batch, time) whole numbers, or several batches.
+        labels: (batch, time) of the first batch.
+        padding: (batch, time) of the first batch, True for real tokens.
+        two_texts: whether labels belong to another text than ids, as in translation; their
+            length may then differ.
 
     Raises:
         PellucidError: ids are not whole numbers in (batch, time), or labels have another shape.
@@ -60,17 +68,18 @@ def examples(
     wrong = [tensor for tensor in tensors if not isinstance(tensor, Tensor)]
     if wrong:
         raise PellucidError(
-            "ids and labels must be tensors of whole numbers in (batch, time), ids also several "
-            f"of them: was {wrong[0]!r:.40}. Text is encoded by a tokenizer first"
+            f"ids and labels must be tensors of whole numbers in (batch, time), was "
+            f"{wrong[0]!r:.40}. For several batches pass a list of tensors; encode text with a "
+            "tokenizer first"
         )
     for batch in batches:
         if batch.ndim != 2 or batch.is_floating_point() or not batch.numel():
             raise PellucidError(
-                f"ids must be whole numbers in (batch, time), and some: was {tuple(batch.shape)} "
-                f"of {batch.dtype}"
+                f"ids must be whole numbers in (batch, time) and not empty, was "
+                f"{tuple(batch.shape)} of {batch.dtype}"
             )
     if not batches:
-        raise PellucidError("ids is an empty list: pass one batch at least, or none at all")
+        raise PellucidError("ids is an empty list: pass at least one batch, or leave ids out")
     rows = batches[0].shape[0]
     if two_texts and labels is not None and (labels.ndim != 2 or labels.shape[0] != rows):
         raise PellucidError(
@@ -87,7 +96,7 @@ def examples(
 
 
 def targets_for(ids: Tensor, shift: int) -> Tensor:
-    """For each place the id `shift` places on, and `IGNORED` where there is none."""
+    """For each position the id `shift` positions later, and `IGNORED` at the end of a row."""
     targets = torch.full_like(ids, IGNORED)
     targets[:, : ids.shape[1] - shift] = ids[:, shift:]
     return targets
@@ -102,11 +111,11 @@ def cross_entropy(logits: Tensor, targets: Tensor, *, total: bool = False) -> fl
 
 
 def alignment(ids: Tensor, labels: Tensor) -> dict[int, float]:
-    """For shifts of 0, 1 and 2: the share of supervised labels that are the id so far on."""
+    """For shifts of 0, 1 and 2: the share of supervised labels that equal the shifted ids."""
     matches: dict[int, float] = {}
     for shift in (0, 1, 2):
-        moved = targets_for(ids, shift)
-        judged = (labels != IGNORED) & (moved != IGNORED)
-        count = int(judged.sum())
-        matches[shift] = float((labels == moved)[judged].double().mean()) if count else 0.0
+        targets = targets_for(ids, shift)
+        is_supervised = (labels != IGNORED) & (targets != IGNORED)
+        equal = (labels == targets)[is_supervised]
+        matches[shift] = float(equal.double().mean()) if equal.numel() else 0.0
     return matches

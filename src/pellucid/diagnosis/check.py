@@ -1,4 +1,4 @@
-"""`check`: every probe that makes sense for a model, its data and its optimiser, in seconds."""
+"""`check`: every probe that applies to a model, its data and its optimiser, in seconds."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from pellucid.diagnosis.probes.weights import (
 )
 from pellucid.errors import PellucidError
 
-#: On how much of a batch the model is run.
+#: The model runs on at most so much of a batch.
 _ROWS, _TOKENS = 4, 512
 
-_OF_THE_CODE = (
+_PROBES_OF_CODE = (
     probe_causality,
     probe_batch,
     probe_padding,
@@ -61,7 +61,7 @@ def check(
     declared: Expectations | None = None,
     ignore: Iterable[str] = (),
 ) -> list[Finding]:
-    """The faults of a model, its data and its optimiser, the worst first; nothing is changed.
+    """Find the faults of a model, its data and its optimiser, the worst first; change nothing.
 
     A probe that raises becomes a finding (SEE001), and the others still run.
 
@@ -71,8 +71,8 @@ def check(
             For an encoder-decoder they are the encoder's.
         labels: (batch, time) of the first batch, in the form that the loss takes. For an
             encoder-decoder they are the decoder's, of another length.
-        optimizer: the optimiser, if it is to be tested too.
-        tokenizer: the tokenizer, if it is to be tested too.
+        optimizer: the optimiser, if you want to test it too.
+        tokenizer: the tokenizer, if you want to test it too.
         loss: the reported loss of the first batch, or a function of (logits, labels) or of
             (model, ids, labels) that gives it.
         declared: what you intend, so that it is not reported.
@@ -80,7 +80,7 @@ def check(
 
     Raises:
         PellucidError: the model does not map ids to logits, or the data has another form.
-        ConfigError: `ignore` names a code that there is not.
+        ConfigError: `ignore` names an unknown code.
     """
     ignored = tuple(ignore)
     drop_ignored([], ignored)
@@ -105,86 +105,86 @@ def check_examples(
     declared: Expectations | None = None,
     ignore: Iterable[str] = (),
 ) -> list[Finding]:
-    """As `check`, of data that are `Examples` already: with padding, or with what is looked at."""
-    ask, first = ProbeRunner(), ProbeRunner(severity="warn", through=(PellucidError,))
-    findings = ask(probe_numbers, model) or []
-    adapter = first(_outputs, model, declared)
+    """Run `check` on data that are `Examples` already, with padding or an encoder's source.
+
+    Args:
+        model: a module that maps ids to logits.
+        data: the data; None for random ids.
+        optimizer: the optimiser, if you want to test it too.
+        tokenizer: the tokenizer, if you want to test it too.
+        loss: as for `check`.
+        declared: what you intend, so that it is not reported.
+        ignore: codes to leave out.
+    """
+    run, run_first = ProbeRunner(), ProbeRunner(severity="warn", passed_errors=(PellucidError,))
+    findings = run(probe_numbers, model) or []
+    adapter = run_first(_outputs, model, declared)
     if adapter is not None:
-        findings += _asked_of(
-            ask, adapter, data, optimizer=optimizer, tokenizer=tokenizer, loss=loss
-        )
+        data = None if data is None else data.to_device(adapter.device)
+        findings += _check_adapter(run, adapter, data, optimizer, tokenizer, loss)
     elif data is not None:
-        findings += ask(probe_duplicates, data) or []
-    return drop_ignored(_once([*findings, *first.unseen, *ask.unseen]), ignore)
+        findings += run(probe_duplicates, data) or []
+    first: dict[tuple[str, str], Finding] = {}  # of equal findings of two probes the first counts
+    for finding in (*findings, *run_first.unseen, *run.unseen):
+        first.setdefault((finding.code, finding.where), finding)
+    return drop_ignored(first.values(), ignore)
 
 
 def _outputs(model: nn.Module, declared: Expectations | None) -> ModelAdapter:
+    """The adapter, which runs the model; a finding calls this step "outputs"."""
     return ModelAdapter(model, declared)
 
 
-def _asked_of(
-    ask: ProbeRunner,
+def _check_adapter(
+    run: ProbeRunner,
     adapter: ModelAdapter,
     data: Examples | None,
-    *,
     optimizer: Any | None,
     tokenizer: Any | None,
     loss: Reported | None,
 ) -> list[Finding]:
-    data = None if data is None else data.on(adapter.device)
     findings: list[Finding] = []
     if tokenizer is not None:
-        findings += ask(probe_tokenizer, tokenizer, adapter.vocab, data) or []
-    outside = [] if data is None else ask(probe_ids, data, adapter.vocab) or []
-    if outside:
+        findings += run(probe_tokenizer, tokenizer, adapter.vocab, data) or []
+    unknown_ids = [] if data is None else run(probe_ids, data, adapter.vocab) or []
+    if unknown_ids:
         data = None
-    ids = None if data is None else _small(adapter, data).ids
-    findings += outside + (ask(probe_finite, adapter, ids) or [])
+    ids = None if data is None else _cut(adapter, data).ids
+    findings += unknown_ids + (run(probe_finite, adapter, ids) or [])
     if any(finding.code in ("WGT001", "NUM004") for finding in findings):
         return findings
-    findings += _of_the_model(ask, adapter, ids, optimizer)
-    return findings + ([] if data is None else _of_the_data(ask, adapter, data, tokenizer, loss))
-
-
-def _of_the_model(
-    ask: ProbeRunner, adapter: ModelAdapter, ids: Tensor | None, optimizer: Any
-) -> list[Finding]:
-    findings: list[Finding] = []
-    for probe in (*_OF_THE_CODE, probe_ties, probe_weights):
-        findings += ask(probe, adapter) or []
-    findings += ask(probe_dtypes, adapter, optimizer) or []
-    findings += ask(probe_chance, adapter) or []
-    findings += ask(probe_gradients, adapter, ids) or []
+    for probe in (*_PROBES_OF_CODE, probe_ties, probe_weights):
+        findings += run(probe, adapter) or []
+    findings += run(probe_dtypes, adapter, optimizer) or []
+    findings += run(probe_chance, adapter) or []
+    findings += run(probe_gradients, adapter, ids) or []
     if optimizer is not None:
-        findings += ask(probe_moves, adapter, optimizer, ids) or []
-    return findings + (ask(probe_overfit, adapter, ids) or [])
+        findings += run(probe_moves, adapter, optimizer, ids) or []
+    findings += run(probe_overfit, adapter, ids) or []
+    return findings + ([] if data is None else _check_data(run, adapter, data, tokenizer, loss))
 
 
-def _of_the_data(
-    ask: ProbeRunner, adapter: ModelAdapter, data: Examples, tokenizer: Any, loss: Reported | None
+def _check_data(
+    run: ProbeRunner, adapter: ModelAdapter, data: Examples, tokenizer: Any, loss: Reported | None
 ) -> list[Finding]:
-    small = _small(adapter, data)
-    # a loss that was reported as a number is the whole batch's
-    run_on = data if isinstance(loss, int | float) else small
-    findings = ask(probe_duplicates, data) or []
-    findings += ask(probe_labels, adapter, data) or []
-    findings += ask(probe_supervised, adapter, data) or []
-    findings += ask(probe_ends, data, tokenizer) or []
-    findings += ask(probe_loss, adapter, run_on, loss) or []
-    findings += ask(probe_initial_loss, adapter, small) or []
-    return findings + (ask(probe_import, adapter, small) or [])
+    cut = _cut(adapter, data)
+    # a loss that was reported as a number belongs to the whole batch
+    loss_data = data if isinstance(loss, int | float) else cut
+    return [
+        *(run(probe_duplicates, data) or []),
+        *(run(probe_labels, adapter, data) or []),
+        *(run(probe_supervised, adapter, data) or []),
+        *(run(probe_ends, data, tokenizer) or []),
+        *(run(probe_loss, adapter, loss_data, loss) or []),
+        *(run(probe_initial_loss, adapter, cut) or []),
+        *(run(probe_import, adapter, cut) or []),
+    ]
 
 
-def _small(adapter: ModelAdapter, data: Examples) -> Examples:
-    """The first rows of the first batch, no longer than the model takes."""
-    cut = (slice(0, _ROWS), slice(0, min(_TOKENS, adapter.context or _TOKENS)))
+def _cut(adapter: ModelAdapter, data: Examples) -> Examples:
+    """The first rows of the first batch, no longer than the model's context."""
+    corner = (slice(0, _ROWS), slice(0, min(_TOKENS, adapter.context or _TOKENS)))
     parts = (data.labels, data.padding, data.source, data.source_padding)
-    return Examples((data.ids[cut],), *(None if part is None else part[cut] for part in parts))
-
-
-def _once(findings: Iterable[Finding]) -> list[Finding]:
-    """What two probes found alike is one finding: the first."""
-    first: dict[tuple[str, str], Finding] = {}
-    for finding in findings:
-        first.setdefault((finding.code, finding.where), finding)
-    return list(first.values())
+    return Examples(
+        (data.ids[corner],), *(None if part is None else part[corner] for part in parts)
+    )

@@ -1,10 +1,11 @@
-"""What a name stands for, checked: a run, a published model, a preset, a config file."""
+"""Check a model by its name: a run, a published model, a preset or a config file."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,6 +25,7 @@ from pellucid.diagnosis.training_batch import build_training_batch
 from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
+from pellucid.old_names import old_attributes
 from pellucid.presets import PRESETS
 from pellucid.reader import LARGE, read_text
 from pellucid.runs import Run, learns_from_rows, load
@@ -34,104 +36,99 @@ from pellucid.saved_runs.folder import is_published
 from pellucid.saved_runs.progress import silent
 from pellucid.tokenizers import Tokenizer
 
-#: A preset or a config of more weights is asked as its small twin.
+#: A preset or a config with more weights than this is checked as its small twin.
 _LARGEST = 5_000_000
-_ROWS_OF_A_VOCABULARY = 512
+_VOCABULARY = 512
 _ROWS, _BATCHES, _LONGEST = 4, 4, 128
 #: After so many updates a model should beat guessing by far.
-_KNOWS_AFTER = 200
+_TRAINED_AFTER = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was checked, in words, and what was found."""
+    """A description of the checked model and data, and the findings."""
 
-    what: str
+    target: str
     findings: tuple[Finding, ...]
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(what="target")
 
 
 def check_named(
     name: str, text: str | Path | None = None, *, declared: Expectations, ignore: Sequence[str] = ()
 ) -> Checked:
-    """Check what `name` stands for, with the tokens of `text` where one is given.
+    """Check a run, a published model, a preset or a config file.
+
+    Args:
+        name: the folder, the name of the preset, or the path of the config file.
+        text: a text whose tokens the model reads; without it, random ids.
+        declared: what you intend, so that it is not reported.
+        ignore: codes to leave out.
 
     Raises:
-        PellucidError: there is nothing of that name, or the text cannot be used with it.
+        PellucidError: there is nothing of that name, or the text does not fit it.
     """
     path = Path(name)
     if path.is_dir():
-        # weights that are not finite are among what it looks for
+        # weights that are not finite are one of the faults to report
         return _check_run(load(path, allow_non_finite=True), text, declared, ignore)
     if name not in PRESETS and not path.is_file():
         raise PellucidError(
-            f"{name!r} is neither a folder (a run, or a published model), nor a config file, nor "
-            f"a preset: presets are {', '.join(PRESETS)}"
+            f"{name!r} is not a folder (a run or a published model), a config file or a preset. "
+            f"Presets are {', '.join(PRESETS)}"
         )
     paths = [] if text is None else [text]
-    run = (
-        resolve_config(paths, config_file=path)
-        if path.is_file()
-        else resolve_config(paths, preset=name)
-    )
-    if text is None:
-        return _check_config(name, run, declared, ignore)
-    return _check_config_with(name, run, Path(text), declared, ignore)
+    source: dict[str, Any] = {"config_file": path} if path.is_file() else {"preset": name}
+    run = resolve_config(paths, **source)
+    return _check_config(name, run, None if text is None else Path(text), declared, ignore)
 
 
 def _check_config(
-    name: str, run: config.Run, declared: Expectations, ignore: Iterable[str]
+    name: str, run: config.Run, text: Path | None, declared: Expectations, ignore: Iterable[str]
 ) -> Checked:
-    model = replace(run.model, vocab_size=run.model.vocab_size or _ROWS_OF_A_VOCABULARY)
-    whole, description = parameter_count(model), f"{name}, untrained"
-    if whole > _LARGEST:
-        model = reduce_model(model)
-        description += f": a small twin with the same parts, instead of {whole:,} weights"
-    assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
-    findings = check(assemble(model, seed=0), declared=assumed, ignore=ignore)
-    return Checked(description, tuple(_with_the_config(findings, name, run, assumed, ignore)))
+    """Check an untrained model, on a text with a tokenizer that is trained on it as by `train`."""
+    tokenizer = None if text is None else _train_tokenizer(name, run)
+    model = replace(run.model, vocab_size=run.model.vocab_size or _VOCABULARY)
+    if tokenizer is not None:
+        model = with_vocabulary(run, tokenizer).model
+    n_weights, description = parameter_count(model), f"{name}, untrained"
+    if n_weights > _LARGEST:
+        small = reduce_model(model)
+        model = small if tokenizer is None else replace(small, vocab_size=model.vocab_size)
+        description += f", as a small twin with the same parts instead of {n_weights:,} weights"
+    declared = _assume_pretrained(declared, False)
+    untrained = assemble(model, seed=0)
+    if text is None or tokenizer is None:
+        findings = check(untrained, declared=declared, ignore=ignore)
+    else:
+        findings, n = _check_on_text(untrained, tokenizer, text, declared, ignore)
+        description += f", with {n:,} tokens of {text}"
+    budget = run.training.budget
+    facts = facts_of(run, budget.count if isinstance(budget, config.Steps) else None)
+    # the config alone gives warnings too
+    history = History(name=name, facts=facts, findings=tuple(findings), config=run)
+    return Checked(description, tuple(diagnose(history, declared=declared, ignore=ignore)))
 
 
-def _check_config_with(
-    name: str, run: config.Run, text: Path, declared: Expectations, ignore: Iterable[str]
-) -> Checked:
-    """An untrained model with a tokenizer that is trained on the text, as `train` would."""
+def _train_tokenizer(name: str, run: config.Run) -> Tokenizer:
     if isinstance(run.text.corpus, config.Rows):
         raise PellucidError(
-            f"{name} learns from rows of columns: leave DATA out, or train for a step and check "
-            "the run with them"
+            f"{name} learns from rows of columns: leave DATA out, or train for one step and check "
+            "the run with your rows"
         )
-    tokenizer, _ = ready_text(run.text, silent)
-    model = with_vocabulary(run, tokenizer).model
-    description = f"{name}, untrained"
-    if parameter_count(model) > _LARGEST:
-        model = replace(reduce_model(model), vocab_size=model.vocab_size)
-        description += ", as a small twin with the same parts"
-    assumed = declared if declared.pretrained is not None else replace(declared, pretrained=False)
-    findings, n = _on_text(assemble(model, seed=0), tokenizer, text, assumed, ignore)
-    findings = _with_the_config(findings, name, run, assumed, ignore)
-    return Checked(f"{description}, with {n:,} tokens of {text}", tuple(findings))
+    return ready_text(run.text, silent)[0]
 
 
-def _with_the_config(
-    findings: Sequence[Finding],
-    name: str,
-    run: config.Run,
-    declared: Expectations,
-    ignore: Iterable[str],
-) -> list[Finding]:
-    """What probes found, and what the config says by itself before anything is trained."""
-    budget = run.training.budget
-    total = budget.count if isinstance(budget, config.Steps) else None
-    history = History(name=name, facts=facts_of(run, total), findings=tuple(findings), config=run)
-    return diagnose(history, declared=declared, ignore=ignore)
+def _assume_pretrained(declared: Expectations, pretrained: bool | None) -> Expectations:
+    """The expectations, with a value for `pretrained` if you gave none."""
+    return declared if declared.pretrained is not None else replace(declared, pretrained=pretrained)
 
 
 def _check_run(
     run: Run, text: str | Path | None, declared: Expectations, ignore: Iterable[str]
 ) -> Checked:
-    assumed = declared
-    if declared.pretrained is None:
-        assumed = replace(declared, pretrained=_is_trained(run))
+    assumed = _assume_pretrained(declared, _is_trained(run))
     model, tokenizer = run.model, run.tokenizer
     if text is None:
         findings = check(model, tokenizer=tokenizer, declared=assumed, ignore=ignore)
@@ -139,7 +136,7 @@ def _check_run(
     if learns_from_rows(run):
         batch = build_training_batch(run, [str(text)])
         if isinstance(run.config.objective, config.SFT):
-            ignore = (*ignore, "LOS004")  # prompts are left out on purpose
+            ignore = (*ignore, "LOS004")  # prompts have no labels on purpose
         findings = check_examples(
             model,
             batch.examples,
@@ -150,29 +147,29 @@ def _check_run(
         )
         n = batch.examples.ids.numel()
     else:
-        findings, n = _on_text(model, tokenizer, Path(text), assumed, ignore)
+        findings, n = _check_on_text(model, tokenizer, Path(text), assumed, ignore)
     return Checked(f"{run.folder}, with {n:,} tokens of {text}", tuple(findings))
 
 
 def _is_trained(run: Run) -> bool | None:
-    """Whether a run should know a text: not before its first update, and not soon after."""
+    """Whether a run should know a text: not at its first update, and unknown soon after."""
     if is_published(run.folder):
         return True
     _, _, step = run.checkpoint.name.rpartition("-")
-    updates = int(step) if step.isdecimal() else _KNOWS_AFTER
+    updates = int(step) if step.isdecimal() else _TRAINED_AFTER
     if updates == 0 and run.config.start is None:
         return False
-    return True if updates >= _KNOWS_AFTER else None
+    return True if updates >= _TRAINED_AFTER else None
 
 
-def _on_text(
+def _check_on_text(
     model: Transformer,
     tokenizer: Tokenizer,
     text: Path,
     declared: Expectations,
     ignore: Iterable[str],
 ) -> tuple[list[Finding], int]:
-    """The findings with the beginning of a text, and how many tokens of it were read."""
+    """The findings with the beginning of a text, and how many tokens they are based on."""
     batches = _batches(text, tokenizer, model.context_length)
     decoder_alone = model.encoder is None and model.output_head.no_token_logits is None
     findings = check(
@@ -188,12 +185,11 @@ def _on_text(
 
 
 def _batches(path: Path, tokenizer: Tokenizer, context: int) -> list[Tensor]:
-    """The beginning of a text as it stands, cut into rows."""
-    read = read_text(path, limit=LARGE, refusal=TextError)
+    """The beginning of a text, cut into rows."""
     width = min(context, _LONGEST)
-    ids = tokenizer.encode_document(read)
+    ids = tokenizer.encode_document(read_text(path, limit=LARGE, refusal=TextError))
     if len(ids) < width:
-        raise TextError(f"{path} has {len(ids)} tokens: a check needs {width} at least")
+        raise TextError(f"{path} has {len(ids)} tokens: a check needs at least {width}")
     rows = torch.tensor(ids[: len(ids) // width * width]).view(-1, width)
     return [rows[i : i + _ROWS] for i in range(0, min(len(rows), _ROWS * _BATCHES), _ROWS)]
 

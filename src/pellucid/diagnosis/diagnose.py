@@ -1,8 +1,8 @@
-"""`diagnose`: what is behind a history; one finding for a cause, with its symptoms as evidence.
+"""`diagnose`: name the causes behind a history; each cause is one finding with its symptoms.
 
-Suspects are taken in turn, the surest first. What one of them explains (the register says what:
-signs and other codes) is not reported apart. Signs that stay sick and that nothing explains are a
-finding of their own, which says that the cause is not known.
+pellucid takes the candidates in turn, the surest first. `codes.toml` says which signs and codes a
+cause explains: these become its evidence and no findings of their own. If signs stay sick and no
+cause explains them, one finding says that the cause is unknown.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pellucid.diagnosis.finding import (
     Evidence,
     Finding,
     Severity,
+    build_finding,
     drop_ignored,
     evidence,
     read_codes,
@@ -28,35 +29,24 @@ from pellucid.diagnosis.fixes.propose import propose_fixes
 from pellucid.diagnosis.history.history import History, Reading
 from pellucid.diagnosis.not_examined import ProbeRunner
 
-#: So many readings in a row must be sick before a sign by itself is worth a finding.
+#: So many readings in a row must be sick before a sign without a cause is worth a finding.
 _LASTING = 3
-#: So likely a cause is taken for one, and after so many updates a training can go badly.
+#: A cause counts from this likelihood on; a training can go badly after so many updates.
 _LIKELY, _LONG = 0.8, 50
-#: What looks like much else to probes: to random outputs, every question has a wrong answer.
+#: Faults that make other probes fail too, such as random outputs: they take their turn first.
 _FIRST = ("RND001", "NUM001", "ATT002", "ATT001", "ATT005")
-#: What many causes bring about: they take their turn last.
-_GENERAL = (
-    "INI001",
-    "LRN001",
-    "DAT009",
-    "FIT001",
-    "FIT002",
-    "FIT003",
-    "FIT004",
-    "ARC011",
-    "ARC012",
-    "ARC013",
-)
-#: No more of the symptoms are listed as evidence of a cause.
-_LISTED = 3
+#: Effects of many causes: they take their turn last.
+_GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]")
+#: A cause lists at most so many symptoms as evidence.
+_MOST_SYMPTOMS = 3
 
 
 def diagnose(
     history: History, *, declared: Expectations | None = None, ignore: Iterable[str] = ()
 ) -> list[Finding]:
-    """The causes of what went wrong in a training, the worst and surest first.
+    """Find the causes of a training's faults, the worst and surest first.
 
-    A healthy training has none. A cause that raises becomes a note, and the others still run.
+    A healthy training has none. If a cause raises, a note says so, and the others still run.
 
     Args:
         history: the training, from `history_of_run`, `history_of_watch` or `history_of_log`.
@@ -64,7 +54,7 @@ def diagnose(
         ignore: codes to leave out.
 
     Raises:
-        ConfigError: `ignore` names a code that there is not.
+        ConfigError: `ignore` names an unknown code.
     """
     ignored = tuple(ignore)
     drop_ignored([], ignored)
@@ -72,31 +62,36 @@ def diagnose(
     by_design = declared or Expectations()
     probed = [
         RankedFinding(finding.code, finding.severity, finding.confidence, finding)
-        for finding in (_in_earnest(finding, view) for finding in history.findings)
+        for finding in (_warn_of_frozen(finding, view) for finding in history.findings)
     ]
     runner = ProbeRunner()
-    fitting = [_of(candidate, view) for candidate in find_candidates(view, runner)]
-    all_of_them = [
+    fitting = [_rank(candidate, view) for candidate in find_candidates(view, runner)]
+    candidates = [
         candidate
         for candidate in (*probed, *fitting)
-        if candidate.code not in ignored and not _meant(candidate.finding, by_design)
+        if candidate.code not in ignored and not _is_intended(candidate.finding, by_design)
     ]
-    sick = _sick(history)
-    roots = _roots(all_of_them)
+    sick = _find_sick(history)
+    roots = _find_roots(candidates)
     findings = [_with_symptoms(root.finding, sick) for root in roots]
     explained = [pattern for root in roots for pattern in read_codes()[root.code].explains]
     unexplained = {id: read for id, read in sick.items() if not _matches_any(id, explained)}
-    if unexplained and not view.goes_well and "UNK001" not in ignored and not _grave(findings):
+    is_grave = any(finding.severity in ("fault", "fatal") for finding in findings)
+    if unexplained and not view.goes_well and "UNK001" not in ignored and not is_grave:
         findings.append(
             _unknown(unexplained, [candidate for candidate in fitting if candidate not in roots])
         )
-    findings = [runner(_with_patch, finding, history.config) or finding for finding in findings]
+    findings = [runner(_add_patch, finding, history.config) or finding for finding in findings]
     findings += [finding for finding in runner.unseen if finding.code not in ignored]
-    return sorted(findings, key=_weight, reverse=True)
+    return sorted(
+        findings,
+        key=lambda finding: (SEVERITIES.index(finding.severity), finding.confidence),
+        reverse=True,
+    )
 
 
 class RankedFinding(NamedTuple):
-    """A finding in waiting: of a probe, or of a cause that fits."""
+    """A finding of a probe, or of a cause that fits, before the roots are known."""
 
     code: str
     severity: Severity
@@ -104,8 +99,8 @@ class RankedFinding(NamedTuple):
     finding: Finding
 
 
-def _of(candidate: Candidate, view: HistoryView) -> RankedFinding:
-    """A likely cause that is a warning by itself is a fault where the training goes badly."""
+def _rank(candidate: Candidate, view: HistoryView) -> RankedFinding:
+    """The candidate's finding; if the training goes badly, a likely cause becomes a fault."""
     finding = candidate.finding()
     worse = candidate.severity is None and candidate.likely >= _LIKELY and not view.goes_well
     if finding.severity == "warn" and worse and view.updates >= _LONG:
@@ -113,16 +108,16 @@ def _of(candidate: Candidate, view: HistoryView) -> RankedFinding:
     return RankedFinding(candidate.code, finding.severity, candidate.likely, finding)
 
 
-def _in_earnest(finding: Finding, view: HistoryView) -> Finding:
-    """Frozen weights are meant where a model goes on learning; from scratch they are a mistake."""
+def _warn_of_frozen(finding: Finding, view: HistoryView) -> Finding:
+    """The finding, as a warning if weights are frozen in a training from scratch."""
     is_measured = view.start is not None and view.guessing is not None
     if finding.code == "GRD003" and is_measured and view.fresh:
         return replace(finding, severity="warn")
     return finding
 
 
-def _roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
-    """Those that no surer one explains."""
+def _find_roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
+    """The candidates that no surer one explains."""
     roots: list[RankedFinding] = []
     for candidate in sorted(candidates, key=_turn):
         codes = [root.code for root in roots]
@@ -133,78 +128,74 @@ def _roots(candidates: Sequence[RankedFinding]) -> list[RankedFinding]:
 
 
 def _turn(candidate: RankedFinding) -> tuple[bool, bool, int, float]:
-    """The surest first; notes explain nothing that is worse, and what many bring about is last."""
+    """The key of the order: notes come last, then general effects, then less likely causes."""
     turn = _FIRST.index(candidate.code) if candidate.code in _FIRST else len(_FIRST)
-    return candidate.severity == "note", candidate.code in _GENERAL, turn, -candidate.likely
+    return (
+        candidate.severity == "note",
+        _matches_any(candidate.code, _GENERAL),
+        turn,
+        -candidate.likely,
+    )
 
 
 def _matches_any(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _meant(finding: Finding, by_design: Expectations) -> bool:
-    """Whether it is as it was declared to be."""
-    if finding.code in ("POS001",) and by_design.no_positions:
+def _is_intended(finding: Finding, by_design: Expectations) -> bool:
+    """Whether you declared that you intend it."""
+    if finding.code == "POS001" and by_design.no_positions:
         return True
-    frozen = finding.code in ("GRD001", "GRD003", "OPT001", "OPT002")
-    return frozen and by_design.is_frozen(finding.where) and bool(finding.where)
+    is_of_frozen = finding.code in ("GRD001", "GRD003", "OPT001", "OPT002")
+    return is_of_frozen and by_design.is_frozen(finding.where) and bool(finding.where)
 
 
-def _sick(history: History) -> dict[str, Reading]:
-    """Signs that stayed sick, each with its first sick reading."""
-    first_sick: dict[str, Reading] = {}
+def _find_sick(history: History) -> dict[str, Reading]:
+    """Signs that stayed sick, each with the reading that completes the first sick row."""
+    sick: dict[str, Reading] = {}
     for id, readings in history.signs.items():
-        in_a_row = 0
-        for read in readings:
-            in_a_row = in_a_row + 1 if read.word == "sick" else 0
-            if in_a_row == _LASTING:
-                first_sick[id] = read
+        words = [reading.word for reading in readings]
+        for i in range(_LASTING, len(words) + 1):
+            if words[i - _LASTING : i] == ["sick"] * _LASTING:
+                sick[id] = readings[i - 1]
                 break
-    return first_sick
+    return sick
 
 
 def _with_symptoms(finding: Finding, sick: dict[str, Reading]) -> Finding:
-    """A finding with what it brings about as evidence."""
+    """The finding, with the sick signs that it explains as evidence."""
     patterns = read_codes()[finding.code].explains
-    named = {clue.sign for clue in finding.evidence}
+    known_signs = {clue.sign for clue in finding.evidence}
     symptoms = [
-        _symptom(id, read)
-        for id, read in sick.items()
-        if _matches_any(id, patterns) and id not in named
+        Evidence(
+            f"{id}, update {reading.step}" + (f" in {reading.place}" if reading.place else ""),
+            reading.value,
+            "a calm sign",
+            "docs/vitals.md",
+        )
+        for id, reading in sick.items()
+        if _matches_any(id, patterns) and id not in known_signs
     ]
-    return replace(finding, evidence=(*finding.evidence, *symptoms[:_LISTED]))
+    return replace(finding, evidence=(*finding.evidence, *symptoms[:_MOST_SYMPTOMS]))
 
 
-def _symptom(id: str, read: Reading) -> Evidence:
-    at = f" in {read.where}" if read.where else ""
-    return Evidence(f"{id}, update {read.step}{at}", read.value, "a calm sign", "docs/vitals.md")
-
-
-def _with_patch(finding: Finding, run: config.Run | None) -> Finding:
-    """A finding with what is to be set against it first, where there is a config to set it in."""
+def _add_patch(finding: Finding, run: config.Run | None) -> Finding:
+    """The finding, with the `--set` assignments of its first fix if there is a config."""
     first = [] if run is None else propose_fixes(finding, run)[:1]
     return replace(finding, patch=first[0].assignments) if first else finding
 
 
 def _unknown(unexplained: dict[str, Reading], fitting: Sequence[RankedFinding]) -> Finding:
-    """What is sick, and what it may be."""
-    first = min(unexplained, key=lambda id: unexplained[id].step)
+    """A finding with the sick signs, and the causes that they may have."""
+    first = min(unexplained.values(), key=lambda reading: reading.step)
     names = [f"{read_codes()[rival.code].title} ({rival.code})" for rival in fitting[:4]]
-    candidate = Candidate(
-        code="UNK001",
-        likely=0.5,
-        what=f"Sick without a known cause: {', '.join(unexplained)}."
+    return build_finding(
+        "UNK001",
+        f"Sick without a known cause: {', '.join(unexplained)}."
         + (f" It may be: {'; '.join(names)}." if names else ""),
-        clues=tuple(evidence("UNK001", id, read.value) for id, read in unexplained.items()),
-        where=unexplained[first].where,
-        step=unexplained[first].step,
+        *(evidence("UNK001", id, reading.value) for id, reading in unexplained.items()),
+        where=first.place,
+        cause=read_codes()["UNK001"].title,
+        confidence=0.5,
+        step=first.step,
     )
-    return candidate.finding()
-
-
-def _grave(findings: Iterable[Finding]) -> bool:
-    return any(finding.severity in ("fault", "fatal") for finding in findings)
-
-
-def _weight(finding: Finding) -> tuple[int, float]:
-    return SEVERITIES.index(finding.severity), finding.confidence

@@ -1,4 +1,4 @@
-"""What a user says of a model, so that what is meant is not taken for a mistake."""
+"""What you intend of a model, so that no finding reports it as a mistake."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from pellucid.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectations:
-    """What is so by design; None is "not said", and is then read off the model where possible.
+    """What you intend. None means unknown: pellucid then reads it from the model if it can.
 
-    `frozen` are regular expressions: a parameter in whose name one matches anywhere is not to move.
-    `window` is how many tokens back the last output can see through all layers. `shift` is how far
-    labels stand from the inputs as they are handed over: 1 where labels[t] is the token after
-    ids[t], 0 where the model moves them itself, as Hugging Face's do. `pretrained` weights are
-    expected to know the data.
+    Args:
+        frozen: regular expressions; a parameter stays frozen if one matches anywhere in its name.
+        no_positions: the model has no positions on purpose.
+        causal: no output may depend on a later token.
+        rotary: positions are rotary.
+        window: how many tokens back the last output can see through all layers.
+        pretrained: the weights should know the data.
+        tied: embedding and head are one tensor.
+        shift: 1 if labels[t] is the token after ids[t], 0 if the model shifts the labels, as
+            Hugging Face's models do.
+
+    Raises:
+        ConfigError: a pattern of `frozen` is not a regular expression.
     """
 
-    frozen: tuple[str, ...] = ()
+    frozen: Sequence[str] = ()
     no_positions: bool = False
     causal: bool | None = None
     rotary: bool | None = None
@@ -31,58 +39,33 @@ class Expectations:
     shift: int | None = None
 
     def __post_init__(self) -> None:
-        for pattern in _listed(self.frozen):
+        object.__setattr__(self, "frozen", _check_patterns(self.frozen))
+        for pattern in self.frozen:
             try:
                 re.compile(pattern)
             except re.error as error:
                 words = pattern.strip("*")
                 plain = f": write {words!r}" if words and words == re.escape(words) else ""
                 raise ConfigError(
-                    f"frozen: {pattern!r} is no regular expression ({error}). A parameter is meant "
-                    f"if the expression matches anywhere in its name{plain}"
+                    f"frozen: {pattern!r} is not a regular expression ({error}). It may match "
+                    f"anywhere in a parameter's name{plain}"
                 ) from None
 
     def is_frozen(self, name: str) -> bool:
-        """Whether the parameter of this name is declared not to move."""
+        """Whether you declared the parameter of this name as frozen."""
         return any(re.search(pattern, name) for pattern in self.frozen)
 
 
-def _listed(frozen: Any) -> Sequence[str]:
-    """Patterns as they are to be: several, and each a text."""
-    is_list = isinstance(frozen, tuple | list)
-    if not is_list or not all(
-        isinstance(pattern, str) for pattern in cast("Sequence[Any]", frozen)
-    ):
+def _check_patterns(frozen: Any) -> tuple[str, ...]:
+    """The patterns, if they are a list of texts."""
+    patterns = tuple(cast("Sequence[Any]", frozen)) if isinstance(frozen, tuple | list) else (None,)
+    if not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigError(
             f"frozen must be a list of patterns of parameter names, was {frozen!r}: write "
             'frozen=["embed"]'
         )
-    return cast("Sequence[str]", frozen)
+    return cast("tuple[str, ...]", patterns)
 
 
-def declare(
-    *,
-    frozen: Sequence[str] = (),
-    no_positions: bool = False,
-    causal: bool | None = None,
-    rotary: bool | None = None,
-    window: int | None = None,
-    pretrained: bool | None = None,
-    tied: bool | None = None,
-    shift: int | None = None,
-) -> Expectations:
-    """What is so by design: see `Expectations`.
-
-    Raises:
-        ConfigError: a pattern of `frozen` is no regular expression.
-    """
-    return Expectations(
-        frozen=tuple(_listed(frozen)),
-        no_positions=no_positions,
-        causal=causal,
-        rotary=rotary,
-        window=window,
-        pretrained=pretrained,
-        tied=tied,
-        shift=shift,
-    )
+#: State what you intend: `declare(frozen=["embed"])`.
+declare = Expectations

@@ -1,4 +1,8 @@
-"""Findings: what is wrong, how that is known, where, and what to do."""
+"""Findings: a fault, the evidence for it, its place, and what to do.
+
+`codes.toml` says what each code means and when it applies; `findings.toml` has the sentences, with
+names in braces for the measured values.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +20,17 @@ from pellucid.reader import parse_toml
 
 Severity = Literal["note", "warn", "fault", "fatal"]
 
-#: From harmless to hopeless; what is later is worse.
+#: From harmless to hopeless.
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+Value = float | int | str | bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Code:
-    """What the register says of a code: words for people, a threshold and where it comes from.
+    """The record of a code: its meaning, its threshold, and the source of the threshold.
 
-    `limits` are the numbers in the threshold that the code is judged by, by their names. `explains`
-    are signs and codes that it brings about; a pattern may end in `*`.
+    `limits` are the numbers in the threshold, by name. `explains` lists the signs and codes that
+    it causes; a pattern may end in `*`.
     """
 
     code: str
@@ -40,9 +45,44 @@ class Code:
     explains: Sequence[str] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """The sentences of a finding, from `findings.toml`.
+
+    `signs` names the measured values in the evidence; `expected` replaces the code's threshold for
+    some of them. `causes` are the likely causes to choose
+    from, by name; `cause` is the only one. A row of `causes` without a `place` has the place of
+    its reading.
+    """
+
+    message: str
+    signs: Mapping[str, str] = field(default_factory=dict[str, str])
+    expected: Mapping[str, str] = field(default_factory=dict[str, str])
+    place: str | None = None
+    cause: str = ""
+    causes: Mapping[str, str] = field(default_factory=dict[str, str])
+    confidence: float = 0.95
+    severity: Severity | None = None
+    rivals: Sequence[str] = ()
+
+    def evidence(self, code: str, values: Mapping[str, Any]) -> tuple[Evidence, ...]:
+        """The measured values as evidence; an unknown value (None) is left out."""
+        entry = read_codes()[code]
+        return tuple(
+            Evidence(
+                sign,
+                values[name],
+                self.expected.get(name, entry.threshold).format(**values),
+                entry.source,
+            )
+            for name, sign in self.signs.items()
+            if values[name] is not None
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A sign, the value it had, what was expected, and who says so."""
+    """A sign, its value, the expected value, and the source of the expectation."""
 
     sign: str
     value: float | int | str
@@ -52,11 +92,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong, or worth a look.
+    """One fault, or a note that is worth a look.
 
-    `where` names a module, a parameter, a batch or a config key. `patch` holds `--set` assignments
-    that apply as they stand, where the fix is one of config. `step` is the update it was seen at,
-    0 before the first. `confidence` is between 0 and 1.
+    `where` names a module, a parameter, a batch or a config key. `patch` holds the `--set`
+    assignments of a fix that changes the config. `step` is the update at which it showed, 0 before
+    the first. `confidence` is between 0 and 1.
     """
 
     code: str
@@ -76,14 +116,14 @@ class Finding:
         return json_text(asdict(self), ensure_ascii=False)
 
     def text(self, width: int = 80) -> str:
-        """The finding for people: what, where, why it matters, what to do; plain letters only."""
+        """The finding for people: the fault, its place, why it matters, what to do; in ASCII."""
         entry = read_codes()[self.code]
         lines = [f"{self.code}  {self.severity}  {entry.title}", *_filled("", self.what, width)]
         if self.where:
             lines += _filled("where: ", self.where, width)
         for clue in self.evidence:
-            reading = f"{_number(clue.value)}; expected {clue.expected}"
-            lines += _filled(f"{clue.sign}: ", reading, width)
+            value = f"{clue.value:.4g}" if isinstance(clue.value, float) else str(clue.value)
+            lines += _filled(f"{clue.sign}: ", f"{value}; expected {clue.expected}", width)
         lines += _filled("why it matters: ", entry.explanation, width)
         if self.cause:
             lines += _filled("likely cause: ", self.cause, width)
@@ -94,7 +134,7 @@ class Finding:
 
 def build_finding(
     code: str,
-    what: str,
+    message: str,
     *evidence: Evidence,
     where: str = "",
     cause: str = "",
@@ -102,23 +142,23 @@ def build_finding(
     severity: Severity | None = None,
     step: int | None = 0,
 ) -> Finding:
-    """A finding with the register's words for its code.
+    """A finding with the severity and the fix of its code.
 
     Args:
         code: its code.
-        what: what is wrong, in one sentence.
-        evidence: what was measured.
+        message: the fault, in one sentence.
+        evidence: the measured values.
         where: the module, parameter, batch or config key.
         cause: the likely cause.
-        confidence: how sure that is, between 0 and 1.
-        severity: another severity than the register's.
-        step: the update it was seen at.
+        confidence: how sure it is, between 0 and 1.
+        severity: another severity than the code's.
+        step: the update at which it showed.
     """
     entry = read_codes()[code]
     return Finding(
         code=code,
         severity=severity or entry.severity,
-        what=what,
+        what=message,
         evidence=evidence,
         cause=cause,
         confidence=confidence,
@@ -129,11 +169,48 @@ def build_finding(
     )
 
 
-def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
-    """A measured value with the register's threshold and source for a code.
+def describe(
+    key: str,
+    *,
+    code: str = "",
+    place: str | None = None,
+    cause: str = "",
+    confidence: float | None = None,
+    severity: Severity | None = None,
+    step: int | None = 0,
+    **values: Any,
+) -> Finding:
+    """A finding with its sentences from `findings.toml`.
 
     Args:
-        code: the code whose threshold is expected.
+        key: its name there: the code, with a variant after a slash if the code has several.
+        code: another code with the same sentences.
+        place: another place than the file's.
+        cause: the name of the likely cause, if the file has several.
+        confidence: another confidence than the file's.
+        severity: another severity than the file's or the code's.
+        step: the update at which it showed.
+        values: the measured values, by their names in the sentences.
+    """
+    words, code, values = read_words()[key], code or key.partition("/")[0], values | {"step": step}
+    likely_cause = words.causes[cause] if cause else words.cause
+    return build_finding(
+        code,
+        words.message.format(**values),
+        *words.evidence(code, values),
+        where=(words.place or "").format(**values) if place is None else place,
+        cause=likely_cause.format(**values),
+        confidence=words.confidence if confidence is None else confidence,
+        severity=severity or words.severity,
+        step=step,
+    )
+
+
+def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
+    """A measured value with the threshold and the source of a code.
+
+    Args:
+        code: the code whose threshold the value is compared with.
         sign: the name of the measured value.
         value: the value.
     """
@@ -141,51 +218,58 @@ def evidence(code: str, sign: str, value: float | int | str) -> Evidence:
     return Evidence(sign, value, entry.threshold, entry.source)
 
 
+def _read_table(name: str) -> dict[str, dict[str, Any]]:
+    """A TOML file of this room, with each text on one line."""
+    text = (files("pellucid.diagnosis") / name).read_text("utf-8")
+    return {
+        key: {
+            field: " ".join(value.split()) if isinstance(value, str) else value
+            for field, value in cast("dict[str, Any]", record).items()
+        }
+        for key, record in parse_toml(text, name).items()
+    }
+
+
 @cache
 def read_codes() -> Mapping[str, Code]:
-    """Every code there is, in the order of the register."""
-    text = (files(__package__ or "pellucid.diagnosis") / "codes.toml").read_text("utf-8")
-    table = cast("dict[str, dict[str, Any]]", parse_toml(text, "codes.toml"))
-    return {code: Code(code=code, **_joined(words)) for code, words in table.items()}
+    """Every code, in the order of `codes.toml`."""
+    return {code: Code(code=code, **record) for code, record in _read_table("codes.toml").items()}
+
+
+@cache
+def read_words() -> Mapping[str, Words]:
+    """The sentences of every finding, by their names in `findings.toml`."""
+    return {key: Words(**record) for key, record in _read_table("findings.toml").items()}
 
 
 def limit(code: str, name: str) -> float:
-    """A number that the register judges a code by."""
+    """A number in the threshold of a code."""
     return read_codes()[code].limits[name]
-
-
-def _joined(words: Mapping[str, Any]) -> dict[str, Any]:
-    """The words of a code on one line each, and its limits as they are."""
-    return {
-        key: " ".join(value.split()) if isinstance(value, str) else value
-        for key, value in words.items()
-    }
 
 
 def drop_ignored(findings: Iterable[Finding], ignored: Iterable[str]) -> list[Finding]:
     """The findings whose codes are not ignored, the worst first.
 
     Raises:
-        ConfigError: an ignored code is none there is.
+        ConfigError: an ignored code is unknown.
     """
     ignored = tuple(ignored)
     unknown = [code for code in ignored if code not in read_codes()]
     if unknown:
-        near = dict.fromkeys(candidate for code in unknown for candidate in _alike(code))
-        hint = f"did you mean {', '.join(near)}? " if near else ""
+        similar = dict.fromkeys(name for code in unknown for name in _similar_codes(code))
+        hint = f"did you mean {', '.join(similar)}? " if similar else ""
         raise ConfigError(
-            f"no finding has the code {', '.join(unknown)}; {hint}docs/diagnosis.md "
-            "lists all there are"
+            f"no finding has the code {', '.join(unknown)}; {hint}docs/diagnosis.md lists all codes"
         )
     remaining = [finding for finding in findings if finding.code not in ignored]
     return sorted(remaining, key=lambda finding: -SEVERITIES.index(finding.severity))
 
 
-def _alike(code: str) -> list[str]:
-    """Codes that may have been meant: it is their beginning, or nearly what they are."""
+def _similar_codes(code: str) -> list[str]:
+    """The codes that begin with it, or else those closest to it."""
     prefix = code.upper()
-    begun = [candidate for candidate in read_codes() if prefix and candidate.startswith(prefix)]
-    return begun[:6] or difflib.get_close_matches(prefix, read_codes(), n=3)
+    longer = [name for name in read_codes() if prefix and name.startswith(prefix)]
+    return longer[:6] or difflib.get_close_matches(prefix, read_codes(), n=3)
 
 
 def has_severity(findings: Sequence[Finding], severity: Severity) -> bool:
@@ -203,7 +287,3 @@ def _filled(head: str, text: str, width: int) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _number(value: float | int | str) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -14,11 +14,11 @@ from pellucid.vitals.huggingface import VitalsCallback
 
 
 class DiagnosisCallback(VitalsCallback):
-    """Watches a `transformers.Trainer`, and says what is wrong with it.
+    """Watches a `transformers.Trainer`, and reports the faults of its training.
 
     Args:
-        show: whether rows and findings are printed at the end.
-        action: "stop" ends a training in which a fault is found.
+        show: whether to print signs and findings at the end.
+        action: "stop" ends a training that has a fault.
         ignore: codes of findings to leave out.
         options: as for `pellucid.vitals.watch`.
     """
@@ -41,14 +41,14 @@ class DiagnosisCallback(VitalsCallback):
             self.guard("causes", self.live.listen_to, self.watch)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
-        """Stop the training, where that was asked for and a fault is found."""
+        """Stop the training if it has a fault and you asked for that."""
         if self.live.is_over:
             control.should_training_stop = True
         return control
 
     @guarded("the findings")
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop watching, and say what was seen and what is behind it."""
+        """End the watch, and print the signs and their causes."""
         super().on_train_end(args, state, control, **kwargs)
         if self._show and state.is_world_process_zero:
             print(self.live.report())

@@ -14,12 +14,12 @@ from pellucid.vitals.lightning import VitalsCallback
 
 
 class DiagnosisCallback(VitalsCallback):
-    """Watches a Lightning training, and says what is wrong with it.
+    """Watches a Lightning training, and reports its faults.
 
     Args:
         model: as for the callback of vital signs.
-        show: whether rows and findings are printed at the end.
-        action: "stop" ends a training in which a fault is found.
+        show: whether to print signs and findings at the end.
+        action: "stop" ends a training that has a fault.
         ignore: codes of findings to leave out.
         options: as for `pellucid.vitals.watch`.
     """
@@ -45,14 +45,14 @@ class DiagnosisCallback(VitalsCallback):
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Take the loss; stop the training, where that was asked for and a fault is found."""
+        """Take the loss; stop the training if it has a fault and you asked for that."""
         super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
         if self.live.is_over:
             trainer.should_stop = True
 
     @guarded("the findings")
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Stop watching, and say what was seen and what is behind it."""
+        """End the watch, and print the signs and their causes."""
         super().on_train_end(trainer, pl_module)
         if self._show and trainer.is_global_zero:
             print(self.live.report())

@@ -1,4 +1,4 @@
-"""What is behind the signs of a training that still runs."""
+"""Causes of sick signs while a training still runs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from pellucid.errors import ConfigError
 from pellucid.training import Guard
 from pellucid.vitals import Sign, Watch
 
-#: What is done about a fault: it is told at the end, or the training is stopped.
+#: The reaction to a fault: report it at the end, or stop the training.
 Action = Literal["tell", "stop"]
 
-#: A sign that is sick so often in a row is reason to ask for causes.
+#: After so many sick readings of a sign in a row, look for causes.
 _LASTING = 3
 
 
 class Live:
-    """Asks for causes when signs stay sick.
+    """Looks for causes when signs stay sick.
 
     Args:
-        action: "stop" where a fault is to end the training.
+        action: "stop" if a fault should end the training.
         ignore: codes to leave out.
+        guard: runs the search, so that an error in it does not stop the training.
 
     Raises:
-        ConfigError: there is no such action, or `ignore` names a code that there is not.
+        ConfigError: the action or a code of `ignore` is unknown.
     """
 
     def __init__(
@@ -44,40 +45,37 @@ class Live:
         self._watch: Watch | None = None
 
     def listen_to(self, watch: Watch) -> None:
-        """Hear the signs of a watch from now on."""
+        """Follow the signs of a watch from now on."""
         self._watch = watch
         self._in_a_row.clear()
         self._due = False
-        watch.listeners.append(self._hear)
+        watch.listeners.append(self._count_sick)
 
-    def _hear(self, step: int, signs: Sequence[Sign]) -> None:
+    def _count_sick(self, step: int, signs: Sequence[Sign]) -> None:
         for sign in signs:
             sick = sign.word == "sick"
             self._in_a_row[sign.id] = self._in_a_row.get(sign.id, 0) + 1 if sick else 0
-            # asked again while it stays so: the cause may be plain only later
+            # look again while it stays sick: the cause may show only later
             self._due |= sick and self._in_a_row[sign.id] % _LASTING == 0
 
     @property
     def is_over(self) -> bool:
-        """Whether the training is to stop: signs stayed sick, and a fault is behind them."""
+        """Whether the training should stop: signs stayed sick because of a fault."""
         if self._action != "stop" or not self._due:
             return False
         self._due = False
         return has_severity(self.findings(), "fault")
 
     def findings(self) -> list[Finding]:
-        """What is wrong so far, the worst first."""
-        return self.guard("causes", self._diagnose) or []
-
-    def _diagnose(self) -> list[Finding]:
-        if self._watch is None:
+        """The faults so far, the worst first."""
+        watch, ignore = self._watch, self._ignore
+        if watch is None:
             return []
-        return diagnose(history_of_watch(self._watch), ignore=self._ignore)
+        return self.guard("causes", lambda: diagnose(history_of_watch(watch), ignore=ignore)) or []
 
     def report(self) -> str:
         """The findings as text."""
-        findings = self.findings()
-        texts = [finding.text() for finding in findings]
+        texts = [finding.text() for finding in self.findings()]
         if not texts and "causes" in self.guard.off:
-            return f"causes could not be asked for: {self.guard.off['causes']}"
+            return f"pellucid could not look for causes: {self.guard.off['causes']}"
         return "\n\n".join(texts) if texts else "nothing was found"

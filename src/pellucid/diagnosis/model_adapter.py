@@ -1,11 +1,11 @@
-"""Any module that maps ids to logits, behind one face: pellucid's, Hugging Face's, or your own."""
+"""One interface to every module that maps ids to logits: pellucid's, Hugging Face's, or yours."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any, Literal, cast
+from typing import Any, Literal, assert_never, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +15,17 @@ from pellucid.diagnosis.model_outputs import logits_in
 from pellucid.diagnosis.preserve_state import awaken, preserve_state
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
+from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.typed import named_modules
-from pellucid.vitals import unwrapped
+from pellucid.vitals import unwrap
 
 Family = Literal["pellucid", "hugging face", "other"]
 
-#: Tokens in a row that is made up; long enough for every kind of position and short enough to be
-#: quick.
+#: Tokens in a row of random ids: enough for every kind of position, and quick.
 LENGTH = 24
-#: Above this many weights nothing is copied to float64.
+#: A model with more weights is not copied to float64.
 _WIDE_UP_TO = 500_000_000
-#: Formats with few digits.
+#: The types of half precision.
 HALF = (torch.float16, torch.bfloat16)
 _CONTEXTS = (
     "context_length",
@@ -37,21 +37,32 @@ _CONTEXTS = (
     "max_len",
     "n_ctx",
 )
-_BOTH_WAYS = ("maskedlm", "fillmask", "encoder", "bert")
+#: Words in the class names of models that see the tokens on both sides.
+_BIDIRECTIONAL = ("maskedlm", "fillmask", "encoder", "bert")
 
 
 class ModelAdapter:
-    """A model under examination; nothing here changes it.
+    """A model under examination, which stays as it is.
 
-    Wrappers (`torch.compile`, data parallel) are taken off: probes look at the module inside.
+    Probes look at the module inside wrappers such as `torch.compile` and data parallel.
+
+    Args:
+        model: a module that maps ids to logits.
+        declared: what you intend, so that it is not reported.
+
+    Raises:
+        PellucidError: the model gives no (batch, time, vocab) logits.
     """
 
     def __init__(self, model: nn.Module, declared: Expectations | None = None) -> None:
-        self.model = unwrapped(model)
+        self.model = unwrap(model)
         self.declared = declared or Expectations()
-        self.family: Family = _family(self.model)
+        self.family: Family = _find_family(self.model)
+        #: the model, if it is pellucid's
+        self.transformer = cast("Transformer", self.model) if self.family == "pellucid" else None
         self._accepts = set(inspect.signature(self.model.forward).parameters)
-        self._whole: str | None = None
+        #: the argument that makes the model give the logits of all positions
+        self._targets_name: str | None = None
         self.length = 2
         self.device = next((p.device for p in self.model.parameters()), torch.device("cpu"))
         self.has_encoder_and_decoder = has_encoder_and_decoder(self.model)
@@ -63,32 +74,38 @@ class ModelAdapter:
 
     @property
     def settings(self) -> Any:
-        """The `config` that Hugging Face's modules carry; None elsewhere."""
+        """The `config` of a Hugging Face module; None for others."""
         return getattr(self.model, "config", None) if self.family == "hugging face" else None
 
     @property
     def takes_padding(self) -> bool:
-        """Whether it can be told which tokens are real."""
+        """Whether the model accepts a padding mask."""
         return bool({"attention_mask", "padding"} & self._accepts) or self.family == "pellucid"
 
     @property
     def takes_documents(self) -> bool:
-        """Whether it can be told which tokens belong together."""
+        """Whether the model accepts the documents of packed rows."""
         return self.family == "pellucid" and not self.has_encoder_and_decoder
 
     def random_ids(self, rows: int, time: int | None = None, seed: int = 1) -> Tensor:
-        """Ids from a seed, on the model's device."""
+        """Random ids on the model's device.
+
+        Args:
+            rows: the number of rows.
+            time: the number of positions; by default `length`.
+            seed: the seed of the draw.
+        """
         draws = torch.Generator().manual_seed(seed)
         ids = torch.randint(self.vocab, (rows, time or self.length), generator=draws)
         return ids.to(self.device)
 
     def changed_ids(self, ids: Tensor) -> Tensor:
-        """Ids each of which differs from the one given."""
+        """Other ids: each differs from the given one."""
         return (ids + 1 + ids % max(1, self.vocab - 1)) % self.vocab
 
     @contextmanager
     def awake(self, *, wide: bool = True) -> Generator[None]:
-        """For questions about the code: middling weights, float64 where it works, no gradients."""
+        """For probes of the code: middling weights, float64 if it works, no gradients."""
         dtype = torch.float64 if wide and self._wide else None
         modules = named_modules(self.model).values()
         ids = {id(m.weight) for m in modules if isinstance(m, nn.Embedding)}
@@ -98,9 +115,9 @@ class ModelAdapter:
 
     @contextmanager
     def as_is(self, *, training: bool = False, wide: bool = False) -> Generator[None]:
-        """For questions about the weights: copies of them as they are; gradients are allowed.
+        """For probes of the weights: copies of the weights as they are, with gradients.
 
-        `wide` copies weights of half precision to float32, where that works.
+        `wide` copies weights of half precision to float32, if that works.
         """
         half = any(p.dtype in HALF for p in self.model.parameters())
         dtype = torch.float32 if wide and half and self._wide else None
@@ -116,37 +133,33 @@ class ModelAdapter:
         source: Tensor | None = None,
         source_padding: Tensor | None = None,
     ) -> Tensor:
-        """(batch, time, vocab) logits, or hidden states of a model without a head."""
+        """Run the model: (batch, time, vocab) logits, or the states of a model without a head.
+
+        Args:
+            ids: (batch, time).
+            padding: (batch, time), True for real tokens.
+            documents: (batch, time), the document of each token.
+            source: (batch, source) ids of the encoder; by default random.
+            source_padding: (batch, source), True for real tokens.
+        """
         if self.has_encoder_and_decoder and source is None:
-            # of another length, so that looking across is not taken for looking around
+            # of another length, so that nothing takes the source for the target
             source = self.random_ids(1, self.length - 1, seed=7).expand(ids.shape[0], -1)
-        if self.family == "pellucid":
-            return self._of_pellucid(ids, padding, documents, source, source_padding)
-        return self._of_others(ids, padding, source, source_padding)
-
-    def class_logits(self, ids: Tensor) -> Tensor | None:
-        """The logits of a head that names classes; None where there is none."""
-        if self.family != "pellucid":
-            return None
-        model = cast("Transformer", self.model)
-        return model.class_logits(ids).float() if model.output_head.whole_texts else None
-
-    def _of_pellucid(
-        self,
-        ids: Tensor,
-        padding: Tensor | None,
-        documents: Tensor | None,
-        source: Tensor | None,
-        source_padding: Tensor | None,
-    ) -> Tensor:
-        model = cast("Transformer", self.model)
-        encoded = None
-        if source is not None:
-            encoded = model.encode(source, padding=source_padding)
+        model = self.transformer
+        if model is None:
+            return self._run_foreign(ids, padding, source, source_padding)
+        encoded = None if source is None else model.encode(source, padding=source_padding)
         call = model if model.output_head.no_token_logits is None else model.states
         return call(ids, encoded=encoded, padding=padding, documents=documents)
 
-    def _of_others(
+    def class_logits(self, ids: Tensor) -> Tensor | None:
+        """The logits of a classification head; None if there is none."""
+        model = self.transformer
+        if model is None or not model.output_head.whole_texts:
+            return None
+        return model.class_logits(ids).float()
+
+    def _run_foreign(
         self,
         ids: Tensor,
         padding: Tensor | None,
@@ -165,15 +178,15 @@ class ModelAdapter:
             inputs[name] = padding
         if "use_cache" in self._accepts:
             inputs["use_cache"] = False
-        if self._whole is not None:
-            inputs[self._whole] = ids
+        if self._targets_name is not None:
+            inputs[self._targets_name] = ids
         rows, time = inputs.get("decoder_input_ids", ids).shape
         logits = logits_in(self.model(ids, **inputs), rows, time)
-        if logits is None and self._whole is None:
-            # some give the last position alone unless they are handed targets
+        if logits is None and self._targets_name is None:
+            # without targets, some models give only the logits of the last position
             for name in ("targets", "labels"):
                 if name in self._accepts:
-                    self._whole = name
+                    self._targets_name = name
                     logits = logits_in(self.model(ids, **inputs, **{name: ids}), rows, time)
                     break
         if logits is None:
@@ -184,12 +197,12 @@ class ModelAdapter:
         return logits
 
     def _find_vocabulary(self) -> tuple[int, bool]:
-        tables = [m for m in named_modules(self.model).values() if isinstance(m, nn.Embedding)]
-        rows = [table.num_embeddings for table in tables]
-        if self.family == "pellucid":
-            model = cast("Transformer", self.model)
+        model = self.transformer
+        if model is not None:
             has_logits = model.output_head.no_token_logits is None
             return model.token_embedding.num_embeddings, has_logits
+        modules = named_modules(self.model).values()
+        rows = [m.num_embeddings for m in modules if isinstance(m, nn.Embedding)]
         vocab_size: Any = getattr(self.settings, "vocab_size", None)
         self.vocab = vocab_size if isinstance(vocab_size, int) else 1
         width = self.outputs(
@@ -202,9 +215,9 @@ class ModelAdapter:
         return rows[0], width >= rows[0]
 
     def _find_lengths(self) -> tuple[int | None, int]:
-        """The longest text it says it takes, and how long the made-up ones are."""
-        places = (self.model, getattr(self.model, "config", None))
-        candidates = [getattr(place, name, None) for place in places for name in _CONTEXTS]
+        """The model's context length if it states one, and the length of random rows."""
+        holders = (self.model, getattr(self.model, "config", None))
+        candidates = [getattr(holder, name, None) for holder in holders for name in _CONTEXTS]
         lengths = [n for n in candidates if isinstance(n, int) and n > 1]
         context = min(lengths) if lengths else None
         length = LENGTH if context is None else min(LENGTH, context)
@@ -229,27 +242,38 @@ class ModelAdapter:
     def _is_causal(self) -> bool:
         if self.declared.causal is not None:
             return self.declared.causal
-        if self.family == "pellucid":
-            return cast("Transformer", self.model).decoder is not None
+        if self.transformer is not None:
+            return self.transformer.decoder is not None
         if getattr(self.settings, "is_decoder", False) or self.has_encoder_and_decoder:
             return True
         if getattr(self.settings, "causal", None) is False:
             return False
         name = type(self.model).__name__.lower()
-        return not any(word in name for word in _BOTH_WAYS)
+        return not any(word in name for word in _BIDIRECTIONAL)
 
 
 def has_encoder_and_decoder(model: nn.Module) -> bool:
-    """Whether it reads one text and writes another, as far as it says so itself."""
-    model = unwrapped(model)
-    if isinstance(model, Transformer):
-        return model.encoder is not None and model.decoder is not None
-    settings = getattr(model, "config", None) if _family(model) == "hugging face" else None
-    return bool(getattr(settings, "is_encoder_decoder", False))
+    """Whether the model states that it reads one text and writes another."""
+    model = unwrap(model)
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts():
+            return facts.stacks == "encoder_decoder"
+        case UnknownFacts():
+            settings = getattr(model, "config", None)
+            is_foreign = _find_family(model) == "hugging face"
+            return is_foreign and bool(getattr(settings, "is_encoder_decoder", False))
+        case _:
+            assert_never(facts)
 
 
-def _family(model: nn.Module) -> Family:
-    if isinstance(model, Transformer):
-        return "pellucid"
-    model_type = getattr(getattr(model, "config", None), "model_type", None)
-    return "hugging face" if isinstance(model_type, str) else "other"
+def _find_family(model: nn.Module) -> Family:
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts():
+            return "pellucid"
+        case UnknownFacts():
+            model_type = getattr(getattr(model, "config", None), "model_type", None)
+            return "hugging face" if isinstance(model_type, str) else "other"
+        case _:
+            assert_never(facts)

@@ -1,4 +1,4 @@
-"""What a foreign module returns, and where in it the logits are."""
+"""Find the logits and the loss in whatever a foreign module returns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ _NAMES = ("logits", "last_hidden_state", "prediction_logits")
 
 
 def logits_in(returned: Any, rows: int, time: int) -> Tensor | None:
-    """The logits for (rows, time) ids; flattened ones are folded back."""
+    """The (rows, time, vocab) logits; flat logits (rows * time, vocab) get their shape back.
+
+    Args:
+        returned: what the module returned.
+        rows: the rows of its ids.
+        time: the positions of its ids.
+    """
     for tensor in _tensors(returned):
         if tensor.ndim == 3 and tensor.shape[:2] == (rows, time):
             return tensor
@@ -21,10 +27,10 @@ def logits_in(returned: Any, rows: int, time: int) -> Tensor | None:
 
 
 def loss_in(returned: Any) -> Tensor | None:
-    """The scalar loss, where one was returned."""
-    named = getattr(returned, "loss", None)
-    if isinstance(named, Tensor):
-        return named
+    """The scalar loss; None if there is none."""
+    loss = getattr(returned, "loss", None)
+    if isinstance(loss, Tensor):
+        return loss
     return next((tensor for tensor in _tensors(returned) if tensor.numel() == 1), None)
 
 
@@ -33,10 +39,9 @@ def _tensors(returned: Any) -> list[Tensor]:
         return [returned]
     if isinstance(returned, Mapping):
         table = cast("Mapping[str, Any]", returned)
-        named = [table[name] for name in _NAMES if name in table]
-        unnamed = list(table.values())
+        values = [*(table[name] for name in _NAMES if name in table), *table.values()]
     elif isinstance(returned, tuple | list):
-        named, unnamed = [], list(cast("tuple[Any, ...]", returned))
+        values = list(cast("tuple[Any, ...]", returned))
     else:
-        named, unnamed = [getattr(returned, name, None) for name in _NAMES], []
-    return [tensor for tensor in (*named, *unnamed) if isinstance(tensor, Tensor)]
+        values = [getattr(returned, name, None) for name in _NAMES]
+    return [value for value in values if isinstance(value, Tensor)]

@@ -1,11 +1,11 @@
-"""What could not be looked at: a probe or a cause that raises is a finding, and no end."""
+"""A probe or a cause that raises becomes a finding, and the others still run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
-from pellucid.diagnosis.finding import Finding, Severity, build_finding, evidence
+from pellucid.diagnosis.finding import Finding, Severity, describe
 from pellucid.training import Guard, error_line
 
 Arguments = ParamSpec("Arguments")
@@ -13,39 +13,34 @@ Result = TypeVar("Result")
 
 
 class ProbeRunner:
-    """Asks one after another, through the guard that nothing gets past."""
+    """Runs probes or causes, and turns an error into a finding.
+
+    Args:
+        severity: the severity of such a finding, if not the code's.
+        passed_errors: errors that it raises again.
+    """
 
     def __init__(
-        self, *, severity: Severity | None = None, through: tuple[type[Exception], ...] = ()
+        self, *, severity: Severity | None = None, passed_errors: tuple[type[Exception], ...] = ()
     ) -> None:
-        #: a finding for each that raised
+        #: one finding for each error
         self.unseen: list[Finding] = []
         self._severity: Severity | None = severity
-        self._guard = Guard(self._note, through=through)
+        self._guard = Guard(self._note, reraised=passed_errors)
 
     def __call__(
         self,
-        ask: Callable[Arguments, Result],
+        probe: Callable[Arguments, Result],
         *args: Arguments.args,
         **kwargs: Arguments.kwargs,
     ) -> Result | None:
-        """What it gives; None if it raises."""
-        return self._guard(_name_of(ask), ask, *args, **kwargs)
+        """The result of the probe; None if it raises."""
+        name: str = getattr(probe, "__name__", type(probe).__name__)
+        name = name.removeprefix("probe_").strip("_").replace("_", " ")
+        return self._guard(name, probe, *args, **kwargs)
 
     def _note(self, part: str, error: Exception) -> None:
+        text, kind = error_line(error), type(error).__name__
         self.unseen.append(
-            build_finding(
-                "SEE001",
-                f"{part} was not looked at, because {error_line(error)}.",
-                evidence("SEE001", "error", type(error).__name__),
-                where=part,
-                severity=self._severity,
-                confidence=1.0,
-            )
+            describe("SEE001", part=part, error=text, kind=kind, severity=self._severity)
         )
-
-
-def _name_of(ask: Any) -> str:
-    """The name of a probe or a cause, in words."""
-    name: str = getattr(ask, "__name__", type(ask).__name__)
-    return name.removeprefix("probe_").strip("_").replace("_", " ")

@@ -1,49 +1,43 @@
-"""A model that may be prodded, and is afterwards as it was, bit for bit.
+"""Probe a model, and leave it as it was, bit for bit.
 
-The module's own memory is never written to: parameters point at copies for as long as it lasts.
+During a probe, parameters and buffers point at copies; pellucid never writes to the model's memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.typed import named_modules
-from pellucid.vitals import as_it_was
+from pellucid.vitals import restoring
 
-#: Two names of one memory have to stay one.
+#: Names of one memory: two names of it have to share one copy.
 _Place = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
-
-
-class _ParameterState(NamedTuple):
-    data: Tensor
-    grad: Tensor | None
-    requires_grad: bool
-
-    @classmethod
-    def of(cls, parameter: nn.Parameter) -> _ParameterState:
-        return cls(parameter.data, parameter.grad, parameter.requires_grad)
 
 
 @contextmanager
 def preserve_state(
     model: nn.Module, *, training: bool = False, dtype: torch.dtype | None = None
 ) -> Generator[None]:
-    """Within it, `model` stands on copies, in one mode, with torch's generators at a fixed seed.
+    """Replace the tensors of `model` by copies, in one mode and with torch's seed at 0.
 
-    With a `dtype`, floating tensors are copied to it.
+    Args:
+        model: the module, which is unchanged afterwards.
+        training: the mode.
+        dtype: the type of floating copies; by default their own.
     """
     counts: list[tuple[nn.Parameter, int]] = []
-    with as_it_was(model), ExitStack() as stack:
-        # a backward pass that is still to come must not take them for changed
+    with restoring(model), ExitStack() as stack:
+        # a later backward pass must not take the parameters for changed
         stack.callback(_set_versions, counts)
         for parameter, copied in _copies(model, dtype):
             counts.append((parameter, parameter._version))
-            stack.callback(_bring_back, parameter, _ParameterState.of(parameter))
+            data, grad, requires_grad = parameter.data, parameter.grad, parameter.requires_grad
+            stack.callback(_bring_back, parameter, data, grad, requires_grad)
             parameter.grad = None
             parameter.data = copied
         _onto_copied_buffers(model, dtype)
@@ -52,12 +46,14 @@ def preserve_state(
         yield
 
 
-def _bring_back(parameter: nn.Parameter, state: _ParameterState) -> None:
+def _bring_back(
+    parameter: nn.Parameter, data: Tensor, grad: Tensor | None, requires_grad: bool
+) -> None:
     parameter.grad = None
     parameter.requires_grad_(False)
-    parameter.data = state.data
-    parameter.requires_grad_(state.requires_grad)
-    parameter.grad = state.grad
+    parameter.data = data
+    parameter.requires_grad_(requires_grad)
+    parameter.grad = grad
 
 
 def _set_versions(counts: list[tuple[nn.Parameter, int]]) -> None:
@@ -66,7 +62,7 @@ def _set_versions(counts: list[tuple[nn.Parameter, int]]) -> None:
 
 
 def _copies(model: nn.Module, dtype: torch.dtype | None) -> Generator[tuple[nn.Parameter, Tensor]]:
-    """Each parameter with a copy of its own; names of one memory get one copy."""
+    """Each parameter with a copy; parameters that share memory share a copy."""
     copies: dict[_Place, Tensor] = {}
     for parameter in model.parameters():
         data = parameter.data
@@ -77,12 +73,12 @@ def _copies(model: nn.Module, dtype: torch.dtype | None) -> Generator[tuple[nn.P
 
 
 def _onto_copied_buffers(model: nn.Module, dtype: torch.dtype | None) -> None:
-    """Put a copy in the place of each buffer: `as_it_was` puts the buffers back."""
+    """Replace each buffer by a copy; `restoring` puts the buffers back."""
     for module in named_modules(model).values():
-        within = cast("dict[str, Tensor | None]", cast("Any", module)._buffers)
-        for name, buffer in list(within.items()):
+        buffers = cast("dict[str, Tensor | None]", cast("Any", module)._buffers)
+        for name, buffer in list(buffers.items()):
             if buffer is not None:
-                within[name] = _copy(buffer.detach(), dtype)
+                buffers[name] = _copy(buffer.detach(), dtype)
 
 
 def _copy(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
@@ -92,18 +88,16 @@ def _copy(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def each_weight(model: nn.Module) -> Generator[tuple[str, nn.Parameter]]:
-    """The floating parameters that are trained; all of them, where none is."""
-    named = [(name, p) for name, p in model.named_parameters() if p.is_floating_point()]
-    trained = [(name, p) for name, p in named if p.requires_grad]
-    yield from trained or named
+    """The floating parameters that are trained; if none is, all of them."""
+    floating = [(name, p) for name, p in model.named_parameters() if p.is_floating_point()]
+    yield from [(name, p) for name, p in floating if p.requires_grad] or floating
 
 
 def awaken(model: nn.Module, is_embedding: Callable[[nn.Parameter], bool]) -> None:
-    """Bring weights to a middling size, so that every path of the code carries something.
+    """Bring the weights to a middling size, so that every path of the code carries a signal.
 
-    A model whose branches start at zero, or so large that softmax picks one token, would hide what
-    its code does. To be called on copies: who can see whom is a question about the code, and its
-    answer is the same for any weights.
+    Branches that start at zero hide the code behind them, and so do weights so large that the
+    softmax picks one token. Call it on copies: which token sees which depends on the code alone.
     """
     draws = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -116,7 +110,7 @@ def awaken(model: nn.Module, is_embedding: Callable[[nn.Parameter], bool]) -> No
                 scale = 0.05 if weight.ndim < 2 else 0.5 / weight.shape[-1] ** 0.5
                 weight.copy_((noise * scale).to(weight))
                 continue
-            if is_embedding(weight):  # some rows may never have been filled
+            if is_embedding(weight):  # some rows may be empty
                 empty = ~(weight != 0).any(dim=1)
                 noise = torch.randn(int(empty.sum()), weight.shape[1], generator=draws)
                 weight[empty] = (noise * size).to(weight)

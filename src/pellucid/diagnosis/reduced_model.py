@@ -1,6 +1,7 @@
-"""A small twin of an architecture: the same kinds, in numbers that fit anywhere.
+"""A small twin of an architecture: the same parts, with small sizes.
 
-Who can see whom does not depend on width, so a probe of the small model answers for the large.
+Which token sees which does not depend on the width, so a probe of the small model holds for the
+large one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _ROWS, _CONTEXT, _LAYERS, _HEADS, _D_HEAD, _D_FF = 256, 64, 4, 4, 16, 128
 
 
 def reduce_model(model: config.Transformer) -> config.Transformer:
-    """The same architecture, a few thousand weights of it."""
+    """The same architecture with a few thousand weights."""
     heads = model.stacks[-1].n_heads
     return replace(
         model,
@@ -64,7 +65,7 @@ def _multi_head(attention: config.MultiHead) -> config.MultiHead:
         n_kv_heads=max(1, heads // 2) if grouped else heads,
         d_head=min(attention.d_head, _D_HEAD),
         d_value=None if width is None else min(width, _D_HEAD),
-        # a scale that was chosen was chosen for a width
+        # another scale is meant for the original width
         scale=None if attention.scale not in (None, 1.0) else attention.scale,
     )
 
@@ -77,5 +78,5 @@ def _positions(positions: config.Positions, d_head: int) -> config.Positions:
         part = max(2, 2 * round(part / d_head * min(d_head, _D_HEAD) / 2))
     stretched = positions.scaling
     if isinstance(stretched, config.YaRN | config.Llama3Scaling):
-        stretched = None  # its numbers are those of a length
+        stretched = None  # its numbers belong to the original length
     return replace(positions, n_features=part, scaling=stretched)

@@ -1,4 +1,4 @@
-"""Batches as a run's own training makes them, of whatever objective, for probes."""
+"""The batch that a run's own training would make, for probes."""
 
 from __future__ import annotations
 
@@ -15,46 +15,42 @@ from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 from pellucid.runs import Run, task_on
 
-#: Few enough that nothing has to be cut.
+#: So few rows that `check` does not cut the batch.
 _ROWS = 4
 
 
 class TrainingBatch(NamedTuple):
-    """What a model is handed in training; `loss` is None where it is no plain cross-entropy."""
+    """A batch of the training; `loss` is None if it is not a plain cross-entropy."""
 
     examples: Examples
     loss: Callable[[Transformer, Tensor, Tensor], Any] | None
 
 
 def build_training_batch(run: Run, paths: Sequence[str]) -> TrainingBatch:
-    """The first batch of some rows, as the run's objective makes it, and its loss.
+    """The first batch of the rows, in the form of the run's objective, and its loss.
 
     Raises:
-        PellucidError: the rows cannot be read, or there is no batch before the model has answered.
+        PellucidError: the rows cannot be read, or the model has to write the answers first.
     """
     objective = run.config.objective
     if isinstance(objective, config.PolicyGradient):
         raise PellucidError(
-            "a run that learns from rewards draws its answers itself, so that files of prompts "
-            "cannot be checked: leave DATA out"
+            "a run that learns from rewards writes its answers itself, so pellucid cannot check a "
+            "file of prompts: leave DATA out"
         )
-    plain = _plain(objective)
+    # the loss without the terms that are added to the cross-entropy
+    added = {name: 0.0 for name in ("label_smoothing", "z_loss") if hasattr(objective, name)}
+    plain = replace(objective, **added)
     with task_on(replace(run, config=replace(run.config, objective=plain)), paths) as task:
         batch = task.batch(0, _ROWS)
 
         def loss(model: Transformer, ids: Tensor, labels: Tensor) -> Any:
-            del ids, labels  # they are the batch's, or cut shorter
+            del ids, labels  # the objective takes the whole batch
             return task.objective(model, batch)
 
         examples = _examples(batch)
-    whole = examples.labels is not None and not isinstance(batch, PreferenceBatch)
-    return TrainingBatch(examples, loss if whole else None)
-
-
-def _plain(objective: config.Objective) -> config.Objective:
-    """The objective without what is added to the cross-entropy on purpose."""
-    added = {name: 0.0 for name in ("label_smoothing", "z_loss") if hasattr(objective, name)}
-    return replace(objective, **added)
+    is_cross_entropy = examples.labels is not None and not isinstance(batch, PreferenceBatch)
+    return TrainingBatch(examples, loss if is_cross_entropy else None)
 
 
 def _examples(batch: Batch) -> Examples:
@@ -71,4 +67,4 @@ def _examples(batch: Batch) -> Examples:
         )
     if isinstance(batch, TokenBatch):
         return Examples((batch.ids,), batch.targets, batch.padding)
-    raise PellucidError(f"no probe reads batches of the kind {type(batch).__name__}")
+    raise PellucidError(f"no probe supports batches of the kind {type(batch).__name__}")

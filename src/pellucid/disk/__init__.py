@@ -1,5 +1,6 @@
-"""Files and folders that pellucid writes, so that nothing is lost: neither half of ours, nor any of
-the user's. It does not know what is in them.
+"""Files and folders that pellucid writes: never half of one, and never over a file of yours.
+
+The room does not interpret their content.
 """
 
 from pellucid.disk.atomic_write import write_bytes, write_folder, write_text

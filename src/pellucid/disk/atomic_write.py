@@ -1,6 +1,6 @@
-"""Writing so that a crash at any moment leaves either the old thing or the new one, whole.
+"""Atomic writing: a crash at any moment leaves either the old file or the new one, complete.
 
-For places that are pellucid's own; what the user names goes through `outputs`.
+For pellucid's own files; `outputs` writes the files that you name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pellucid.disk.removal import MARK, remove, remove_file, write_mark
 from pellucid.disk.rename import move, sync
 from pellucid.disk.unfinished_folder import PARTIAL, Partial, is_free
 
-#: How a file is called while it is written, in its unfinished folder.
+#: The name of a file in its unfinished folder while pellucid writes it.
 _CONTENT = "content"
 
 
@@ -21,9 +21,9 @@ def write_text(path: Path, text: str) -> None:
     """Replace `path` by a file with `text`, all at once.
 
     Raises:
-        OSError: the disk is full or cannot be written; what stood there still stands.
+        OSError: the disk is full or cannot be written; the old file stays.
     """
-    # as a text file has it on this system
+    # the line ends of a text file on this system
     write_bytes(path, text.replace("\n", os.linesep).encode())
 
 
@@ -51,16 +51,18 @@ def write_folder(
     *,
     replace: bool = False,
 ) -> None:
-    """Make the folder `path` from what `write` puts into the empty folder it is given.
+    """Make the folder `path`.
 
     Args:
+        path: the folder.
         files: the names that `write` gives its files.
-        replace: whether there may be a folder already, in which `files` are ours: they are
-            replaced, and all else in it stays where it is.
+        write: puts the files into an empty folder.
+        replace: whether there may be a folder already. Then `files` in it are replaced, and its
+            other files stay.
 
     Raises:
-        OSError: the disk is full or cannot be written, or something is in the way; what stood there
-            still stands.
+        OSError: the disk is full or cannot be written, or something is in the way; the old folder
+            stays.
     """
     partial = Partial(path, files)
     try:
@@ -79,7 +81,7 @@ def write_folder(
 
 
 def _exchange(partial: Partial, files: Sequence[str]) -> None:
-    """Put a finished folder in the place of another, of which `files` go and all else stays."""
+    """Replace the listed files of a folder by a finished folder; other files stay."""
     target = partial.target
     old = _temporary_name(target)
     write_mark(target, target, files)
@@ -99,7 +101,7 @@ def _exchange(partial: Partial, files: Sequence[str]) -> None:
 
 
 def _temporary_name(target: Path) -> Path:
-    """A name beside `target` that nothing has."""
+    """An unused name next to `target`."""
     number = 2
     while os.path.lexists(target.with_name(f"{target.name}.{number}{PARTIAL}")):
         number += 1

@@ -1,8 +1,8 @@
 """Files that the user names: `--html`, `--out`, `--svg` and the like.
 
-A file of ours ends in a line that holds the SHA-256 of all that stands before it. So pellucid knows
-what it wrote itself, and that nobody changed it since; such a file is replaced. Any other file is
-refused. Formats that have no comments carry no such line, and are never replaced.
+The last line of a file that pellucid writes holds the SHA-256 of the text before it. So pellucid
+recognises its own unchanged file, and replaces it. It refuses to replace any other file. Formats
+without comments have no such line, and pellucid never replaces them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pellucid.disk.rename import move
 from pellucid.errors import PellucidError
 
 _WORDS = "written by pellucid, sha256"
-#: How a comment begins and ends, by the end of the file's name.
+#: The begin and end of a comment, by the suffix of a file.
 _COMMENTS = {
     ".html": ("<!-- ", " -->"),
     ".htm": ("<!-- ", " -->"),
@@ -28,11 +28,11 @@ _COMMENTS = {
 
 
 def check_output(path: Path) -> None:
-    """Refuse a place that holds something which pellucid did not write.
+    """Refuse a path that would replace a file which pellucid did not write.
 
     Raises:
-        PellucidError: there is a folder, or a file that is not ours or was changed since; or the
-            folder that it is to lie in is not there.
+        PellucidError: there is a folder, or a file that is not ours or has changed; or the parent
+            folder is missing.
     """
     if not path.parent.is_dir():
         raise PellucidError(f"{path} cannot be written: make the folder {path.parent} first")
@@ -40,13 +40,13 @@ def check_output(path: Path) -> None:
         raise PellucidError(f"{path} is a folder: name a file in it")
     if path.exists() and not _is_stream(path) and not _is_ours(path):
         raise PellucidError(
-            f"{path} is there already, and is not as pellucid wrote it: it is not overwritten; "
-            "move it away or delete it, or name another file"
+            f"{path} is there already, and is not as pellucid wrote it: pellucid does not "
+            "overwrite it; move it away or delete it, or name another file"
         )
 
 
 def write_output(path: Path, text: str) -> int:
-    """Write a file that the user named, all at once; how many bytes it has.
+    """Write a file that the user named, all at once; returns its number of bytes.
 
     Raises:
         PellucidError: as `check_output`.
@@ -58,7 +58,7 @@ def write_output(path: Path, text: str) -> int:
 
 
 def write_output_bytes(path: Path, content: bytes) -> None:
-    """The same, of bytes that stay as they are.
+    """As `write_output`, for bytes without a last line of ours.
 
     Raises:
         PellucidError, OSError: as `write_output`.
@@ -67,18 +67,18 @@ def write_output_bytes(path: Path, content: bytes) -> None:
     if _is_stream(path):
         path.write_bytes(content)
     else:
-        write_bytes(Path(os.path.realpath(path)), content)  # a link goes on to be one
+        write_bytes(Path(os.path.realpath(path)), content)  # a link stays a link
 
 
 def sealed(path: Path, text: str) -> bytes:
-    """The bytes of a file, with the line at its end by which it is known again."""
+    """The bytes of a file, with the last line by which pellucid recognises it."""
     content = text.encode()
     comment = _COMMENTS.get(path.suffix.lower())
     return content if comment is None else content + _line(content, comment)
 
 
 def free_name(path: Path) -> Path:
-    """The path, or the first of its numbered names that is not taken."""
+    """The path, or the first unused one of its numbered names."""
     number, free = 2, path
     while free.exists() or free.is_symlink():
         free = path.with_name(f"{path.stem}-{number}{path.suffix}")
@@ -87,7 +87,7 @@ def free_name(path: Path) -> Path:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename what is at `path` to a name that is free, and say which."""
+    """Rename the file at `path` to an unused name, and return that."""
     free = free_name(path)
     move(path, free)
     return free
@@ -108,7 +108,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether writing there replaces nothing: a pipe, a terminal, the null device."""
+    """Whether `path` is a pipe, a terminal or the null device: writing replaces no file."""
     try:
         mode = path.stat().st_mode
     except OSError:

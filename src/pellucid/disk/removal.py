@@ -1,8 +1,8 @@
-"""Removing what pellucid wrote, and nothing else: the one place where files are deleted.
+"""Removing files that pellucid wrote, and no others: the one place where it deletes files.
 
 A folder that pellucid writes holds a mark, which lists the names that pellucid may put there. Only
-regular files with a listed name are removed, and a folder only once it is empty. Links are never
-followed, and a file that somebody else put there stays, with its folder.
+regular files with a listed name are removed, and a folder only once it is empty. pellucid never
+follows links. A file of yours in such a folder stays, and so does the folder.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from pellucid.json_text import json_text
 
-#: The file in an unfinished folder that says whose it is.
+#: The file that marks an unfinished folder as ours.
 MARK = ".pellucid-unfinished"
-#: The file by which a process holds an unfinished folder.
+#: The lock file of the process that writes an unfinished folder.
 LOCK = ".pellucid-lock"
 
 _FIRST_LINE = "pellucid writes this folder; it may remove the files that are listed below"
@@ -25,13 +25,13 @@ _LONGEST = 2**16
 
 
 def write_mark(folder: Path, target: Path, files: Sequence[str]) -> None:
-    """Say in `folder` that it becomes `target`, and which names (patterns with `/`) are ours."""
+    """Mark `folder` as the future `target`; `files` are our names in it (patterns with `/`)."""
     text = "\n".join([_FIRST_LINE, json_text(target.name), *files, ""])
     (folder / MARK).write_text(text, encoding="utf-8")
 
 
 def read_mark(folder: Path, target: Path | None = None) -> tuple[str, ...] | None:
-    """The names that a folder of ours lists; None if it is not ours, or becomes another target."""
+    """The names in a folder's mark; None if it is not ours, or belongs to another target."""
     mark = folder / MARK
     try:
         if folder.is_symlink() or mark.is_symlink() or mark.stat().st_size > _LONGEST:
@@ -44,9 +44,14 @@ def read_mark(folder: Path, target: Path | None = None) -> tuple[str, ...] | Non
 
 
 def clear(folder: Path, files: Sequence[str], keep: Container[str] = ()) -> None:
-    """Remove the listed files below a folder, all but those at its top that are called as `keep`.
+    """Remove the listed files below a folder.
 
-    An unfinished folder of ours in it is cleared by its own list.
+    The mark of an unfinished folder of ours in it says what goes there.
+
+    Args:
+        folder: the folder; a link is left alone.
+        files: the names of files to remove, as patterns.
+        keep: names at the top of the folder that stay.
     """
     try:
         entries = [] if folder.is_symlink() else list(os.scandir(folder))
@@ -69,19 +74,19 @@ def clear(folder: Path, files: Sequence[str], keep: Container[str] = ()) -> None
 
 
 def remove(folder: Path, files: Sequence[str]) -> None:
-    """Remove the listed files below a folder, and the folder if nothing else is in it."""
+    """Remove the listed files below a folder, and the folder once it is empty."""
     clear(folder, files)
     remove_empty(folder)
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove a folder if it is empty, and no link."""
+    """Remove a folder if it is empty and not a link."""
     with suppress(OSError):
         os.rmdir(folder)
 
 
 def remove_file(file: Path) -> None:
-    """Remove one file that the caller knows to be ours; a link is removed, never its target."""
+    """Remove one file of ours; of a link, never the target."""
     with suppress(OSError):
         os.unlink(file)
 
@@ -91,6 +96,6 @@ def _matches(name: str, files: Sequence[str]) -> bool:
 
 
 def _patterns_below(folder: str, files: Sequence[str]) -> tuple[str, ...]:
-    """The names that are listed for what is in `folder`."""
+    """The listed names of the files in `folder`."""
     parted = (file.partition("/") for file in files)
     return tuple(inner for outer, _, inner in parted if inner and fnmatchcase(folder, outer))

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 
 _WINDOWS = os.name == "nt"
-#: How often a rename is tried again: for about a second.
+#: The number of attempts to rename: for about a second.
 _PATIENCE = 20
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename; on Windows with patience: whoever reads `target` at this moment is in the way.
+    """Rename; on Windows try again while another process reads `target`.
 
-    A folder never takes the place of one that holds something: the system refuses that.
+    A folder never replaces one that is not empty: the system refuses that.
     """
     for _ in range(_PATIENCE if _WINDOWS else 0):
         try:
@@ -27,11 +27,11 @@ def move(source: Path, target: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Wait until the disk has it: a rename may otherwise arrive before the bytes it names."""
+    """Wait until the disk has it: otherwise a rename may arrive before the content of the file."""
     if _WINDOWS and path.is_dir():
         return  # Windows opens no folder; its file system keeps a journal of names
     with suppress(PermissionError):  # a folder that may be written to but not read
-        # Windows syncs only what is open for writing
+        # Windows syncs only files that are open for writing
         descriptor = os.open(path, os.O_RDWR if _WINDOWS else os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -1,9 +1,9 @@
-"""A folder that is not finished: made beside its place, marked as ours, held by one process.
+"""An unfinished folder: made next to its target, marked as ours, locked by one process.
 
-    NAME.partial/     becomes NAME; NAME.2.partial where that name is somebody else's
+    NAME.partial/     becomes NAME; NAME.2.partial if that name is taken
 
-What a killed process left is known by its mark, and gone on with or cleared; a folder or file
-without our mark is never touched.
+pellucid recognises the folder of a killed process by its mark, and continues or clears it. It never
+touches a folder or file without the mark.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ from pellucid.disk.removal import (
 )
 from pellucid.disk.rename import move
 
-#: A folder whose name ends so is unfinished.
+#: The suffix of an unfinished folder.
 PARTIAL = ".partial"
 
 _WINDOWS = os.name == "nt"
 _MAX_ATTEMPTS = 1000
 
 
-class FolderInUse(OSError):  # noqa: N818  a state of the folder, which callers put into words
-    """Another process is writing the same thing at this moment."""
+class FolderInUse(OSError):  # noqa: N818  a state of the folder, for which callers have a message
+    """Another process is writing the same folder at this moment."""
 
 
 class Partial:
     """An unfinished folder for `target`, held by this process.
 
-    It lies beside the target, or in it where that is an empty folder already: a folder of the
-    user's is filled, never exchanged. A link to such a folder, or to nothing, is followed.
+    It lies next to the target. If the target is an empty folder already, it lies in there: pellucid
+    fills a folder of yours, and never replaces it. It follows a link to such a folder, or to
+    nothing.
 
     Args:
-        files: the names that will be written, as patterns; nothing else is ever removed.
-        keep: names at its top that are gone on with, where a killed process left them.
-        alone: whether to refuse if another process writes the same thing.
+        target: the folder to make.
+        files: the names that will be written, as patterns; no other file is ever removed.
+        keep: names at its top that stay if a killed process left them.
+        exclusive: whether to refuse if another process writes the same folder.
 
     Raises:
-        FolderInUse: another process does.
+        FolderInUse: another process does, and `exclusive` is set.
         OSError: the folder cannot be made.
     """
 
@@ -84,7 +86,7 @@ class Partial:
                 self._mark_as_ours(path)
             except FileExistsError:
                 if read_mark(path, self.target) is None:
-                    continue  # somebody else's
+                    continue  # not ours
             lock = _acquired(path)
             if lock is None:
                 if exclusive:
@@ -93,12 +95,12 @@ class Partial:
                     )
                 continue
             leftovers = read_mark(path, self.target)
-            if leftovers is None:  # its process gave it its name in this moment
+            if leftovers is None:  # its process finished it at this moment
                 lock.release()
                 continue
             clear(path, [file for file in leftovers if file not in (MARK, LOCK)], keep)
             if any(entry.name not in (MARK, LOCK, *keep) for entry in path.iterdir()):
-                lock.release()  # somebody put something there
+                lock.release()  # there are files that are not ours
                 continue
             write_mark(path, self.target, self.files)
             return path, lock
@@ -113,13 +115,13 @@ class Partial:
             raise
 
     def place(self, *, last: str = "") -> None:
-        """Give the folder its name; what is in it goes into an empty folder of the user's.
+        """Give the folder its name, or move its content into an empty folder of the user's.
 
         Args:
-            last: the entry that comes last there, by which it counts as finished.
+            last: the entry to move last; the folder counts as finished once it is there.
 
         Raises:
-            OSError: something is at the target by now, and stays.
+            OSError: the target is not empty any more; it stays as it is.
         """
         if self._is_inside_target:
             self._pour(last)
@@ -148,11 +150,11 @@ class Partial:
             raise
 
     def release(self) -> None:
-        """Leave it for who goes on with it."""
+        """Leave the folder for a process that continues it."""
         self._lock.release()
 
     def remove(self) -> None:
-        """Remove what was written in it, and the folders that were made for it, once empty."""
+        """Remove the files written in it, and its new parent folders once they are empty."""
         clear(self.path, self.files[:-2])
         _drop(self.path, self._lock)
         for folder in self._created_parents:
@@ -168,10 +170,17 @@ def new_folder(
     exclusive: bool = False,
     last: str = "",
 ) -> Generator[Path]:
-    """A folder to fill, which is `target` once all went well; otherwise what was written goes.
+    """A folder to fill: it becomes `target` at the end; after an error its files are removed.
+
+    Args:
+        target: the folder to make.
+        files: as for `Partial`.
+        keep: as for `Partial`.
+        exclusive: as for `Partial`.
+        last: as for `Partial.place`.
 
     Raises:
-        OSError: as `Partial`, or something is at the target by now.
+        OSError: as `Partial`, or the target is not empty any more.
     """
     partial = Partial(target, files, keep=keep, exclusive=exclusive)
     try:
@@ -183,7 +192,7 @@ def new_folder(
 
 
 def is_free(target: Path) -> bool:
-    """Whether nothing is at `target`, but for an empty folder, or our own unfinished work."""
+    """Whether `target` is missing, or a folder that is empty but for our own unfinished work."""
     if not os.path.lexists(target):
         return True
     target = Path(os.path.realpath(target))
@@ -195,7 +204,7 @@ def is_free(target: Path) -> bool:
 
 
 def sweep(place: Path, *, older_than: float = 0.0) -> None:
-    """Remove what killed processes left unfinished in a folder, so many seconds ago."""
+    """Remove the unfinished folders of killed processes that are older than so many seconds."""
     for path in _entries(place):
         marked_files = read_mark(path) if path.name.endswith(PARTIAL) else None
         if marked_files is None:
@@ -219,7 +228,7 @@ def _acquired(path: Path) -> filelock.BaseFileLock | None:
 
 
 def _drop(path: Path, lock: filelock.BaseFileLock) -> None:
-    """Take our marks off a folder, and the folder away if nothing is left in it."""
+    """Remove our marks from a folder, and the folder if it is then empty."""
     if _WINDOWS:  # which removes no open file
         lock.release()
     remove(path, (MARK, LOCK))

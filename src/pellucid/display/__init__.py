@@ -1,4 +1,4 @@
-"""Events of a run in; a live panel, or plain lines, out. Knows no torch and no model."""
+"""Show the events of a run: a live panel, or plain lines. Needs no torch and no model."""
 
 from pellucid.display.backend import can_redraw, display_for
 from pellucid.display.notebook import NotebookPanel

@@ -11,28 +11,27 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 class History:
-    """The means of equal stretches of a growing series, never more than `limit` of them.
+    """The averages of equal stretches of a growing series, at most `limit` of them.
 
-    When there would be more, neighbours are joined: a curve of a long run costs what a short one's
-    does.
+    If there would be more, neighbours are merged: so the curve of a long run costs no more time.
     """
 
     def __init__(self, limit: int = 2048) -> None:
-        self.means: list[float] = []
+        self.averages: list[float] = []
         self._limit = limit
         self._stretch = 1
         self._waiting: list[float] = []
 
     def add(self, values: Iterable[float]) -> None:
-        """Take in the next values."""
+        """Add the next values."""
         for value in values:
             self._waiting.append(value)
             if len(self._waiting) == self._stretch:
-                self.means.append(sum(self._waiting) / self._stretch)
+                self.averages.append(sum(self._waiting) / self._stretch)
                 self._waiting.clear()
-            if len(self.means) == self._limit:
-                pairs = zip(self.means[::2], self.means[1::2], strict=True)
-                self.means = [(a + b) / 2 for a, b in pairs]
+            if len(self.averages) == self._limit:
+                pairs = zip(self.averages[::2], self.averages[1::2], strict=True)
+                self.averages = [(a + b) / 2 for a, b in pairs]
                 self._stretch *= 2
 
 

@@ -1,4 +1,4 @@
-"""One example as it will be trained, as a table: each token, what is learnt there, what it sees.
+"""A table of one training example: each token, its target, and the tokens that it sees.
 
     one example as it will be trained: row 1 of the first update
       place  token             learns            sees
@@ -7,7 +7,7 @@
           1  ' hi'             ' Hello'          0 to 1
              … 40 more like these …
 
-Long stretches are folded in their middle; where learning begins and ends, nothing is.
+The middle of a long stretch is folded, never a place where learning begins or ends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pellucid.training import events
 
 _PLACE, _TEXT, _INDENT = 5, 20, 2
 _WIDTH = 80
-#: What stays of a stretch of tokens that are all learnt, or all not, at each of its ends.
+#: Rows that stay at each end of a stretch of tokens that are all learnt, or all not.
 _ENDS = 3
-#: No part has more lines; where it would, its middle is folded whatever is learnt there.
+#: Most lines of a part; the middle of a longer one is folded whatever is learnt there.
 _MAX_ROWS = 18
 _NOT_LEARNT = "–"
 
@@ -34,17 +34,18 @@ Row = tuple[int, tuple[str, str | None, str]]
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """Rows that are left out, and how many of them are learnt."""
+    """Rows that are not shown, and how many of them are learnt."""
 
     rows: int
     learnt: int
 
     def __str__(self) -> str:
-        return f"… {self.rows} more, {_of_them(self.learnt, self.rows)} learnt …"
+        learnt = {self.rows: "all", 0: "none"}.get(self.learnt, f"{self.learnt} of them")
+        return f"… {self.rows} more, {learnt} learnt …"
 
 
 def example_lines(example: events.Example, width: int = _WIDTH) -> list[str]:
-    """The table, and below it what it comes to."""
+    """The table, and a summary below it."""
     width = min(width, _WIDTH)
     text = min(_TEXT, max(6, (width - _INDENT - _PLACE - 6) // 3))
     lines = [
@@ -61,13 +62,16 @@ def example_lines(example: events.Example, width: int = _WIDTH) -> list[str]:
                 place, (token, target, visible_range) = row
                 learnt = _NOT_LEARNT if target is None else repr(target)
                 lines.append(_line(str(place), repr(token), learnt, visible_range, text, width))
-    for line in (*_summary(example, width), *_note(example, width)):
-        lines.append(" " * _INDENT + line)
+    notes = [example.note and one_line(example.note)]
+    if not example.note or any(target is not None for _, target, _ in example.rows):
+        notes.insert(0, summary(example))
+    for note in filter(None, notes):
+        lines += [" " * _INDENT + line for line in folded(note, width - _INDENT)]
     return lines
 
 
 def parts_of(example: events.Example) -> Iterator[tuple[str, list[Row]]]:
-    """The named parts of an example with their rows; one without a name where there is none."""
+    """The named parts of an example with their rows; one part without a name if it has none."""
     rows = list(enumerate(example.rows))
     starts = list(example.begins) or [(0, "")]
     if starts[0][0] > 0:
@@ -78,10 +82,10 @@ def parts_of(example: events.Example) -> Iterator[tuple[str, list[Row]]]:
 
 
 def folded_rows(rows: list[Row]) -> list[Row | _Folded]:
-    """The rows of a part, long stretches folded in their middle."""
+    """The rows of a part, with the middle of long stretches folded."""
     selected: list[Row] = []
-    for _, alike in groupby(rows, key=lambda row: row[1][1] is None):
-        stretch = list(alike)
+    for _, group in groupby(rows, key=lambda row: row[1][1] is None):
+        stretch = list(group)
         if len(stretch) > 2 * _ENDS + 1:
             stretch = stretch[:_ENDS] + stretch[-_ENDS:]
         selected += stretch
@@ -91,8 +95,8 @@ def folded_rows(rows: list[Row]) -> list[Row | _Folded]:
     next_place = rows[0][0] if rows else 0
     for row in selected:
         if row[0] > next_place:
-            left_out = [candidate for candidate in rows if next_place <= candidate[0] < row[0]]
-            display_rows.append(_Folded(len(left_out), sum(r[1][1] is not None for r in left_out)))
+            hidden = [candidate for candidate in rows if next_place <= candidate[0] < row[0]]
+            display_rows.append(_Folded(len(hidden), sum(r[1][1] is not None for r in hidden)))
         display_rows.append(row)
         next_place = row[0] + 1
     return display_rows
@@ -104,21 +108,6 @@ def summary(example: events.Example) -> str:
     n = len(example.rows)
     share = f" ({100 * learnt / n:.0f}%)" if n else ""
     return f"{learnt} of {n} tokens are learnt{share}"
-
-
-def _summary(example: events.Example, width: int) -> list[str]:
-    """Left out where no token is learnt, and the note says what is."""
-    if example.note and all(target is None for _, target, _ in example.rows):
-        return []
-    return folded(summary(example), width - _INDENT)
-
-
-def _note(example: events.Example, width: int) -> list[str]:
-    return folded(one_line(example.note), width - _INDENT) if example.note else []
-
-
-def _of_them(learnt: int, rows: int) -> str:
-    return "all" if learnt == rows else "none" if learnt == 0 else f"{learnt} of them"
 
 
 def _line(place: str, token: str, learnt: str, visible_range: str, text: int, width: int) -> str:

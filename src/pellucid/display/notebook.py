@@ -1,4 +1,4 @@
-"""The live panel in a notebook: one output of a cell, redrawn in place, twice a second at most."""
+"""The live panel in a notebook: one output of a cell, redrawn at most twice a second."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.display.terminal_text import visible
 from pellucid.display.vital_rows import Changes
 from pellucid.training import events
 
-#: The page's own colours: a panel is as readable in a dark notebook as in a light one.
+#: Without colours of its own, so that the panel is readable in a dark notebook too.
 _HTML = '<pre style="font-family:monospace;line-height:1.25">{code}</pre>'
 
 
@@ -25,39 +25,39 @@ class NotebookPanel(Panel):
     """An observer that keeps one panel in a notebook's cell.
 
     Args:
-        show: IPython's `display`; it is called once, and gives the handle that is updated.
+        show: IPython's `display`, which is called once and returns the handle for updates.
     """
 
-    # each update is kept in the kernel's queue and sent to the browser
+    # each update goes through the kernel's queue to the browser
     seconds_between = 0.5
 
     def __init__(self, show: Callable[..., Any] | None = None) -> None:
-        # lines that stay are ordinary output of the cell
+        # lasting lines are ordinary output of the cell
         super().__init__(Console(file=sys.stdout, force_jupyter=False, force_terminal=False))
         self._show = show or _ipython_display()
         self._handle: Any = None
         self._changes = Changes()
 
     def __call__(self, event: events.Event) -> None:
-        """Redraw the panel; where a word has changed, a line stays that says so."""
+        """Redraw the panel; if a word has changed, print a lasting line."""
         if isinstance(event, events.Vitals):
             for line in self._changes.lines(event):
                 self._console.print(Text(visible(line)), soft_wrap=True)
         super().__call__(event)
 
     def close(self) -> None:
-        """Leave the last panel standing, with the last numbers."""
+        """Draw the last panel, with the last numbers."""
         if self._handle is not None:
             self._redraw()
 
     def _show_example(self, event: events.Example) -> None:
-        # an output of its own: the panel's is made anew all the time
+        # an output of its own, because the panel's output is replaced all the time
         text = "\n".join(visible(line) for line in example_lines(event))
         self._show(_bundle(Text(text)), raw=True, display_id=True)
 
     @property
     def _room(self) -> int | None:
-        return None  # a cell is as high as what is in it
+        return None  # a cell is as high as its content
 
     def _redraw(self) -> None:
         bundle = _bundle(self._frame())

@@ -1,4 +1,4 @@
-"""Numbers as people read them, in a fixed width where they stand in a column."""
+"""Numbers as people read them: short, and of a fixed width in columns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ def short(value: float) -> str:
 
 
 def size(n_bytes: float | None) -> str:
-    """1.23 GB; a dash where it is not known."""
+    """1.23 GB; a dash if it is not known."""
     return "–" if n_bytes is None else _scaled(n_bytes, (" B", " kB", " MB", " GB", " TB", " PB"))
 
 
 def _scaled(value: float, units: tuple[str, ...]) -> str:
     for unit in units[:-1]:
-        # 999.5 would be rounded to 1000, and that is one of the next unit
+        # 999.5 would round to 1000, which is one of the next unit
         if abs(value) < 999.5 or not math.isfinite(value):
             return f"{value:.3g}{unit}"
         value /= 1000

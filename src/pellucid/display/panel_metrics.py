@@ -1,6 +1,6 @@
-"""What a panel says in numbers: a column beside the curve, and cells below it.
+"""The numbers of a panel: a column to the right of the curve, and cells below it.
 
-The column has always the same lines, and a cell its place: nothing jumps.
+The column always has the same lines and each cell keeps its place, so that nothing jumps.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from pellucid.display.plain import mean_of
 from pellucid.display.terminal_text import fitted, visible
 from pellucid.training import events
 
-_LABEL, _VALUE, _BETWEEN = 14, 9, 2
+_LABEL, _VALUE, _GAP = 14, 9, 2
 
 
 @dataclass(slots=True)
-class Known:
-    """What is known of a run by now."""
+class LatestEvents:
+    """The latest events of a run."""
 
     started: events.Started | None = None
     logged: events.Logged | None = None
-    before: float | None = None
+    previous_loss: float | None = None
     evaluated: events.Evaluated | None = None
     best: events.Evaluated | None = None
 
     @property
     def unit(self) -> str:
-        """What the loss is a mean over, in the plural."""
+        """The plural of the unit that the loss is a mean over."""
         event = self.logged or self.evaluated or self.started
         return event.unit if event else "tokens"
 
 
-def column(known: Known) -> Sequence[str]:
-    """Always the same lines; a dash where a number is not known yet."""
-    logged, evaluated, best = known.logged, known.evaluated, known.best
+def column(latest: LatestEvents) -> Sequence[str]:
+    """The column; a dash replaces a number that is not known yet."""
+    logged, evaluated, best = latest.logged, latest.evaluated, latest.best
     lines = [
-        f"train     {_loss(logged, known.before)}",
+        f"train     {_loss(logged, latest.previous_loss)}",
         "held-out  "
         + ("–" if evaluated is None else f"{evaluated.loss_nats:.4f} {nats_per(evaluated.unit)}"),
-        f"          {_telling(evaluated)}",
-        f"best      {_telling(best)}" + ("" if best is None else f" @{best.step}"),
+        f"          {_best_measure(evaluated)}",
+        f"best      {_best_measure(best)}" + ("" if best is None else f" @{best.step}"),
     ]
-    if known.started is not None and known.started.guessing_nats is not None:
-        lines.append(f"guessing  {guessing(known.started.guessing_nats, known.started.unit)}")
+    if latest.started is not None and latest.started.guessing_nats is not None:
+        lines.append(f"guessing  {guessing(latest.started.guessing_nats, latest.started.unit)}")
     if logged is not None:
         lines += [
             f"grad      {_norm(logged)}",
@@ -56,35 +56,35 @@ def column(known: Known) -> Sequence[str]:
     return lines
 
 
-def cells(known: Known, columns: int) -> list[str]:
-    """The parts of the loss that are news, and the measures besides the most telling one."""
-    parts = () if known.logged is None else known.logged.parts
+def cells(latest: LatestEvents, columns: int) -> list[str]:
+    """The parts of the loss for the panel, and all measures but the most informative one."""
+    parts = () if latest.logged is None else latest.logged.parts
     trained = [
         (part.label, part.number(mean_of(values)))
         for part, values in ((measured(name), values) for name, values in parts)
         if part.in_panel and values
     ]
-    further = [] if known.evaluated is None else news(known.evaluated.measures)[1:]
+    further = [] if latest.evaluated is None else news(latest.evaluated.measures)[1:]
     held_out = [(measure.label, measure.number(value)) for measure, value in further]
     return _rows("train", trained, columns) + _rows("held-out", held_out, columns)
 
 
 def _rows(name: str, labelled_values: Sequence[tuple[str, str]], columns: int) -> list[str]:
-    """Cells of one width, so many in a line as fit; the first line says of what they are."""
+    """Cells of one width, as many in a line as fit; the first line has the name."""
     margin = len("held-out  ")
     width = _LABEL + 1 + _VALUE
-    beside = max(1, (columns - margin + _BETWEEN) // (width + _BETWEEN))
+    per_line = max(1, (columns - margin + _GAP) // (width + _GAP))
     cell_texts = [
         f"{fitted(visible(label), _LABEL)} {value:>{_VALUE}}" for label, value in labelled_values
     ]
     return [
-        f"{name if i == 0 else '':<{margin}}" + (" " * _BETWEEN).join(cell_texts[i : i + beside])
-        for i in range(0, len(cell_texts), beside)
+        f"{name if i == 0 else '':<{margin}}" + (" " * _GAP).join(cell_texts[i : i + per_line])
+        for i in range(0, len(cell_texts), per_line)
     ]
 
 
-def _telling(evaluated: events.Evaluated | None) -> str:
-    """The measure that says most; the loss, where nothing else was measured."""
+def _best_measure(evaluated: events.Evaluated | None) -> str:
+    """The most informative measure; the loss if there is no other."""
     if evaluated is None:
         return "–"
     measures = news(evaluated.measures)

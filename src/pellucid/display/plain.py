@@ -19,22 +19,22 @@ class PlainLines:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
-        self._gone = False
+        self._is_closed = False
         self._changes = Changes()
 
     def __call__(self, event: events.Event) -> None:
-        if self._gone:
+        if self._is_closed:
             return
         try:
             for line in self._lines_of(event):
-                # what the stream cannot spell (an arrow, on an old console) must not stop a run
-                spelled = line.encode(self._encoding, "replace").decode(self._encoding)
-                print(spelled, file=self._stream, flush=True)
-        except OSError:  # whoever read along has left, or the terminal has; the run goes on
-            self._gone = True
+                # a character that the stream lacks (an arrow on an old console) must not stop a run
+                encodable = line.encode(self._encoding, "replace").decode(self._encoding)
+                print(encodable, file=self._stream, flush=True)
+        except OSError:  # the reader or the terminal has gone; the run continues
+            self._is_closed = True
 
     def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: all lines are written."""
 
     def _lines_of(self, event: events.Event) -> list[str]:
         if isinstance(event, events.Vitals):
@@ -43,7 +43,7 @@ class PlainLines:
 
 
 def lines_of(event: events.Event) -> list[str]:
-    """What an event says, in lines."""
+    """An event as lines of text."""
     return [visible(line) for line in _lines_of(event)]
 
 
@@ -76,9 +76,9 @@ def _lines_of(event: events.Event) -> list[str]:
         case events.Finished():
             return [f"finished after step {event.step} in {duration(event.seconds)}"]
         case events.Interrupted():
-            by = f" by {event.signal}" if event.signal else ""
+            signal = f" by {event.signal}" if event.signal else ""
             state = f"step {event.step} is finished and saved" if event.step else "nothing to save"
-            return [f"interrupted{by}: {state}"]
+            return [f"interrupted{signal}: {state}"]
         case events.StoppedNonFinite():
             return [f"update {event.step + 1} was not finite: {event.what} of {event.where}"]
         case events.StepFinished() | events.Vitals():
@@ -86,7 +86,7 @@ def _lines_of(event: events.Event) -> list[str]:
 
 
 def drift_line(event: events.Drifted) -> str:
-    """Every key that is another from here on, with both values."""
+    """Every key whose value changes here, with both values."""
     changes = (
         f"{key} is {new_value}, was {old_value}" for key, old_value, new_value in event.changes
     )
@@ -94,7 +94,7 @@ def drift_line(event: events.Drifted) -> str:
 
 
 def logged_line(event: events.Logged) -> str:
-    """Step, loss, rate, gradient norm (with * where it was clipped), speed, memory, time left."""
+    """Step, loss, rate, gradient norm (with * if it was clipped), speed, memory, time left."""
     norm = event.grad_norms[-1]
     clipped = "*" if event.clip_norm is not None and norm > event.clip_norm else ""
     share = 100 * event.step / event.total_steps
@@ -108,7 +108,7 @@ def logged_line(event: events.Logged) -> str:
 
 
 def _parts(event: events.Logged) -> str:
-    """The parts of the loss that are news, at the end of a line."""
+    """The parts of the loss for the panel, at the end of a line."""
     texts = [
         f"{part.label} {part.number(mean_of(values))}"
         for part, values in ((measured(name), values) for name, values in event.parts)
@@ -118,12 +118,12 @@ def _parts(event: events.Logged) -> str:
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """The mean over the updates of a report, as the loss is told."""
+    """The mean over the updates of a report, as for the loss."""
     return sum(values) / len(values)
 
 
 def evaluated_line(event: events.Evaluated) -> str:
-    """The held-out loss, and what else was measured, the most telling first."""
+    """The held-out loss, and all other measures, the most informative first."""
     texts = [f"{event.loss_nats:.4f} {nats_per(event.unit)}"]
     texts += [measure.with_unit(value) for measure, value in news(event.measures)]
     best = " (best)" if event.best else ""
@@ -131,6 +131,6 @@ def evaluated_line(event: events.Evaluated) -> str:
 
 
 def sentence_line(event: events.Sampled) -> str:
-    """The sentence, its likeliest next tokens, and how it goes on."""
+    """The sentence, its likeliest next tokens, and its continuation."""
     tokens = "  ".join(f"{token!r} {p:.2f}" for token, p in event.next_tokens)
     return f'"{event.sentence}" → {tokens}  | …{one_line(event.continuation)}'

@@ -1,4 +1,4 @@
-"""Tables of how classes are named: each class by itself, and what was taken for what."""
+"""Tables of classification: the metrics of each class, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pellucid.display.terminal_text import fitted, one_line
 
 _WIDTH = 80
 _MOST_NAME, _MOST_COUNT = 24, 10
-#: Mistakes that are listed where the whole matrix is too wide.
+#: Most mistakes that are listed if the matrix is too wide.
 _MOST_MISTAKES = 15
 
 #: Name, precision, recall, F1, texts.
@@ -18,7 +18,7 @@ Row = tuple[str, float, float, float, int]
 
 
 def class_table(rows: Sequence[Row], width: int = _WIDTH) -> list[str]:
-    """A line for each class: precision, recall, F1, and how many texts are of it."""
+    """A line for each class: precision, recall, F1, and its number of texts."""
     names = [one_line(name) for name, *_ in rows]
     label = _name_width(names, min(_MOST_NAME, max(5, width - 38)))
     lines = [f"{fitted('class', label)}  precision  recall      F1    texts"]
@@ -32,9 +32,14 @@ def class_table(rows: Sequence[Row], width: int = _WIDTH) -> list[str]:
 def confusion_table(
     classes: Sequence[str], counts: Sequence[Sequence[int]], width: int = _WIDTH
 ) -> list[str]:
-    """A row for each true class, a column for each class said; right answers in [brackets].
+    """A row for each true class, a column for each predicted one; right answers in [brackets].
 
-    Where that is wider than `width`, the commonest mistakes are listed instead.
+    If that is wider than `width`, the commonest mistakes are listed instead.
+
+    Args:
+        classes: Names of the classes.
+        counts: How many texts of each true class got each class.
+        width: Columns of the terminal.
     """
     names = [one_line(name) for name in classes]
     longest = max((len(f"[{count:,}]") for row in counts for count in row), default=1)
@@ -52,7 +57,7 @@ def confusion_table(
 
 
 def _mistakes(names: Sequence[str], counts: Sequence[Sequence[int]], width: int) -> list[str]:
-    """What was taken for what, the commonest first."""
+    """Pairs of a true and a predicted class, the commonest first."""
     mistakes = sorted(
         (
             (-count, i, j)
@@ -77,6 +82,6 @@ def _name_width(names: Sequence[str], max_width: int) -> int:
 
 
 def _align_right(text: str, columns: int) -> str:
-    """At the right end of its column, as numbers stand."""
-    held = fitted(text, columns).rstrip()
-    return " " * (columns - cell_len(held)) + held
+    """Aligned right in its column, as numbers are."""
+    shortened = fitted(text, columns).rstrip()
+    return " " * (columns - cell_len(shortened)) + shortened

@@ -1,4 +1,4 @@
-"""Words that fit a line and do no harm to a terminal."""
+"""Text and numbers for people: they fit a line and are harmless to a terminal."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from rich.text import Text
 
 def visible(text: str) -> str:
     """The text with its control characters drawn (␛, ␊): none of them reaches a terminal."""
-    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda match: _drawn(ord(match[0])), text)
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", _draw_control, text)
 
 
-def _drawn(code: int) -> str:
+def _draw_control(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "�"
 
 
 def folded(text: str, columns: int) -> list[str]:
-    """One line as lines of at most `columns` cells, broken between words where there are words."""
+    """A line as lines of at most `columns` cells, broken between words if possible."""
     lines = Text(text).wrap(Console(width=columns, file=io.StringIO()), columns, overflow="fold")
     return [line.plain.rstrip() for line in lines]
 
@@ -31,7 +32,7 @@ def one_line(text: str) -> str:
 
 
 def fitted(text: str, columns: int) -> str:
-    """The text in exactly so many cells; an ellipsis where some of it is left out."""
+    """The text in exactly so many cells; an ellipsis marks a text that is cut."""
     if cell_len(text) > columns:
         text = set_cell_size(text, columns - 1).rstrip() + "…"
     return set_cell_size(text, columns)

@@ -1,4 +1,4 @@
-"""What a drawing is made of: boxes, frames and arrows, before anything has a place."""
+"""The elements of a drawing: boxes, frames and arrows, before they have places."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import Literal, TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """A part: its name, what it does, and its parameters.
+    """A part of the model.
 
-    `times`: how often the model has it; `formula`: of the parameters of all of them together.
-    `wide`: as wide as what flows into it. `key`: what links call it.
+    Attributes:
+        name: Its name.
+        lines: Its function, in lines.
+        parameters: The parameters of one copy.
+        times: How many copies the model has.
+        formula: For the parameters of all copies.
+        wide: Whether it is as wide as its inputs together.
+        key: Its name in links.
     """
 
     name: str
@@ -26,14 +32,14 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """The way from one part to the next, and the shape of what goes along."""
+    """The path from one part to the next, with the shape of its data."""
 
     shape: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What goes in or comes out: it is no part."""
+    """An input or output, which is no part."""
 
     text: str
     key: str = ""
@@ -41,7 +47,7 @@ class Words:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Ways that all start from the same state; the first `n_outside` of them start elsewhere."""
+    """Branches from the same state; the first `n_outside` of them start elsewhere."""
 
     branches: tuple[Column, ...]
     n_outside: int = 0
@@ -49,7 +55,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """x and what each branch makes of it, added; `carried` says what happens to x on its way."""
+    """The sum of x and each branch's output; `carried` labels x, if it is scaled."""
 
     branches: tuple[Column, ...]
     carried: str = ""
@@ -57,17 +63,17 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A part that is drawn with what is inside it; `part` has its name and its own parameters."""
+    """A part that is drawn with its content; `part` has its name and its own parameters."""
 
     part: Box
     content: Column
-    #: stands in the frame's upper right
+    #: at the upper right of the frame
     label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SideBox:
-    """A part beside the way, for others to look at."""
+    """A part at the side, which others read."""
 
     box: Box
 
@@ -78,9 +84,9 @@ Column: TypeAlias = tuple[Item, ...]
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A line from one part to all parts called `end`, past everything between.
+    """A line from one part to all parts with the key `end`, past everything between.
 
-    "tied": they share a matrix. "encoded": what an encoder made. "positions": where tokens stand.
+    "tied": they share a matrix. "encoded": the output of an encoder. "positions": of the tokens.
     """
 
     kind: Literal["tied", "encoded", "positions"]
@@ -99,7 +105,7 @@ class Drawing:
 
 
 def boxes(column: Column) -> Iterator[Box]:
-    """Every part of a column in the order of the drawing, a frame before what is inside it."""
+    """Every part of a column in the order of the drawing, a frame before its content."""
     for item in column:
         match item:
             case Box():

@@ -1,6 +1,6 @@
-"""Where each part of a drawing stands.
+"""The place of each part of a drawing.
 
-Everything flows down along a spine. A path past other parts has a lane of its own at their side.
+Data flows down along a spine. A path past other parts has its own lane at their side.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pellucid.drawing.elements import (
 )
 from pellucid.drawing.picture import Line, Picture, Point, Rectangle, Text, Writing
 
-#: The columns that a column of parts may fill, and its margins, in which links have their lanes.
+#: The width of a column of parts, and of its margins, which hold the lanes of links.
 _COLUMN, _MARGIN = 72, 4
-#: A box that stands alone is at least so wide.
+#: The least width of a box.
 _NARROWEST = 30
-#: How far to the left or right of a column a link goes past its parts.
+#: The lane of each kind of link, from the left edge of a column.
 _LANES = {"encoded": -4, "positions": -2, "tied": _COLUMN + 1}
 
 
 @dataclass(frozen=True, slots=True)
 class _Area:
-    """The columns from `left` up to `right`, that one not among them, around a spine."""
+    """The columns from `left` to `right`, without `right` itself, around a spine."""
 
     left: int
     right: int
@@ -46,8 +46,8 @@ class _Area:
 
 
 def place(drawing: Drawing, *, side_by_side: bool = False) -> Picture:
-    """The drawing on a grid: columns one below the other, or side by side."""
-    hand = _Hand()
+    """The drawing on a grid, its columns one below the other or side by side."""
+    canvas = _Canvas()
     lefts: list[int] = []
     bottoms: list[int] = []
     for column in drawing.columns:
@@ -55,24 +55,24 @@ def place(drawing: Drawing, *, side_by_side: bool = False) -> Picture:
         left_edge = _MARGIN + (len(lefts) * step if side_by_side else 0)
         top = 0 if side_by_side or not bottoms else bottoms[-1] + 1
         area = _Area(left_edge, left_edge + _COLUMN, left_edge + _COLUMN // 2)
-        bottoms.append(hand.column(column, area, top))
+        bottoms.append(canvas.column(column, area, top))
         lefts.append(left_edge)
     for link in drawing.links:
-        hand.link(link, lefts, side_by_side=side_by_side)
+        canvas.link(link, lefts, side_by_side=side_by_side)
     return Picture(
         title=drawing.title,
         sentence=drawing.sentence,
         width=max(lefts) + _COLUMN + _MARGIN,
         height=max(bottoms),
-        rectangles=tuple(hand.rectangles),
-        lines=tuple(hand.lines),
-        texts=tuple(hand.texts),
-        sums=tuple(hand.sums),
+        rectangles=tuple(canvas.rectangles),
+        lines=tuple(canvas.lines),
+        texts=tuple(canvas.texts),
+        sums=tuple(canvas.sums),
     )
 
 
-class _Hand:
-    """What was drawn so far. Every method draws from a row on and returns the next free one."""
+class _Canvas:
+    """The picture so far. Every method draws from the row `top` and returns the next free row."""
 
     def __init__(self) -> None:
         self.rectangles: list[Rectangle] = []
@@ -82,7 +82,7 @@ class _Hand:
         self.boxes_by_key: dict[str, list[Rectangle]] = {}
 
     def column(self, column: Column, area: _Area, top: int, *, ends_in_head: bool = False) -> int:
-        """Items one below the other; `ends_in_head`: what follows takes an arrow's head."""
+        """Items one below the other; `ends_in_head`: whether the last arrow has a head."""
         for index, item in enumerate(column):
             follows = column[index + 1] if index + 1 < len(column) else None
             if isinstance(item, Arrow):
@@ -122,7 +122,7 @@ class _Hand:
         return lower_edge
 
     def shape(self, arrow: Arrow, area: _Area, top: int) -> int:
-        """What an arrow is labelled with, in as many rows as it needs; how many those are."""
+        """The label of an arrow, in as many rows as it needs; returns their number."""
         lines = textwrap.wrap(arrow.shape, max(area.right - area.spine - 2, 1))
         for row, line in enumerate(lines, start=top):
             self.text(area.spine + 2, row, line, "shape")
@@ -185,7 +185,7 @@ class _Hand:
         return bottom + 1
 
     def fork(self, fork: Fork, area: _Area, top: int) -> int:
-        areas = _shared_out(fork, area)
+        areas = _divide_area(fork, area)
         bottoms: list[int] = []
         for index, (branch, part) in enumerate(zip(fork.branches, areas, strict=True)):
             if index >= fork.n_outside:
@@ -275,9 +275,9 @@ def _describe(part: Box) -> str:
     return f"{description}: {part.parameters:,} parameters each, {total:,} in {part.times}"
 
 
-def _shared_out(fork: Fork, area: _Area) -> list[_Area]:
-    """The area of each branch, by how many ways it is made of."""
-    shares = [_count_ways(branch) for branch in fork.branches]
+def _divide_area(fork: Fork, area: _Area) -> list[_Area]:
+    """The area of each branch, in proportion to its number of parallel paths."""
+    shares = [_count_paths(branch) for branch in fork.branches]
     room = area.right - area.left + 1
     areas: list[_Area] = []
     offset = 0
@@ -291,5 +291,5 @@ def _shared_out(fork: Fork, area: _Area) -> list[_Area]:
     return areas
 
 
-def _count_ways(column: Column) -> int:
+def _count_paths(column: Column) -> int:
     return max((len(item.branches) for item in column if isinstance(item, Fork)), default=1)

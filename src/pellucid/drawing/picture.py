@@ -11,14 +11,14 @@ Writing: TypeAlias = Literal["name", "says", "count", "shape", "words"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rectangle:
-    """A part's border; `kind` says whether others stand inside it, or whether it has parameters."""
+    """A part's border; `kind` tells whether it is a frame, and whether it has parameters."""
 
     x: int
     y: int
     width: int
     height: int
     kind: Literal["frame", "holds", "plain", "words"]
-    #: in words, for whoever points at it or cannot see it
+    #: the text for a pointer and for screen readers
     description: str = ""
 
     @property
@@ -52,13 +52,13 @@ class Text:
     y: int
     text: str
     kind: Writing
-    #: whether it stands over a line, which it interrupts
+    #: whether it interrupts a line behind it
     covers_line: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All that is drawn, frames before what stands in them; `sums` are the (+)."""
+    """Everything to draw, each frame before its content; `sums` are the (+)."""
 
     title: str
     sentence: str

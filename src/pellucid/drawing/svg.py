@@ -1,7 +1,6 @@
-"""A picture as one SVG file: light or dark as its reader's system asks, with no script and no font.
+"""A picture as one SVG file: light or dark like the reader's system, without scripts or fonts.
 
-Letters are drawn in the system's monospaced font, a little narrower than the cells of the grid:
-what fits there fits here.
+The system's monospaced font is a little narrower than the cells of the grid, so all text fits.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ rect { stroke: var(--line); rx: 4px; }
 
 
 def as_svg(picture: Picture) -> str:
-    """The picture, with a title and a description for those who do not see it."""
+    """The picture, with a title and a description for screen readers."""
     width = picture.width * CELL_WIDTH + 2 * _MARGIN
     height = (picture.height + _TITLE_ROWS) * CELL_HEIGHT + 2 * _MARGIN
     frames = [rectangle for rectangle in picture.rectangles if rectangle.kind == "frame"]
@@ -65,7 +64,7 @@ def as_svg(picture: Picture) -> str:
 
 
 def _describe(picture: Picture) -> str:
-    """The picture in words: what it is, and its parts from top to bottom."""
+    """The picture in words: the model, and its parts from top to bottom."""
     descriptions = [
         rectangle.description for rectangle in picture.rectangles if rectangle.description
     ]
@@ -104,7 +103,7 @@ def _line(line: Line, picture: Picture) -> list[str]:
 
 
 def _gap(point: Point, picture: Picture) -> float:
-    """How far before a point a line ends, so as not to run into what stands there."""
+    """How far a line ends before a point, so that it does not touch the element there."""
     if point in picture.sums:
         return _SUM_RADIUS
     x, y = point
@@ -145,5 +144,5 @@ def _text(text: Text) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text as XML; what no XML may hold becomes a question mark."""
+    """Text as XML; characters that XML cannot hold become question marks."""
     return escape("".join(letter if letter.isprintable() else "?" for letter in text))

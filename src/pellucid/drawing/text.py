@@ -16,7 +16,7 @@ _DASHED = {"│": "╎", "─": "╌", "|": ":"}
 
 
 def as_text(picture: Picture, *, ascii_only: bool = False) -> str:
-    """The picture, one line of text per row; `ascii_only` for what can spell nothing else."""
+    """The picture, one line of text per row; `ascii_only` for old terminals."""
     canvas = _Canvas(ascii_only=ascii_only)
     for rectangle in picture.rectangles:
         if rectangle.kind != "words":
@@ -32,7 +32,7 @@ def as_text(picture: Picture, *, ascii_only: bool = False) -> str:
 
 
 class _Canvas:
-    """Which sides of each cell lines reach, and what is written over them."""
+    """The sides of each cell that lines reach, and the text over them."""
 
     def __init__(self, *, ascii_only: bool) -> None:
         self.ascii_only = ascii_only

@@ -1,4 +1,4 @@
-"""What a prediction loses when heads are taken away: two traces of one sentence, held together."""
+"""The change of a prediction when heads are removed: two traces of one sentence, compared."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.errors import PellucidError
-from pellucid.explain.outputs import widen
+from pellucid.explain.outputs import distribution_at
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.typed import to_list
@@ -15,10 +15,10 @@ from pellucid.typed import to_list
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredictionChange:
-    """At one place: the words whose probability changed most, before and after.
+    """At one token: the words whose probability changed most, before and after.
 
-    `kl` is KL(before | after) at that place, `kls` at every place, in nats. `loss` is the change
-    of the sentence's loss, None where it has none.
+    `kl` is KL(before | after) at that token, `kls` at every token, in nats. `loss` is the change
+    of the sentence's loss, None if it has none.
     """
 
     token: int
@@ -32,27 +32,27 @@ class PredictionChange:
 
 @torch.no_grad()
 def change(before: Trace, after: Trace, token: int = -1, *, n_words: int = 10) -> PredictionChange:
-    """What changed between a trace and another of the same ids.
+    """Compare the predictions of two traces of the same ids.
+
+    Args:
+        before: one trace.
+        after: the other, for example with heads removed.
+        token: the place of the prediction.
+        n_words: how many words to list.
 
     Raises:
-        PellucidError: they are of different ids, or the model has no head.
+        PellucidError: the ids differ, or the model has no head.
     """
     if before.sentence.ids != after.sentence.ids:
         raise PellucidError(
             "the two traces read different tokens: ablate one, with trace.with_heads"
         )
     n = len(before.ids)
-    p_before, p_after = (
-        torch.softmax(widen(t.logits_at(token)).double(), -1) for t in (before, after)
-    )
+    p_before, p_after = distribution_at(before, token), distribution_at(after, token)
     changed_ids = (p_before - p_after).abs().topk(min(n_words, len(p_before))).indices
     kls = tuple(
-        float(
-            kl_divergence(
-                *(torch.softmax(widen(t.logits_at(position)).double(), -1) for t in (before, after))
-            )
-        )
-        for position in range(n)
+        float(kl_divergence(distribution_at(before, place), distribution_at(after, place)))
+        for place in range(n)
     )
     has_loss = "loss" in before.addresses()
     return PredictionChange(

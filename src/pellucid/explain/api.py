@@ -1,4 +1,4 @@
-"""The door: a run and a sentence, or a model and ids; checked, and traced."""
+"""`trace`: checks a run and a sentence, or a model and ids, and traces them."""
 
 from __future__ import annotations
 
@@ -26,15 +26,19 @@ def trace(
     source_ids: Sequence[int] | Tensor | None = None,
     force: bool = False,
 ) -> Trace:
-    """What becomes of a sentence in a run, or of token ids in a bare model.
+    """Trace a sentence in a run, or token ids in a bare model.
 
-    `target` and `source_ids` are for encoder-decoders: the text that the decoder reads beside a
-    sentence, and the ids that the encoder reads beside `ids`. With `force` it is traced even if
-    more memory is expected to be needed than is free; a bare model is not asked about.
+    Args:
+        run: a run, or a bare model.
+        sentence: the text, for a run.
+        ids: (time,), the token ids, for a bare model.
+        target: the text of the decoder, for an encoder-decoder.
+        source_ids: the ids of the encoder's text, for an encoder-decoder with `ids`.
+        force: trace a run even if it may need more memory than is free.
 
     Raises:
-        PellucidError: the sentence is empty, too long or unknown; ids have no row; or a model
-            was given a sentence.
+        PellucidError: the sentence is empty, too long or unknown; ids have no row; or you passed a
+            sentence for a bare model.
     """
     if isinstance(run, Run) and sentence is not None and ids is None:
         words = encode_sentence(run, sentence, target)

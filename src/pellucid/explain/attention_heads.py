@@ -1,4 +1,4 @@
-"""Scores, mask and weights of one head: the model's own functions, on what the head read.
+"""Scores, mask and weights of one head: the model's own functions on the input of the head.
 
 Softmax attention: `scores` are cap(scale q k^T) + bias as the model adds it, before the mask;
 `weights` are after mask and softmax, without the share of a sink. Linear attention forms neither:
@@ -7,15 +7,12 @@ its `weights` are the share of each key in the sum that it divides by, and there
 
 from __future__ import annotations
 
-from typing import assert_never
-
 import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.part_facts import where_positions_act
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import Scoring, scores_of, visible, weights_of
 
@@ -39,7 +36,8 @@ def read_part(attention: AttentionRecord, part: str, head: int) -> Tensor | None
             return mask(attention)
         case "q" | "q_plain" | "k" | "k_plain" | "v" | "out" | "memory":
             tensor = attention.head_tensors().get(part)
-            if tensor is None or (part.endswith("plain") and not _turns(attention)):
+            acts = where_positions_act(attention.positions)
+            if tensor is None or (part.endswith("plain") and acts != "queries and keys"):
                 return None
             return tensor[0, head * tensor.shape[1] // attention.n_heads]
         case "gate":
@@ -51,45 +49,33 @@ def read_part(attention: AttentionRecord, part: str, head: int) -> Tensor | None
 @torch.no_grad()
 def scores(attention: AttentionRecord, head: int) -> Tensor:
     """(queries, keys), after scaling, cap and bias, before the mask."""
-    scoring = _scoring(attention, head)
-    raw_scores = scores_of(
-        _q(attention, head), group_keys(attention, head), scoring, _bias(attention, head, scoring)
-    )
-    return raw_scores[0, 0]
+    return _raw_scores(attention, head, _scoring(attention, head))[0, 0]
 
 
+@torch.no_grad()
 def bias(attention: AttentionRecord, head: int) -> Tensor | None:
-    """(queries, keys), what the positions add to the scores; None where they add nothing."""
-    with torch.no_grad():
-        head_bias = _bias(attention, head, _scoring(attention, head))
-        return None if head_bias is None else head_bias.expand(1, 1, *_square(attention))[0, 0]
+    """(queries, keys), the bias that the positions add to the scores; None if they add none."""
+    head_bias = _bias(attention, head, _scoring(attention, head))
+    return None if head_bias is None else head_bias.expand(1, 1, *_square(attention))[0, 0]
 
 
 @torch.no_grad()
 def mask(attention: AttentionRecord) -> Tensor:
-    """(queries, keys), True where a key is seen; windows counted."""
+    """(queries, keys), True if the query sees the key; windows included."""
     visible_keys = _build_mask(attention)
     all_keys = torch.ones(_square(attention), dtype=torch.bool, device=attention.q.device)
-    return (
-        all_keys
-        if visible_keys is None
-        else all_keys & visible_keys.expand(1, 1, *_square(attention))[0, 0]
-    )
+    if visible_keys is None:
+        return all_keys
+    return all_keys & visible_keys.expand(1, 1, *_square(attention))[0, 0]
 
 
 @torch.no_grad()
 def weights(attention: AttentionRecord, head: int) -> Tensor:
-    """(queries, keys), what share of its attention a query gives to each key."""
-    match attention.facts:
-        case LinearAttentionFacts():
-            return _shares(attention, head)
-        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
-            scoring = _scoring(attention, head)
-        case _:
-            assert_never(attention.facts)
-    raw_scores = scores_of(
-        _q(attention, head), group_keys(attention, head), scoring, _bias(attention, head, scoring)
-    )
+    """(queries, keys), the share of a query's attention that each key gets."""
+    if attention.scoring is None:
+        return _shares(attention, head)
+    scoring = _scoring(attention, head)
+    raw_scores = _raw_scores(attention, head, scoring)
     return weights_of(raw_scores, scoring, _build_mask(attention))[0, 0]
 
 
@@ -98,23 +84,20 @@ def square_gradients(
 ) -> tuple[Tensor, Tensor]:
     """The gradients of a head's weights and of its scores, each (queries, keys).
 
-    `upstream`: (queries, d_value), of what the head found. A fused kernel forms no weights; they
-    are formed here by the functions that explicit attention is made of, and torch goes back
-    through them.
+    A fused kernel forms no weights. This forms them with the functions of explicit attention, and
+    torch goes back through them.
+
+    Args:
+        attention: the record of the layer.
+        head: the head.
+        upstream: (queries, d_value), the gradient of the head's output.
     """
     scoring = _scoring(attention, head)
+    v = _group(attention, attention.v, head).detach()
+    with torch.no_grad():
+        raw_scores = _raw_scores(attention, head, scoring)
     with torch.enable_grad():
-        q, k, v = (
-            x.detach()
-            for x in (
-                _q(attention, head),
-                group_keys(attention, head),
-                group_values(attention, head),
-            )
-        )
-        bias = _bias(attention, head, scoring)
-        raw_scores = scores_of(q, k, scoring, None if bias is None else bias.detach())
-        raw_scores = raw_scores.detach().requires_grad_()
+        raw_scores = raw_scores.requires_grad_()
         weights = weights_of(raw_scores, scoring, _build_mask(attention))
         mixed = weights.to(v.dtype) @ v
         mixed = attention.positions.add_values(mixed, weights, attention.view)
@@ -124,20 +107,15 @@ def square_gradients(
     return of_weights[0, 0], of_scores[0, 0]
 
 
-def group_keys(attention: AttentionRecord, head: int) -> Tensor:
-    """(1, 1, time, d_head): the keys of the group that a head belongs to."""
-    group = head * attention.k.shape[1] // attention.n_heads
-    return attention.k[:, group : group + 1]
+def _group(attention: AttentionRecord, tensor: Tensor, head: int) -> Tensor:
+    """(1, 1, time, features): the queries of a head, or the keys or values of its group."""
+    group = head * tensor.shape[1] // attention.n_heads
+    return tensor[:, group : group + 1]
 
 
-def group_values(attention: AttentionRecord, head: int) -> Tensor:
-    """(1, 1, time, d_value): the values of the group that a head belongs to."""
-    group = head * attention.v.shape[1] // attention.n_heads
-    return attention.v[:, group : group + 1]
-
-
-def _q(attention: AttentionRecord, head: int) -> Tensor:
-    return attention.q[:, head : head + 1]
+def _raw_scores(attention: AttentionRecord, head: int, scoring: Scoring) -> Tensor:
+    q, k = (_group(attention, tensor, head) for tensor in (attention.q, attention.k))
+    return scores_of(q, k, scoring, _bias(attention, head, scoring))
 
 
 def _square(attention: AttentionRecord) -> tuple[int, int]:
@@ -161,22 +139,16 @@ def _bias(attention: AttentionRecord, head: int, scoring: Scoring) -> Tensor | N
 
 def _build_mask(attention: AttentionRecord) -> Tensor | None:
     return visible(
-        attention.view.within(attention.window, attention.q.shape[2], attention.q.device),
+        attention.view.in_window(attention.window, attention.q.shape[2], attention.q.device),
         attention.q,
     )
 
 
 def _shares(attention: AttentionRecord, head: int) -> Tensor:
-    """(R phi(q) . R phi(k)) / (sum phi(q) . phi(k) + eps), the layer's two sums taken apart."""
+    """(R phi(q) . R phi(k)) / (sum phi(q) . phi(k) + eps), from the layer's two sums."""
     assert attention.q_plain is not None
     assert attention.k_plain is not None
     visible_keys = mask(attention)
     products = attention.q[0, head] @ attention.k[0, head].mT * visible_keys
-    total = (attention.q_plain[0, head] @ attention.k_plain[0, head].mT * visible_keys).sum(
-        -1, keepdim=True
-    )
-    return products / (total + EPS)
-
-
-def _turns(attention: AttentionRecord) -> bool:
-    return where_positions_act(attention.positions) == "queries and keys"
+    plain_products = attention.q_plain[0, head] @ attention.k_plain[0, head].mT * visible_keys
+    return products / (plain_products.sum(-1, keepdim=True) + EPS)

@@ -34,7 +34,7 @@ class AttentionRecord:
     #: before rotation, if positions rotate
     q_plain: Tensor | None = None
     k_plain: Tensor | None = None
-    #: of a layer with a memory: what is read from it, and its share
+    #: of a layer with a memory: the output of the memory, and its share
     memory: Tensor | None = None
     gate: Tensor | None = None
 

@@ -1,9 +1,9 @@
 """The backward pass, in segments: each runs again from the state that the forward pass kept.
 
-A segment is one block, what comes before the first, or what comes after the last. `walk_backward`
+A segment is one block, the part before the first block, or the part after the last. `walk_backward`
 goes through all of them from the loss to the ids, and passes each parameter's gradient on when it
-is complete: one that several segments share (a tied embedding, a table of positions) after the last
-of them. So only the gradients of one block, and of what is shared, are alive at a time.
+is complete. If several segments share a parameter (a tied embedding, a table of positions), that is
+after the last of them. So only the gradients of one block and of shared parameters are alive.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Rerun(NamedTuple):
 
 
 def list_segments(trace: Trace) -> list[Segment]:
-    """All there are, from the loss to the ids."""
+    """All segments, from the loss to the ids."""
     return [
         Segment(side, place)
         for side in reversed(trace.sides)
@@ -76,7 +76,7 @@ def trainable_parameters(trace: Trace, segment: Segment) -> dict[str, nn.Paramet
 
 
 def backward_segment(trace: Trace, segment: Segment, upstream: Tensor | None) -> SegmentGradients:
-    """The gradients of one segment; those of parameters count this segment alone.
+    """The gradients of one segment; parameters count this segment alone.
 
     Args:
         trace: whose states it starts from.
@@ -114,9 +114,12 @@ def backward_segment(trace: Trace, segment: Segment, upstream: Tensor | None) ->
 
 
 def walk_backward(trace: Trace, take: Take, progress: Progress) -> dict[Segment, Tensor]:
-    """Run all segments, from the loss to the ids: the gradient of each one's output.
+    """Run all segments, from the loss to the ids, and return the gradients of their outputs.
 
-    `take` is called with every parameter's gradient, `progress` with how many segments are done.
+    Args:
+        trace: the sentence.
+        take: called with every parameter's gradient.
+        progress: called with the number of segments that are done.
 
     Raises:
         PellucidError: the model has no loss; says why.
@@ -133,11 +136,8 @@ def walk_backward(trace: Trace, take: Take, progress: Progress) -> dict[Segment,
             upstream[Segment(segment.side, segment.place - 1)] = segment_gradients.entering
         if segment_gradients.encoded is not None:
             end = Segment("encoder", trace.n_layers("encoder"))
-            upstream[end] = (
-                segment_gradients.encoded
-                if end not in upstream
-                else upstream[end] + segment_gradients.encoded
-            )
+            encoded = segment_gradients.encoded
+            upstream[end] = upstream[end] + encoded if end in upstream else encoded
         for name in trainable_parameters(trace, segment):
             pending[name] -= 1
             grad = segment_gradients.parameters.pop(name, None)
@@ -152,12 +152,12 @@ def walk_backward(trace: Trace, take: Take, progress: Progress) -> dict[Segment,
 
 
 def make_leaf(x: Tensor) -> Tensor:
-    """The same numbers, from which gradients are counted."""
+    """The same numbers as a leaf of a new graph."""
     return x.detach().requires_grad_()
 
 
 def detach_encoded(encoded: Encoded | None) -> Encoded | None:
-    """What an encoder made, as a leaf."""
+    """The output of an encoder, as a leaf of a new graph."""
     return None if encoded is None else encoded._replace(states=make_leaf(encoded.states))
 
 

@@ -1,7 +1,6 @@
-"""A chapter as JSON can hold it: for `--json`, for a page, for a file.
+"""A chapter as plain values: for `--json`, for a page, for a file.
 
-Each receipt has its tree, what it comes to, and whether that agrees: what is told is what was
-computed.
+Each receipt has its tree, the result of that very tree, and whether it agrees with the model.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def plain_chapter(chapter: Chapter) -> dict[str, Any]:
 
 
 def plain_receipt(receipt: Receipt) -> dict[str, Any]:
-    """Its fields, the tree as `expressions.to_plain` has it, and what comes of that very tree."""
+    """Its fields, the tree as `expressions.to_plain` has it, and the result of that very tree."""
     plain_fields = {
         field.name: getattr(receipt, field.name)
         for field in fields(receipt)
@@ -51,7 +50,7 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
 
 
 def _round_operands(receipt: Receipt) -> Expression:
-    """Operands in nine digits, which tell any two float32 apart; all, where the result needs them.
+    """Operands in nine digits, which tell any two float32 apart; in all if the result needs them.
 
     A difference of two nearly equal losses does; so does a model in float64.
     """

@@ -1,7 +1,8 @@
-"""What a chapter is: a plain sentence, pictures, receipts; the same for every face."""
+"""Chapters: a plain sentence, pictures and receipts; the same for every display."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,15 +11,15 @@ from pellucid.explain.expressions import Expression, evaluate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What is chosen, once for everything: a token (the query), another one (the key), a layer, a
-    head, a feature, and a stack where there are two.
+    """The place that all chapters are about.
 
-    Negative numbers count from the end. `cross` means the decoder's attention to an encoder: the
-    key is then a token of the source.
+    It names a token (the query), another token (the key), a layer, a head, a feature, and a stack
+    if the model has two. Negative numbers count from the end. `cross` means the decoder's attention
+    to an encoder: the key is then a token of the source.
 
-    `weight` is a parameter by its name, in the chosen layer ("attention.query.weight") or in the
-    model ("token_embedding.weight"); where it is empty, the layer's first matrix. `row` and
-    `column` are one number of it.
+    `weight` is a parameter by its name, in the layer ("attention.query.weight") or in the model
+    ("token_embedding.weight"); the layer's first matrix if it is empty. `row` and `column` are one
+    number of it.
     """
 
     token: int = -1
@@ -35,10 +36,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """One number of the model, its formula with the operands put in, and whether both agree.
+    """One number of the model, its formula with the operands, and whether both agree.
 
-    `formula` is text with the operands' names, `model` the number that the model had. `source` is
-    the file and line in pellucid that computes it; `address` where it stands in the trace.
+    `formula` is text with the names of the operands, `model` the number that the model had.
+    `source` is the file and line in pellucid that computes it, `address` its address in the trace.
     """
 
     title: str
@@ -52,18 +53,17 @@ class Receipt:
 
     @property
     def recomputed(self) -> float:
-        """What the formula comes to, in float64."""
+        """The result of the formula, in float64."""
         return evaluate(self.expression)
 
     @property
     def allowed(self) -> float:
-        """How far apart both may be: the tolerance, which is relative where the number is above
-        1."""
+        """How far apart both may be: the tolerance, relative to numbers above 1."""
         return self.tolerance * max(1.0, abs(self.model))
 
     @property
     def agrees(self) -> bool:
-        """Whether both are equal within what is allowed."""
+        """Whether both are equal within `allowed`."""
         return abs(self.recomputed - self.model) <= self.allowed
 
 
@@ -81,12 +81,11 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """Numbers in rows and columns with their labels; what is hidden by a mask is None.
+    """Numbers in rows and columns with their labels; masked cells are None.
 
-    `scale` says how it is coloured: from 0 to the largest, or both ways from 0. `pooled` says in
-    words what was pooled or cut, and is empty where each cell is one number. `address` is where
-    [row, column] stands in the trace; of a part that was cut out, the first cell is
-    [first_row, first_column] there.
+    `scale` is the scale of its colours: from 0 to the largest, or both ways from 0. `pooled` says
+    in words how it was pooled or cut; it is empty if each cell is one number. `address` is the
+    address of the numbers in the trace; the first cell is [first_row, first_column] there.
     """
 
     title: str
@@ -103,7 +102,7 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bars:
-    """Named numbers as bars, the most important first; `rest` sums up those that are not shown."""
+    """Named numbers as bars, the most important first; `rest` is the sum of all others."""
 
     title: str
     names: tuple[str, ...]
@@ -138,13 +137,13 @@ class Lines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Film:
-    """Curves and one token's ladder over the snapshots of a training.
+    """Curves of all tokens and the predictions of all layers, over the snapshots of a training.
 
-    `steps` are the updates after which a snapshot was taken. A curve is the probability of a token
-    that came, by snapshot; `chosen` is the one that was asked for, None where there are none.
-    `losses` are the sentence's, empty where it has none. `rungs[snapshot][layer]` is what the layer
-    would say at the chosen token: the likeliest, its p, that of what came, both None where the
-    model says nothing, and the length of the residual stream.
+    `steps` are the updates after which a snapshot was taken. A curve is the probability of one
+    token of the sentence, by snapshot; `chosen` is the index of the selected token, None if there
+    are no curves. `losses` are the losses of the sentence, empty if it has none.
+    `rungs[snapshot][layer]` is the prediction of a layer at the selected token: the likeliest
+    word, its p, p of the next token (both None without a head), and the length of the stream.
     """
 
     title: str
@@ -179,18 +178,30 @@ Picture = StaticPicture | AnimatedPicture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chapter:
-    """One chapter at one place: a sentence, pictures, receipts, and what has to be added.
+class Content:
+    """The content of a chapter at one place: `None` among its members is left out.
 
-    `part` is where it stands in the story, `number` its place in the list of chapters, which
-    gives it. `notes` say what is pooled, cut, or does not add up.
+    `notes` tell you of numbers that are pooled, cut, or do not add up.
+    """
+
+    sentence: str
+    pictures: Sequence[Picture | None] = ()
+    receipts: Sequence[Receipt | None] = ()
+    notes: Sequence[str | None] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """One chapter at one place: its heading and its content.
+
+    `part` is its part of the story, `number` its place in the list of chapters.
     """
 
     id: str
+    number: int
     part: Part
     title: str
     sentence: str
-    number: int = 0
     pictures: tuple[Picture, ...] = ()
     receipts: tuple[Receipt, ...] = ()
     notes: tuple[str, ...] = ()

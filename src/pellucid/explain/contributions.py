@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pellucid.explain.norms import scale_of
 from pellucid.explain.part_facts import is_identity, norms_one_token, where_positions_act
-from pellucid.explain.receipts.builder import at
+from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.residual_sums import list_sums, why_no_sums
 from pellucid.explain.trace_types import Trace
@@ -69,7 +69,7 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
         for stream_sum in list_sums(trace, side, layer):
             for sublayer, address in stream_sum.terms:
                 names.append(f"{address.split('.')[0]} {sublayer}")
-                parts.append(trace[at(address, token)].double())
+                parts.append(trace[cell(address, token)].double())
     model = trace.model
     stream = trace.stack_pass(side).states[-1][0, token].double()
     norm = trace.stack_pass(side).stack.final_norm
@@ -95,7 +95,7 @@ def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
         return ["input"], [first]
     if acts != "stream":
         return ["embedding"], [first]
-    added = trace[at(f"{stack_prefix(trace, trace.side)}positions", token)].double()
+    added = trace[cell(f"{stack_prefix(trace, trace.side)}positions", token)].double()
     return ["embedding", "position"], [first - added, added]
 
 

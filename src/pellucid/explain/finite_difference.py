@@ -1,9 +1,7 @@
-"""One weight, moved a little both ways: what the loss does, beside what its gradient says.
-
-It asks no gradient.
+"""Move one weight a little up and down, and measure the loss: a check of its gradient.
 
 A model of up to fifty million weights is copied in float64, so that rounding does not hide a small
-difference; a larger one is read in its own numbers, with one matrix exchanged for the while.
+difference. A larger one keeps its own precision, and one matrix is exchanged during the pass.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from pellucid.explain.trace_types import Trace
 
 
 def precision(trace: Trace) -> torch.dtype:
-    """In which numbers the losses are computed."""
+    """The precision of the losses."""
     return widen(trace["logits"][:1]).dtype if is_large(trace) else torch.float64
 
 

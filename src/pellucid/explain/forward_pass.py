@@ -1,7 +1,7 @@
-"""One sentence through a model, once: of all that is computed, the residual stream is kept.
+"""One sentence through a model, once: it keeps the residual stream and nothing else.
 
-The model is in evaluation mode while it is read and afterwards as it was. One sentence is read at a
-time: hooks are put on the model and taken off.
+The model is in evaluation mode meanwhile, and afterwards in the mode it had. Hooks on the model
+record the stream, so it reads one sentence at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pellucid.typed import named_modules
 
 Side = Literal["decoder", "encoder"]
 
-#: Hooks on a model that two threads read at once would hear each other.
+#: Two threads that read one model at once would record each other's tensors.
 ONE_AT_A_TIME = threading.RLock()
 
 
@@ -41,7 +41,7 @@ HeadScales = Mapping[HeadPlace, HeadScale]
 
 @dataclass(slots=True)
 class StackPass:
-    """What went through one stack: its states, and what its blocks were told."""
+    """One pass through one stack: its states, and the inputs of its blocks."""
 
     stack: Stack
     #: the ids of its text, (1, time)
@@ -75,7 +75,7 @@ class StackPass:
 def run_forward(
     model: Transformer, ids: Tensor, source: Tensor | None, scales: HeadScales
 ) -> dict[Side, StackPass]:
-    """The stacks that a text, and its source where there is one, went through."""
+    """The passes of a text, and of its source if it has one, through the stacks."""
     passes: dict[Side, StackPass] = {}
     with ONE_AT_A_TIME, evaluating(model), scaled(model, scales), ExitStack() as hooks:
         encoded = None
@@ -90,7 +90,7 @@ def run_forward(
 
 
 def _record_stack(hooks: ExitStack, stack: Stack, ids: Tensor) -> StackPass:
-    """Hooks that note what goes through a stack."""
+    """Hooks that record the states of a stack."""
     recording = StackPass(stack, ids)
 
     def record_input(_: nn.Module, inputs: tuple[Any, ...]) -> None:
@@ -124,7 +124,7 @@ def evaluating(model: nn.Module) -> Generator[None]:
 
 @contextmanager
 def scaled(model: Transformer, scales: HeadScales) -> Generator[None]:
-    """Within it, what a head found counts as much as is said, before it is projected back."""
+    """Within it, the outputs of some heads are scaled before the output projection."""
     with ExitStack() as hooks:
         for place, scale in scales.items():
             layer = cast("Any", attention_at(model, place))

@@ -146,7 +146,7 @@ class ModelGradients(Gradients):
             return segment_gradients
 
     def layer(self, side: Side, number: int) -> dict[str, Tensor]:
-        """The gradients of all tensors of a layer, by name; those of heads are (heads, ...)."""
+        """The gradients of all tensors of a layer, by name; tensors of heads are (heads, ...)."""
         key = (side, number)
         if key not in self._layers:
             while len(self._layers) > 1:

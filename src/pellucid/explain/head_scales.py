@@ -1,6 +1,6 @@
-"""Which heads count, and how much: what was asked for, checked against what the model has.
+"""Scales of heads, checked against the heads of the model.
 
-It runs nothing but the layers that it has to look into.
+It runs only the layers that it checks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pellucid.explain.trace_types import Trace
 
 
 def check_scales(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlace, HeadScale]:
-    """How much each head counts.
+    """Check the scales of heads, by their place.
 
     Raises:
         PellucidError: there is no such head, or a scale is neither finite nor "mean".

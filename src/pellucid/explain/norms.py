@@ -1,4 +1,4 @@
-"""What a norm does, in words: over which numbers it takes its scale, and what else it sees."""
+"""A norm in words: the numbers that it takes its scale from, and the tokens that it sees."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ def describe_scale(facts: NormPart) -> str | None:
 
 
 def _describe_statistics(facts: NormFacts) -> str:
-    match facts.over:
+    match facts.mean_over:
         case "sequence":
-            return "its means and variances are those of each feature over all tokens of the text"
+            return "it takes its means and variances of each feature over all tokens of the text"
         case "batch":
             return (
-                "its means and variances are those of each feature over the batches that it was "
+                "it takes its means and variances of each feature from the batches that it was "
                 "trained on"
             )
         case "features":
             pass
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     if facts.n_groups > 1:
         measured = "means and variances" if facts.centred else "root mean squares"
         groups = f"each of {facts.n_groups} groups of one token's features"
-        return f"its {measured} are those of {groups}"
+        return f"it takes its {measured} over {groups}"
     if facts.centred:
-        return "its mean and variance are those of one token's features"
+        return "it takes its mean and variance over one token's features"
     return "its scale is the root mean square of one token's features"
 
 
@@ -73,7 +73,7 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
             return None
         case _:
             assert_never(facts)
-    match facts.over:
+    match facts.mean_over:
         case "features":
             return None
         case "sequence":
@@ -84,4 +84,4 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
                 f"too{future}; here the norm uses the averages that it kept, and sees one token"
             )
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)

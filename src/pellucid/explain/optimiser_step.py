@@ -3,11 +3,11 @@
     trace["decoder.blocks.2.attention.query.weight.next"][4, 3]   the weight after the step
     trace["after_update.loss"]                                    of the sentence, all weights moved
 
-The model itself is not moved.
+The model itself does not change.
 
-Of a run, the optimiser, its learning rate, decay, clipping and memory are those of the checkpoint:
-the step is the one that would come next, were this sentence the batch. Of other models it is the
-first step of AdamW from zero state, with the numbers that torch has by default.
+For a run, the optimiser, its learning rate, decay, clipping and state come from the checkpoint: it
+is the next step of the run with this sentence as the batch. For other models it is the first step
+of AdamW from zero state, with torch's default settings.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.load import read_plan
 
 Kind = Literal["AdamW", "Muon", "other"]
-#: What an optimiser leaves behind a step, by its kind.
+#: What pellucid can show of a step, by the kind of optimiser.
 _PARTS_BY_KIND: dict[Kind, tuple[str, ...]] = {
     "AdamW": ("m", "v", "next"),
     "Muon": ("m", "direction", "next"),
@@ -53,7 +53,7 @@ class StepSettings:
     """How one parameter is moved: `step` is the number of this step, from 1.
 
     `origin` says where the numbers come from; `m` and `v` are None in the zero state. Muon
-    has its momentum as `beta1`. Of an optimiser of another kind the learning rate alone is said.
+    has its momentum as `beta1`. An optimiser of another kind has a learning rate only.
     """
 
     kind: Kind
@@ -71,7 +71,7 @@ class StepSettings:
 
 @dataclass(slots=True)
 class _Memory:
-    """What a run's checkpoint remembers of its optimiser, and its plan of how Muon computes."""
+    """The optimiser's state in a run's checkpoint, and the precision of Muon in its plan."""
 
     step: int
     factor: float
@@ -83,7 +83,7 @@ _memories: WeakKeyDictionary[nn.Module, _Memory] = WeakKeyDictionary()
 
 
 def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
-    """What one step makes of a parameter: `part` is next, m, v or direction.
+    """A parameter after one step, or a part of the step: `part` is next, m, v or direction.
 
     None if the model has no such parameter, or its optimiser keeps no such part.
     """
@@ -93,19 +93,16 @@ def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
 
 
 def choose_settings(trace: Trace, name: str) -> StepSettings:
-    """How a parameter of a trace's model would be moved next."""
+    """The settings of the next step of a parameter."""
     run = trace.run
     if run is None or is_published(run.folder):
         return _first_step_settings()
     memory = _memory(run)
     is_remembered = any(key.startswith(f"{name}::") for key in memory.tensors)
     groups = group(trace.model.named_parameters())
-    decays = any(
-        parameter_group.decays and name in parameter_group.parameters
-        for parameter_group in groups.every
-    )
+    decays = any(part.decays and name in part.parameters for part in groups.every)
     origin = (
-        f"the optimiser's memory is that of the run after {memory.step:,} updates, with its "
+        f"the optimiser's state comes from the run after {memory.step:,} updates, with its "
         "learning rate, decay and clipping"
         if is_remembered
         else "first step from zero state: the checkpoint remembers nothing of this weight"
@@ -144,7 +141,7 @@ def choose_settings(trace: Trace, name: str) -> StepSettings:
 
 
 def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
-    """A parameter behind the step of its own optimiser, and what that remembers then.
+    """A parameter after a step of its own optimiser, and the optimiser's state after it.
 
     Source:
         Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Jordan et
@@ -172,7 +169,7 @@ def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tenso
 
 
 def _as_the_run(run: Run, name: str, parameter: nn.Parameter, divided: float) -> dict[str, Tensor]:
-    """One step of the run's own optimiser on one parameter; what it remembers of it then."""
+    """One step of the run's own optimiser on one parameter; its state after it."""
     memory = _memory(run)
     named_parameters = [(name, parameter)]
     optimiser = assemble_optimiser(
@@ -192,7 +189,7 @@ def _as_the_run(run: Run, name: str, parameter: nn.Parameter, divided: float) ->
 
 
 def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: StepSettings) -> Tensor:
-    """What Muon moves along: the look-ahead, its singular values pushed towards one."""
+    """The direction of Muon: the look-ahead, its singular values pushed towards one."""
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
@@ -202,14 +199,14 @@ def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: StepSet
 
 
 def divisor(trace: Trace, settings: StepSettings) -> float:
-    """What a gradient is divided by: clipping by the norm of all of them."""
+    """The divisor of every gradient: clipping by the norm of all of them."""
     return (
         1.0 if settings.clip_norm is None else max(1.0, trace.backward().norm / settings.clip_norm)
     )
 
 
 def list_left_out(trace: Trace) -> list[str]:
-    """What the run is trained on beside, or in the place of, the loss of the sentence: in words."""
+    """The parts of the run's training that the loss of the sentence does not have, in words."""
     if trace.run is None or is_published(trace.run.folder):
         return []
     goal = trace.run.config.objective
@@ -217,7 +214,7 @@ def list_left_out(trace: Trace) -> list[str]:
     if not isinstance(goal, config.NextToken):
         notes.append(
             f"this run is trained by {type(goal).__name__}; the loss here is the mean surprisal of "
-            "the sentence, and so its gradients and this step are not those of its training"
+            "the sentence, so its gradients and this step differ from the run's training"
         )
     extra = [
         name.replace("_", " ")
@@ -232,7 +229,7 @@ def list_left_out(trace: Trace) -> list[str]:
 
 
 def after_update(trace: Trace, progress: Progress = lambda n_done, total: None) -> Trace:
-    """The sentence again, in a copy of the model all of whose weights were moved by one step."""
+    """The sentence again, in a copy of the model after one step of all weights."""
     trace.backward()
     parameter = copy.deepcopy(trace.model)
     weights = dict(parameter.named_parameters())
@@ -273,7 +270,7 @@ def _memory(run: Run) -> _Memory:
         total = plan.total_steps
         schedule = assemble_schedule(run.config.schedule, total=total)
         tensors, step = load_optimiser(run.checkpoint)
-        # of a run that has ended there is no next rate: it is that of its last update
+        # a run that has ended has no next rate: take the rate of its last update
         factor = schedule(min(step, total - 1))
         _memories[run.model] = _Memory(step, factor, plan.orthogonal, tensors)
     return _memories[run.model]

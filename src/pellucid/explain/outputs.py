@@ -1,10 +1,12 @@
-"""What follows the last state: logits, probabilities, surprisal and loss, or those of classes.
+"""The outputs after the last state: logits, probabilities, surprisal and loss; or classes.
 
-`surprisal` is in nats, of the token that came: row t is of token t + 1, so there is one less than
-there are tokens. `loss` is their mean.
+Row t of `surprisal` is -log p of token t + 1, in nats: it has one row less than there are tokens.
+`loss` is their mean.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -70,8 +72,56 @@ def next_token_loss(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def widen(x: Tensor) -> Tensor:
-    """In float32 at least: what is exponentiated and summed."""
+    """The tensor in float32 at least, for exponentials and sums."""
     return x if x.dtype == torch.float64 else x.float()
+
+
+@torch.no_grad()
+def distribution_at(trace: Trace, token: int) -> Tensor:
+    """(vocabulary,): the probabilities at one token, in float64."""
+    return torch.softmax(widen(trace.logits_at(token)).double(), dim=-1)
+
+
+@torch.no_grad()
+def read_lens(trace: Trace, state: Tensor, places: Sequence[int]) -> Tensor:
+    """(places, vocabulary): the probabilities if the model ended with a state.
+
+    Args:
+        trace: the sentence.
+        state: (1, time, d_model). The final norm gets all of it, as some norms mix tokens.
+        places: the tokens to read.
+    """
+    hidden = trace.model.readable(trace.stack_pass(trace.side).stack.final_norm(state))
+    return torch.softmax(widen(trace.model.logits(hidden[0, list(places)])), dim=-1)
+
+
+def target_word(trace: Trace, token: int) -> tuple[int, str]:
+    """The token after `token`, or the likeliest if none follows or the model is an encoder."""
+    if trace.predicts and token + 1 < len(trace.ids):
+        return int(trace.ids[token + 1]), "which came next"
+    return int(trace.logits_at(token).argmax()), "the likeliest"
+
+
+def mask_or(trace: Trace, token: int) -> int:
+    """The first mask if the last token was selected and there is a mask; else the token itself."""
+    masks = trace.sentence.masks
+    return masks[0] if masks and token == len(trace.ids) - 1 else token
+
+
+def explain_no_loss(trace: Trace) -> str | None:
+    """Why no token of a trace has a loss; None if they have."""
+    if "loss" in trace.addresses():
+        return None
+    if trace.model.classifier is not None:
+        return "This model names the class of a text: it predicts no token of it."
+    if not trace.model.has_head:
+        return "This model has no head: it gives no token a probability, so none has a loss."
+    if trace.model.decoder is None:
+        return (
+            "An encoder sees every token at once and predicts none from those before it: it "
+            "predicts masked words only, and the sentence does not tell the word behind a mask."
+        )
+    return "One token alone has no next token to predict: write another."
 
 
 def _check_head(trace: Trace) -> None:

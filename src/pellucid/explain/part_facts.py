@@ -102,36 +102,34 @@ def is_identity(norm: nn.Module) -> bool:
             assert_never(facts)
 
 
-def entry_norm(block: nn.Module, name: str) -> str:
-    """The name of the norm that a sublayer reads through: a sandwich has two."""
-    norm = block.get_submodule(name)
+def norm_within(norm: nn.Module) -> str | None:
+    """The name of the first norm of a sandwich; None for any other part."""
     facts = norm_facts(norm)
     match facts:
         case SandwichFacts(before=before):
-            return f"{name}.{before}"
+            return before
         case NormFacts() | IdentityFacts() | UnknownFacts():
-            return name
+            return None
         case _:
             assert_never(facts)
+
+
+def entry_norm(block: nn.Module, name: str) -> str:
+    """The name of the norm that a sublayer reads through: a sandwich has two."""
+    first = norm_within(block.get_submodule(name))
+    return name if first is None else f"{name}.{first}"
 
 
 def is_sandwich(part: nn.Module) -> bool:
     """Whether the part is two norms, and is not called itself."""
-    facts = norm_facts(part)
-    match facts:
-        case SandwichFacts():
-            return True
-        case NormFacts() | IdentityFacts() | UnknownFacts():
-            return False
-        case _:
-            assert_never(facts)
+    return norm_within(part) is not None
 
 
 def norms_one_token(norm: nn.Module) -> NormFacts | None:
     """The facts of a norm over all features of one token; None of any other part."""
     stated = norm_facts(norm)
     match stated:
-        case NormFacts(over="features", n_groups=1) as facts:
+        case NormFacts(mean_over="features", n_groups=1) as facts:
             return facts
         case NormFacts() | SandwichFacts() | IdentityFacts() | UnknownFacts():
             return None

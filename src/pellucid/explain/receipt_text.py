@@ -23,7 +23,7 @@ _MORE_SUFFIX = " more"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A receipt in text: its operands put in, what they come to, and the model's own number.
+    """A receipt in text: its operands, their result, and the model's own number.
 
     `digits` is how many an operand needs, `places` after which power of ten the result ends.
     """
@@ -133,7 +133,7 @@ def _build_remainder(x: float, count: int) -> Number:
 
 
 def _count(part: Expression) -> int:
-    """How many terms a part stands for."""
+    """The number of terms in a part."""
     if isinstance(part, Number) and part.name.endswith(_MORE_SUFFIX):
         return int(part.name.removesuffix(_MORE_SUFFIX).replace(",", ""))
     return 1
@@ -148,7 +148,7 @@ def _format_node(expression: Expression, digits: int) -> tuple[str, int]:
 
     match expression:
         case Number(number, name):
-            # what sums up others is named, so that nobody takes it for one term
+            # the name of a remainder shows that it is no single term
             digits_text = f"{number:.{digits}g}"
             text = f"{digits_text} ({name})" if name.endswith(_MORE_SUFFIX) else digits_text
             return text, 3 if digits_text.startswith("-") else 5

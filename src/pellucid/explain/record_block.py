@@ -1,7 +1,7 @@
-"""Runs one block again and records the input and output of every part, by the model's own modules.
+"""Runs one block again with the model's own modules, and records the input and output of each part.
 
-A block is given its positions and its cache; here it gets ones that pass everything on and record
-it. Hooks record its parts, and a copy of the block that shares all parts records its sums.
+The block gets positions and a cache that record everything and pass it on. Hooks record its parts,
+and a copy of the block that shares all parts records its sums.
 """
 
 from __future__ import annotations
@@ -30,30 +30,18 @@ from pellucid.model.cache import KeysAndValues
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.residuals import Layer as Layer
 
+SUBLAYERS = ("attention", "cross_attention", "feed_forward")
+NORMS = tuple(f"{name}_norm{place}" for name in SUBLAYERS for place in ("", ".before", ".after"))
+PROJECTIONS = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
 #: Parts that are recorded: the output under the part's name, the input under NAME.in.
 PARTS = (
-    "attention_norm",
-    "attention_norm.before",
-    "attention_norm.after",
-    "attention",
-    "cross_attention_norm",
-    "cross_attention_norm.before",
-    "cross_attention_norm.after",
-    "cross_attention",
-    "feed_forward_norm",
-    "feed_forward_norm.before",
-    "feed_forward_norm.after",
-    "feed_forward",
+    *NORMS,
+    *SUBLAYERS,
+    *PROJECTIONS,
     "feed_forward.up",
     "feed_forward.gate",
     "feed_forward.down",
-    "attention.query",
-    "attention.key",
-    "attention.value",
-    "cross_attention.query",
 )
-#: Of these the output alone: their input is the one of their attention.
-LINEAR = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
 
 
 @dataclass(slots=True)
@@ -65,7 +53,7 @@ class BlockRecord:
 
 
 class _RecordingPositions(Positions):
-    """Passes everything on to a scheme, and notes what was turned."""
+    """Passes everything on to a scheme, and records queries and keys before and after rotation."""
 
     def __init__(self, scheme: Positions) -> None:
         super().__init__()
@@ -88,7 +76,7 @@ class _RecordingPositions(Positions):
 
 
 class _RecordingCache(NoCache):
-    """Keeps what attention reads: its own keys and values, and an encoder's."""
+    """Keeps the keys and values that attention reads: its own, and an encoder's."""
 
     def __init__(self) -> None:
         self.self_attention: KeysAndValues | None = None
@@ -105,7 +93,7 @@ class _RecordingCache(NoCache):
 
 @torch.no_grad()
 def open_block(stack_pass: StackPass, layer: int) -> BlockRecord:
-    """The block at a depth, run again on the state that entered it; heads as `scaled` has them."""
+    """The block at a depth, run again on the state that entered it."""
     return record_block(stack_pass, layer, stack_pass.states[layer], stack_pass.encoded)
 
 
@@ -161,7 +149,7 @@ def _record_part(hooks: ExitStack, part: nn.Module, name: str, tensors: dict[str
 
 
 def _record_attention_parts(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:
-    """What parts of the attentions made, and what their last product was given."""
+    """Record the outputs of the parts of both attentions, and the input of their last product."""
     tensors: dict[str, Tensor] = {}
     for kind in ("attention", "cross_attention"):
         layer = find_part(block, kind)
@@ -175,7 +163,7 @@ def _record_attention_parts(hooks: ExitStack, block: nn.Module) -> dict[str, Ten
 
 
 def _with_recorded_sums(block: nn.Module, recording: BlockRecord) -> nn.Module:
-    """A copy that shares all parts, and notes the stream after each of its sums."""
+    """A copy that shares all parts, and records the stream after each of its sums."""
     rule = cast("Any", block).residual
     names = iter(("after_attention", "after_cross_attention", "after_feed_forward"))
     if cast("Any", block).cross_attention is None:

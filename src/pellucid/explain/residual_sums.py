@@ -1,6 +1,7 @@
-"""What each sublayer writes into the residual stream, and where: read off the block's own rule.
+"""The sums of the residual stream, from the rule of each block.
 
-Where a rule does not add (post-norm, deep norm, none), there are none, and why is said.
+Some rules do not add (post-norm, deep norm, none): then there are no sums, and `why_no_sums` says
+why.
 """
 
 from __future__ import annotations

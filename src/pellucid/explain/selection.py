@@ -1,11 +1,9 @@
-"""A place that was chosen, held against a trace: each number within what there is."""
+"""A selected place, checked against a trace: every number is within its range."""
 
 from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-
-from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses.syntax import stack_letter
@@ -18,7 +16,10 @@ from pellucid.explain.trace_types import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """A place in one trace: `token` asks, `other` is asked, both counted from 0."""
+    """A place in one trace: `token` is the query, `other` the key, both counted from 0.
+
+    `weight`, `row` and `column` are as in `Place`; `select_weight` checks them.
+    """
 
     side: Side
     layer: int
@@ -27,6 +28,9 @@ class Selection:
     token: int
     other: int
     feature: int
+    weight: str = ""
+    row: int = 0
+    column: int = 0
 
     @property
     def layer_name(self) -> str:
@@ -43,42 +47,46 @@ class Selection:
         return HeadPlace(self.side, self.layer, self.head, self.cross)
 
     def attention(self, trace: Trace) -> AttentionRecord:
-        """What the layer's attention did."""
+        """The record of the layer's attention."""
         return trace.attention(self.side, self.layer, cross=self.cross)
 
+    def key_pieces(self, trace: Trace) -> tuple[str, ...]:
+        """The tokens that a query may see: its own text, or the source in cross-attention."""
+        return trace.pieces("encoder" if self.cross else self.side)
+
     def query(self, trace: Trace) -> str:
-        """The token that asks, quoted, with its place."""
-        return f"{trace.pieces(self.side)[self.token]!r} ({self.token})"
+        """The token of the query, quoted, with its place."""
+        return label(trace.pieces(self.side), self.token)
 
     def key(self, trace: Trace) -> str:
-        """The token that is asked."""
-        pieces = trace.pieces("encoder" if self.cross else self.side)
-        return f"{pieces[self.other]!r} ({self.other})"
+        """The token of the key, quoted, with its place."""
+        return label(self.key_pieces(trace), self.other)
 
     def pair(self, trace: Trace) -> str:
-        """Who asks, and who is asked."""
+        """The query and the key, for a title."""
         return f"query {self.query(trace)}, key {self.key(trace)}"
 
 
-def select_place(trace: Trace, place: Place) -> Selection:
-    """The place, held against a trace.
+def label(pieces: tuple[str, ...], token: int) -> str:
+    """A token, quoted, with its place: 'cat' (3)."""
+    return f"{pieces[token]!r} ({token})"
 
-    A model of an encoder alone has one stack, which is then meant. Where no key was chosen that the
-    query may see, a feature that there is not, or a head of a layer without heads, the chapter
-    says so itself.
+
+def select_place(trace: Trace, place: Place) -> Selection:
+    """The place, checked against a trace.
+
+    In a model with an encoder alone, that encoder is meant. A chapter checks for itself whether the
+    query may see the key, and whether the layer has heads.
 
     Raises:
-        PellucidError: there is no such token, layer, head or stack; says what there is.
+        PellucidError: the trace has no such token, layer, head or stack; lists those it has.
     """
     if place.stack == "encoder":
         trace.stack_pass("encoder")  # refuses a model without one
     side = place.stack if len(trace.sides) == 2 else trace.side
-    stack_pass = trace.stack_pass(side)
-    _check_index(
-        place.layer, len(stack_pass.stack.blocks), f"layer {place.layer} of the {side}", "layers"
-    )
-    layer = place.layer % len(stack_pass.stack.blocks)
-    cross = place.cross
+    n_layers, cross = trace.n_layers(side), place.cross
+    _check_index(place.layer, n_layers, f"layer {place.layer} of the {side}", "layers")
+    layer = place.layer % n_layers
     if cross and (side == "encoder" or len(trace.sides) == 1):
         raise PellucidError(
             "attention to an encoder was asked for, but there is none: only the decoder of an "
@@ -93,7 +101,7 @@ def select_place(trace: Trace, place: Place) -> Selection:
     if facts is not None:
         _check_index(head, facts.n_heads, f"head {head} of layer {layer}", "heads")
         head %= facts.n_heads
-    width = stack_pass.final.shape[-1]
+    width = trace.stack_pass(side).final.shape[-1]
     _check_index(place.feature, width, f"feature {place.feature}", "features")
     return Selection(
         side=side,
@@ -103,6 +111,9 @@ def select_place(trace: Trace, place: Place) -> Selection:
         token=place.token % time,
         other=place.other % keys,
         feature=place.feature % width,
+        weight=place.weight,
+        row=place.row,
+        column=place.column,
     )
 
 
@@ -116,57 +127,50 @@ class SelectedWeight:
 
     @property
     def index(self) -> tuple[int, ...]:
-        """Where it stands in the parameter."""
+        """Its index in the parameter."""
         return (self.row,) if self.column is None else (self.row, self.column)
 
     def address(self, suffix: str = "") -> str:
-        """Its address, or that of what belongs to it: .grad, .m, .v, .next."""
+        """Its address; with a suffix the address of its .grad, .m, .v or .next."""
         return f"{self.name}{suffix}[{', '.join(map(str, self.index))}]"
 
 
-def select_weight(trace: Trace, place: Place) -> SelectedWeight:
-    """The weight that a place names, held against a trace.
+def select_weight(trace: Trace, selection: Selection) -> SelectedWeight:
+    """The weight of a selection, checked against a trace.
 
     Raises:
-        PellucidError: there is no such parameter, row or column; says what there is.
+        PellucidError: the model has no such parameter, row or column; lists those it has.
     """
-    selection = select_place(trace, place)
     parameters = dict(trace.model.named_parameters())
     block_prefix = f"{selection.side}.blocks.{selection.layer}."
-    weight_names = [
+    local_names = [
         name.removeprefix(block_prefix) for name in parameters if name.startswith(block_prefix)
     ]
-    if place.weight:
-        name = block_prefix + place.weight if place.weight in weight_names else place.weight
-    else:
-        name = block_prefix + next(
-            (
-                weight_name
-                for weight_name in weight_names
-                if _is_moved(parameters[block_prefix + weight_name])
-            ),
-            weight_names[0],
-        )
+    trained_matrices = (
+        name
+        for name in local_names
+        if parameters[block_prefix + name].ndim == 2
+        and parameters[block_prefix + name].requires_grad
+    )
+    local_name = selection.weight or next(trained_matrices, local_names[0])
+    name = block_prefix + local_name if local_name in local_names else local_name
     if name not in parameters:
-        similar = difflib.get_close_matches(place.weight, [*weight_names, *parameters], n=3)
+        similar = difflib.get_close_matches(local_name, [*local_names, *parameters], n=3)
         hint = f"did you mean {', '.join(similar)}? " if similar else ""
         raise PellucidError(
-            f"there is no weight {place.weight!r}: {hint}layer {selection.layer} has "
-            f"{', '.join(weight_names)}"
+            f"there is no weight {local_name!r}: {hint}layer {selection.layer} has "
+            f"{', '.join(local_names)}"
         )
     shape = tuple(parameters[name].shape)
     if len(shape) not in (1, 2):
         raise PellucidError(f"{name} is no matrix and no vector: its shape is {shape}")
-    _check_index(place.row, shape[0], f"row {place.row} of {name}", "rows")
-    if len(shape) == 1:
-        _check_index(place.column, 1, f"column {place.column} of {name}", "columns")
-        return SelectedWeight(name=name, row=place.row % shape[0], column=None)
-    _check_index(place.column, shape[1], f"column {place.column} of {name}", "columns")
-    return SelectedWeight(name=name, row=place.row % shape[0], column=place.column % shape[1])
-
-
-def _is_moved(parameter: nn.Parameter) -> bool:
-    return parameter.ndim == 2 and parameter.requires_grad
+    n_rows, n_columns = (*shape, 1)[:2]
+    row, column = selection.row, selection.column
+    _check_index(row, n_rows, f"row {row} of {name}", "rows")
+    _check_index(column, n_columns, f"column {column} of {name}", "columns")
+    return SelectedWeight(
+        name=name, row=row % n_rows, column=column % n_columns if len(shape) == 2 else None
+    )
 
 
 def _check_index(number: int, count: int, index_text: str, plural: str) -> None:

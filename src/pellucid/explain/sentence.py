@@ -1,8 +1,8 @@
-"""A sentence as the model reads it: its ids, its pieces, and what has to be said of them.
+"""A sentence as the model reads it: its ids, its pieces, and notes on them.
 
-A decoder reads the begin of a text before it, an encoder what its tokenizer frames a text with; an
-encoder-decoder reads the sentence with its encoder, and its decoder a target, or what it would
-write itself.
+A decoder reads a begin-of-text token before it, an encoder the special tokens of its tokenizer. The
+encoder of an encoder-decoder reads the sentence; its decoder reads the target, or else the text
+that the model itself generates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pellucid.runs import Run
 from pellucid.saved_runs.requirements import Kind, kind_of
 from pellucid.tokenizers import Framing, Tokenizer, unread
 
-#: How many tokens an encoder-decoder writes where no target is given, at most.
+#: How many tokens an encoder-decoder generates if there is no target, at most.
 _MAX_TARGET = 32
 #: How many unknown stretches are named one by one.
 _MAX_QUOTED = 8
@@ -25,9 +25,9 @@ _MAX_QUOTED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentence:
-    """Ids and pieces of the text that is predicted, and of its source where there is one.
+    """Ids and pieces of the text that the model predicts, and of its source if it has one.
 
-    `masks` are the places of an encoder's masks. `notes` are sentences for the reader.
+    `masks` are the places of an encoder's masks. `notes` are sentences for you.
     """
 
     text: str
@@ -71,10 +71,10 @@ def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
         else _encode_target(tokenizer, target)
     )
     _refuse_long(target_ids, model, "target")
-    if target is not None:
-        notes = (*notes, *_unread(tokenizer, target, target_ids, "target"))
     if target is None:
-        notes = (*notes, "no target was given: the decoder reads what the model writes, greedily")
+        notes += ("no target was given: the decoder reads the greedy output of the model",)
+    else:
+        notes += _unread(tokenizer, target, target_ids, "target")
     return Sentence(
         text=text,
         kind=kind,
@@ -93,12 +93,12 @@ class Spelling:
         self._tokenizer = tokenizer
 
     def piece(self, token_id: int) -> str:
-        """What one token stands for."""
+        """The text of one token."""
         tokenizer = self._tokenizer
         text = tokenizer.token(token_id)
         if "\N{REPLACEMENT CHARACTER}" in text:
-            format_expression = tokenizer.bytes_of(token_id) or b""
-            return "".join(f"<0x{byte:02X}>" for byte in format_expression) or text
+            token_bytes = tokenizer.bytes_of(token_id) or b""
+            return "".join(f"<0x{byte:02X}>" for byte in token_bytes) or text
         # at the beginning of a text a blank is dropped; behind itself it is not
         if (
             tokenizer.marks_word_begins
@@ -160,10 +160,10 @@ def _unread(
     )
 
 
-def _quote_segments(list_segments: tuple[str, ...]) -> str:
+def _quote_segments(segments: tuple[str, ...]) -> str:
     """A few of them, quoted; how many more there are."""
-    quoted = [repr(segment) for segment in list_segments[:_MAX_QUOTED]]
-    n_omitted = len(list_segments) - len(quoted)
+    quoted = [repr(segment) for segment in segments[:_MAX_QUOTED]]
+    n_omitted = len(segments) - len(quoted)
     return ", ".join(quoted) + (f" and {n_omitted} more" if n_omitted else "")
 
 
@@ -177,8 +177,8 @@ def _encode_target(tokenizer: Tokenizer, target: str) -> tuple[int, ...]:
 def _generate_target(
     model: Transformer, tokenizer: Tokenizer, source: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """What the model writes to a source, the likeliest token each time."""
-    was = model.training
+    """The text that the model generates for a source, the likeliest token each time."""
+    was_training = model.training
     model.eval()
     encoded = model.encode(torch.tensor([source], device=model.device))
     caches, ids = model.new_caches(), [tokenizer.begin_id]
@@ -187,5 +187,5 @@ def _generate_target(
         ids.append(int(model(step, caches, encoded=encoded)[0, -1].argmax()))
         if ids[-1] == tokenizer.end_id:
             break
-    model.train(was)
+    model.train(was_training)
     return tuple(ids)

@@ -1,4 +1,4 @@
-"""One sentence as the model reads it: the likeliest tokens at each place, and what came."""
+"""One sentence as the model reads it: the likeliest tokens at each place, and the next one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pellucid.saved_runs.requirements import refuse_to_predict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenReading:
-    """A token, the probability it was given by those before it, and what was expected there.
+    """A token, its probability given the tokens before it, and the likeliest tokens there.
 
-    `position` counts from 1; begin-of-text stands at 0 and is given, not predicted. The surprisal
-    is -log2 p.
+    `position` counts from 1; the begin-of-text token at 0 is given, not predicted. The surprisal is
+    -log2 p.
     """
 
     position: int
@@ -29,7 +29,7 @@ class TokenReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A whole sentence, and what is expected to follow it; `notes` are sentences for the reader."""
+    """A sentence, and the likeliest tokens after it; `notes` are sentences for you."""
 
     sentence: str
     tokens: tuple[TokenReading, ...]
@@ -44,7 +44,12 @@ class Reading:
 
 
 def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
-    """What `run` predicts before each token of `sentence`, and after the last.
+    """Read the predictions of a run for each token of a sentence, and after the last.
+
+    Args:
+        run: a run whose model predicts next tokens.
+        sentence: the text.
+        expected: how many of the likeliest tokens to list at each place.
 
     Raises:
         PellucidError: as `encode_sentence`; or the model predicts no next token.

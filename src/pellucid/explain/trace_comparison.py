@@ -1,8 +1,8 @@
-"""Two traces side by side: which places belong together, and what can be compared there.
+"""Two traces compared: the pairs of places that belong together, and their differences.
 
-Places belong together where both have read the same: the same ids, or, where words differ, the same
-characters of one text. Of two texts in one vocabulary the stretches that both have are paired, and
-their ends.
+Two places are a pair if both models have read the same ids there, or, with different vocabularies,
+the same characters of one text. Two texts in one vocabulary are paired at the stretches that both
+have, and at their ends.
 """
 
 from __future__ import annotations
@@ -13,10 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from pellucid.explain.outputs import widen
+from pellucid.explain.outputs import distribution_at
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.divergences import kl_divergence
 from pellucid.reader import parse_json_table
@@ -25,7 +22,7 @@ from pellucid.tokenizers import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedText:
-    """Characters that both read, and what they cost each, in nats."""
+    """Characters that both read, and their cost in each, in nats."""
 
     text: str
     first: float
@@ -33,7 +30,7 @@ class SharedText:
 
 
 class Comparison:
-    """`one` held against `other`."""
+    """The comparison of two traces."""
 
     def __init__(self, first: Trace, second: Trace) -> None:
         self.first, self.second = first, second
@@ -55,25 +52,25 @@ class Comparison:
 
     @cached_property
     def why_not(self) -> str | None:
-        """Why no probability can be compared; None where some can."""
+        """Why no probability can be compared; None if some can."""
         first, second = self.first, self.second
         for trace in (first, second):
             if not trace.model.has_head:
                 return "one of the two gives no token a probability: only attention is compared"
         if first.predicts != second.predicts:
             return (
-                "one of the two predicts what comes next, the other what stands at a place: their "
+                "one of the two predicts the next token, the other a masked one: their "
                 "probabilities answer different questions"
             )
         if not self.same_words:
             return "the vocabularies differ, so probabilities cannot be compared token by token" + (
-                "; what the same characters cost can" if self.shared_texts else ""
+                "; the cost of the same characters can" if self.shared_texts else ""
             )
         return None
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Places that belong together: (in one, in the other), in order."""
+        """Pairs of places: (in the first, in the second), in order."""
         first, second = self.first, self.second
         if self.same_ids and self.same_words:
             return tuple((place, place) for place in range(len(first.ids)))
@@ -94,17 +91,17 @@ class Comparison:
         )
 
     def paired_token(self, token: int) -> int | None:
-        """The place in the other that belongs to a place in the one; None where there is none."""
+        """The place in the second that belongs to a place in the first; None if there is none."""
         return dict(self.pairs).get(token % len(self.first.ids))
 
     def divergences(self, token: int, place: int) -> tuple[float, float]:
-        """KL(one | other) and KL(other | one) of what is predicted at a pair, in nats."""
-        p, q = shares(self.first, token), shares(self.second, place)
+        """KL(first | second) and KL(second | first) of the predictions at a pair, in nats."""
+        p, q = distribution_at(self.first, token), distribution_at(self.second, place)
         return float(kl_divergence(p, q)), float(kl_divergence(q, p))
 
     @cached_property
     def shared_texts(self) -> tuple[SharedText, ...]:
-        """What the same characters cost, where both predict each token of one text."""
+        """The cost of the same characters, if both predict each token of one text."""
         first, second = self.first, self.second
         if not self.pairs or not (first.predicts and second.predicts) or self.same_words:
             return ()
@@ -120,12 +117,6 @@ class Comparison:
         )
 
 
-def shares(trace: Trace, token: int) -> Tensor:
-    """(vocabulary,): the probabilities at one place, in float64."""
-    with torch.no_grad():
-        return torch.softmax(widen(trace.logits_at(token)).double(), dim=-1)
-
-
 def _words(tokenizer: Tokenizer) -> Any:
     table = parse_json_table(tokenizer.to_json(), "the tokenizer")
     return table["model"].get("vocab"), [
@@ -134,7 +125,7 @@ def _words(tokenizer: Tokenizer) -> Any:
 
 
 def _ends(trace: Trace) -> tuple[int, ...] | None:
-    """How many characters of the text have been read behind each token; None where unknown."""
+    """How many characters of the text precede each place; None if that is unknown."""
     if trace.run is None or trace.sentence.kind != "decoder":
         return None
     spans = trace.run.tokenizer.spans(trace.sentence.text)

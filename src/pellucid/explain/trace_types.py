@@ -28,7 +28,7 @@ class Segment(NamedTuple):
 
 
 class SegmentGradients(NamedTuple):
-    """The gradients that one segment passes back; those of states are (1, time, d_model).
+    """The gradients that one segment passes back; states have (1, time, d_model).
 
     `states` holds the named states of the end, `encoded` the gradient of the encoder's output.
     """
@@ -52,39 +52,21 @@ class Trace(Protocol):
     scales: dict[HeadPlace, HeadScale]
     #: the token ids of the text that the model predicts, (time,)
     ids: Tensor
+    #: the stack whose states the output head reads
+    side: Side
+    #: the stacks of the model, in the order in which they run
+    sides: tuple[Side, ...]
+    #: the dtype of the model's weights, such as float32
+    dtype: str
+    #: how tokens of the vocabulary are written; None without a tokenizer
+    spelling: Spelling | None
+    #: whether each token is predicted from those before it
+    predicts: bool
+    #: the states after the final norm of the stack that the head reads, (time, d_model)
+    last: Tensor
 
     def _repr_html_(self) -> str | None:
         """The page of the sentence, for a notebook."""
-        ...
-
-    @property
-    def side(self) -> Side:
-        """The stack whose states the output head reads."""
-        ...
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The stacks of the model, in the order in which they run."""
-        ...
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of the model's weights, such as float32."""
-        ...
-
-    @property
-    def spelling(self) -> Spelling | None:
-        """How tokens of the vocabulary are written; None without a tokenizer."""
-        ...
-
-    @property
-    def predicts(self) -> bool:
-        """Whether each token is predicted from those before it."""
-        ...
-
-    @property
-    def last(self) -> Tensor:
-        """(time, d_model): the states after the final norm of the stack that the head reads."""
         ...
 
     @property
@@ -118,6 +100,11 @@ class Trace(Protocol):
 
     def attention(self, side: Side, number: int, *, cross: bool = False) -> AttentionRecord:
         """The attention of one layer, or its cross-attention.
+
+        Args:
+            side: the stack.
+            number: the layer.
+            cross: whether the cross-attention is meant.
 
         Raises:
             PellucidError: the layer has none with heads that pellucid can read.

@@ -67,41 +67,16 @@ class ModelTrace(Trace):
         self.scales: dict[HeadPlace, HeadScale] = dict(scales or {})
         ids = torch.tensor([sentence.ids], device=model.device)
         source = sentence.source_ids
-        self.ids = ids[0]
-        self._passes = run_forward(
-            model,
-            ids,
-            None if source is None else torch.tensor([source], device=model.device),
-            self.scales,
-        )
+        source_ids = None if source is None else torch.tensor([source], device=model.device)
+        self._passes = run_forward(model, ids, source_ids, self.scales)
         self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
         self._gradients: Gradients | None = None
-        self._spelling = None if run is None else Spelling(run.tokenizer)
-
-    @property
-    def side(self) -> Side:
-        """The stack whose states the head reads."""
-        return "encoder" if self.model.decoder is None else "decoder"
-
-    @property
-    def sides(self) -> tuple[Side, ...]:
-        """The stacks there are, in the order in which they read."""
-        return tuple(self._passes)
-
-    @property
-    def dtype(self) -> str:
-        """In which the model's weights are, such as float32."""
-        return str(self.model.token_embedding.weight.dtype).removeprefix("torch.")
-
-    @property
-    def spelling(self) -> Spelling | None:
-        """How tokens of the vocabulary are written; None without a tokenizer."""
-        return self._spelling
-
-    @property
-    def predicts(self) -> bool:
-        """Whether each token is predicted from those before it."""
-        return self.model.decoder is not None and self.model.has_head
+        self.ids, self.sides = ids[0], tuple(self._passes)
+        self.side = "encoder" if model.decoder is None else "decoder"
+        self.dtype = str(model.token_embedding.weight.dtype).removeprefix("torch.")
+        self.spelling = None if run is None else Spelling(run.tokenizer)
+        self.predicts = model.decoder is not None and model.has_head
+        self.last = self._passes[self.side].final[0]
 
     def stack_pass(self, side: Side) -> StackPass:
         """What went through a stack.
@@ -115,12 +90,8 @@ class ModelTrace(Trace):
 
     def pieces(self, side: Side) -> tuple[str, ...]:
         """The tokens that a stack read."""
-        has_source = len(self._passes) == 2
-        return (
-            self.sentence.source_pieces
-            if has_source and side == "encoder"
-            else self.sentence.pieces
-        )
+        is_source = side == "encoder" and len(self.sides) == 2
+        return self.sentence.source_pieces if is_source else self.sentence.pieces
 
     def n_layers(self, side: Side) -> int:
         """How many blocks a stack has."""
@@ -133,15 +104,14 @@ class ModelTrace(Trace):
             PellucidError: there is no such layer.
         """
         stack_pass = self.stack_pass(side)
-        if not 0 <= number < len(stack_pass.stack.blocks):
+        n_layers = len(stack_pass.stack.blocks)
+        if not 0 <= number < n_layers:
             raise PellucidError(
-                f"there is no layer {number}: the {side} has {len(stack_pass.stack.blocks)}, "
-                f"counted from 0"
+                f"there is no layer {number}: the {side} has {n_layers}, counted from 0"
             )
         key = (side, number)
         if key not in self._open:
-            model = self.model
-            with ONE_AT_A_TIME, evaluating(model), scaled(model, self.scales):
+            with ONE_AT_A_TIME, evaluating(self.model), scaled(self.model, self.scales):
                 self._open[key] = open_block(stack_pass, number)
             while len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)
@@ -161,12 +131,10 @@ class ModelTrace(Trace):
         return attention
 
     def __getitem__(self, address: str) -> Tensor:
-        """The numbers at an address, as the model had them.
-
-        An address may end with [7, 1], and may be the name of a weight.
+        """The numbers at an address, which may end with [7, 1] or be the name of a weight.
 
         Raises:
-            PellucidError: there is no such address; says what is near, or why there is nothing.
+            PellucidError: there is no such address; lists similar ones, or says why.
         """
         name, _ = split_index(address)
         with torch.no_grad():
@@ -218,8 +186,10 @@ class ModelTrace(Trace):
         return self._gradients is not None
 
     def with_heads(self, scales: Mapping[Any, HeadScale]) -> Trace:
-        """The same sentence, some heads counting as much as is said: 0 takes one away, "mean" gives
-        every token what the head finds on average over this sentence, later tokens included.
+        """The same sentence with some heads scaled.
+
+        A scale of 0 removes a head. "mean" gives every token the head's average output over this
+        sentence, later tokens included.
 
         Keys are (layer, head) in the stack that predicts, or names: "E0.H1", "L0.H1.cross".
 
@@ -239,11 +209,6 @@ class ModelTrace(Trace):
         """(vocab): the logits at one place."""
         with torch.no_grad():
             return self.model.logits(self.model.readable(self.last[token]))
-
-    @property
-    def last(self) -> Tensor:
-        """(time, d_model): the states after the final norm of the stack that the head reads."""
-        return self._passes[self.side].final[0]
 
 
 def _a(kind: str) -> str:

@@ -1,11 +1,11 @@
-"""A model and a prompt in, text out. Knows nothing of training."""
+"""A model and a prompt in, text out. It knows nothing about training."""
 
-from pellucid.generation.beam_search import Found, beam_search, beam_search_ids
+from pellucid.generation.beam_search import BeamContinuation, beam_search, beam_search_ids
 from pellucid.generation.beams import Beams, EarlyStopping, Hypothesis, Search
 from pellucid.generation.finite import finite, not_refused
 from pellucid.generation.generate import (
-    Chosen,
     Continuation,
+    SampledToken,
     continue_ids,
     continue_tokens,
     generate,
@@ -15,15 +15,16 @@ from pellucid.generation.generate import (
 from pellucid.generation.incremental import Reader, seen_past_context, window_start
 from pellucid.generation.prompts import Start, encode, pad, start
 from pellucid.generation.sampling import Sampling, choose
+from pellucid.old_names import names_of as _names_of
 
 __all__ = [
+    "BeamContinuation",
     "Beams",
-    "Chosen",
     "Continuation",
     "EarlyStopping",
-    "Found",
     "Hypothesis",
     "Reader",
+    "SampledToken",
     "Sampling",
     "Search",
     "Start",
@@ -43,3 +44,5 @@ __all__ = [
     "stream",
     "window_start",
 ]
+
+__getattr__ = _names_of(__name__)

@@ -1,4 +1,4 @@
-"""Beam search with a model: the likeliest texts, and not only the likeliest next tokens."""
+"""Beam search with a model: likely texts, not only likely next tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.generation.beams import Beams, Hypothesis, Search
-from pellucid.generation.generate import Continuation, writer
+from pellucid.generation.generate import Continuation, text_stream
 from pellucid.generation.incremental import Reader
 from pellucid.generation.prompts import start
 from pellucid.model import Encoded, Transformer
@@ -19,10 +19,10 @@ from pellucid.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Continuation):
-    """A text that a beam search found, and what it was ranked by.
+class BeamContinuation(Continuation):
+    """A text of a beam search, with its score.
 
-    `total_log_p` is the whole text's, the token that ends it included where it ended.
+    `total_log_p` is log P of the whole text, including its end token if it ended.
     """
 
     score: float
@@ -39,9 +39,18 @@ def beam_search_ids(
     cache: bool = True,
     when_outgrown: Callable[[], None] | None = None,
 ) -> list[list[Hypothesis]]:
-    """The best ways in which each prompt goes on, best first.
+    """The best continuations of each prompt, best first.
 
-    Prompts of one length are searched together. `when_outgrown` as in `continue_tokens`.
+    Prompts of equal length are searched in one batch.
+
+    Args:
+        model: the model.
+        prompts: token ids of each prompt.
+        beams: the settings of the search.
+        end_id: the token that ends a text.
+        encoded: the encoder's states of each row's source.
+        cache: whether to keep keys and values of earlier tokens.
+        when_outgrown: called once, when a text first outgrows the context.
 
     Raises:
         PellucidError: a prompt is empty.
@@ -49,30 +58,29 @@ def beam_search_ids(
     if not all(prompts):
         raise PellucidError("a prompt has no tokens: pass at least the begin-of-text token")
     hypotheses: list[list[Hypothesis]] = [[] for _ in prompts]
-    for together in _of_one_length(prompts):
-        rows = torch.tensor(together, device=model.device)
+    for batch in _group_by_length(prompts):
         reader = Reader(model, cached=cache, encoded=encoded)
-        reader.take(rows)
-        ids = torch.tensor([list(prompts[row]) for row in together], device=model.device)
-        searches = [Search(beams, end_id=end_id) for _ in together]
+        reader.take(torch.tensor(batch, device=model.device))
+        ids = torch.tensor([list(prompts[row]) for row in batch], device=model.device)
+        searches = [Search(beams, end_id=end_id) for _ in batch]
         _run(reader, ids, searches)
         if when_outgrown is not None and reader.start > 0:
             when_outgrown()
             when_outgrown = None
-        for row, search in zip(together, searches, strict=True):
+        for row, search in zip(batch, searches, strict=True):
             hypotheses[row] = search.best
     return hypotheses
 
 
-def _of_one_length(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+def _group_by_length(prompts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     rows = sorted(range(len(prompts)), key=lambda row: len(prompts[row]))
     for _, group in groupby(rows, key=lambda row: len(prompts[row])):
         yield list(group)
 
 
 def _run(reader: Reader, ids: Tensor, searches: Sequence[Search]) -> None:
-    """Advance the searches until all are done; those that are leave the batch."""
-    while any(not search.done for search in searches):
+    """Advance the searches until all are finished; finished ones leave the batch."""
+    while any(not search.finished for search in searches):
         log_p = _log_p(reader.next_logits(ids))
         rows: list[int] = []
         tokens: list[int] = []
@@ -103,29 +111,34 @@ def beam_search(
     beams: Beams,
     *,
     when_outgrown: Callable[[], None] | None = None,
-) -> list[list[Found]]:
-    """The best continuations of each prompt, best first; of an encoder-decoder, what it writes.
+) -> list[list[BeamContinuation]]:
+    """The best continuations of each prompt, best first.
 
-    `when_outgrown` as in `continue_tokens`.
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        prompts: texts to continue; an encoder-decoder reads them and generates new texts.
+        beams: the settings of the search.
+        when_outgrown: called once, when a text first outgrows the context.
 
     Raises:
         TextError: a prompt is not text.
-        PellucidError: the model is an encoder.
+        PellucidError: the model cannot generate text.
     """
     ids, encoded = start(model, tokenizer, prompts)
     hypotheses = beam_search_ids(
         model, ids, beams, end_id=tokenizer.end_id, encoded=encoded, when_outgrown=when_outgrown
     )
     return [
-        [_in_words(tokenizer, prompt, text) for text in texts]
+        [_decode(tokenizer, prompt, text) for text in texts]
         for prompt, texts in zip(ids, hypotheses, strict=True)
     ]
 
 
-def _in_words(tokenizer: Tokenizer, prompt: Sequence[int], text: Hypothesis) -> Found:
+def _decode(tokenizer: Tokenizer, prompt: Sequence[int], text: Hypothesis) -> BeamContinuation:
     n_shown = len(text.ids) - text.ended
-    emit = writer(tokenizer, prompt)
-    return Found(
+    emit = text_stream(tokenizer, prompt)
+    return BeamContinuation(
         text="".join(emit(token_id) for token_id in text.ids[:n_shown]),
         ids=text.ids[:n_shown],
         stopped="end" if text.ended else "length",

@@ -1,13 +1,14 @@
-"""Beam search as arithmetic: which beginnings of a text are gone on with, and when it is over.
+"""Beam search without a model: which beams continue, and when the search is over.
 
     score = log P(text) / length^length_penalty
 
-The length counts what was written, the token that ends the text included, and no prompt. So do
-fairseq's `lenpen` and transformers' `length_penalty` (version 5). 0 compares log P itself, 1 its
-mean per token; the larger, the longer the texts.
+The length counts the generated tokens, including the end token but not the prompt, as in fairseq's
+`lenpen` and transformers' `length_penalty` (version 5). A penalty of 0 compares log P itself, 1 its
+mean per token; larger values prefer longer texts.
 
-Of each step the best 2 n candidates are looked at. One that ends the text is whole only where it is
-among the first n; the first n that do not end are gone on with. So there are always n to go on.
+Each step considers the best 2 n candidates. A candidate that ends is a hypothesis only if it is
+among the first n. The first n candidates that do not end are the next beams. So there are always n
+beams.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from torch import Tensor
 
 from pellucid.errors import ConfigError
 
-#: True: over once n texts are whole. False: over once n are whole and no beginning scores better
-#: than the worst of them, were it to end here. "never": nor could, whatever follows.
+#: With n hypotheses, True ends the search. False ends it if no beam, ended now, would score better
+#: than the worst hypothesis; "never" only if no beam could ever score better.
 EarlyStopping = bool | Literal["never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beams:
-    """How wide to search, how texts are compared, and when the search is over.
+    """How wide to search, how to compare texts, and when the search is over.
 
-    `n_best` texts are given back. `early_stopping` has the meanings it has in transformers. A text
-    ends only after `min_new_tokens`, and is cut after `max_new_tokens`.
+    The search returns `n_best` texts. `early_stopping` is as in transformers. A text ends only
+    after `min_new_tokens`, and is cut after `max_new_tokens`.
     """
 
     n_beams: int = 4
@@ -61,8 +62,8 @@ class Beams:
                 f"0 to max_new_tokens, {max_new}",
             ),
         )
-        for name, holds, allowed in checks:
-            if not holds:
+        for name, is_valid, allowed in checks:
+            if not is_valid:
                 raise ConfigError(f"{name} must be {allowed}; was {getattr(self, name)}")
 
     def score(self, log_p: float, length: int) -> float:
@@ -71,7 +72,7 @@ class Beams:
 
 
 class Hypothesis(NamedTuple):
-    """A whole text: its ids, the end among them if it `ended`, log P of each, and its score."""
+    """A complete text: its ids (with the end token if it `ended`), log P of each, and its score."""
 
     ids: tuple[int, ...]
     log_p: tuple[float, ...]
@@ -79,7 +80,7 @@ class Hypothesis(NamedTuple):
     score: float
 
 
-class _Beginning(NamedTuple):
+class _Beam(NamedTuple):
     ids: tuple[int, ...]
     log_p: tuple[float, ...]
     total: float
@@ -93,42 +94,42 @@ class _Candidate(NamedTuple):
 
 
 class Search:
-    """The search for one text: `advance` it until it is `done`.
+    """The search for one text: `advance` it until it is `finished`.
 
-    It starts with one beginning, of no tokens.
+    It starts with one beam without tokens.
     """
 
     def __init__(self, beams: Beams, *, end_id: int) -> None:
         self.beams = beams
         self.end_id = end_id
-        self.done = False
-        self._alive = [_Beginning((), (), 0.0)]
-        self._whole: list[Hypothesis] = []
+        self.finished = False
+        self._alive = [_Beam((), (), 0.0)]
+        self._hypotheses: list[Hypothesis] = []
 
     @property
     def n_alive(self) -> int:
-        """How many beginnings are gone on with: the rows that `advance` expects."""
+        """The number of beams: the rows that `advance` expects."""
         return len(self._alive)
 
     @property
     def tokens(self) -> list[int]:
-        """The latest token of each beginning."""
-        return [beginning.ids[-1] for beginning in self._alive]
+        """The latest token of each beam."""
+        return [beam.ids[-1] for beam in self._alive]
 
     @property
     def best(self) -> list[Hypothesis]:
-        """The whole texts, best first; as many as were asked for, if so many were found."""
-        return self._whole[: self.beams.n_best]
+        """The best complete texts, best first: `n_best`, or fewer if there are not so many."""
+        return self._hypotheses[: self.beams.n_best]
 
     def advance(self, next_log_p: Float[Tensor, "alive vocab"]) -> list[int]:
-        """Take one step; for each beginning that lives on, which of those before it it was.
+        """Make one step, and return the index of each new beam's parent.
 
         Args:
-            next_log_p: log P of the next token after each beginning.
+            next_log_p: (alive, vocab), log P of the next token after each beam.
         """
         n, length = self.beams.n_beams, len(self._alive[0].ids) + 1
         parents: list[int] = []
-        alive: list[_Beginning] = []
+        alive: list[_Beam] = []
         for rank, candidate in enumerate(self._candidates(next_log_p, length)):
             ended = candidate.token == self.end_id
             parent = self._alive[candidate.parent]
@@ -136,22 +137,22 @@ class Search:
             if ended or length == self.beams.max_new_tokens:
                 if rank < n:
                     score = self.beams.score(candidate.total, length)
-                    self._whole.append(Hypothesis(ids, log_p, ended, score))
+                    self._hypotheses.append(Hypothesis(ids, log_p, ended, score))
             elif len(alive) < n:
                 parents.append(candidate.parent)
-                alive.append(_Beginning(ids, log_p, candidate.total))
-        self._whole = sorted(self._whole, key=lambda text: text.score, reverse=True)[:n]
-        self.done = not alive or self._is_over(alive[0].total, length)
-        self._alive = [] if self.done else alive
-        return [] if self.done else parents
+                alive.append(_Beam(ids, log_p, candidate.total))
+        self._hypotheses = sorted(self._hypotheses, key=lambda h: h.score, reverse=True)[:n]
+        self.finished = not alive or self._is_over(alive[0].total, length)
+        self._alive = [] if self.finished else alive
+        return [] if self.finished else parents
 
     def _candidates(self, next_log_p: Tensor, length: int) -> list[_Candidate]:
-        """The best 2 n ways to go on by one token, best first; impossible ones are left out."""
+        """The best 2 n continuations by one token, best first, without impossible ones."""
         if length <= self.beams.min_new_tokens:
             next_log_p = next_log_p.clone()
             next_log_p[:, self.end_id] = -torch.inf
-        so_far = torch.tensor([[beginning.total] for beginning in self._alive])
-        totals = (so_far.to(next_log_p) + next_log_p).flatten()
+        beam_totals = torch.tensor([[beam.total] for beam in self._alive])
+        totals = (beam_totals.to(next_log_p) + next_log_p).flatten()
         best = totals.topk(min(2 * self.beams.n_beams, totals.numel()))
         vocab = next_log_p.shape[1]
         best_log_p = next_log_p.flatten()[best.indices]
@@ -163,11 +164,11 @@ class Search:
         ]
 
     def _is_over(self, best_alive: float, length: int) -> bool:
-        if len(self._whole) < self.beams.n_beams:
+        if len(self._hypotheses) < self.beams.n_beams:
             return False
         if self.beams.early_stopping is True:
             return True
-        # what is written can only lose log P; where length is rewarded, the longest gains most
+        # a longer text can only lose log P; if length is rewarded, the longest gains most
         longest = self.beams.early_stopping == "never" and self.beams.length_penalty > 0
         reach = self.beams.max_new_tokens if longest else length
-        return self.beams.score(best_alive, reach) <= self._whole[-1].score
+        return self.beams.score(best_alive, reach) <= self._hypotheses[-1].score

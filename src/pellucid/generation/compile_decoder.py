@@ -1,7 +1,7 @@
-"""A decoder written down as a tape, for code that has no Python in it.
+"""Compile a decoder to a program for C code.
 
-Nothing is guessed: what hooks, parametrisations or classes of a user's own would do, only the model
-itself does.
+It uses only stated facts: the effect of hooks, parametrisations and your own classes is unknown, so
+a model that has them runs itself.
 """
 
 from __future__ import annotations
@@ -46,28 +46,28 @@ from pellucid.model.facts import (
 from pellucid.native import Attention, Operation
 from pellucid.typed import named_modules
 
-#: What a layer writes: from one place to another, perhaps with something added.
+#: Appends a layer's instructions: from one place to another, perhaps with an addition.
 Layer = Callable[..., None]
 
 
 def compile_decoder(model: Transformer) -> DecodeProgram:
-    """The tape of a decoder.
+    """The program of a decoder.
 
     Raises:
-        Unwritable: the model does something that no instruction says.
+        CannotCompile: there is no instruction for a part of the model.
     """
     stack = model.decoder
     if stack is None or not _is_plain_decoder(model, stack):
-        refuse("a model that is not a decoder alone")
+        refuse("a model that is not a decoder only")
     for module in named_modules(model).values():
         if any(callable(getattr(type(module), name, None)) for name in vars(module)):
-            refuse(f"a method of its own on a {type(module).__name__}")
+            refuse(f"a {type(module).__name__} with a method that was replaced")
         if parametrize.is_parametrized(module):
-            refuse("a matrix that is computed from others")
+            refuse("a matrix that is computed from other parameters")
     head = head_facts(model.output_head)
     match head:
         case LanguageHeadFacts():
-            return _Compiler(model, stack, head).tape
+            return _Compiler(model, stack, head).program
         case ClassificationHeadFacts() | NoHeadFacts() | UnknownFacts():
             return refuse("a model without a head for tokens")
         case _:
@@ -75,19 +75,34 @@ def compile_decoder(model: Transformer) -> DecodeProgram:
 
 
 def _is_plain_decoder(model: Transformer, stack: Stack) -> bool:
-    facts, stacked = model_facts(model), stack_facts(stack)
-    is_known = isinstance(facts, TransformerFacts) and isinstance(stacked, StackFacts)
-    return is_known and model.encoder is None
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts(stacks="decoder"):
+            pass
+        case TransformerFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
+    of_stack = stack_facts(stack)
+    match of_stack:
+        case StackFacts():
+            return True
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(of_stack)
 
 
 class _Compiler:
     def __init__(self, model: Transformer, stack: Stack, head: LanguageHeadFacts) -> None:
         self.model = model
         self.d_model = model.token_embedding.weight.shape[1]
-        self.tape = DecodeProgram(model)
-        self.x = self.tape.place(self.d_model)
-        self.normed = self.tape.place(self.d_model)
-        self.written = self.tape.place(self.d_model)
+        self.program = DecodeProgram(model)
+        self.rotary: RotaryFacts | None = None
+        self.has_distance_bias = False
+        self.x = self.program.place(self.d_model)
+        self.normed = self.program.place(self.d_model)
+        self.layer_output = self.program.place(self.d_model)
         self._embed(stack.positions)
         self._into_x(stack.input_norm)
         for index, block in enumerate(stack.blocks):
@@ -96,13 +111,13 @@ class _Compiler:
         self._head(model, head)
 
     def _embed(self, positions: Positions) -> None:
-        tape, model, n = self.tape, self.model, self.d_model
-        tape.write(
+        program, model, n = self.program, self.model, self.d_model
+        program.write(
             Operation.EMBED,
             output=self.x,
             n_out=n,
             number=model.embedding_scale,
-            **tape.matrix(model.token_embedding.weight),
+            **program.matrix(model.token_embedding.weight),
         )
         tables: list[tuple[Tensor, int]] = []
         if model.segment_embedding is not None:
@@ -111,30 +126,34 @@ class _Compiler:
         match facts:
             case AddedPositionFacts(table=path):
                 tables.append((tensor_at(positions, path), n))
-            case NoPositionFacts() | RotaryFacts() | DistanceBiasFacts():
+            case RotaryFacts():
+                self.rotary = facts
+            case DistanceBiasFacts():
+                self.has_distance_bias = True
+            case NoPositionFacts():
                 pass
             case DistanceVectorFacts() | UnknownFacts():
                 refuse(positions)
             case _:
                 assert_never(facts)
         for table, stride in tables:
-            gain = tape.address(table.detach())
-            tape.write(Operation.PLACE, output=self.x, n_out=n, stride=stride, gain=gain)
+            gain = program.address(table.detach())
+            program.write(Operation.PLACE, output=self.x, n_out=n, stride=stride, gain=gain)
 
     def _into_x(self, norm: nn.Module) -> None:
-        self.tape.norm(norm, input=self.x, output=self.x)
+        self.program.norm(norm, input=self.x, output=self.x)
 
     def _block(self, block: Block, positions: Positions, index: int) -> None:
         def attend(**fields: Any) -> None:
             self._attention(block.attention, positions, index, **fields)
 
         def feed(**fields: Any) -> None:
-            self.tape.feed_forward(block.feed_forward, **fields)
+            self.program.feed_forward(block.feed_forward, **fields)
 
         facts = block_facts(block)
         match facts:
             case BlockFacts(cross_attention=str()):
-                refuse("a block that looks across")
+                refuse("a block with cross-attention")
             case BlockFacts(order="sequential", residual=residual):
                 self._residual(residual, block.attention_norm, attend)
                 self._residual(residual, block.feed_forward_norm, feed)
@@ -146,51 +165,51 @@ class _Compiler:
                 assert_never(facts)
 
     def _parallel(self, block: Block, attend: Layer, feed: Layer) -> None:
-        attend(input=self._normed(block.attention_norm), output=self.written)
+        attend(input=self._normed(block.attention_norm), output=self.layer_output)
         place = self._normed(block.feed_forward_norm)
-        if place == self.x:  # what both read is kept until both have read it
+        if place == self.x:  # both layers read x, so it must not change before
             feed(input=place, output=self.normed)
-            self._add(self.written)
+            self._add(self.layer_output)
             self._add(self.normed)
         else:
-            self._add(self.written)
+            self._add(self.layer_output)
             feed(input=place, output=self.x, plus=self.x)
 
     def _residual(self, facts: ResidualPart, norm: nn.Module, layer: Layer) -> None:
         match facts:
             case ResidualFacts():
-                self._joined(facts, norm, layer)
+                self._join(facts, norm, layer)
             case UnknownFacts(part=name):
                 refuse(f"the residual rule {name}")
             case _:
                 assert_never(facts)
 
-    def _joined(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
-        x, written, carried = self.x, self.written, facts.carried
-        past = {} if carried == 0 else {"plus": x, "factor": carried}
+    def _join(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
+        x, output, carried = self.x, self.layer_output, facts.carried
+        stream = {} if carried == 0 else {"plus": x, "factor": carried}
         match facts.norm:
             case "input":
-                layer(input=self._normed(norm), output=x, **past)
+                layer(input=self._normed(norm), output=x, **stream)
             case "sum":
-                layer(input=x, output=x, **past)
+                layer(input=x, output=x, **stream)
                 self._into_x(norm)
             case "output" | "sandwich" if carried != 1:
-                refuse(f"a stream that is carried on times {carried}")
+                refuse(f"a residual stream times {carried}")
             case "output":
-                layer(input=x, output=written)
-                self._add(self.tape.norm(norm, input=written, output=written))
+                layer(input=x, output=output)
+                self._add(self.program.norm(norm, input=output, output=output))
             case "sandwich":
-                before, after = both_norms(norm)
-                layer(input=self._normed(before), output=written)
-                self._add(self.tape.norm(after, input=written, output=written))
+                input_norm, output_norm = both_norms(norm)
+                layer(input=self._normed(input_norm), output=output)
+                self._add(self.program.norm(output_norm, input=output, output=output))
             case _:
                 assert_never(facts.norm)
 
     def _normed(self, norm: nn.Module) -> int:
-        return self.tape.norm(norm, input=self.x, output=self.normed)
+        return self.program.norm(norm, input=self.x, output=self.normed)
 
     def _add(self, place: int) -> None:
-        self.tape.write(Operation.ADD, input=place, output=self.x, n_out=self.d_model)
+        self.program.write(Operation.ADD, input=place, output=self.x, n_out=self.d_model)
 
     def _attention(
         self, layer: nn.Module, positions: Positions, index: int, *, input: int, **fields: Any
@@ -199,7 +218,7 @@ class _Compiler:
         match facts:
             case SoftmaxAttentionFacts(keys_from="same_text"):
                 mixed = self._softmax(layer, facts, positions, index, input)
-                self.tape.linear(layer.get_submodule(facts.output), input=mixed, **fields)
+                self.program.linear(layer.get_submodule(facts.output), input=mixed, **fields)
             case (
                 SoftmaxAttentionFacts()
                 | LinearAttentionFacts()
@@ -218,24 +237,22 @@ class _Compiler:
         index: int,
         input: int,
     ) -> int:
-        """Queries, keys and values, and what each head gathers: the place of it."""
-        tape, n_heads, n_kv_heads = self.tape, facts.n_heads, facts.n_kv_heads
-        d_head, d_value = facts.d_head, facts.d_value
+        """Queries, keys and values, and the outputs of all heads, whose place it returns."""
+        program, n_heads, n_kv_heads = self.program, facts.n_heads, facts.n_kv_heads
+        d_head, d_value, rotary = facts.d_head, facts.d_value, self.rotary
         widths = (n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value)
-        query, key, value = (tape.place(width) for width in widths)
-        mixed = tape.place(n_heads * d_value)
-        tape.linear(layer.get_submodule(facts.query), input=input, output=query, wait=False)
-        tape.linear(layer.get_submodule(facts.key), input=input, output=key, wait=False)
-        tape.linear(layer.get_submodule(facts.value), input=input, output=value)
-        for norm, place, vectors in (
+        query, key, value = (program.place(width) for width in widths)
+        mixed = program.place(n_heads * d_value)
+        program.linear(layer.get_submodule(facts.query), input=input, output=query, wait=False)
+        program.linear(layer.get_submodule(facts.key), input=input, output=key, wait=False)
+        program.linear(layer.get_submodule(facts.value), input=input, output=value)
+        for norm, place, n_vectors in (
             (facts.query_norm, query, n_heads),
             (facts.key_norm, key, n_kv_heads),
         ):
             if norm is not None:
-                at_once = 1 if facts.norms_over_all_heads else vectors
-                tape.norm(layer.get_submodule(norm), input=place, output=place, vectors=at_once)
-        placed = position_facts(positions)
-        rotary = placed if isinstance(placed, RotaryFacts) else None
+                vectors = 1 if facts.norms_over_all_heads else n_vectors
+                program.norm(layer.get_submodule(norm), input=place, output=place, vectors=vectors)
         sinks = None if facts.sinks is None else tensor_at(layer, facts.sinks).detach()
         attention = Attention(
             layer=index,
@@ -252,17 +269,17 @@ class _Compiler:
             interleaved=rotary is not None and rotary.pairing == "interleaved",
             scale=facts.scale,
             soft_cap=facts.soft_cap or 0.0,
-            cos=tape.address(None if rotary is None else tensor_at(positions, rotary.cos)),
-            sin=tape.address(None if rotary is None else tensor_at(positions, rotary.sin)),
-            by_distance=tape.address(self._by_distance(positions, d_head, n_heads)),
-            sinks=tape.address(sinks),
+            cos=program.address(None if rotary is None else tensor_at(positions, rotary.cos)),
+            sin=program.address(None if rotary is None else tensor_at(positions, rotary.sin)),
+            by_distance=program.address(self._distance_bias(positions, d_head, n_heads)),
+            sinks=program.address(sinks),
         )
-        tape.attend(attention, output=mixed)
+        program.attend(attention, output=mixed)
         return mixed
 
-    def _by_distance(self, positions: Positions, d_head: int, n_heads: int) -> Tensor | None:
-        """What is added to the score of a key by its distance: (heads, context)."""
-        if not isinstance(position_facts(positions), DistanceBiasFacts):
+    def _distance_bias(self, positions: Positions, d_head: int, n_heads: int) -> Tensor | None:
+        """The bias of a score by the distance of its key: (heads, context)."""
+        if not self.has_distance_bias:
             return None
         last = self.model.context_length - 1
         view = look(1, torch.device("cpu"), causal=True, start=last)
@@ -272,14 +289,14 @@ class _Compiler:
         return bias[:, 0].flip(-1).contiguous()
 
     def _head(self, model: Transformer, facts: LanguageHeadFacts) -> None:
-        tape, transform, x = self.tape, facts.transform, self.x
+        program, transform, x = self.program, facts.transform, self.x
         match transform:
             case HeadTransformFacts():
                 dense = model.head_transform.get_submodule(transform.dense)
                 norm = model.head_transform.get_submodule(transform.norm)
                 kind = activation(transform.activation)
-                tape.linear(dense, input=x, output=self.normed, kind=kind)
-                x = tape.norm(norm, input=self.normed, output=self.normed)
+                program.linear(dense, input=x, output=self.normed, kind=kind)
+                x = program.norm(norm, input=self.normed, output=self.normed)
             case IdentityFacts():
                 pass
             case UnknownFacts():
@@ -287,9 +304,9 @@ class _Compiler:
             case _:
                 assert_never(transform)
         if facts.scale != 1.0:
-            tape.write(Operation.ADD, output=x, n_out=self.d_model, factor=facts.scale)
-        logits = tape.width  # behind a row's scratch
-        tape.product(model.head_weight, model.head_bias, input=x, output=logits)
+            program.write(Operation.ADD, output=x, n_out=self.d_model, factor=facts.scale)
+        logits = program.width  # after a row's scratch memory
+        program.product(model.head_weight, model.head_bias, input=x, output=logits)
         if facts.soft_cap is not None:
             rows = model.head_weight.shape[0]
-            tape.write(Operation.CAP, output=logits, n_out=rows, number=facts.soft_cap)
+            program.write(Operation.CAP, output=logits, n_out=rows, number=facts.soft_cap)

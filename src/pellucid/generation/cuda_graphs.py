@@ -1,7 +1,7 @@
-"""One token after another on a GPU: the model's own step, recorded once and then replayed whole.
+"""Generate token by token on a GPU: record the model's step once, then replay it.
 
-A step of one token is some hundred launches of a few microseconds each, and Python is slower than
-the GPU at every one of them. A CUDA graph is one launch.
+A step of one token has some hundred kernel launches of a few microseconds each, and Python takes
+longer than the GPU for each of them. A CUDA graph is one launch.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pellucid.model.facts import (
     DistanceBiasFacts,
     DistanceVectorFacts,
     LinearAttentionFacts,
+    LinearFacts,
     LoRAFacts,
     NeuralMemoryFacts,
     NoPositionFacts,
@@ -38,23 +39,23 @@ from pellucid.native import is_disabled
 
 _log = logging.getLogger(__name__)
 
-#: Fewest keys that a recorded step looks at; each further recording looks at twice as many.
+#: The number of keys of the first recorded step; each further recording has twice as many.
 _LEAST_KEYS = 64
 
 Compute = Callable[[], Tensor]
 
-#: Of each model that lives.
+#: The recorded steps of each model.
 _recorded_steps: WeakKeyDictionary[Transformer, Steps] = WeakKeyDictionary()
 
 
 def recorded(compute: Compute) -> Compute:
-    """What `compute` launches, as one CUDA graph; what it returns is the same memory each time."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        for _ in range(3):  # libraries choose their kernels and allocate what they work in
+    """The launches of `compute` as one CUDA graph; it returns the same memory each time."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):  # libraries choose their kernels and allocate their workspaces
             compute()
-    torch.cuda.current_stream().wait_stream(aside)
+    torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         output = compute()
@@ -67,11 +68,11 @@ def recorded(compute: Compute) -> Compute:
 
 
 def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded) -> Steps | None:
-    """What goes on with texts in this model's place; None where only the model can.
+    """Recorded steps that compute this model's logits; None if only the model can.
 
     None for positions that add to the scores, windows, attention without keys, adapters, and an
-    encoder; and with `PELLUCID_NATIVE=off`. The same for every text of a model, as long as its
-    weights stay where they are.
+    encoder; and with `PELLUCID_NATIVE=off`. All texts share them, as long as the weights stay in
+    the same memory.
     """
     if is_disabled():
         return None
@@ -89,8 +90,8 @@ def graphed(model: Transformer, record: Callable[[Compute], Compute] = recorded)
 class Steps:
     """A model's recorded steps, and the buffers of keys and values that they read and write.
 
-    The buffers belong to the text that was gone on with last: another one that is still read moves
-    out, and in again when it is its turn. What is recorded are the modules as they are then.
+    The buffers belong to the text that was continued last. The caches of another text move to
+    buffers of their own, and back when that text continues.
     """
 
     def __init__(
@@ -108,10 +109,10 @@ class Steps:
     def logits(
         self, ids: Int[Tensor, " rows"], caches: Sequence[KeyValueCache]
     ) -> Float[Tensor, "rows vocab"] | None:
-        """The logits after `ids`, whose keys and values are put into the caches.
+        """The logits after `ids`; their keys and values go into the caches.
 
-        None, and nothing is done, where somebody watches the model with hooks, where autocast would
-        change it, and where the model would refuse.
+        It does nothing and returns None if the model has hooks, autocast is on, or the model would
+        refuse the ids.
         """
         length, context = caches[0].length, caches[0].context_length
         watched = any(self._hooks) or torch.is_autocast_enabled(ids.device.type)
@@ -129,11 +130,11 @@ class Steps:
         return logits
 
     def _hold(self, caches: Sequence[KeyValueCache], ids: Tensor) -> None:
-        """Have the caches keep what they hold in the buffers that were recorded."""
+        """Move the content of the caches to the recorded buffers."""
         rooms = [room for cache in caches if (room := cache.room) is not None]
         layout = [(part.shape, part.dtype) for room in rooms for part in room]
         if layout != [(part.shape, part.dtype) for buffers in self._rooms for part in buffers]:
-            # zeros: what is masked has the weight 0, but 0 times what is not a number is none
+            # zeros: masked values have the weight 0, but 0 times NaN is NaN
             self._rooms = [KeysAndValues(*map(torch.zeros_like, room)) for room in rooms]
             self._ids = torch.zeros_like(ids)[:, None]
             self._place = torch.zeros(1, dtype=torch.int64, device=ids.device)
@@ -146,14 +147,14 @@ class Steps:
             if borrower is not None and borrower.room is buffers:
                 borrower.move_to(KeysAndValues(*(part.clone() for part in buffers)))
         for cache, buffers, room in zip(caches, self._rooms, rooms, strict=True):
-            for mine, theirs in zip(buffers, room, strict=True):
-                mine[:, :, : cache.length] = theirs[:, :, : cache.length]
+            for buffer, part in zip(buffers, room, strict=True):
+                buffer[:, :, : cache.length] = part[:, :, : cache.length]
             cache.move_to(buffers)
         self._lent = [weakref.ref(cache) for cache in caches]
 
     def _step(self, n_keys: int) -> Float[Tensor, "rows vocab"]:
         model = self._model()
-        assert model is not None  # whoever asks holds it
+        assert model is not None  # the caller has a reference
         places = self._place.expand(len(self._ids), 1)
         visible = torch.arange(n_keys, device=places.device) <= self._place
         view = View(
@@ -165,7 +166,7 @@ class Steps:
 
 
 class _Room(NoCache):
-    """One layer's buffers, written at a place that is known on the GPU alone."""
+    """One layer's buffers, written at a place that only the GPU knows."""
 
     def __init__(self, room: KeysAndValues, place: Tensor, n_keys: int) -> None:
         self._room = room
@@ -177,22 +178,33 @@ class _Room(NoCache):
         keys: Float[Tensor, "batch heads time d_head"],
         values: Float[Tensor, "batch heads time d_value"],
     ) -> KeysAndValues:
-        """The first keys and values, those just given among them."""
+        """The first keys and values, including the new ones."""
         for part, new in zip(self._room, (keys, values), strict=True):
             part.index_copy_(2, self._place, new)
         return KeysAndValues(*(part[:, :, : self._n_keys] for part in self._room))
 
 
 def _unrecordable(model: Transformer) -> str | None:
-    """What of a model depends on more than its places and its mask; None if nothing does."""
+    """The first part of a model whose step depends on more than positions and mask, or None."""
     stack = model.decoder
     if stack is None or model.encoder is not None:
         return "an encoder"
-    if any(isinstance(linear_facts(module), LoRAFacts) for module in model.modules()):
-        return "adapters, which are turned on and off"
+    if any(_is_adapted(module) for module in model.modules()):
+        return "adapters, which can be switched on and off"
     layers = [cast("Block", block).attention for block in stack.blocks]
     obstacles = [_unrecordable_positions(stack.positions), *map(_unrecordable_attention, layers)]
     return next(filter(None, obstacles), None)
+
+
+def _is_adapted(layer: nn.Module) -> bool:
+    facts = linear_facts(layer)
+    match facts:
+        case LoRAFacts():
+            return True
+        case LinearFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def _unrecordable_positions(positions: nn.Module) -> str | None:

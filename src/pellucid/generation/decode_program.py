@@ -1,6 +1,6 @@
-"""A tape while it is written: where things stand in a row's scratch, one instruction after another.
+"""A decode program: its instructions, and the places of values in a row's scratch memory.
 
-Nothing is guessed: a module is written down only where its very class is known here.
+It includes only modules whose facts an instruction can express.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ _PRECISIONS = {
     torch.bfloat16: Precision.BFLOAT16,
     torch.int8: Precision.INT8,
 }
-#: Floats of a cache line: where places begin.
+#: Floats of a cache line, at which places start.
 _LINE = 16
 
 
 class CannotCompile(Exception):  # noqa: N818  an answer, not an error
-    """A model that no tape says; the message says what of it."""
+    """No program can compute the model; the message names the part."""
 
 
-def refuse(what: object) -> NoReturn:
-    """Refuse what no instruction says."""
-    raise CannotCompile(f"{what if isinstance(what, str) else type(what).__name__}")
+def refuse(part: object) -> NoReturn:
+    """Refuse a part, or a description of one, for which there is no instruction."""
+    raise CannotCompile(f"{part if isinstance(part, str) else type(part).__name__}")
 
 
 def activation(name: ActivationName | None) -> Activation:
-    """The number of an activation; None is a function of the user's own."""
+    """The code of an activation; None means a function of your own."""
     return refuse("an activation of your own") if name is None else _ACTIVATIONS[name]
 
 
 class DecodeProgram:
-    """Instructions, and the tensors that they point into."""
+    """Instructions, and the tensors that they point to."""
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
@@ -72,30 +72,30 @@ class DecodeProgram:
         }
 
     def place(self, n: int) -> int:
-        """Room for `n` floats in each row's scratch."""
-        begins = self.width
+        """Reserve `n` floats in each row's scratch memory; returns their place."""
+        place = self.width
         self.width += -(-n // _LINE) * _LINE
-        return begins
+        return place
 
     def write(self, operation: Operation, *, wait: bool = True, **fields: Any) -> None:
-        """One instruction; what follows `wait`s until all of it is done."""
+        """Append an instruction; with `wait`, the next one starts when all of it is done."""
         absent = {"times": -1, "plus": -1, "input": -1, "factor": 1.0}
         self.instructions.append(Instruction(operation=operation, wait=wait, **(absent | fields)))
 
     def address(self, tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
-        """Where a tensor's numbers are; it is kept as long as the tape."""
+        """The address of a tensor's numbers; the program keeps the tensor alive."""
         if tensor is None:
             return None
         if tensor.dtype != dtype or tensor.device.type != "cpu" or not tensor.is_contiguous():
-            refuse(f"a tensor of {tensor.dtype} on {tensor.device}, or with gaps")
+            refuse(f"a tensor of {tensor.dtype} on {tensor.device}, or not contiguous")
         self.tensors.append(tensor)
         return tensor.data_ptr()
 
     def matrix(self, weight: Tensor) -> dict[str, Any]:
-        """A matrix as an instruction wants it: in few bits, where it was rounded to them."""
+        """An instruction's fields for a matrix: in few bits, if it was rounded to them."""
         _, narrow = self._narrow.get(id(weight), (weight, Narrow(weight, None)))
         if narrow.values is not weight and narrow.version != weight._version:
-            refuse("a matrix that was written to since it was rounded")
+            refuse("a matrix that changed after it was rounded")
         return {
             "precision": _PRECISIONS.get(narrow.values.dtype, Precision.FLOAT32),
             "matrix": self.address(narrow.values.detach(), narrow.values.dtype)
@@ -114,7 +114,7 @@ class DecodeProgram:
         kind: Activation = Activation.LINEAR,
         **fields: Any,
     ) -> None:
-        """act(W x + b), times one place, plus a factor times another."""
+        """act(W x + b), times one place, plus a factor times another place."""
         n_out, n_in = weight.shape
         self.write(
             Operation.PRODUCT,
@@ -129,11 +129,11 @@ class DecodeProgram:
         )
 
     def linear(self, layer: nn.Module, **fields: Any) -> None:
-        """A linear layer; one with an adapter only while that is merged and active."""
+        """A linear layer; a layer with an adapter only if it is merged and active."""
         facts = linear_facts(layer)
         match facts:
             case LinearFacts(computed=True):
-                refuse("a matrix that is computed from others")
+                refuse("a matrix that is computed from other parameters")
             case LoRAFacts(merged=False) | LoRAFacts(active=False):
                 refuse("an adapter that is not merged")
             case LinearFacts() | LoRAFacts():
@@ -145,12 +145,12 @@ class DecodeProgram:
                 assert_never(facts)
 
     def norm(self, norm: nn.Module, *, input: int, output: int, vectors: int = 1) -> int:
-        """A norm of each of some vectors that lie side by side; returns where its output is."""
+        """A norm of each of `vectors` adjacent vectors; returns the place of its output."""
         facts = norm_facts(norm)
         match facts:
             case IdentityFacts():
                 return input
-            case NormFacts(over="features", gain=str(name)) if _can_norm(facts, vectors):
+            case NormFacts(mean_over="features", gain=str(name)) if _can_norm(facts, vectors):
                 gain = tensor_at(norm, name)
                 gain = gain + 1 if facts.gain_offset == 1 else gain
                 bias = None if facts.bias is None else tensor_at(norm, facts.bias)
@@ -174,7 +174,7 @@ class DecodeProgram:
                 assert_never(facts)
 
     def feed_forward(self, layer: nn.Module, *, input: int, **fields: Any) -> None:
-        """A feed-forward layer; `fields` are those of its last product."""
+        """A feed-forward layer; `fields` are for its last product."""
         facts = feed_forward_facts(layer)
         match facts:
             case FeedForwardFacts(gate=gate):
@@ -184,30 +184,30 @@ class DecodeProgram:
                 if gate is None:
                     self.linear(inner, input=input, output=up, kind=kind)
                 else:
-                    open_share = self.place(facts.d_ff)
-                    gated = layer.get_submodule(gate)
-                    self.linear(gated, input=input, output=open_share, kind=kind)
-                    self.linear(inner, input=input, output=up, times=open_share)
+                    gated = self.place(facts.d_ff)
+                    gate_layer = layer.get_submodule(gate)
+                    self.linear(gate_layer, input=input, output=gated, kind=kind)
+                    self.linear(inner, input=input, output=up, times=gated)
                 self.linear(layer.get_submodule(facts.down), input=up, **fields)
             case UnknownFacts():
                 refuse(layer)
             case _:
                 assert_never(facts)
 
-    def attend(self, how: Attention, *, output: int) -> None:
-        """Rotation, the new key and value put into the cache, and attention over all of them."""
+    def attend(self, attention: Attention, *, output: int) -> None:
+        """Rotate, put the new key and value into the cache, and attend to all keys."""
         for operation in (Operation.KEEP, Operation.ATTEND):
-            self.write(operation, output=output, attention=pointer(how))
+            self.write(operation, output=output, attention=pointer(attention))
 
 
 def _can_norm(facts: NormFacts, vectors: int) -> bool:
-    """Whether one instruction does it: groups are strides, and there is one kind of either."""
+    """Whether one instruction computes the norm."""
     plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
     return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
 
 
 def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The norm of what a layer reads, and the norm of what it writes."""
+    """The norm of a layer's input, and the norm of its output."""
     facts = norm_facts(norm)
     match facts:
         case SandwichFacts():

@@ -1,4 +1,4 @@
-"""One token after another by compiled code, which shares the caches with the model."""
+"""Generate token by token with compiled code, which shares the caches with the model."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _log = logging.getLogger(__name__)
 
 
 def decoder(model: Transformer) -> Decoder | None:
-    """What goes on with a text in this model's place; None where only the model can."""
+    """Compiled code that computes this model's logits; None if only the model can."""
     if model.device.type != "cpu" or (run := decode()) is None:
         return None
     try:
         return Decoder(model, compile_decoder(model), run)
     except CannotCompile as error:
-        _log.info("the model itself decodes: no instruction says %s", error)
+        _log.info("the model itself decodes: there is no instruction for %s", error)
         return None
 
 
 class Decoder:
-    """A program and its scratch.
+    """A program and its scratch memory.
 
-    The model's weights are read where they are. Who puts others in their place, or other modules,
-    needs a new one.
+    The program reads the model's weights in place. If you replace a weight tensor or a module, make
+    a new decoder.
     """
 
     def __init__(
@@ -50,18 +50,18 @@ class Decoder:
         self._context = model.context_length
         n = len(program.instructions)
         self._instructions = (Instruction * n)(*program.instructions)
-        self._taken = torch.zeros(n, dtype=torch.int32)
+        self._part_counters = torch.zeros(n, dtype=torch.int32)
         #: at least as many floats as any product reads, with room for the scales of its blocks
         self._widest = max(instruction.n_in for instruction in program.instructions) + 16
-        self._own = self._scratch = torch.empty(0)
+        self._thread_scratch = self._scratch = torch.empty(0)
 
     def logits(
         self, ids: Int[Tensor, " rows"], caches: Sequence[KeyValueCache]
     ) -> Float[Tensor, "rows vocab"] | None:
-        """The logits after `ids`, whose keys and values are put into the caches.
+        """The logits after `ids`; their keys and values go into the caches.
 
-        None, and nothing is done, where somebody watches the model with hooks, where autocast would
-        change it, where the caches hold no float32, and where the model would refuse.
+        It does nothing and returns None if the model has hooks, autocast is on, the caches are not
+        in float32, or the model would refuse the ids.
         """
         if any(self._hooks) or torch.is_autocast_enabled("cpu"):
             return None
@@ -73,15 +73,15 @@ class Decoder:
         if caches[0].length >= self._context or any(
             not 0 <= token < self._n_ids for token in to_list(ids)
         ):
-            return None  # the model says what is wrong
+            return None  # the model's own error explains it
         keys = _addresses([cast("Any", room).keys for room in rooms])
         values = _addresses([cast("Any", room).values for room in rooms])
         rows, threads = len(ids), torch.get_num_threads()
         if self._scratch.numel() != rows * self._program.width:
             self._scratch = torch.zeros(rows * self._program.width)
         n_own = max(rows * self._widest, self._context)
-        if self._own.numel() != threads * n_own:
-            self._own = torch.empty(threads * n_own)
+        if self._thread_scratch.numel() != threads * n_own:
+            self._thread_scratch = torch.empty(threads * n_own)
         logits = torch.empty(rows, self._n_logits)
         self._run(
             Call(
@@ -95,12 +95,12 @@ class Decoder:
                 values=ctypes.addressof(values),
                 scratch=self._scratch.data_ptr(),
                 logits=logits.data_ptr(),
-                own=self._own.data_ptr(),
+                own=self._thread_scratch.data_ptr(),
                 n_logits=self._n_logits,
                 widest=self._widest,
                 n_own=n_own,
                 n_threads=threads,
-                taken=self._taken.data_ptr(),
+                taken=self._part_counters.data_ptr(),
             )
         )
         for cache in caches:
@@ -113,9 +113,9 @@ def _addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
 
 
 def hooks_of(model: Transformer) -> list[Any]:
-    """The tables of hooks of every module: while any of them holds one, somebody watches."""
-    everywhere = cast("Any", torch_modules)
-    hooks = [everywhere._global_forward_hooks, everywhere._global_forward_pre_hooks]
+    """The hook tables of every module; if one is not empty, an observer watches the model."""
+    untyped_torch = cast("Any", torch_modules)
+    hooks = [untyped_torch._global_forward_hooks, untyped_torch._global_forward_pre_hooks]
     for module in named_modules(model).values():
         untyped = cast("Any", module)
         hooks += [untyped._forward_hooks, untyped._forward_pre_hooks]

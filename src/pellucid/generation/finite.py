@@ -1,4 +1,4 @@
-"""What a model computed, refused where it is no number: nothing is drawn from NaN."""
+"""Refuse values that are not finite, so that nothing is sampled from NaN."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _refuses: ContextVar[bool] = ContextVar("_refuses", default=True)
 
 @contextmanager
 def not_refused() -> Generator[None]:
-    """Within it values may be anything: a training has a gate that names what is not finite."""
+    """Allow any values in the context: training has its own gate for values that are not finite."""
     token = _refuses.set(False)
     try:
         yield
@@ -30,14 +30,18 @@ def not_refused() -> Generator[None]:
 
 
 def finite(values: Tensor, name: str) -> Tensor:
-    """`values`, which `name` calls in the message; -inf, which says never, may be among them.
+    """`values`, if they are finite or -inf, the logit of an impossible token.
+
+    Args:
+        values: a tensor.
+        name: what they are, for the message.
 
     Raises:
-        NonFiniteError: there is NaN or +inf among them, or nothing but -inf.
+        NonFiniteError: some are NaN or +inf, or all are -inf.
     """
     if values.numel() == 0 or not _refuses.get():
         return values
-    # NaN and +inf come through a maximum. NumPy finds one without waking torch's threads
+    # a maximum keeps NaN and +inf; NumPy computes it without waking torch's threads
     if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64):
         _refuse(float(np.max(to_numpy(values.detach()))), name)
     else:
@@ -46,35 +50,38 @@ def finite(values: Tensor, name: str) -> Tensor:
 
 
 def finite_later(values: Tensor, name: str) -> Tensor:
-    """As `finite`, but on a GPU nothing is waited for: `read_finite` is to look."""
+    """As `finite`, but it does not wait for a GPU: there `read_finite` checks."""
     return values if values.device.type == "cuda" else finite(values, name)
 
 
 def read_finite(ids: Int[Tensor, " rows"], values: Tensor, name: str) -> list[int]:
-    """The ids that were chosen from `values`, on the host, where those are finite.
+    """Sampled ids as a list, after a check of the values that `finite_later` skipped.
 
-    What `finite_later` did not look at is looked at now: ids and the largest value are one copy.
+    Args:
+        ids: (rows,), sampled from the values.
+        values: the values.
+        name: what they are, for the message.
 
     Raises:
         NonFiniteError: as `finite`.
     """
     if values.device.type != "cuda" or not _refuses.get():
         return to_list(ids)
-    return _together(ids, values, name)
+    return _copy_with_maximum(ids, values, name)
 
 
-def _together(ids: Tensor, values: Tensor, name: str) -> list[int]:
-    # an id is a whole number that float64 holds exactly
+def _copy_with_maximum(ids: Tensor, values: Tensor, name: str) -> list[int]:
+    # one copy from the GPU: float64 holds an id exactly
     combined = torch.cat((ids.double(), values.detach().max().double()[None]))
-    *chosen, top = cast("list[float]", cast("Any", combined).tolist())
+    *tokens, top = cast("list[float]", cast("Any", combined).tolist())
     _refuse(top, name)
-    return [int(token) for token in chosen]
+    return [int(token) for token in tokens]
 
 
 def _refuse(top: float, name: str) -> None:
     if not math.isfinite(top):
         raise NonFiniteError(
-            f"{name} are not finite ({top}), though every weight is: numbers in the forward "
-            "pass grew too large. Use an earlier checkpoint, or --weights float32; pellucid check "
-            "shows which layer it is"
+            f"{name} are not finite ({top}), although every weight is: numbers in the forward pass "
+            "grew too large. Use an earlier checkpoint, or --weights float32; `pellucid check` "
+            "shows the layer"
         )

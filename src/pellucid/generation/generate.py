@@ -1,10 +1,10 @@
-"""Text that goes on: token by token, for one prompt or a batch of them.
+"""Generate text token by token, for one prompt or a batch of them.
 
-An encoder-decoder reads the prompts with its encoder, once, and writes from nothing.
+An encoder-decoder reads the prompts once with its encoder, and generates new texts.
 
-Prompts of a batch all start at position 0. The common length is read in one pass; then rows whose
-prompt is longer are fed their own tokens while the others already write. So no row is padded, no
-row changes another, and no mask is needed.
+All prompts of a batch start at position 0. One pass reads the length that all of them have. Then
+rows with longer prompts continue with their own tokens, while the others already generate. So no
+row is padded, no row changes another, and no mask is needed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pellucid.tokenizers import Tokenizer
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A token that was written, and log P that the model itself gave it, in nats.
+class SampledToken:
+    """A generated token and its log P in nats.
 
-    The model's own: before the repetition penalty, the temperature and the filters. So it is what
-    scoring the text gives, whatever the token was drawn from.
+    log P is before the repetition penalty, the temperature and the filters, so it equals the log P
+    of scoring the text.
     """
 
     token_id: int
@@ -39,10 +39,10 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """What a prompt went on with, and why it stopped: "end", "stop" or "length".
+    """The continuation of a prompt, and the reason why it `stopped`: "end", "stop" or "length".
 
-    `log_p` has one number for each of `ids` (see `Chosen`). It does not count when continuations
-    are compared: beside other prompts its last digits are rounded differently.
+    `log_p` has one number for each of `ids` (see `SampledToken`). Comparisons ignore it, because
+    its rounding depends on the other prompts of the batch.
     """
 
     text: str
@@ -59,20 +59,27 @@ def continue_tokens(
     encoded: Encoded | None = None,
     cache: bool = True,
     when_outgrown: Callable[[], None] | None = None,
-) -> Iterator[list[Chosen | None]]:
-    """The next token of each prompt, again and again; None while a row still reads its prompt.
+) -> Iterator[list[SampledToken | None]]:
+    """Generate the next token of each prompt, without end; None while a row reads its prompt.
 
-    `encoded` is what an encoder made of each row's source. Row r draws from a generator of its own,
-    seeded by (seed, r). `when_outgrown` is called once, when a text first outgrew the context: from
-    there on the model sees its latest tokens alone.
+    Row r has its own random generator, seeded by (seed, r).
+
+    Args:
+        model: the model.
+        prompts: token ids of each prompt.
+        sampling: how to sample.
+        encoded: the encoder's states of each row's source.
+        cache: whether to keep keys and values of earlier tokens.
+        when_outgrown: called once, when a text first outgrows the context. From then on the model
+            sees only the latest tokens.
 
     Raises:
         PellucidError: a prompt is empty.
     """
-    for ids, logits, drawn in _written(model, prompts, sampling, encoded, cache, when_outgrown):
-        log_p = log_p_of(logits, drawn).cpu()
+    for ids, logits, sampled in _sample(model, prompts, sampling, encoded, cache, when_outgrown):
+        log_p = log_p_of(logits, sampled).cpu()
         yield [
-            None if token is None else Chosen(token, float(nats))
+            None if token is None else SampledToken(token, float(nats))
             for token, nats in zip(ids, log_p, strict=True)
         ]
 
@@ -86,12 +93,16 @@ def continue_ids(
     cache: bool = True,
     when_outgrown: Callable[[], None] | None = None,
 ) -> Iterator[list[int | None]]:
-    """The ids of `continue_tokens`, without asking how probable each was."""
-    for ids, _, _ in _written(model, prompts, sampling, encoded, cache, when_outgrown):
+    """The ids of `continue_tokens`, without log P.
+
+    Args:
+        model, prompts, sampling, encoded, cache, when_outgrown: as in `continue_tokens`.
+    """
+    for ids, _, _ in _sample(model, prompts, sampling, encoded, cache, when_outgrown):
         yield ids
 
 
-def _written(
+def _sample(
     model: Transformer,
     prompts: Sequence[Sequence[int]],
     sampling: Sampling,
@@ -99,7 +110,7 @@ def _written(
     cache: bool,
     when_outgrown: Callable[[], None] | None,
 ) -> Iterator[tuple[list[int | None], Tensor, Tensor]]:
-    """What each row writes next, the logits it was drawn from, and what was drawn."""
+    """The next token of each row (or None), the logits, and the samples from them."""
     if not prompts or not all(prompts):
         raise PellucidError("a prompt has no tokens: pass at least the begin-of-text token")
     device = model.device
@@ -115,25 +126,25 @@ def _written(
             when_outgrown = None
         n_read = ids.shape[1]
         reading = [n_read < length for length in lengths]
-        # a row draws only when it writes: its numbers do not depend on its neighbours' lengths
+        # a row draws only when it generates: its numbers do not depend on other rows' lengths
         uniforms = torch.tensor(
             [
                 0.0 if reads else float(torch.rand((), generator=generator))
                 for reads, generator in zip(reading, random, strict=True)
             ]
         )
-        drawn = choose(_penalised(logits, ids, sampling), uniforms.to(device), sampling)
-        tokens = reader.read(drawn, logits)
-        chosen = [
+        sampled = choose(_penalise(logits, ids, sampling), uniforms.to(device), sampling)
+        tokens = reader.read(sampled, logits)
+        next_ids = [
             prompt[n_read] if reads else token
             for reads, prompt, token in zip(reading, prompts, tokens, strict=True)
         ]
-        ids = torch.cat((ids, torch.tensor(chosen, device=device)[:, None]), dim=1)
-        written = [None if reads else token for reads, token in zip(reading, chosen, strict=True)]
-        yield written, logits, drawn
+        ids = torch.cat((ids, torch.tensor(next_ids, device=device)[:, None]), dim=1)
+        generated = [None if reads else i for reads, i in zip(reading, next_ids, strict=True)]
+        yield generated, logits, sampled
 
 
-def _penalised(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
+def _penalise(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
     if sampling.repetition_penalty == 1:
         return logits
     present = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
@@ -148,44 +159,49 @@ def stream(
     *,
     when_outgrown: Callable[[], None] | None = None,
 ) -> Iterator[str]:
-    """The continuation of one prompt, in whole characters, as they become known.
+    """Generate the continuation of one prompt, in whole characters.
 
-    An encoder-decoder looks at the prompt and writes anew. `when_outgrown` as in `continue_tokens`.
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        prompt: the text to continue; an encoder-decoder reads it and generates a new text.
+        sampling: how to sample.
+        when_outgrown: called once, when the text first outgrows the context.
 
     Raises:
         TextError: the prompt is not text.
-        PellucidError: the model writes nothing. Both at once, before a piece is asked for.
+        PellucidError: the model cannot generate text. Both are raised by the call itself.
     """
     (ids,), encoded = start(model, tokenizer, [prompt])
-    written = continue_ids(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
-    return _pieces(written, tokenizer, writer(tokenizer, ids), sampling)
+    tokens = continue_ids(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
+    return _pieces(tokens, tokenizer, text_stream(tokenizer, ids), sampling)
 
 
 def _pieces(
-    written: Iterator[list[int | None]],
+    tokens: Iterator[list[int | None]],
     tokenizer: Tokenizer,
     emit: Callable[[int], str],
     sampling: Sampling,
 ) -> Iterator[str]:
-    held = ""
+    pending = ""
     longest = max((len(text) for text in sampling.stop), default=1)
-    for count, (token,) in enumerate(written, start=1):
+    for count, (token,) in enumerate(tokens, start=1):
         if token is None or token == tokenizer.end_id:
             break
-        held += emit(token)
-        at = first_stop(held, sampling.stop)
-        if at is not None:
-            yield held[:at]
+        pending += emit(token)
+        stop = first_stop(pending, sampling.stop)
+        if stop is not None:
+            yield pending[:stop]
             return
-        # what could still be the beginning of a stop text is held back
-        safe = len(held) - longest + 1
+        # the end of `pending` may be the start of a stop text
+        safe = len(pending) - longest + 1
         if safe > 0:
-            yield held[:safe]
-            held = held[safe:]
+            yield pending[:safe]
+            pending = pending[safe:]
         if count == sampling.max_new_tokens:
             break
-    if held:
-        yield held
+    if pending:
+        yield pending
 
 
 def generate(
@@ -198,12 +214,16 @@ def generate(
 ) -> list[Continuation]:
     """The continuations of a batch of prompts, in whole characters.
 
-    An encoder-decoder looks at the prompts and writes anew. `when_outgrown` as in
-    `continue_tokens`.
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        prompts: texts to continue; an encoder-decoder reads them and generates new texts.
+        sampling: how to sample.
+        when_outgrown: called once, when a text first outgrows the context.
 
     Raises:
         TextError: a prompt is not text.
-        PellucidError: the model is an encoder.
+        PellucidError: the model cannot generate text.
     """
     ids, encoded = start(model, tokenizer, prompts)
     return generate_after(
@@ -220,16 +240,24 @@ def generate_after(
     encoded: Encoded | None = None,
     when_outgrown: Callable[[], None] | None = None,
 ) -> list[Continuation]:
-    """The continuations of rows of ids; `encoded` and `when_outgrown` as in `continue_tokens`."""
-    rows = [_Row(writer(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
+    """The continuations of rows of token ids.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        ids: the rows.
+        sampling: how to sample.
+        encoded, when_outgrown: as in `continue_tokens`.
+    """
+    rows = [_Row(text_stream(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
     if not rows:
         return []
     for tokens in continue_tokens(
         model, ids, sampling, encoded=encoded, when_outgrown=when_outgrown
     ):
-        for row, chosen in zip(rows, tokens, strict=True):
-            if chosen is not None and row.stopped is None:
-                row.take(chosen)
+        for row, token in zip(rows, tokens, strict=True):
+            if token is not None and row.stopped is None:
+                row.take(token)
         if all(row.stopped for row in rows):
             break
     return [
@@ -238,7 +266,7 @@ def generate_after(
 
 
 class _Row:
-    """What one prompt of a batch went on with so far; `stopped` once it is done."""
+    """The continuation of one prompt so far; `stopped` is set at its end."""
 
     def __init__(self, emit: Callable[[int], str], end_id: int, sampling: Sampling) -> None:
         self.text = ""
@@ -249,22 +277,22 @@ class _Row:
         self._end_id = end_id
         self._sampling = sampling
 
-    def take(self, chosen: Chosen) -> None:
-        if chosen.token_id == self._end_id:
+    def take(self, token: SampledToken) -> None:
+        if token.token_id == self._end_id:
             self.stopped = "end"
             return
-        self.ids.append(chosen.token_id)
-        self.log_p.append(chosen.log_p)
-        self.text += self._emit(chosen.token_id)
-        at = first_stop(self.text, self._sampling.stop)
-        if at is not None:
-            self.text, self.stopped = self.text[:at], "stop"
+        self.ids.append(token.token_id)
+        self.log_p.append(token.log_p)
+        self.text += self._emit(token.token_id)
+        stop = first_stop(self.text, self._sampling.stop)
+        if stop is not None:
+            self.text, self.stopped = self.text[:stop], "stop"
         elif len(self.ids) == self._sampling.max_new_tokens:
             self.stopped = "length"
 
 
-def writer(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:
-    """From each id that follows `ids` to the text that became whole with it."""
+def text_stream(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:
+    """A function from each id that follows `ids` to the characters that it completes."""
     emit = tokenizer.stream()
     for token_id in ids:
         emit(token_id)
@@ -272,7 +300,7 @@ def writer(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:
 
 
 def first_stop(text: str, stops: Sequence[str]) -> int | None:
-    """Where the first of the stop texts begins, or None."""
+    """The index of the first stop text, or None."""
     places = [text.find(stop) for stop in stops]
     return min((place for place in places if place >= 0), default=None)
 

@@ -1,4 +1,4 @@
-"""What a model expects after a text that grows, from what is new in it or from all of it."""
+"""The logits after a growing text, computed from its new tokens or from all of them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _LOGITS = "the logits of the next token"
 
 
 def window_start(length: int, context_length: int) -> int:
-    """Where the model's view of a text of `length` tokens starts.
+    """The first token that the model sees of a text of `length` tokens.
 
-    It moves by half a context at a time, so that a cache is rebuilt rarely; it depends on the
-    length alone, so that with and without a cache the same tokens are seen.
+    It moves by half a context at a time, so that a cache is rarely rebuilt. It depends on the
+    length only, so the model sees the same tokens with and without a cache.
     """
     if length <= context_length:
         return 0
@@ -27,16 +27,18 @@ def window_start(length: int, context_length: int) -> int:
 
 
 def seen_past_context(context_length: int) -> str:
-    """What the model sees of a text that outgrew its context, in words."""
+    """In words, the part of a text that the model sees once it outgrew the context."""
     least = context_length - max(1, context_length // 2) + 1
     return f"the latest {least:,} to {context_length:,} tokens"
 
 
 class Reader:
-    """The logits after a growing text; `start` is where the model's view of it begins.
+    """The logits after a growing text; `start` is the first token that the model sees.
 
-    `encoded` is what the encoder made of each row's source, for a decoder that looks at one. With
-    `cached` a call costs what is new in the text, and a source is turned into keys and values once.
+    Args:
+        model: the model.
+        cached: whether a call reads only the new tokens.
+        encoded: the encoder's states of each row's source, for a decoder that reads one.
     """
 
     def __init__(
@@ -54,40 +56,42 @@ class Reader:
     def next_logits(
         self, ids: Int[Tensor, "rows time"], *, waits: bool = True
     ) -> Float[Tensor, "rows vocab"]:
-        """The logits of the token after each row, where the view moved from all that it shows.
+        """The logits of the next token of each row.
 
-        Without `waits`, those on a GPU are looked at when `read` reads what was chosen from them.
+        Args:
+            ids: (rows, time), the whole texts.
+            waits: whether to check logits on a GPU now; if not, `read` checks them.
 
         Raises:
             NonFiniteError: they are not finite.
         """
         return (finite if waits else finite_later)(self._logits(ids), _LOGITS)
 
-    def read(self, chosen: Int[Tensor, " rows"], logits: Float[Tensor, "rows vocab"]) -> list[int]:
-        """The tokens that were chosen from these logits, on the host.
+    def read(self, tokens: Int[Tensor, " rows"], logits: Float[Tensor, "rows vocab"]) -> list[int]:
+        """Tokens that were sampled from these logits, as a list.
 
         Raises:
             NonFiniteError: the logits are not finite.
         """
-        return read_finite(chosen, logits, _LOGITS)
+        return read_finite(tokens, logits, _LOGITS)
 
     def _logits(self, ids: Int[Tensor, "rows time"]) -> Float[Tensor, "rows vocab"]:
         length = ids.shape[1]
         start = window_start(length, self.model.context_length)
-        moved, self.start = start != self.start, start
-        if self.caches and not moved and (logits := self._decoded(ids)) is not None:
+        window_moved, self.start = start != self.start, start
+        if self.caches and not window_moved and (logits := self._decoded(ids)) is not None:
             return logits
         self.model.eval()
         if not self.cached:
             return self.model(ids[:, start:], encoded=self.encoded)[:, -1].float()
-        if self.caches is None or moved:
+        if self.caches is None or window_moved:
             self.caches = self.model.new_caches()
         unseen = start + self.caches[0].length
         hidden = self.model.hidden_states(ids[:, unseen:], self.caches, encoded=self.encoded)
         return self.model.logits(hidden[:, -1]).float()
 
     def _decoded(self, ids: Tensor) -> Tensor | None:
-        """The logits by compiled or recorded code: where there is any, and one token is new."""
+        """The logits by compiled or recorded code, if it exists and one token is new; else None."""
         if self.caches is None or ids.shape[1] - self.start - self.caches[0].length != 1:
             return None
         if not self._looked_for_decoder:
@@ -96,7 +100,7 @@ class Reader:
         return None if self._decoder is None else self._decoder.logits(ids[:, -1], self.caches)
 
     def take(self, rows: Int[Tensor, " taken"]) -> None:
-        """Row i becomes what row `rows[i]` was; there may be more rows than before, or fewer."""
+        """Row i becomes the former row `rows[i]`; the number of rows may change."""
         for cache in self.caches or ():
             cache.reorder(rows)
         if self.encoded is not None:

@@ -1,4 +1,4 @@
-"""Where writing starts: after a prompt, or from nothing with another text to look at."""
+"""The starts of generation: prompts, or an encoder-decoder's sources."""
 
 from __future__ import annotations
 
@@ -15,24 +15,31 @@ from pellucid.tokenizers import Framing, Tokenizer
 
 
 class Start(NamedTuple):
-    """The ids that each row goes on from, and what it looks at; row i is for text i."""
+    """The token ids that each row continues, and the encoder's states; row i is for text i."""
 
     ids: list[list[int]]
     encoded: Encoded | None
 
 
 def start(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Start:
-    """A decoder goes on with the texts; a decoder with an encoder writes anew, looking at them.
+    """The starts for a batch of texts.
+
+    A decoder continues the texts. An encoder-decoder reads them and generates new ones.
+
+    Args:
+        model: the model.
+        tokenizer: its tokenizer.
+        texts: prompts or sources.
 
     Raises:
-        TextError: a text holds half a character.
-        PellucidError: the model is an encoder or has no head, and so writes nothing; or a source
-            is too long for it.
+        TextError: a text contains half a character.
+        PellucidError: the model cannot generate, because it is an encoder or has no head for
+            tokens; or a source is too long for it.
     """
     if model.encoder is not None and model.decoder is None:
         raise PellucidError(
-            "this model is an encoder: it reads a text as a whole and writes none; let it fill a "
-            "masked word with pellucid fill, or compare texts with pellucid embed"
+            "this model is an encoder, which reads a text as a whole and cannot generate one: fill "
+            "masked words with `pellucid fill`, or compare texts with `pellucid embed`"
         )
     model.output_head.require_token_logits()
     if model.encoder is None:
@@ -48,7 +55,7 @@ def start(model: Transformer, tokenizer: Tokenizer, texts: Sequence[str]) -> Sta
 
 @torch.inference_mode()
 def encode(model: Transformer, sources: Sequence[Sequence[int]]) -> Encoded:
-    """What an encoder-decoder's encoder makes of a batch of sources, each read once.
+    """The encoder's states of a batch of sources.
 
     Raises:
         PellucidError: a source is longer than the model's context.
@@ -61,10 +68,7 @@ def encode(model: Transformer, sources: Sequence[Sequence[int]]) -> Encoded:
 def pad(
     rows: Sequence[Sequence[int]], device: torch.device
 ) -> tuple[Int[Tensor, "rows time"], Bool[Tensor, "rows time"] | None]:
-    """Rows of ids as one tensor, and where they are real; None where all of them are.
-
-    What stands behind the end of a row is never looked at.
-    """
+    """Rows of ids as one padded tensor, and a mask that is True for real ids; None if all are."""
     lengths = [len(row) for row in rows]
     longest = max(lengths)
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows], device=device)

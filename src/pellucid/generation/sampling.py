@@ -1,4 +1,4 @@
-"""How the next token is chosen from its distribution."""
+"""Sample the next token from its distribution."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from pellucid.typed import to_numpy
 
 #: The largest penalty on a repetition, and the reciprocal of the smallest.
 _PENALTY = 1e9
-#: Below it the likeliest token is certain, and quotients overflow.
+#: Below this temperature the likeliest token is certain, and quotients would overflow.
 _COLDEST = 1e-30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How to choose, for how long, and when to stop.
+    """How to sample tokens, how many, and when to stop.
 
-    Temperature 0 is greedy. First `repetition_penalty` lowers the logits of tokens that are in the
-    text already, prompt included (1 changes nothing); then comes the temperature, then `top_k`,
-    `top_p` and `min_p`, in that order.
+    Temperature 0 is greedy. The order is: `repetition_penalty` lowers the logits of tokens that are
+    in the text or its prompt (1 changes nothing); then the temperature, `top_k`, `top_p`, `min_p`.
     """
 
     max_new_tokens: int = 200
@@ -54,25 +53,26 @@ class Sampling:
             ("seed", 0 <= self.seed < 2**63, "between 0 and 2^63 - 1"),
             ("stop", all(self.stop), "texts that are not empty"),
         )
-        for name, holds, allowed in checks:
-            if not holds:
+        for name, is_valid, allowed in checks:
+            if not is_valid:
                 raise ConfigError(f"{name} must be {allowed}, was {getattr(self, name)}")
 
 
 def distribution(logits: Array, sampling: Sampling) -> Array:
-    """The probabilities from which the next token is drawn; needs a temperature above 0.
+    """The probabilities from which the next token is sampled.
 
     Args:
-        logits: (rows, vocab), of any array library. Returns the same shape, in float64 where the
-            device has it.
+        logits: (rows, vocab), of any array library. Returns the same shape, in float64 if the
+            device supports it.
+        sampling: has a temperature above 0.
     """
     xp = namespace(logits)
     logits = xp.astype(logits, _wide(logits))
-    # the largest first becomes 0, so that no temperature, however low, makes an infinity of it
+    # the maximum becomes 0 first, so that no low temperature makes it infinite
     logits = logits - xp.max(logits, axis=-1, keepdims=True)
     logits = logits / max(sampling.temperature, _COLDEST)
     if sampling.top_k is not None and sampling.top_k < logits.shape[-1]:
-        # `keep_top_k`, without sorting the whole vocabulary
+        # as `keep_top_k`, without sorting the whole vocabulary
         largest = torch.as_tensor(logits).topk(sampling.top_k).values
         least = xp.asarray(largest[..., -1:])
         logits = xp.where(logits >= least, logits, xp.full_like(logits, -xp.inf))
@@ -86,40 +86,46 @@ def distribution(logits: Array, sampling: Sampling) -> Array:
 def choose(
     logits: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " rows"], sampling: Sampling
 ) -> Int[Tensor, " rows"]:
-    """The token where the cumulative distribution passes the row's uniform number in [0, 1)."""
+    """The token at which the cumulative distribution passes the row's uniform number.
+
+    Args:
+        logits: (rows, vocab).
+        uniforms: (rows,), uniform numbers in [0, 1).
+        sampling: the temperature and the filters.
+    """
     array = _as_array(logits)
     xp = namespace(array)
     if sampling.temperature == 0:
         return torch.as_tensor(xp.argmax(array, axis=-1))
     cumulative = torch.as_tensor(xp.cumulative_sum(distribution(array, sampling), axis=-1))
-    # scaled by the total, so that rounding cannot leave the last interval short
+    # scaled by the total, which rounding may leave a little below 1
     reach = uniforms.to(cumulative)[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, reach, right=True)[:, 0].clamp(max=logits.shape[-1] - 1)
 
 
 def log_p_of(
-    logits: Float[Tensor, "rows vocab"], chosen: Int[Tensor, " rows"]
+    logits: Float[Tensor, "rows vocab"], tokens: Int[Tensor, " rows"]
 ) -> Float[Tensor, " rows"]:
-    """log P of the chosen token of each row, in nats: z_c - log Z."""
+    """log P of one token of each row, in nats: z_token - log Z."""
     array = _as_array(logits)
     xp = namespace(array)
     top = xp.max(array, axis=-1, keepdims=True)
-    # of summands at most 1: those in float32, their sum in float64
+    # the terms, at most 1 each, are in float32, their sum in float64
     total = xp.sum(xp.exp(array - top), axis=-1, dtype=_wide(array))
     log_z = torch.as_tensor(xp.log(total) + top[:, 0])
-    return logits.gather(1, chosen[:, None])[:, 0] - log_z
+    return logits.gather(1, tokens[:, None])[:, 0] - log_z
 
 
 def _as_array(logits: Float[Tensor, "rows vocab"]) -> Array:
-    """Logits on the CPU as NumPy sees them, elsewhere as they are.
+    """Logits on a CPU as a NumPy array, other logits unchanged.
 
-    For a vocabulary torch wakes its threads, and they go on spinning after the work, each on a core
-    that reads the next token's weights. NumPy does it in one thread.
+    torch would start its threads for a vocabulary. They keep spinning after the work, on cores that
+    should read the next token's weights. NumPy uses one thread.
     """
     return to_numpy(logits.detach().contiguous()) if logits.device.type == "cpu" else logits
 
 
 def _wide(array: Array) -> Any:
-    """float64, but for MPS, which has none."""
+    """float64; float32 on MPS, which has no float64."""
     xp = namespace(array)
     return xp.float32 if "mps" in str(device_of(array)) else xp.float64

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from pellucid.generation import Beams, Continuation, Found, Sampling, generate_after
+from pellucid.generation import BeamContinuation, Beams, Continuation, Sampling, generate_after
 from pellucid.generation import beam_search as search_texts
 from pellucid.generation import generate as generate_texts
 from pellucid.model import Encoded, Transformer
@@ -58,7 +58,7 @@ def beam_search(
     *,
     when_outgrown: Callable[[], None] | None = None,
     force: bool = False,
-) -> list[list[Found]]:
+) -> list[list[BeamContinuation]]:
     """The best texts that a beam search finds for each prompt, best first.
 
     Args:

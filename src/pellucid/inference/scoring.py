@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 from pellucid.errors import ConfigError, TextError
 from pellucid.generation import finite, window_start
 from pellucid.model import Transformer
+from pellucid.old_names import old_attributes
 from pellucid.saved_runs.inference_memory import check_reading
 from pellucid.saved_runs.load import Run
 from pellucid.saved_runs.requirements import refuse_to_predict
@@ -42,16 +44,19 @@ class Prediction:
     """The tokens that a model expects next.
 
     Attributes:
-        seen: how many tokens the model has seen, begin-of-text included.
-        seen_from: the first of them in its view; above 0 once they outgrow its context.
+        n_tokens: how many tokens the model has read, including begin-of-text.
+        window_start: the first token of its window; above 0 once they outgrow its context.
         log_p: log P of the token that follows in the text, in nats; None after the last.
         likeliest: the likeliest tokens.
     """
 
-    seen: int
-    seen_from: int
+    n_tokens: int
+    window_start: int
     log_p: float | None
     likeliest: tuple[Likely, ...]
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(seen="n_tokens", seen_from="window_start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +67,10 @@ class ScoredToken:
     token_id: int
     token: str
     log_p: float
-    seen_from: int
+    window_start: int
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(seen_from="window_start")
 
     @property
     def probability(self) -> float:
@@ -74,15 +82,18 @@ class ScoredToken:
 class Score:
     """Log P of a text after begin-of-text; the end of the text is not predicted.
 
-    `changed` says that the tokens decode to another text.
+    `is_altered` says that the tokens decode to another text.
     """
 
     text: str
     tokens: tuple[ScoredToken, ...]
     n_bytes: int
     unknown_tokens: int
-    changed: bool
+    is_altered: bool
     context_length: int
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(changed="is_altered")
 
     @property
     def log_p(self) -> float:
@@ -103,7 +114,7 @@ class Score:
     @property
     def windows(self) -> int:
         """How many windows it took to read the text."""
-        return len({token.seen_from for token in self.tokens})
+        return len({token.window_start for token in self.tokens})
 
     def products(self) -> Iterator[tuple[str, float, int | None]]:
         """The raw product of all probabilities by float width, and the position where it became 0.
@@ -159,8 +170,8 @@ def _prediction(
 ) -> Prediction:
     values, tokens = log_p.topk(min(top, log_p.shape[-1]))
     return Prediction(
-        seen=length,
-        seen_from=start,
+        n_tokens=length,
+        window_start=start,
         log_p=next_log_p,
         likeliest=tuple(
             Likely(int(token), tokenizer.token(int(token)), math.exp(value))
@@ -189,17 +200,17 @@ def score(run: Run, text: str, *, force: bool = False) -> Score:
         text=text,
         tokens=tuple(
             ScoredToken(
-                position=prediction.seen,
+                position=prediction.n_tokens,
                 token_id=token_id,
                 token=tokenizer.token(token_id),
                 log_p=log_p,
-                seen_from=prediction.seen_from,
+                window_start=prediction.window_start,
             )
             for prediction, token_id in zip(read, ids[1:], strict=False)
             if (log_p := prediction.log_p) is not None
         ),
         n_bytes=len(text.encode()),
-        changed=tokenizer.decode(ids) != text,
+        is_altered=tokenizer.decode(ids) != text,
         unknown_tokens=0 if tokenizer.unknown_id is None else ids.count(tokenizer.unknown_id),
         context_length=run.model.context_length,
     )

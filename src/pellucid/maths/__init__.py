@@ -1,10 +1,10 @@
 """The equations, each with its hand-derived gradient, on any array library.
 
-Comes in: arrays (NumPy, PyTorch, JAX, CuPy, anything of the Python array API standard) and numbers.
-Goes out: arrays. It knows neither torch.nn nor config, and draws nothing at random.
+Equations take and return arrays: NumPy, PyTorch, JAX, CuPy, or any library that follows the Python
+array API standard. The room knows neither torch.nn nor config, and draws nothing at random.
 
-The names here go through the door, which refuses what is not meant (`pellucid.maths.door`). The
-modules hold the bare formulas: `from pellucid.maths.softmax import softmax` checks nothing.
+The names here check their arguments first (`pellucid.maths.door`). The modules hold the bare
+formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 """
 
 # fmt: off

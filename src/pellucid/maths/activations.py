@@ -1,4 +1,4 @@
-"""Activations: the bends between two matrices, without which they would be one."""
+"""Activations: without a nonlinear function between them, two matrices would be one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pellucid.maths.error_function import erf
 from pellucid.maths.logistic import sigmoid
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
-#: The numbers of GELU's approximation by tanh.
+#: The constants of GELU's approximation by tanh.
 _INNER, _CUBIC = math.sqrt(2 / math.pi), 0.044715
 
 
 @equation(x=extended("..."))
 def relu(x: Array) -> Array:
-    """What is negative becomes 0; the rest passes.
+    """Negative numbers become 0, positive numbers pass.
 
     y = max(x, 0)
 
@@ -26,7 +26,7 @@ def relu(x: Array) -> Array:
     Gradient:
         `relu_grad`.
     Fails:
-        A unit that is negative for every input has no gradient, and stays dead.
+        A unit that is negative for every input has no gradient and stays dead.
     Raises:
         MathsError: x is not floating.
     Source:
@@ -54,7 +54,7 @@ def relu_grad(x: Array, grad: Array) -> Array:
 
 @equation(x=extended("..."))
 def relu_squared(x: Array) -> Array:
-    """What is negative becomes 0; the rest is squared.
+    """Negative numbers become 0, positive numbers are squared.
 
     y = max(x, 0)^2
 
@@ -63,7 +63,7 @@ def relu_squared(x: Array) -> Array:
     Gradient:
         `relu_squared_grad`.
     Fails:
-        It grows with the square: in float16 it overflows at x = 256.
+        It grows quadratically: in float16 it overflows at x = 256.
     Raises:
         MathsError: x is not floating.
     Source:
@@ -98,13 +98,13 @@ def gelu(x: Array) -> Array:
     Gradient:
         `gelu_grad`.
     Fails:
-        It is not monotonic: least, -0.17, at x = -0.75.
+        It is not monotonic: its minimum is -0.17, at x = -0.75.
     Raises:
         MathsError: x is not floating.
     Source:
         Hendrycks and Gimpel 2016, "Gaussian Error Linear Units (GELUs)", section 2.
     See also:
-        `gelu_tanh`, what GPT-2 has.
+        `gelu_tanh`, which GPT-2 uses.
     Example:
         gelu(array([-2.0, -0.75, 0.0, 1.0]))
     """
@@ -130,7 +130,7 @@ def _normal_cdf(x: Array) -> Array:
 
 @equation(x="...")
 def gelu_tanh(x: Array) -> Array:
-    """GELU by a tanh that is close to it: within 5e-4 everywhere, and cheaper once.
+    """GELU approximated with tanh, within 5e-4 everywhere.
 
     y = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
 
@@ -139,7 +139,7 @@ def gelu_tanh(x: Array) -> Array:
     Gradient:
         `gelu_tanh_grad`.
     Fails:
-        Taken for `gelu` in a model trained with the other, it shifts every layer a little.
+        If a model was trained with `gelu`, this changes the output of every layer a little.
     Raises:
         MathsError: x is not floating.
     Source:
@@ -169,7 +169,7 @@ def gelu_tanh_grad(x: Array, grad: Array) -> Array:
 
 @equation(x="...")
 def silu(x: Array) -> Array:
-    """x times its sigmoid: a ramp that dips below 0 first. Also called swish.
+    """x times its sigmoid: like ReLU, but smooth and slightly negative below 0; also called swish.
 
     y = x s(x)
 
@@ -178,7 +178,7 @@ def silu(x: Array) -> Array:
     Gradient:
         `silu_grad`.
     Fails:
-        It is not monotonic: least, -0.28, at x = -1.28.
+        It is not monotonic: its minimum is -0.28, at x = -1.28.
     Raises:
         MathsError: x is not floating.
     Source:
@@ -205,7 +205,7 @@ def silu_grad(x: Array, grad: Array) -> Array:
 
 @equation(gate="...", up="...")
 def swiglu(gate: Array, up: Array) -> Array:
-    """What goes up passes as far as its gate is open, on a ramp of SiLU.
+    """One linear function of a token, multiplied by the SiLU of another, its gate.
 
     y = silu(gate) * up
 
@@ -214,7 +214,7 @@ def swiglu(gate: Array, up: Array) -> Array:
     Gradient:
         `swiglu_grad`.
     Fails:
-        It grows with the square of its input, and so may outgrow 16 bits where SiLU would not.
+        It grows quadratically with its input, so it can overflow float16 where SiLU does not.
     Raises:
         MathsError: the shapes differ.
     Source:
@@ -239,7 +239,7 @@ def swiglu_grad(gate: Array, up: Array, grad: Array) -> tuple[Array, Array]:
 
 @equation(gate="...", up="...")
 def geglu(gate: Array, up: Array) -> Array:
-    """What goes up passes as far as its gate is open, on a ramp of GELU.
+    """One linear function of a token, multiplied by the GELU of another, its gate.
 
     y = gelu(gate) * up
 

@@ -1,4 +1,4 @@
-"""The one door to the array libraries: which namespace an array belongs to."""
+"""The array libraries: the namespace of an array, and operations that treat 0 and infinity well."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def namespace(*arrays: Array) -> Any:
 
 
 def device_of(x: Array) -> Any:
-    """The device that x is on; None where a compiler traces it and does not say."""
+    """The device of x; None while a compiler traces it without telling."""
     return getattr(x, "device", None)
 
 
@@ -33,13 +33,13 @@ def log_of(p: Array) -> Array:
 
 
 def times(weight: Array, x: Array) -> Array:
-    """weight x, and 0 where the weight is 0, though x be infinite there."""
+    """weight x, and 0 where the weight is 0, even if x is infinite there."""
     xp = namespace(weight, x)
     return weight * xp.where(weight != 0, x, xp.zeros_like(x))
 
 
 def ratio(numerator: Array, denominator: Array) -> Array:
-    """The quotient; 0 where the numerator is 0, and an infinity where only the denominator is."""
+    """The quotient; 0 where the numerator is 0, and infinite where only the denominator is 0."""
     xp = namespace(numerator, denominator)
     nonzero = denominator != 0
     divided = numerator / xp.where(nonzero, denominator, xp.ones_like(denominator))

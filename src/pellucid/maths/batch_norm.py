@@ -1,4 +1,4 @@
-"""Batch norm: features standardised over all tokens of a batch, or by what was seen in training."""
+"""Batch norm: features standardised by the statistics of a batch, or by those seen in training."""
 
 from __future__ import annotations
 
@@ -16,32 +16,34 @@ def _token_axes(x: Array) -> tuple[int, ...]:
     return tuple(range(x.ndim - 1))
 
 
-def _one_token(x: Array) -> None:
+def _at_least_one_token(x: Array) -> None:
     checks.at_least(1, **{"the number of tokens": math.prod(x.shape[:-1])})
 
 
-def _two_tokens(x: Array) -> None:
+def _at_least_two_tokens(x: Array) -> None:
     n = math.prod(x.shape[:-1])
     if n < 2:
         raise MathsError(f"batch statistics of {n} tokens; at least 2 are needed for a variance")
 
 
-@equation(_one_token, x="... time features", gain="features", bias="features", eps=NOT_NEGATIVE)
+@equation(
+    _at_least_one_token, x="... time features", gain="features", bias="features", eps=NOT_NEGATIVE
+)
 def batch_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     """Each feature with mean 0 and variance 1 over the tokens of the batch, as in training.
 
     y = (x - mean) / sqrt(var + eps) gain + bias,  over every axis but the last
 
-    Every token is told of all the others, those after it and those of other sequences.
+    So every token's output depends on all others: later tokens and tokens of other sequences.
 
     Args:
         x: (..., features). gain, bias: (features,). Returns like x.
     Gradient:
         `batch_norm_grad`.
     Fails:
-        A batch of one token is all zeros; what other sequences and later tokens say leaks in.
+        One token alone becomes the bias; information leaks from later tokens and other sequences.
     Raises:
-        MathsError: a vector has not one number for each feature, or eps is negative.
+        MathsError: a vector does not have one number per feature, or eps is negative.
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 1 (gamma, beta -> gain, bias).
     Example:
@@ -86,7 +88,7 @@ def _not_constant(var: Array, eps: float) -> None:
 def batch_norm_inference(
     x: Array, gain: Array, bias: Array, mean: Array, var: Array, *, eps: float
 ) -> Array:
-    """Each feature by the mean and variance seen in training: a straight line of x alone.
+    """Batch norm in use: the running statistics of training make it a linear function of x.
 
     y = (x - mean) / sqrt(var + eps) gain + bias,  with running mean and var
 
@@ -95,9 +97,9 @@ def batch_norm_inference(
     Gradient:
         `batch_norm_inference_grad`.
     Fails:
-        Running statistics that have not caught up give another function than training did.
+        If the running statistics have not converged, it computes another function than in training.
     Raises:
-        MathsError: a vector has not one number for each feature, or eps is negative.
+        MathsError: a vector does not have one number per feature, or eps is negative.
     Source:
         Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2.
     Example:
@@ -123,14 +125,14 @@ def batch_norm_inference_grad(
 
 
 @equation(
-    _two_tokens,
+    _at_least_two_tokens,
     mean="features",
     var=not_negative("features"),
     x="... time features",
     momentum=FRACTION,
 )
 def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> tuple[Array, Array]:
-    """Running statistics, moved towards those of a batch.
+    """Running statistics, moved towards the statistics of a batch.
 
     mean <- (1 - momentum) mean + momentum mean(x),  var <- (1 - momentum) var + momentum var(x)
 
@@ -138,12 +140,12 @@ def batch_norm_update(mean: Array, var: Array, x: Array, *, momentum: float) -> 
 
     Args:
         mean, var: (features,). x: (..., features), at least two tokens. Returns mean, var.
-        momentum: the share of the new batch, as in torch.
+        momentum: the weight of the new batch, as in torch.
     Raises:
-        MathsError: x has fewer than two tokens, so that its variance is not known.
+        MathsError: x has fewer than two tokens, so its variance is undefined.
     Source:
-        Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2, step 10, where all batches count
-        alike; that older ones fade is the custom since.
+        Ioffe and Szegedy 2015, "Batch Normalization", algorithm 2, step 10. There all batches have
+        the same weight; libraries give older batches less.
     Example:
         batch_norm_update(zeros(2), ones(2), array([[1.0, 10.0], [3.0, 20.0]]), momentum=0.1)
     """

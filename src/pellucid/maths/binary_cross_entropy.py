@@ -1,6 +1,6 @@
-"""Cross-entropy of a yes or no, from a probability or from log odds.
+"""Cross-entropy of a yes-or-no answer, from a probability or from log odds.
 
-It is softmax's cross-entropy with two classes, one score being 0.
+It equals softmax's cross-entropy with two classes when one score is 0.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pellucid.maths.logistic import sigmoid, softplus
 
 @equation(p=shares("..."), y=shares("..."))
 def binary_cross_entropy(p: Array, y: Array) -> Array:
-    """How surprised by a yes or no, where the prediction is a probability.
+    """The surprise at a yes-or-no answer, when the prediction is a probability.
 
     L = -y log p - (1 - y) log(1 - p)
 
     Args:
-        p: (...), of yes. y: like p, between 0 and 1. Returns (...).
+        p: (...), the probability of yes. y: like p, between 0 and 1. Returns (...).
     Units:
         Nats.
     Gradient:
         `binary_cross_entropy_grad`.
     Fails:
-        In float32 a p within 6e-8 of 1 is 1: a certain mistake costs infinitely much. Take
-        `binary_cross_entropy_from_logits`.
+        In float32 a p within 6e-8 of 1 is rounded to 1, and the loss of a mistake is infinite. Use
+        `binary_cross_entropy_from_logits` instead.
     Raises:
         MathsError: the shapes differ, or p or y is not between 0 and 1.
     Source:
@@ -50,12 +50,12 @@ def binary_cross_entropy_grad(p: Array, y: Array) -> Array:
 
 @equation(x=extended("..."), y=shares("..."))
 def binary_cross_entropy_from_logits(x: Array, y: Array) -> Array:
-    """How surprised by a yes or no, where the prediction is its log odds.
+    """The surprise at a yes-or-no answer, when the prediction is its log odds.
 
     L = softplus(x) - x y = -y log s(x) - (1 - y) log s(-x)
 
     Args:
-        x: (...), log odds of yes. y: like x, between 0 and 1. Returns (...).
+        x: (...), the log odds of yes. y: like x, between 0 and 1. Returns (...).
     Units:
         Nats.
     Gradient:
@@ -84,22 +84,22 @@ def binary_cross_entropy_from_logits_grad(x: Array, y: Array) -> Array:
 
 @equation(p=shares("..."), y=shares("..."))
 def brier_score(p: Array, y: Array) -> Array:
-    """The squared error of a probability, beside which -log p is steep.
+    """The squared error of a probability: unlike -log p, it is never above 1.
 
     L = (p - y)^2
 
     Args:
-        p: (...), of yes. y: like p, between 0 and 1. Returns (...).
+        p: (...), the probability of yes. y: like p, between 0 and 1. Returns (...).
     Gradient:
         `brier_score_grad`.
     Fails:
-        Behind a sigmoid its gradient, 2 (p - y) p (1 - p), vanishes where the model is sure and
+        After a sigmoid its gradient, 2 (p - y) p (1 - p), vanishes when the model is confident and
         wrong.
     Raises:
         MathsError: the shapes differ, or p or y is not between 0 and 1.
     Source:
         Brier 1950, "Verification of Forecasts Expressed in Terms of Probability", eq. 2 (half of
-        it: yes alone is counted).
+        it: only the class yes counts).
     Example:
         brier_score(array([0.9, 0.9]), array([1.0, 0.0]))
     """

@@ -1,6 +1,6 @@
-"""How well classes are named: counts of what was taken for what, and whether confidence is earned.
+"""Measures of a classifier: the confusion matrix, scores from it, and calibration.
 
-Nothing here is learnt by its gradient: a count does not change by a little.
+None has a useful gradient: a count does not change when the weights change a little.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def confusion_matrix(y: Array, predicted: Array) -> Array:
     Units:
         Texts.
     Fails:
-        Which mistakes cost more, it does not say.
+        It counts all mistakes alike, even if some matter more.
     Raises:
         MathsError: the shapes differ, or entries are not between 0 and 1.
     Source:
@@ -37,16 +37,16 @@ def confusion_matrix(y: Array, predicted: Array) -> Array:
 
 @equation(confusion=not_negative("... classes classes"))
 def accuracy(confusion: Array) -> Array:
-    """The share that is right; 0 where there is nothing.
+    """The share of correct predictions; 0 if there are none.
 
     accuracy = sum_k C_kk / sum_ij C_ij
 
-    For texts of one class each this is precision, recall and F1 over all answers, too ("micro").
+    If every text has one class, the "micro" precision, recall and F1 are all equal to it.
 
     Args:
-        confusion: (..., classes, classes), as of `confusion_matrix`. Returns (...).
+        confusion: (..., classes, classes), as from `confusion_matrix`. Returns (...).
     Fails:
-        Where 95% of texts are of one class, who always says that class has 0.95. See `f1_score`.
+        If 95% of the texts have one class, always predicting it gives 0.95. See `f1_score`.
     Raises:
         MathsError: it is not square, or a count is below 0.
     Source:
@@ -62,14 +62,14 @@ def accuracy(confusion: Array) -> Array:
 
 @equation(accuracy)
 def precision_score(confusion: Array) -> Array:
-    """Of what was called a class, the share that is of it; 0 where nothing was called so.
+    """The share of correct ones among the texts predicted as a class; 0 if none is.
 
     precision_k = C_kk / sum_i C_ik
 
     Args:
-        confusion: (..., classes, classes), as of `confusion_matrix`. Returns (..., classes).
+        confusion: (..., classes, classes), as from `confusion_matrix`. Returns (..., classes).
     Fails:
-        Who names one text, and rightly, has 1 and has missed all others.
+        One single, correct prediction gives 1, even if all other texts of the class are missed.
     Raises:
         MathsError: it is not square, or a count is below 0.
     Source:
@@ -83,14 +83,14 @@ def precision_score(confusion: Array) -> Array:
 
 @equation(accuracy)
 def recall_score(confusion: Array) -> Array:
-    """Of what is of a class, the share that was called so; 0 where nothing is of it.
+    """The share of the texts of a class that are predicted as it; 0 if the class has no text.
 
     recall_k = C_kk / sum_j C_kj
 
     Args:
-        confusion: (..., classes, classes), as of `confusion_matrix`. Returns (..., classes).
+        confusion: (..., classes, classes), as from `confusion_matrix`. Returns (..., classes).
     Fails:
-        Who calls everything by one name has 1 for it.
+        Always predicting one class gives 1 for that class.
     Raises:
         MathsError: it is not square, or a count is below 0.
     Source:
@@ -104,23 +104,23 @@ def recall_score(confusion: Array) -> Array:
 
 @equation(accuracy)
 def f1_score(confusion: Array) -> Array:
-    """The harmonic mean of precision and recall of each class; 0 where both are 0.
+    """The harmonic mean of precision and recall of each class; 0 if both are 0.
 
     F1_k = 2 C_kk / (sum_j C_kj + sum_i C_ik)
 
-    The mean over classes ("macro") counts every class alike, however rare. For yes and no the F1 of
-    yes is that of the second class.
+    The mean over classes ("macro") gives every class the same weight, even if it is rare. For no
+    and yes as classes 0 and 1, the usual F1 is the second entry.
 
     Args:
-        confusion: (..., classes, classes), as of `confusion_matrix`. Returns (..., classes).
+        confusion: (..., classes, classes), as from `confusion_matrix`. Returns (..., classes).
     Fails:
-        A class that neither came nor was said has 0, and pulls the mean over classes down.
+        A class that is neither present nor predicted has 0, and lowers the mean over classes.
     Raises:
         MathsError: it is not square, or a count is below 0.
     Source:
-        van Rijsbergen 1979, "Information Retrieval", chapter 7 (1 - E with both weighed alike).
+        van Rijsbergen 1979, "Information Retrieval", chapter 7 (1 - E with equal weights).
     See also:
-        `precision_score` and `recall_score`
+        `precision_score`, `recall_score`.
     Example:
         f1_score(array([[8.0, 2.0], [1.0, 9.0]]))
     """
@@ -128,26 +128,27 @@ def f1_score(confusion: Array) -> Array:
     return _share(2 * correct, actual + predicted)
 
 
-def _some_answers(confidence: Array) -> None:
+def _at_least_one_answer(confidence: Array) -> None:
     checks.at_least(1, **{"the number of answers": confidence.shape[0]})
 
 
 @equation(
-    _some_answers,
+    _at_least_one_answer,
     confidence=shares("answers>=0"),
     right=shares("answers>=0"),
     n_bins=COUNT,
 )
 def calibration_bins(confidence: Array, right: Array, *, n_bins: int) -> tuple[Array, Array, Array]:
-    """Answers sorted by how sure they were: each bin's share, confidence, and share that is right.
+    """Answers grouped by confidence: each bin's share, mean confidence, and accuracy.
 
     bin b holds the n with b / B < c_n <= (b + 1) / B
 
     Args:
-        confidence: (answers,), of what was said. right: like it, 1 where it was right and 0 where
-            not. Returns three arrays (n_bins,); 0 where a bin is empty.
+        confidence: (answers,), the probability of each predicted class. right: like it, 1 if the
+            prediction is right, else 0. Returns three arrays (n_bins,); 0 where a bin is empty.
+        n_bins: B, the number of bins.
     Fails:
-        A bin of few answers says little; with many bins all have few.
+        A bin with few answers is unreliable, and with many bins all have few.
     Raises:
         MathsError: the shapes differ, there is no answer, or one is not between 0 and 1.
     Source:
@@ -159,26 +160,26 @@ def calibration_bins(confidence: Array, right: Array, *, n_bins: int) -> tuple[A
     xp = namespace(confidence, right)
     bins = xp.arange(n_bins, device=device_of(confidence))
     ends = xp.astype(bins[1:], confidence.dtype) / n_bins
-    # as many ends are below it as there are bins before its own
+    # the number of edges below an answer is the index of its bin
     above_edge = xp.astype(confidence[:, None] > ends[None, :], bins.dtype)
     in_bin = xp.astype(xp.sum(above_edge, axis=-1)[:, None] == bins[None, :], confidence.dtype)
     n = xp.sum(in_bin, axis=0)
-    sure = _share(xp.sum(in_bin * confidence[:, None], axis=0), n)
-    hit = _share(xp.sum(in_bin * right[:, None], axis=0), n)
-    return n / confidence.shape[0], sure, hit
+    mean_confidence = _share(xp.sum(in_bin * confidence[:, None], axis=0), n)
+    accuracies = _share(xp.sum(in_bin * right[:, None], axis=0), n)
+    return n / confidence.shape[0], mean_confidence, accuracies
 
 
 @equation(calibration_bins)
 def expected_calibration_error(confidence: Array, right: Array, *, n_bins: int) -> Array:
-    """How far confidence is from the share that is right, on average over `calibration_bins`.
+    """The mean distance between confidence and accuracy, over `calibration_bins`.
 
     ECE = sum_b share_b |right_b - confidence_b|
 
     Args:
         As `calibration_bins`. Returns one number, between 0 and 1.
     Fails:
-        Who says the share of the commonest class each time has 0, and knows nothing. It depends on
-        the bins, and is too high where there are few answers.
+        Always predicting the most common class, with its frequency as confidence, gives 0. The
+        result depends on the bins, and is too high if there are few answers.
     Raises:
         MathsError: the shapes differ, there is no answer, or one is not between 0 and 1.
     Source:
@@ -186,13 +187,13 @@ def expected_calibration_error(confidence: Array, right: Array, *, n_bins: int) 
     Example:
         expected_calibration_error(array([0.9, 0.8, 0.3]), array([1.0, 0.0, 0.0]), n_bins=2)
     """
-    share, sure, hit = calibration_bins(confidence, right, n_bins=n_bins)
+    share, mean_confidence, accuracies = calibration_bins(confidence, right, n_bins=n_bins)
     xp = namespace(confidence, right)
-    return xp.sum(share * xp.abs(hit - sure))
+    return xp.sum(share * xp.abs(accuracies - mean_confidence))
 
 
 def _counts(confusion: Array) -> tuple[Array, Array, Array]:
-    """Of each class: how many are right, how many came, how many were said."""
+    """For each class the numbers of correct, actual and predicted texts."""
     xp = namespace(confusion)
     correct = xp.linalg.diagonal(confusion)
     return correct, xp.sum(confusion, axis=-1), xp.sum(confusion, axis=-2)

@@ -1,4 +1,4 @@
-"""Cross-entropy: the price of a prediction, and its clean gradient p - y."""
+"""Cross-entropy: the loss of a prediction, and its simple gradient p - y."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def _smoothed(logits: Array, targets: Array, label_smoothing: float) -> Array:
 def cross_entropy(
     logits: Array, targets: Array, *, label_smoothing: float = 0.0, z_loss: float = 0.0
 ) -> Array:
-    """How surprised the model is by what came, in nats.
+    """The model's surprise at the target, in nats.
 
     L = -sum_i y_i log p_i + z_loss (log Z)^2,  y = (1 - s) onehot + s / K
 
-    Without smoothing this is -log p_target. The z-loss keeps log Z near 0, since softmax itself
-    does not care how large Z is.
+    Without smoothing this is -log p_target. The z-loss keeps log Z near 0: softmax alone does not
+    depend on how large Z is.
 
     Args:
         logits: (..., classes). targets: (...), whole numbers in [0, classes). Returns (...).
@@ -39,8 +39,8 @@ def cross_entropy(
     Gradient:
         `cross_entropy_grad`.
     Fails:
-        Infinite where the target is masked out. Smoothing pays for every class: it is infinite
-        where any class is masked out.
+        It is infinite if the target is masked (-inf). With smoothing every class counts, so it is
+        infinite if any class is masked.
     Raises:
         MathsError: the targets are not one class for each row of logits, or the smoothing is not
             between 0 and 1.
@@ -55,7 +55,7 @@ def cross_entropy(
     """
     xp = namespace(logits)
     y = _smoothed(logits, targets, label_smoothing)
-    # a class that is masked out and not the target costs nothing
+    # a masked class that is not the target adds nothing
     loss = -xp.sum(times(y, log_softmax(logits)), axis=-1)
     return loss + z_loss * logsumexp(logits) ** 2 if z_loss else loss
 
@@ -64,11 +64,11 @@ def cross_entropy(
 def cross_entropy_grad(
     logits: Array, targets: Array, *, label_smoothing: float = 0.0, z_loss: float = 0.0
 ) -> Array:
-    """The gradient of `cross_entropy` by the logits: what was said minus what came.
+    """The gradient of `cross_entropy` by the logits: the prediction minus the target.
 
     dL/dlogits = p (1 + 2 z_loss log Z) - y
 
-    It sums to zero over the classes when there is no z-loss.
+    Without z-loss it sums to zero over the classes.
 
     Args:
         As `cross_entropy`. Returns (..., classes).
@@ -81,7 +81,7 @@ def cross_entropy_grad(
 
 @equation(logits=scores("... classes"), y=distribution("... classes"))
 def soft_cross_entropy(logits: Array, y: Array) -> Array:
-    """Cross-entropy where what came is itself a distribution: a teacher's, or that of many answers.
+    """Cross-entropy when the target is a distribution: a teacher's prediction, or many answers.
 
     L = -sum_i y_i log p_i,  p = softmax(logits)
 
@@ -92,7 +92,7 @@ def soft_cross_entropy(logits: Array, y: Array) -> Array:
     Gradient:
         `soft_cross_entropy_grad`.
     Fails:
-        Its least value is the entropy of y and not 0.
+        Its minimum is the entropy of y, not 0.
     Raises:
         MathsError: y is not shaped like the logits, or does not sum to one.
     Source:
@@ -117,7 +117,7 @@ def soft_cross_entropy_grad(logits: Array, y: Array) -> Array:
 
 @equation(p=distribution("... classes"), targets=index("...", size="classes"))
 def cross_entropy_from_probabilities(p: Array, targets: Array) -> Array:
-    """How surprised by what came, where the prediction is already a distribution.
+    """The surprise at the target, when the prediction is already a distribution.
 
     L = -log p_target
 
@@ -128,8 +128,8 @@ def cross_entropy_from_probabilities(p: Array, targets: Array) -> Array:
     Gradient:
         `cross_entropy_from_probabilities_grad`.
     Fails:
-        Probabilities made by a softmax have lost what was small: below 1e-38 in float32 a logit's
-        cost is infinite and its gradient gone. Take `cross_entropy`, which asks for logits.
+        Softmax rounds small probabilities to 0: below 1e-38 in float32 the loss is infinite and the
+        gradient is lost. Use `cross_entropy`, which takes logits.
     Raises:
         MathsError: p does not sum to one, or the targets are not classes.
     Source:
@@ -154,21 +154,22 @@ def cross_entropy_from_probabilities_grad(p: Array, targets: Array) -> Array:
 
 @equation(logits=scores("... classes"), targets=index("...", size="classes"), gamma=NOT_NEGATIVE)
 def focal_loss(logits: Array, targets: Array, *, gamma: float) -> Array:
-    """Cross-entropy that turns away from what is known already.
+    """Cross-entropy with less weight on targets that the model already predicts well.
 
     L = -(1 - p_t)^gamma log p_t,  p_t the probability of the target
 
-    gamma = 0 is cross-entropy.
+    With gamma = 0 it is cross-entropy.
 
     Args:
         logits: (..., classes). targets: (...), whole numbers in [0, classes). Returns (...).
         gamma: at least 0.
     Units:
-        Nats, discounted: not a code length any more.
+        Weighted nats: no longer a code length.
     Gradient:
         `focal_loss_grad`.
     Fails:
-        Not a proper scoring rule: the best prediction under it is not the truth, but evener.
+        It is not a proper scoring rule: the prediction that minimises it is more uniform than the
+        true distribution.
     Raises:
         MathsError: the targets are not classes, or gamma is negative.
     Source:

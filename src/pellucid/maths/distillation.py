@@ -1,4 +1,4 @@
-"""KL as a loss on logits, in both directions, and what it is estimated by from draws."""
+"""KL as a loss on logits, in both directions, and estimates of KL from samples."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pellucid.maths.softmax import log_softmax, softmax
 
 @equation(logits=scores("... classes"), target_logits=scores("... classes"), temperature=POSITIVE)
 def forward_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
-    """KL(p || q) from a target p to a model q: q must cover whatever p does.
+    """KL(p || q) from a target p to a model q: q must cover every class that p covers.
 
     sum_i p_i (log p_i - log q_i),  p = softmax(target / T),  q = softmax(logits / T)
 
     Args:
-        logits: (..., classes), the model's. target_logits: like logits. Returns (...).
-        temperature: T, above 0, of both.
+        logits: (..., classes), of the model. target_logits: like logits. Returns (...).
+        temperature: T, above 0, for both.
     Units:
         Nats.
     Gradient:
         `forward_kl_grad`.
     Fails:
-        A model that cannot have two modes spreads over both and the valley between them.
+        A model with one mode spreads over both modes of the target and over the region between.
     Raises:
         MathsError: the shapes differ, or the temperature is not above 0.
     Source:
@@ -39,7 +39,7 @@ def forward_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0)
 
 @equation(forward_kl)
 def forward_kl_grad(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
-    """The gradient of `forward_kl` by the model's logits: what it says minus what it should say.
+    """The gradient of `forward_kl` by the model's logits: prediction minus target.
 
     dL/dlogits = (q - p) / T
 
@@ -52,20 +52,20 @@ def forward_kl_grad(logits: Array, target_logits: Array, *, temperature: float =
 
 @equation(forward_kl)
 def reverse_kl(logits: Array, target_logits: Array, *, temperature: float = 1.0) -> Array:
-    """KL(q || p) from a model q to a target p: q may only be where p is.
+    """KL(q || p) from a model q to a target p: q must avoid every class that p avoids.
 
     sum_i q_i (log q_i - log p_i),  p = softmax(target / T),  q = softmax(logits / T)
 
     Args:
-        logits: (..., classes), the model's. target_logits: like logits. Returns (...).
-        temperature: T, above 0, of both.
+        logits: (..., classes), of the model. target_logits: like logits. Returns (...).
+        temperature: T, above 0, for both.
     Units:
         Nats.
     Gradient:
         `reverse_kl_grad`.
     Fails:
-        A model that cannot have two modes takes one and never hears of the other. Infinite, without
-        a gradient, where the target gives 0 to what the model does not.
+        A model with one mode takes one of the target's modes and ignores the other. If the target
+        gives probability 0 to a class that the model does not, it is infinite and has no gradient.
     Raises:
         MathsError: the shapes differ, or the temperature is not above 0.
     Source:
@@ -84,7 +84,7 @@ def reverse_kl_grad(logits: Array, target_logits: Array, *, temperature: float =
 
     dL/dlogits_i = q_i (log q_i - log p_i - L) / T
 
-    Classes that cost more than the mean L lose.
+    A step lowers the classes whose term is above the mean L.
 
     Args:
         As `reverse_kl`. Returns like logits.
@@ -98,19 +98,19 @@ def reverse_kl_grad(logits: Array, target_logits: Array, *, temperature: float =
 def jensen_shannon_of_logits(
     logits: Array, target_logits: Array, *, temperature: float = 1.0
 ) -> Array:
-    """How far a model q and a target p are from the middle between them, from their logits.
+    """The mean KL divergence of a model q and a target p from their mean, from their logits.
 
     JS = KL(p || m) / 2 + KL(q || m) / 2,  m = (p + q) / 2,  p, q as in `forward_kl`
 
     Args:
-        logits: (..., classes), the model's. target_logits: like logits. Returns (...).
-        temperature: T, above 0, of both.
+        logits: (..., classes), of the model. target_logits: like logits. Returns (...).
+        temperature: T, above 0, for both.
     Units:
         Nats.
     Gradient:
         `jensen_shannon_of_logits_grad`.
     Fails:
-        At most log 2: a model that shares nothing with its target is hardly pulled to it.
+        It is at most log 2: a model that does not overlap with its target gets hardly any gradient.
     Raises:
         MathsError: the shapes differ, or the temperature is not above 0.
     Source:
@@ -129,7 +129,7 @@ def jensen_shannon_of_logits(
 def jensen_shannon_of_logits_grad(
     logits: Array, target_logits: Array, *, temperature: float = 1.0
 ) -> Array:
-    """The gradient of `jensen_shannon_of_logits` by the model's logits: the middle's own cancels.
+    """The gradient of `jensen_shannon_of_logits` by the model's logits: terms through m cancel.
 
     dL/dlogits_i = q_i (g_i - sum_j q_j g_j) / T,  g_i = log(q_i / m_i) / 2
 
@@ -142,18 +142,18 @@ def jensen_shannon_of_logits_grad(
 
 
 def _against_middle(x: Array, y: Array, temperature: float) -> tuple[Array, Array]:
-    """softmax(x), and its logarithm minus that of the mean of both where it is not 0."""
+    """softmax(x) = p, and log p - log m where p is not 0; m is the mean of both softmaxes."""
     xp = namespace(x, y)
     p, q = softmax(x, temperature=temperature), softmax(y, temperature=temperature)
     nonzero, zero, ones = p > 0, xp.zeros_like(p), xp.ones_like(p)
     log_p = xp.where(nonzero, log_softmax(x, temperature=temperature), zero)
-    # the sum and its factor 1/2 apart: half of the least number there is would be 0
+    # the factor 1/2 is subtracted as log 2: half of the smallest float would be 0
     log_m = xp.where(nonzero, xp.log(xp.where(nonzero, p + q, ones)) - math.log(2), zero)
     return p, log_p - log_m
 
 
 def _compared(x: Array, y: Array, temperature: float) -> tuple[Array, Array]:
-    """softmax(x), and its logarithm minus that of softmax(y) where it is not 0."""
+    """softmax(x) = p, and log p - log softmax(y) where p is not 0."""
     xp = namespace(x, y)
     p = softmax(x, temperature=temperature)
     zero = xp.zeros_like(p)
@@ -168,21 +168,21 @@ def _kl(x: Array, y: Array, temperature: float) -> Array:
 
 @equation(log_ratio=masked("..."))
 def kl_k1(log_ratio: Array) -> Array:
-    """KL(q || p) from a draw, the plain way: unbiased, noisy, and often negative.
+    """The plain estimate of KL(q || p) from a sample: unbiased, noisy, and often negative.
 
-    k1 = -log r,  r = p(x) / q(x),  x drawn from q
+    k1 = -log r,  r = p(x) / q(x),  x sampled from q
 
     Args:
         log_ratio: log r, (...). Returns (...).
     Units:
         Nats.
     Fails:
-        As a loss its gradient by q is 0 on average: it must be a reward, or be differentiated
-        through the draw.
+        As a loss its mean gradient by q is 0: use it as a reward, or differentiate through the
+        sampling.
     Source:
         Schulman 2020, "Approximating KL Divergence".
     See also:
-        `kl_k3`, unbiased too and never negative; `kl_k2`.
+        `kl_k3`, which is unbiased and never negative; `kl_k2`.
     Example:
         kl_k1(array([-0.5, 0.0, 0.5]))
     """
@@ -191,9 +191,9 @@ def kl_k1(log_ratio: Array) -> Array:
 
 @equation(kl_k1)
 def kl_k2(log_ratio: Array) -> Array:
-    """KL(q || p) from a draw, as half a square: biased, never negative, good where p is near q.
+    """An estimate of KL(q || p) from a sample: biased, never negative, good if p is close to q.
 
-    k2 = (log r)^2 / 2,  r = p(x) / q(x),  x drawn from q
+    k2 = (log r)^2 / 2,  r = p(x) / q(x),  x sampled from q
 
     Args:
         log_ratio: log r, (...). Returns (...).
@@ -202,7 +202,7 @@ def kl_k2(log_ratio: Array) -> Array:
     Gradient:
         `kl_k2_grad`.
     Fails:
-        Biased where p and q are far apart.
+        The bias is large if p and q are far apart.
     Source:
         Schulman 2020, "Approximating KL Divergence".
     Example:
@@ -225,11 +225,11 @@ def kl_k2_grad(log_ratio: Array, grad: Array) -> Array:
 
 @equation(kl_k1)
 def kl_k3(log_ratio: Array) -> Array:
-    """KL(q || p) from a draw, with a control variate: unbiased, and never negative.
+    """An estimate of KL(q || p) from a sample, with a control variate: unbiased, never negative.
 
-    k3 = (r - 1) - log r,  r = p(x) / q(x),  x drawn from q
+    k3 = (r - 1) - log r,  r = p(x) / q(x),  x sampled from q
 
-    r - 1 is 0 on average, and cancels most of the noise of -log r.
+    r - 1 has mean 0 and cancels most of the noise of -log r.
 
     Args:
         log_ratio: log r, (...). Returns (...).
@@ -238,7 +238,7 @@ def kl_k3(log_ratio: Array) -> Array:
     Gradient:
         `kl_k3_grad`.
     Fails:
-        r itself overflows where p is much larger than q: one draw can outweigh all others.
+        If p is much larger than q, r is huge: one sample can outweigh all others.
     Source:
         Schulman 2020, "Approximating KL Divergence".
     Example:
@@ -260,7 +260,7 @@ def kl_k3_grad(log_ratio: Array, grad: Array) -> Array:
 
 
 def _ratio_minus_one(log_ratio: Array) -> Array:
-    """exp(x) - 1, exact for small x, and inf without a warning where it overflows."""
+    """exp(x) - 1, accurate for small x, and inf without a warning if it overflows."""
     xp = namespace(log_ratio)
     fits = log_ratio < math.log(float(xp.finfo(log_ratio.dtype).max))
     grown = xp.expm1(xp.where(fits, log_ratio, xp.zeros_like(log_ratio)))

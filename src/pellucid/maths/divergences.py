@@ -1,9 +1,9 @@
-"""Entropy and divergences: how much there is to know, and how far one distribution is from another.
+"""Entropy and divergences: the uncertainty of a distribution, and how far two of them are apart.
 
-A probability of 0 costs 0 log 0 = 0.
+A probability of 0 adds 0 log 0 = 0.
 
-Gradients by probabilities treat every entry as free. Only their differences within a row mean
-something, for probabilities that sum to one move along the simplex.
+Gradients by probabilities treat every entry as free. Because probabilities sum to one, only the
+differences of a gradient within a row have a meaning.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pellucid.maths.softmax import log_softmax, softmax
 
 @equation(p=distribution("... classes"))
 def entropy(p: Array) -> Array:
-    """How surprising a draw from p is on average; divided by log 2, the bits of its best code.
+    """The mean surprise at a sample from p; divided by log 2, the bits of its best code.
 
     H(p) = -sum_i p_i log p_i
 
@@ -53,7 +53,7 @@ def entropy_grad(p: Array) -> Array:
 
 @equation(x=scores("... classes"))
 def entropy_of_logits(x: Array) -> Array:
-    """The entropy of softmax(x), from the logits themselves; 0 where a row is masked throughout.
+    """The entropy of softmax(x), computed from the logits; 0 for a row that is all -inf.
 
     H = -sum_i p_i log p_i,  p = softmax(x)
 
@@ -86,7 +86,7 @@ def entropy_of_logits_grad(x: Array) -> Array:
 
 @equation(p=distribution("... classes"), q=distribution("... classes"))
 def cross_entropy_between(p: Array, q: Array) -> Array:
-    """What draws from p cost when they are coded as if they came from q.
+    """The mean code length of samples from p in the best code for q.
 
     H(p, q) = -sum_i p_i log q_i = H(p) + KL(p || q)
 
@@ -97,7 +97,7 @@ def cross_entropy_between(p: Array, q: Array) -> Array:
     Gradient:
         `cross_entropy_between_grad`.
     Fails:
-        Infinite where q gives 0 to what p does not.
+        It is infinite if q gives probability 0 to a class that p does not.
     Raises:
         MathsError: p and q have different shapes, or one of them does not sum to one.
     Source:
@@ -124,12 +124,12 @@ def cross_entropy_between_grad(p: Array, q: Array) -> tuple[Array, Array]:
 
 @equation(p=not_negative("..."), q=not_negative("..."))
 def relative_entropy(p: Array, q: Array) -> Array:
-    """The terms of which a KL divergence is the sum, one by one; p and q need not sum to one.
+    """The terms of a KL divergence; p and q need not sum to one.
 
     p_i log(p_i / q_i)
 
-    Where p and q are near each other log1p((p - q) / q) is taken, so that their difference is not
-    lost; elsewhere log p - log q, so that their ratio does not overflow.
+    If p and q are close, it computes log1p((p - q) / q), which keeps their difference; otherwise
+    log p - log q, which cannot overflow.
 
     Args:
         p, q: (...), at least 0. Returns (...).
@@ -138,7 +138,7 @@ def relative_entropy(p: Array, q: Array) -> Array:
     Gradient:
         `relative_entropy_grad`.
     Raises:
-        MathsError: p and q have different shapes, or hold what is negative.
+        MathsError: p and q have different shapes, or hold negative numbers.
     Source:
         Kullback and Leibler 1951, "On Information and Sufficiency", eq. 2.4.
     Example:
@@ -161,12 +161,12 @@ def relative_entropy_grad(p: Array, q: Array, grad: Array) -> tuple[Array, Array
 
 @equation(cross_entropy_between)
 def kl_divergence(p: Array, q: Array) -> Array:
-    """The extra nats that draws from p cost when they are coded for q.
+    """The mean extra code length of samples from p when the code is made for q.
 
     KL(p || q) = sum_i p_i log(p_i / q_i)
 
-    It is never negative, and 0 only where p = q (Gibbs). It is no distance: KL(p || q) is not
-    KL(q || p), for the mean is over what p draws.
+    It is never negative, and 0 only if p = q (Gibbs). It is not a distance: KL(p || q) differs from
+    KL(q || p), because the mean is over samples from p.
 
     Args:
         p, q: (..., classes). Returns (...).
@@ -175,7 +175,7 @@ def kl_divergence(p: Array, q: Array) -> Array:
     Gradient:
         `kl_divergence_grad`; by logits `forward_kl_grad` and `reverse_kl_grad`.
     Fails:
-        Infinite where q gives 0 to what p does not.
+        It is infinite if q gives probability 0 to a class that p does not.
     Raises:
         MathsError: p and q have different shapes, or one of them does not sum to one.
     Source:
@@ -203,7 +203,7 @@ def kl_divergence_grad(p: Array, q: Array) -> tuple[Array, Array]:
 
 @equation(cross_entropy_between)
 def jensen_shannon(p: Array, q: Array) -> Array:
-    """How far p and q are from the middle between them: symmetric, and at most log 2.
+    """The mean KL divergence of p and of q from their mean: symmetric, and at most log 2.
 
     JS(p, q) = KL(p || m) / 2 + KL(q || m) / 2,  m = (p + q) / 2
 
@@ -214,7 +214,8 @@ def jensen_shannon(p: Array, q: Array) -> Array:
     Gradient:
         `jensen_shannon_grad`.
     Fails:
-        Where p and q share nothing it is log 2 however far apart they are.
+        If p and q do not overlap it is log 2, and its gradient does not show how far apart they
+        are.
     Raises:
         MathsError: p and q have different shapes, or one of them does not sum to one.
     Source:
@@ -230,7 +231,7 @@ def jensen_shannon(p: Array, q: Array) -> Array:
 
 @equation(cross_entropy_between)
 def jensen_shannon_grad(p: Array, q: Array) -> tuple[Array, Array]:
-    """The gradients of `jensen_shannon` by p and q: the middle moves, and it cancels.
+    """The gradients of `jensen_shannon` by p and q: the terms through the mean m cancel.
 
     dp_i = log(p_i / m_i) / 2,  dq_i = log(q_i / m_i) / 2
 
@@ -242,7 +243,7 @@ def jensen_shannon_grad(p: Array, q: Array) -> tuple[Array, Array]:
 
 
 def _log_ratio(p: Array, q: Array) -> Array:
-    """log(p / q), exact also where p is nearly q; -inf where p is 0."""
+    """log(p / q), accurate even if p is close to q; -inf where p is 0."""
     xp = namespace(p, q)
     similar = (p > q / 2) & (p < q * 2) & (q > 0)
     change = xp.where(similar, p - q, xp.zeros_like(p)) / xp.where(similar, q, xp.ones_like(q))

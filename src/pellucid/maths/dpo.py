@@ -27,31 +27,32 @@ def dpo_loss(
     beta: float,
     label_smoothing: float = 0.0,
 ) -> Array:
-    """How surprised the policy is by a preference, read off its change against a reference.
+    """The policy's surprise at a preference, from its change relative to a reference.
 
     z = beta [ (log pi_c - log pi_r) - (log ref_c - log ref_r) ]
     L = -(1 - s) log sigmoid(z) - s log sigmoid(-z)
 
-    log 2 where the policy is its reference. Smoothing s says that a share of preferences is wrong.
+    It is log 2 if the policy equals its reference. Smoothing s assumes that a share s of the
+    preferences is wrong.
 
     Args:
         chosen, rejected: log P of each answer under the policy, (...). reference_chosen,
-            reference_rejected: under the reference, (...). Returns (...).
-        beta: how dear it is to leave the reference, above 0.
+            reference_rejected: the same under the reference, (...). Returns (...).
+        beta: the strength of the pull towards the reference, above 0.
         label_smoothing: s, in [0, 1].
     Units:
         Nats per preference.
     Gradient:
         `dpo_loss_grad`.
     Fails:
-        Only the difference counts: log P of the chosen may fall, so long as the other's falls more.
+        Only the difference counts: log P of the chosen answer may fall, if the other falls more.
     Raises:
         MathsError: the shapes differ, beta is not above 0, or s not between 0 and 1.
     Source:
         Rafailov et al. 2023, "Direct Preference Optimization", eq. 7; Mitchell 2023, "A note on DPO
         with noisy preferences and relationship to IPO" (smoothing).
     See also:
-        `regularised_reward_optimum`, from which it follows.
+        `regularised_reward_optimum`, from which it is derived.
     Example:
         dpo_loss(array([-10.0]), array([-30.0]), array([-10.1]), array([-20.1]), beta=0.1)
     """
@@ -73,7 +74,7 @@ def dpo_loss_grad(
 
     dL/d chosen = -beta (sigmoid(-z) - s) = -dL/d rejected
 
-    The pull is strongest where the preference is got wrong, and fades as it is learned.
+    It is largest when the preference is wrong, and vanishes as the policy learns it.
 
     Args:
         As `dpo_loss`. Returns dchosen, drejected.
@@ -92,7 +93,7 @@ def dpo_margin(
     *,
     beta: float,
 ) -> Array:
-    """By how much the implicit reward of the chosen answer exceeds that of the rejected one.
+    """The implicit reward of the chosen answer minus the one of the rejected answer.
 
     z = beta [ (log pi_c - log pi_r) - (log ref_c - log ref_r) ]
 
@@ -112,12 +113,12 @@ def dpo_margin(
 
 @equation(margin=extended("..."))
 def hinge_preference_loss(margin: Array) -> Array:
-    """A preference that costs nothing any more once its margin is 1.
+    """A loss on a preference that is 0 once its margin reaches 1.
 
     L = max(0, 1 - z)
 
     Args:
-        margin: z, (...), as `dpo_margin` gives it. Returns (...).
+        margin: z, (...), as from `dpo_margin`. Returns (...).
     Gradient:
         `hinge_preference_loss_grad`.
     Raises:
@@ -151,7 +152,7 @@ def hinge_preference_loss_grad(margin: Array) -> Array:
     beta=POSITIVE,
 )
 def regularised_reward(p: Array, reference: Array, reward: Array, *, beta: float) -> Array:
-    """What a policy earns, less what it pays for leaving its reference. To be made large.
+    """The expected reward of a policy minus a penalty for leaving its reference; maximise it.
 
     J(p) = sum_i p_i r_i - beta KL(p || ref)
 
@@ -159,11 +160,11 @@ def regularised_reward(p: Array, reference: Array, reward: Array, *, beta: float
         p, reference: (..., answers), distributions. reward: like them. Returns (...).
         beta: above 0.
     Units:
-        Those of the reward.
+        The reward's units.
     Gradient:
         `regularised_reward_grad`.
     Fails:
-        -inf where the policy does what the reference never does.
+        It is -inf if the policy gives probability to an answer that the reference never gives.
     Raises:
         MathsError: the shapes differ, a distribution does not sum to one, or beta is not above 0.
     Source:
@@ -190,15 +191,15 @@ def regularised_reward_grad(p: Array, reference: Array, reward: Array, *, beta: 
 
 @equation(regularised_reward)
 def regularised_reward_optimum(reference: Array, reward: Array, *, beta: float) -> Array:
-    """The policy that earns most under `regularised_reward`: the reference, tilted.
+    """The policy that maximises `regularised_reward`: the reference, reweighted by the reward.
 
     p_i = ref_i exp(r_i / beta) / Z
 
-    There the gradient is the same for every answer: no probability can be moved with profit.
+    At the optimum the gradient is the same for every answer, so moving probability gains nothing.
 
     Args:
         reference: (..., answers), a distribution. reward: like it. Returns like it.
-        beta: above 0. Large: the reference; small: the best answer alone.
+        beta: above 0. A large beta gives the reference, a small one only the best answer.
     Raises:
         MathsError: the shapes differ, the reference does not sum to one, or beta is not above 0.
     Source:

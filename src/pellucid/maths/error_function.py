@@ -1,4 +1,4 @@
-"""The error function: how much of a Gaussian lies within x, for libraries that have none."""
+"""The error function, for array libraries that have none."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import extended
 
-#: Where the fraction takes over from the series, and how many terms each needs for 1e-16 there.
+#: Above this |x| the fraction replaces the series; the terms that each needs for 1e-16 there.
 _MEETING, _SERIES_TERMS, _FRACTION_TERMS = 2.0, 40, 60
-#: 1 - erf(6) is 2e-17: no number of 64 bits lies between.
+#: 1 - erf(6) is 2e-17: in float64 erf is 1 from here on.
 _END = 6.0
 
 
 @equation(x=extended("..."))
 def erf(x: Array) -> Array:
-    """The share of a Gaussian with variance 1/2 that lies within x of its middle, signed.
+    """The probability that a Gaussian with variance 1/2 lies within x of its mean, with x's sign.
 
     erf(x) = 2 / sqrt(pi) integral_0^x exp(-t^2) dt
 
-    Up to |x| = 2 by a series whose terms are all positive,
-    exp(-x^2) 2 / sqrt(pi) sum_n 2^n x^(2n + 1) / (1 3 5 ... (2n + 1)), beyond it by the continued
-    fraction of 1 - erf. Within 1e-15 of the truth in float64. Torch's own is taken in torch.
+    Up to |x| = 2 it sums a series whose terms all have the same sign,
+    exp(-x^2) 2 / sqrt(pi) sum_n 2^n x^(2n + 1) / (1 3 5 ... (2n + 1)). Above that it uses the
+    continued fraction of 1 - erf. The error is below 1e-15 in float64. For torch tensors it calls
+    torch's own function.
 
     Args:
         x: (...). Returns (...).
     Gradient:
         `erf_grad`.
     Fails:
-        1 - erf(x) has lost all its digits beyond x = 6.
+        1 - erf(x) has no correct digits left above x = 6.
     Raises:
         MathsError: x is not floating.
     Source:

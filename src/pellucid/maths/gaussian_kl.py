@@ -1,4 +1,4 @@
-"""KL between Gaussians: of one number, of independent numbers, of numbers that move together."""
+"""KL between Gaussians: in one dimension, with independent features, and with a full covariance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pellucid.maths.door.kinds import positive
 
 @equation(mean="...", std=positive("..."), other_mean="...", other_std=positive("..."))
 def gaussian_kl(mean: Array, std: Array, other_mean: Array, other_std: Array) -> Array:
-    """KL between two Gaussians of one number each.
+    """KL between two Gaussians in one dimension.
 
     log(s_1 / s_0) + (s_0^2 + (m_0 - m_1)^2) / (2 s_1^2) - 1/2
 
@@ -21,7 +21,7 @@ def gaussian_kl(mean: Array, std: Array, other_mean: Array, other_std: Array) ->
     Gradient:
         `gaussian_kl_grad`.
     Fails:
-        It grows without bound as the other's deviation goes to 0.
+        It grows without bound as the other standard deviation goes to 0.
     Raises:
         MathsError: the shapes differ, or a standard deviation is not above 0.
     Source:
@@ -61,12 +61,11 @@ def gaussian_kl_grad(
 def gaussian_kl_diagonal(
     mean: Array, log_variance: Array, other_mean: Array, other_log_variance: Array
 ) -> Array:
-    """KL between two Gaussians of independent numbers: the sum over the numbers.
+    """KL between two Gaussians with independent features: the sum over the features.
 
     1/2 sum_i [ l_1 - l_0 + exp(l_0 - l_1) + (m_0 - m_1)^2 exp(-l_1) - 1 ],  l = log variance
 
-    With m_1 = 0 and l_1 = 0 it is the price that a VAE pays for a code: 1/2 sum [ m^2 + exp(l) - l
-    - 1 ].
+    With m_1 = 0 and l_1 = 0 it is the KL term of a VAE: 1/2 sum [ m^2 + exp(l) - l - 1 ].
 
     Args:
         mean, log_variance: m_0 and l_0, (..., features). other_mean, other_log_variance: m_1 and
@@ -129,7 +128,7 @@ def _positive_definite(covariance: Array, other_covariance: Array) -> None:
 def gaussian_kl_full(
     mean: Array, covariance: Array, other_mean: Array, other_covariance: Array
 ) -> Array:
-    """KL between two Gaussians whose numbers move together.
+    """KL between two Gaussians with correlated features.
 
     1/2 [ tr(S_1^-1 S_0) + (m_1 - m_0)^T S_1^-1 (m_1 - m_0) - d + log(det S_1 / det S_0) ]
 
@@ -141,7 +140,7 @@ def gaussian_kl_full(
     Gradient:
         `gaussian_kl_full_grad`.
     Fails:
-        A covariance that is nearly singular: its inverse and its logarithm are mostly rounding.
+        If a covariance is nearly singular, its inverse and its logarithm are mostly rounding error.
     Raises:
         MathsError: the shapes do not fit, or a covariance is not symmetric and positive definite.
     Source:

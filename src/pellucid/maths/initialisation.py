@@ -1,6 +1,6 @@
-"""How wide weights start, by the shape of a matrix or the depth of a model.
+"""The standard deviation of initial weights, from the shape of a matrix or the depth of a model.
 
-It draws nothing.
+Nothing here draws a random number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def he_std(n_in: int) -> float:
     """sqrt(2 / n_in): a layer followed by ReLU keeps the mean square of its input.
 
     Fails:
-        Without the ReLU the standard deviation grows by 1.41 with every layer.
+        Without the ReLU the standard deviation grows by a factor of 1.41 with every layer.
     Source:
         He et al. 2015, "Delving Deep into Rectifiers", eq. 10.
     Example:
@@ -27,10 +27,10 @@ def he_std(n_in: int) -> float:
 
 @equation(n_in=COUNT, n_out=COUNT)
 def xavier_std(n_in: int, n_out: int) -> float:
-    """sqrt(2 / (n_in + n_out)): between keeping the variance forward and backward.
+    """sqrt(2 / (n_in + n_out)): a compromise between keeping the variance forward and backward.
 
     Fails:
-        With ReLU half of the mean square is lost in every layer.
+        With ReLU, every layer loses half of the mean square.
     Source:
         Glorot and Bengio 2010, "Understanding the difficulty of training deep feedforward neural
         networks", eq. 12.
@@ -45,7 +45,7 @@ def lecun_std(n_in: int) -> float:
     """sqrt(1 / n_in): a linear layer keeps the mean square of its input.
 
     Fails:
-        1 / n_in is the variance; as a standard deviation it is sqrt(n_in) times too small.
+        1 / n_in is the variance: used as a standard deviation it is sqrt(n_in) times too small.
     Source:
         LeCun et al. 1998, "Efficient BackProp", eq. 16.
     Example:
@@ -56,10 +56,10 @@ def lecun_std(n_in: int) -> float:
 
 @equation(n_in=COUNT)
 def torch_linear_std(n_in: int) -> float:
-    """1 / sqrt(3 n_in): what torch gives an `nn.Linear` that nobody initialised.
+    """1 / sqrt(3 n_in): torch's default for `nn.Linear`.
 
-    Uniform between -1 / sqrt(n_in) and 1 / sqrt(n_in). A layer turns a standard deviation of 1 into
-    0.577, and its bias is drawn from the same range besides.
+    The weights are uniform between -1 / sqrt(n_in) and 1 / sqrt(n_in). A layer changes a standard
+    deviation of 1 to 0.577. The bias is drawn from the same range.
 
     Source:
         He et al. 2015, "Delving Deep into Rectifiers", with a leaky ReLU of slope sqrt(5): torch
@@ -72,7 +72,7 @@ def torch_linear_std(n_in: int) -> float:
 
 @equation()
 def gpt2_std() -> float:
-    """0.02, whatever the shape: about 1 / sqrt(n_in) for 2500 inputs, less than that for fewer.
+    """0.02 for every shape: 1 / sqrt(n_in) for 2500 inputs, and smaller than that for fewer.
 
     std = 0.02
 
@@ -80,7 +80,7 @@ def gpt2_std() -> float:
         Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training",
         section 4.1.
     See also:
-        `depth_scale`, by which GPT-2 multiplies it where a block writes to the stream.
+        `depth_scale`, GPT-2's factor for matrices that write to the residual stream.
     Example:
         gpt2_std() * depth_scale(12)
     """
@@ -89,17 +89,18 @@ def gpt2_std() -> float:
 
 @equation(mean_square=NOT_NEGATIVE, n_in=COUNT, std=NOT_NEGATIVE)
 def linear_variance(mean_square: float, *, n_in: int, std: float) -> float:
-    """The variance that a linear layer gives to what comes in.
+    """The variance of a linear layer's outputs.
 
     var(y) = n_in std^2 E[x^2]
 
-    Weights are independent with mean 0. It is the mean square of x that counts, not its variance:
-    inputs between 0 and 1 come with 1/3, not 1/12.
+    The weights are independent with mean 0. The mean square of x counts, not its variance: inputs
+    that are uniform between 0 and 1 have 1/3, not 1/12.
 
     Args:
-        mean_square: E[x^2] of the inputs. std: of the weights.
+        mean_square: E[x^2] of the inputs. n_in: the number of inputs. std: standard deviation of
+            the weights.
     Fails:
-        Weights with a mean, as those of `rand`, add (n_in mean(w) mean(x))^2 and more.
+        Weights whose mean is not 0, as from `rand`, add (n_in mean(w) mean(x))^2 and more.
     Source:
         He et al. 2015, "Delving Deep into Rectifiers", eq. 7.
     Example:
@@ -110,7 +111,7 @@ def linear_variance(mean_square: float, *, n_in: int, std: float) -> float:
 
 @equation(variance=NOT_NEGATIVE)
 def relu_mean_square(variance: float) -> float:
-    """What ReLU leaves of a mean square: half, of what is symmetric about 0.
+    """The mean square after ReLU: half of the variance, if x is symmetric about 0.
 
     E[max(x, 0)^2] = var(x) / 2
 
@@ -124,12 +125,13 @@ def relu_mean_square(variance: float) -> float:
 
 @equation(variance=NOT_NEGATIVE, factor=NOT_NEGATIVE, n_layers=FROM_ZERO)
 def chained_variance(variance: float, *, factor: float, n_layers: int) -> float:
-    """The variance after layers that each multiply it: it vanishes or explodes.
+    """The variance after many layers that each multiply it: it vanishes or explodes.
 
     var_L = factor^L var_0
 
     Args:
-        factor: what one layer does to it: n_in std^2 for a linear layer, half of it with ReLU.
+        variance: var_0. n_layers: L.
+        factor: of one layer: n_in std^2 for a linear layer, half of that with ReLU.
     Source:
         He et al. 2015, "Delving Deep into Rectifiers", eq. 9.
     Example:
@@ -140,16 +142,17 @@ def chained_variance(variance: float, *, factor: float, n_layers: int) -> float:
 
 @equation(variance=NOT_NEGATIVE, attention=NOT_NEGATIVE, feed_forward=NOT_NEGATIVE)
 def block_variance(variance: float, *, attention: float, feed_forward: float) -> float:
-    """The variance of the stream after a block: what came, and what two sublayers added.
+    """The variance of the residual stream after a block: the sum of three variances.
 
     var(x + a + f) = var(x) + var(a) + var(f)
 
-    With norms before the sublayers, what they add does not depend on how large the stream is.
+    With norms before the sublayers, a and f do not depend on the size of the stream.
 
     Args:
-        attention, feed_forward: the variances of what they add, taken as independent of x.
+        variance: of the stream x. attention, feed_forward: the variances of the sublayers' outputs
+            a and f, assumed independent of x.
     Fails:
-        Once trained they are not independent of x, nor of each other.
+        After training, x, a and f are not independent.
     Source:
         Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture", lemma 2.
     Example:
@@ -160,14 +163,15 @@ def block_variance(variance: float, *, attention: float, feed_forward: float) ->
 
 @equation(variance=NOT_NEGATIVE, added=NOT_NEGATIVE, n_layers=FROM_ZERO)
 def stream_variance(variance: float, *, added: float, n_layers: int) -> float:
-    """The variance of the stream after blocks with norms before their sublayers: a straight line.
+    """The variance of the residual stream after L pre-norm blocks: it grows linearly.
 
     var_L = var_0 + 2 L added
 
-    Scaled by `depth_scale`, a sublayer adds added / (2 L), and the sum is var_0 + added.
+    With `depth_scale`, a sublayer adds only added / (2 L), and the sum is var_0 + added.
 
     Args:
-        added: the variance that each of two sublayers adds.
+        variance: var_0. n_layers: L.
+        added: the variance that each of the two sublayers of a block adds.
     Source:
         Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture", lemma 2.
     Example:
@@ -179,8 +183,9 @@ def stream_variance(variance: float, *, added: float, n_layers: int) -> float:
 
 @equation(n_layers=COUNT)
 def depth_scale(n_layers: int) -> float:
-    """1 / sqrt(2 n_layers): each block adds two outputs to the residual stream, whose variance
-    would otherwise grow with the depth.
+    """1 / sqrt(2 n_layers): the factor for the two outputs that each block adds to the stream.
+
+    Without it the variance of the residual stream grows with the depth.
 
     Source:
         Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
@@ -192,13 +197,13 @@ def depth_scale(n_layers: int) -> float:
 
 @equation(n_layers=COUNT)
 def deep_norm_one_stack(n_layers: int) -> tuple[float, float]:
-    """alpha and beta of DeepNorm, for an encoder alone or a decoder alone.
+    """alpha and beta of DeepNorm, for an encoder only or a decoder only.
 
     alpha = (2 N)^(1/4),  beta = (8 N)^(-1/4)
 
-    The stream is multiplied by alpha before a sublayer's output is added: norm(alpha x + f(x)).
-    The matrices of the feed-forward, and value and output of attention, start beta times as wide
-    as Xavier says. Then an update moves the output by a bounded amount, whatever the depth.
+    alpha multiplies the residual stream before the sum: norm(alpha x + f(x)). beta multiplies
+    Xavier's standard deviation for the matrices of the feed-forward layer and for the value and
+    output matrices of attention. Then the change of the output per update is bounded at any depth.
 
     Args:
         n_layers: N, or M for a decoder. Returns alpha, beta.
@@ -221,7 +226,7 @@ def deep_norm_encoder(n_encoder_layers: int, n_decoder_layers: int) -> tuple[flo
     Source:
         Wang et al. 2022, "DeepNet: Scaling Transformers to 1,000 Layers", figure 2.
     See also:
-        `deep_norm_one_stack`, which says what they are for.
+        `deep_norm_one_stack`, which explains them.
     Example:
         deep_norm_encoder(6, 6)
     """
@@ -231,7 +236,7 @@ def deep_norm_encoder(n_encoder_layers: int, n_decoder_layers: int) -> tuple[flo
 
 @equation(n_decoder_layers=COUNT)
 def deep_norm_decoder(n_decoder_layers: int) -> tuple[float, float]:
-    """alpha and beta of DeepNorm, for the decoder of an encoder-decoder, of 3 sublayers each.
+    """alpha and beta of DeepNorm, for the decoder of an encoder-decoder (3 sublayers per block).
 
     alpha = (3 M)^(1/4),  beta = (12 M)^(-1/4)
 
@@ -240,7 +245,7 @@ def deep_norm_decoder(n_decoder_layers: int) -> tuple[float, float]:
     Source:
         Wang et al. 2022, "DeepNet: Scaling Transformers to 1,000 Layers", figure 2.
     See also:
-        `deep_norm_one_stack`, which says what they are for.
+        `deep_norm_one_stack`, which explains them.
     Example:
         deep_norm_decoder(6)
     """

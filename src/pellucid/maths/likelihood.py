@@ -1,4 +1,4 @@
-"""What a language model is trained for: the probability of a whole text, and what it is told as."""
+"""The probability of a whole text, which language models are trained for, and ways to report it."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pellucid.maths.door.kinds import COST, COUNT, FROM_ZERO, index, scores
 
 @equation(logits=scores("... time>=0 classes"), targets=index("... time>=0", size="classes"))
 def sequence_log_likelihood(logits: Array, targets: Array) -> Array:
-    """log P of a text: the sum over its places of log P of the token that came there.
+    """log P of a text: the sum over its tokens of log P of each, given the tokens before it.
 
     log P(x_1 ... x_T) = sum_t log p_t(x_t)
 
     Args:
         logits: (..., time, classes). targets: (..., time), whole numbers. Returns (...).
     Units:
-        Nats; negative.
+        Nats; never positive.
     Gradient:
         `sequence_log_likelihood_grad`.
     Fails:
         The product of the probabilities underflows: 0.1^400 is 0 in float64. The sum does not.
     Raises:
-        MathsError: the targets are not one class for each place.
+        MathsError: the targets are not one class for each position.
     Source:
         Bengio et al. 2003, "A Neural Probabilistic Language Model", section 2.
     Example:
@@ -47,27 +47,32 @@ def sequence_log_likelihood_grad(logits: Array, targets: Array) -> Array:
     return -cross_entropy_grad(logits, targets)
 
 
-def _one_place(targets: Array) -> None:
+def _at_least_one_target(targets: Array) -> None:
     checks.at_least(1, **{"the number of targets": math.prod(targets.shape)})
 
 
-@equation(_one_place, logits=scores("... time classes"), targets=index("... time", size="classes"))
+@equation(
+    _at_least_one_target,
+    logits=scores("... time classes"),
+    targets=index("... time", size="classes"),
+)
 def language_model_loss(logits: Array, targets: Array) -> Array:
-    """The mean cost of a token: what is minimised, and what perplexity is the exponential of.
+    """The mean surprise per token: the loss of a language model, and the logarithm of perplexity.
 
     L = -1/T sum_t log p_t(x_t)
 
     Args:
         logits: (..., time, classes). targets: (..., time), whole numbers. Returns one number: the
-            mean over every place of every row.
+            mean over every position of every row.
     Units:
         Nats per token.
     Gradient:
         `language_model_loss_grad`.
     Fails:
-        Not comparable between tokenizers: longer tokens cost more each. Compare `bits_per_byte`.
+        You cannot compare it between tokenizers: longer tokens have a larger loss each. Compare
+        `bits_per_byte` instead.
     Raises:
-        MathsError: the targets are not one class for each place, or there are none.
+        MathsError: the targets are not one class for each position, or there are none.
     Source:
         Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", eq. 1
         (a mean instead of the sum).
@@ -81,7 +86,7 @@ def language_model_loss(logits: Array, targets: Array) -> Array:
 def language_model_loss_grad(logits: Array, targets: Array) -> Array:
     """The gradient of `language_model_loss` by the logits.
 
-    dL/dlogits_t = (p_t - y_t) / T,  T the number of places
+    dL/dlogits_t = (p_t - y_t) / T,  T the number of positions
 
     Args:
         As `language_model_loss`. Returns like logits.
@@ -91,14 +96,14 @@ def language_model_loss_grad(logits: Array, targets: Array) -> Array:
 
 @equation(loss_nats=COST)
 def perplexity(loss_nats: float) -> float:
-    """Among how many tokens, all alike, one would guess as badly.
+    """The number of equally likely tokens that would give the same loss.
 
     PPL = exp(nats) = 2^bits
 
-    A uniform guess over K tokens has exactly K.
+    A uniform guess over K tokens has a perplexity of exactly K.
 
     Args:
-        loss_nats: nats per token. Returns tokens; inf where it overflows.
+        loss_nats: nats per token. Returns tokens; inf if it overflows.
     Units:
         Tokens.
     Fails:
@@ -116,7 +121,7 @@ def perplexity(loss_nats: float) -> float:
 
 @equation(loss_nats=COST, tokens=FROM_ZERO, n_bytes=COUNT)
 def bits_per_byte(loss_nats: float, *, tokens: int, n_bytes: int) -> float:
-    """What a byte of text costs: the measure that does not depend on how text is cut into tokens.
+    """The loss per byte of text: it does not depend on how a tokenizer cuts the text.
 
     bits per byte = nats per token x tokens / (ln 2 x bytes)
 
@@ -125,7 +130,7 @@ def bits_per_byte(loss_nats: float, *, tokens: int, n_bytes: int) -> float:
     Units:
         Bits per byte.
     Fails:
-        Not comparable where a tokenizer has unknown tokens, or changes the text.
+        You cannot compare it if a tokenizer has unknown tokens or changes the text.
     Raises:
         MathsError: there is no byte.
     Source:

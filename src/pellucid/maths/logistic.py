@@ -1,4 +1,4 @@
-"""The sigmoid and its logarithm: softmax of two classes, where one of the scores is 0."""
+"""The sigmoid and its logarithm: the softmax of two classes when one score is 0."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pellucid.maths.door.kinds import extended
 
 @equation(x=extended("..."))
 def sigmoid(x: Array) -> Array:
-    """A number squeezed into (0, 1): the probability whose log odds are x.
+    """A number mapped into (0, 1): the probability whose log odds are x.
 
     s(x) = 1 / (1 + exp(-x))
 
@@ -20,7 +20,7 @@ def sigmoid(x: Array) -> Array:
     Gradient:
         `sigmoid_grad`.
     Fails:
-        Flat far from 0: beyond |x| = 10 less than 5e-5 of a gradient passes.
+        It is flat far from 0: beyond |x| = 10 less than 5e-5 of a gradient passes.
     Raises:
         MathsError: x is not floating.
     Source:
@@ -48,7 +48,7 @@ def sigmoid_grad(x: Array, grad: Array) -> Array:
 
 @equation(x=extended("..."))
 def softplus(x: Array) -> Array:
-    """A ramp with a round corner: what it costs to say x where the answer was no.
+    """A smooth ReLU; also the cross-entropy of the log odds x when the answer is no.
 
     log(1 + exp(x)) = -log s(-x)
 
@@ -59,7 +59,7 @@ def softplus(x: Array) -> Array:
     Gradient:
         `softplus_grad`.
     Fails:
-        Written as it stands, exp(x) overflows at x = 710 in float64, 89 in float32.
+        Computed literally, exp(x) overflows at x = 710 in float64 and at 89 in float32.
     Raises:
         MathsError: x is not floating.
     Source:
@@ -85,5 +85,5 @@ def softplus_grad(x: Array, grad: Array) -> Array:
 
 
 def _below_zero(x: Array) -> Array:
-    """-|x|, with a gradient at 0 too."""
+    """-|x|, differentiable at 0 as well."""
     return namespace(x).where(x >= 0, -x, x)

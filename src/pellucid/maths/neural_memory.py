@@ -1,7 +1,7 @@
-"""A memory that learns while it reads: a matrix trained on every token, by gradient descent.
+"""A memory that learns at test time: a matrix trained on every token by gradient descent.
 
 The loss is |M k - v|^2 without a factor 1/2, as in eq. 12 of the paper, so its gradient has a
-factor 2. The paper's eq. 17 writes the gradient without it: its learning rates are twice ours.
+factor 2. Eq. 17 of the paper has no such factor, so its learning rates are twice as large as here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pellucid.maths.scans import linear_scan
 
 @equation(memory="... d_v d_k", k="... d_k", v="... d_v")
 def memory_loss(memory: Array, k: Array, v: Array) -> Array:
-    """How wrong the memory is about what belongs to a key.
+    """The squared error of the value that the memory returns for a key.
 
     l(M; k, v) = |M k - v|^2
 
@@ -36,7 +36,7 @@ def _error(memory: Array, k: Array, v: Array) -> Array:
 
 @equation(memory_loss)
 def memory_loss_grad(memory: Array, k: Array, v: Array) -> Array:
-    """The gradient of `memory_loss` by the memory: how surprising a token is, and in what way.
+    """The gradient of `memory_loss` by the memory: the paper's measure of surprise.
 
     dl/dM = 2 (M k - v) k^T
 
@@ -65,7 +65,7 @@ def memory_step(
     learning_rate: Array,
     forgetting: Array,
 ) -> tuple[Array, Array]:
-    """One token is written into the memory: a step of gradient descent with momentum and decay.
+    """Write one token into the memory: a step of gradient descent with momentum and decay.
 
     S_t = eta_t S_(t-1) - theta_t dl/dM(M_(t-1); k_t, v_t)
     M_t = (1 - alpha_t) M_(t-1) + S_t
@@ -78,7 +78,7 @@ def memory_step(
         Behrouz, Zhong and Mirrokni 2025, "Titans: Learning to Memorize at Test Time", eq. 13-14;
         with alpha = 0 eq. 9-10, and with eta = 0 too eq. 8.
     See also:
-        `adamw_step`: momentum and weight decay of the slow kind.
+        `adamw_step`, which trains the model itself with momentum and weight decay.
     Example:
         memory_step(zeros((1, 2)), zeros((1, 2)), array([1.0, 0.0]), array([3.0]),
             persistence=array(0.0), learning_rate=array(0.5), forgetting=array(0.0))
@@ -107,7 +107,7 @@ def memory_through_time(
     learning_rate: Array,
     forgetting: Array,
 ) -> tuple[Array, Array]:
-    """A text written into the memory token by token: what each token finds after it was written.
+    """Write a text into the memory token by token; the memory after each token.
 
     Args:
         As `memory_step`, with k: (..., time, d_k), v: (..., time, d_v) and gates (..., time), time
@@ -115,7 +115,7 @@ def memory_through_time(
     Source:
         Behrouz, Zhong and Mirrokni 2025, "Titans: Learning to Memorize at Test Time", eq. 13-14.
     See also:
-        `memory_in_chunks`, which is faster and not quite the same.
+        `memory_in_chunks`, a faster approximation.
     Example:
         memory_through_time(zeros((1, 2)), zeros((1, 2)), eye(2), ones((2, 1)),
             persistence=zeros(2), learning_rate=0.5 * ones(2), forgetting=zeros(2))
@@ -138,7 +138,7 @@ def memory_through_time(
     return xp.stack(memories, axis=-3), xp.stack(momenta, axis=-3)
 
 
-def _carried(factor: Array, added: Array, start: Array) -> Array:
+def _matrix_scan(factor: Array, added: Array, start: Array) -> Array:
     """h_t = factor_t h_(t-1) + added_t, for matrices."""
     xp = namespace(factor, added, start)
     flat = xp.reshape(added, (*added.shape[:-2], -1))
@@ -158,18 +158,18 @@ def memory_in_chunks(
     forgetting: Array,
     chunk: int,
 ) -> tuple[Array, Array]:
-    """A text written into the memory, some tokens at a time.
+    """Write a text into the memory chunk by chunk.
 
-    Within a chunk every gradient is taken at the memory before the chunk, so that all of them are
-    one product of matrices; momentum and decay are then two linear scans:
+    Every gradient of a chunk is taken at the memory before the chunk, so one matrix product gives
+    all of them. Two linear scans then compute momentum and decay:
     u_t = dl/dM(M_before; k_t, v_t),  S_t = eta_t S_(t-1) - theta_t u_t
     M_t = (1 - alpha_t) M_(t-1) + S_t
 
-    One token a chunk makes it `memory_through_time`; more, and tokens of a chunk do not see what
-    the others taught the memory.
+    With one token per chunk it equals `memory_through_time`. With more, the gradient of a token
+    ignores the updates by earlier tokens of its chunk.
 
     Args:
-        As `memory_through_time`. chunk: tokens at a time. Returns the same.
+        As `memory_through_time`. chunk: tokens per chunk. Returns the same.
     Source:
         Behrouz, Zhong and Mirrokni 2025, "Titans: Learning to Memorize at Test Time", section 3.2,
         eq. 16 and 18 (b -> chunk).
@@ -181,10 +181,10 @@ def memory_in_chunks(
     memories: list[Array] = []
     momenta: list[Array] = []
     for start in range(0, k.shape[-2], chunk):
-        piece = slice(start, min(start + chunk, k.shape[-2]))
-        u = memory_loss_grad(memory[..., None, :, :], k[..., piece, :], v[..., piece, :])
-        steps = -learning_rate[..., piece, None, None] * u
-        momenta.append(_carried(persistence[..., piece], steps, momentum))
-        memories.append(_carried(1 - forgetting[..., piece], momenta[-1], memory))
+        span = slice(start, min(start + chunk, k.shape[-2]))
+        u = memory_loss_grad(memory[..., None, :, :], k[..., span, :], v[..., span, :])
+        steps = -learning_rate[..., span, None, None] * u
+        momenta.append(_matrix_scan(persistence[..., span], steps, momentum))
+        memories.append(_matrix_scan(1 - forgetting[..., span], momenta[-1], memory))
         memory, momentum = memories[-1][..., -1, :, :], momenta[-1][..., -1, :, :]
     return xp.concat(memories, axis=-3), xp.concat(momenta, axis=-3)

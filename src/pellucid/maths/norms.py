@@ -1,6 +1,6 @@
-"""Norms: features brought to mean 0 and mean square 1, then to a learned scale and place.
+"""Norms: features with mean 0 and mean square 1, then a learned scale and shift.
 
-The members of the family differ only in which numbers share a mean.
+The norms differ in which numbers share a mean.
 
 In all of them, with unit the standardised x and s = 1 / sqrt(var + eps):
 dL/dx = s (g' - mean(g') - unit mean(g' unit)),  g' = gain dL/dy
@@ -18,7 +18,7 @@ Axes = int | tuple[int, ...]
 
 
 def standardised(x: Array, axes: Axes, eps: float) -> tuple[Array, Array]:
-    """x with mean 0 and variance 1 over `axes`, and the inverse deviation it was multiplied by."""
+    """x with mean 0 and variance 1 over `axes`, and its factor: 1 / sqrt(var + eps)."""
     xp = namespace(x)
     centred = x - xp.mean(x, axis=axes, keepdims=True)
     scale = 1 / xp.sqrt(xp.mean(centred**2, axis=axes, keepdims=True) + eps)
@@ -26,7 +26,7 @@ def standardised(x: Array, axes: Axes, eps: float) -> tuple[Array, Array]:
 
 
 def standardised_grad(unit: Array, scale: Array, grad: Array, axes: Axes) -> Array:
-    """The gradient that reaches x: without its mean, and without its part along x itself."""
+    """The gradient that reaches x: without its mean and without its component along x."""
     xp = namespace(unit, grad)
     mean = xp.mean(grad, axis=axes, keepdims=True)
     unit_part = xp.mean(grad * unit, axis=axes, keepdims=True)
@@ -34,7 +34,7 @@ def standardised_grad(unit: Array, scale: Array, grad: Array, axes: Axes) -> Arr
 
 
 def over_tokens(x: Array) -> Array:
-    """The sum of each feature over every token: what reaches a gain or a bias."""
+    """The sum of each feature over all tokens, as in the gradient of a gain or a bias."""
     return namespace(x).sum(x, axis=tuple(range(x.ndim - 1)))
 
 
@@ -49,9 +49,9 @@ def layer_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
     Gradient:
         `layer_norm_grad`.
     Fails:
-        A token whose features are all alike becomes the bias, and eps alone decides its gradient.
+        A token whose features are all equal becomes the bias, and its gradient depends on eps only.
     Raises:
-        MathsError: a vector has not one number for each feature, or eps is negative.
+        MathsError: a vector does not have one number per feature, or eps is negative.
     Source:
         Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 3-4.
     Example:
@@ -79,7 +79,7 @@ def layer_norm_grad(
 
 @equation(x="... features", gain="features", eps=NOT_NEGATIVE)
 def rms_norm(x: Array, gain: Array, *, eps: float) -> Array:
-    """Each token's features with mean square 1, times a gain; the mean is left alone.
+    """Each token's features with mean square 1, times a gain; the mean is not subtracted.
 
     y = x / sqrt(mean(x^2) + eps) gain,  over the features of one token
 
@@ -88,9 +88,9 @@ def rms_norm(x: Array, gain: Array, *, eps: float) -> Array:
     Gradient:
         `rms_norm_grad`.
     Fails:
-        Only its scale is taken out: a mean that grows takes the place of what varies.
+        It removes the scale only: if the mean grows, the differences between features shrink.
     Raises:
-        MathsError: a vector has not one number for each feature, or eps is negative.
+        MathsError: a vector does not have one number per feature, or eps is negative.
     Source:
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     Example:
@@ -138,17 +138,17 @@ def group_norm(x: Array, gain: Array, bias: Array, *, n_groups: int, eps: float)
 
     y = (x - mean) / sqrt(var + eps) gain + bias,  over neighbouring features of one token
 
-    One group makes it a layer norm. The means are of one token alone, so that no token sees
-    another; for images, Wu and He take them over places too.
+    With one group it is layer norm. Each mean is over one token, so no token depends on another;
+    for images, Wu and He also take the mean over positions.
 
     Args:
-        x: (..., features), as many as n_groups divides. gain, bias: (features,). Returns like x.
+        x: (..., features), a multiple of n_groups. gain, bias: (features,). Returns like x.
     Gradient:
         `group_norm_grad`.
     Fails:
-        A group of one feature is always zero.
+        A group of one feature is always 0 before gain and bias.
     Raises:
-        MathsError: a vector has not one number for each feature, or eps is negative.
+        MathsError: a vector does not have one number per feature, or eps is negative.
     Source:
         Wu and He 2018, "Group Normalization", section 3.
     Example:
@@ -182,19 +182,20 @@ def instance_norm(x: Array, gain: Array, bias: Array, *, eps: float) -> Array:
 
     y = (x - mean) / sqrt(var + eps) gain + bias,  over the tokens of one sequence
 
-    Every token is told of those after it: not for models that predict them.
+    Every token depends on those after it, so do not use it in a model that predicts them.
 
     Args:
         x: (..., time, features). gain, bias: (features,). Returns like x.
     Gradient:
         `instance_norm_grad`.
     Fails:
-        A sequence of one token is all zeros; before its end, every token's answer changes.
+        A sequence of one token becomes the bias, and each new token changes the output of all
+        tokens before it.
     Raises:
-        MathsError: a vector has not one number for each feature, or eps is negative.
+        MathsError: a vector does not have one number per feature, or eps is negative.
     Source:
         Ulyanov, Vedaldi and Lempitsky 2016, "Instance Normalization: The Missing Ingredient for
-        Fast Stylization" (places of an image -> time).
+        Fast Stylization" (positions in an image -> time).
     Example:
         instance_norm(array([[1.0, 10.0], [3.0, 20.0], [5.0, 60.0]]), ones(2), zeros(2), eps=1e-5)
     """

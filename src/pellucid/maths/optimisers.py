@@ -16,14 +16,14 @@ from pellucid.maths.door.kinds import (
 
 @equation(w="...", grad="...", learning_rate=NOT_NEGATIVE)
 def sgd_step(w: Array, grad: Array, *, learning_rate: float) -> Array:
-    """One step straight down the gradient.
+    """One step along the negative gradient.
 
     w <- w - lr g
 
     Args:
         w, grad: (...). Returns w.
     Fails:
-        It diverges where the ground is too curved: on c w^2 / 2 it needs lr < 2 / c.
+        It diverges where the curvature is too large: on c w^2 / 2 it needs lr < 2 / c.
     Raises:
         MathsError: the shapes differ, or the learning rate is negative.
     Source:
@@ -38,7 +38,7 @@ def sgd_step(w: Array, grad: Array, *, learning_rate: float) -> Array:
 def momentum_step(
     w: Array, grad: Array, velocity: Array, *, learning_rate: float, momentum: float
 ) -> tuple[Array, Array]:
-    """One step along the sum of all gradients so far, in which older ones fade.
+    """One step along a sum of all gradients so far, in which older gradients have less weight.
 
     v <- momentum v + g,  w <- w - lr v
 
@@ -91,14 +91,14 @@ def adamw_step(
     Args:
         step: t, counted from 1. Returns w, m, v.
     Fails:
-        With a large eps the step is in proportion to the gradient again, as in SGD.
+        With a large eps the step is proportional to the gradient, as in SGD.
     Raises:
         MathsError: the shapes differ, the learning rate is negative, a beta is not in [0, 1), or
             the step is not at least 1.
     Source:
         Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2.
     See also:
-        `adam_step`, where the decay is in the gradient.
+        `adam_step`, which adds the decay to the gradient.
     Example:
         adamw_step(ones(1), ones(1), zeros(1), zeros(1), step=1, learning_rate=0.1, beta1=0.9,
             beta2=0.999, eps=1e-8, weight_decay=0.1)
@@ -124,7 +124,7 @@ def adam_step(
     eps: float,
     l2: float,
 ) -> tuple[Array, Array, Array]:
-    """One Adam step with an L2 penalty in the gradient, where AdamW has weight decay beside it.
+    """One Adam step with an L2 penalty in the gradient, in contrast to AdamW's separate decay.
 
     g <- g + l2 w
     m <- beta1 m + (1 - beta1) g,  v <- beta2 v + (1 - beta2) g^2
@@ -133,8 +133,8 @@ def adam_step(
     Args:
         step: t, counted from 1. l2: twice the strength of the penalty. Returns w, m, v.
     Fails:
-        The penalty is divided by sqrt(v) like everything else: weights with large gradients are
-        hardly shrunk at all.
+        The penalty's gradient is divided by sqrt(v) too, so weights with large gradients hardly
+        shrink.
     Raises:
         MathsError: the shapes differ, the learning rate is negative, or a beta is not in [0, 1).
     Source:
@@ -162,22 +162,23 @@ def adam_step(
 
 @equation(matrix="... rows>=0 columns>=0", steps=FROM_ZERO)
 def newton_schulz(matrix: Array, *, steps: int) -> Array:
-    """Towards the closest orthogonal matrix: singular values pushed to about 1, small ones not yet.
+    """Approximately the nearest orthogonal matrix: large singular values move close to 1.
 
     X_0 = M / (|M|_F + 1e-7),  X <- a X + (b A + c A^2) X,  A = X X^T
     (a, b, c) = (3.4445, -4.7750, 2.0315)
 
-    |M|_F is the Frobenius norm, the root of the sum of the squares of all entries. It is at least
-    the largest singular value, so those of X_0 lie between 0 and 1. The coefficients are chosen for
-    speed, not convergence. After 5 steps every singular value that was at least 0.0016 of |M|_F
-    lies between 0.68 and 1.21; one that was s |M|_F with s below 0.001 is at most 485 s, less than
-    1/2.
+    |M|_F is the Frobenius norm: the root of the sum of the squares of all entries. It is at least
+    the largest singular value, so the singular values of X_0 lie between 0 and 1. The coefficients
+    are chosen for speed, not convergence. After 5 steps every singular value that was at least
+    0.0016 |M|_F lies between 0.68 and 1.21. One that was s |M|_F with s below 0.001 is at most
+    485 s, which is below 1/2.
 
     Args:
         matrix: (..., rows, columns). Returns the same shape.
-        steps: how often, at least 0.
+        steps: the number of iterations, at least 0.
     Fails:
-        In a large matrix many singular values are small beside the Frobenius norm, and stay small.
+        In a large matrix many singular values are small relative to the Frobenius norm, and stay
+        small.
     Raises:
         MathsError: the matrix has fewer than two axes, or steps is negative.
     Source:

@@ -1,4 +1,4 @@
-"""Both ends of a language model: the rows of an embedding, and the matrix that scores tokens."""
+"""Both ends of a language model: the embedding, and the output head with its cross-entropy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pellucid.maths.door.kinds import COUNT, index
 
 @equation(weight="vocab_size d_model", ids=index("...", size="vocab_size"))
 def embedding(weight: Array, ids: Array) -> Array:
-    """The row of each id: a one-hot row times a matrix, without the product.
+    """The row of each id: a one-hot vector times a matrix, by lookup instead of a product.
 
     x = onehot(ids) W
 
@@ -40,8 +40,8 @@ def embedding_grad(ids: Array, grad: Array, *, vocab_size: int) -> Array:
 
     dL/dW = onehot(ids)^T g
 
-    Each row gets the sum of what reached its token, wherever it stood; a token that did not occur
-    gets exactly zero.
+    Each row gets the sum of the gradients at all positions of its token. A token that does not
+    occur gets exactly zero.
 
     Args:
         ids: (...). grad: (..., d_model). Returns (vocab_size, d_model).
@@ -49,19 +49,19 @@ def embedding_grad(ids: Array, grad: Array, *, vocab_size: int) -> Array:
     return _scattered(ids, grad, vocab_size)
 
 
-def _one_row(targets: Array) -> None:
+def _at_least_one_target(targets: Array) -> None:
     checks.at_least(1, **{"the number of targets": math.prod(targets.shape)})
 
 
 @equation(
-    _one_row,
+    _at_least_one_target,
     x="... d_model",
     weight="classes d_model",
     bias="classes",
     targets=index("...", size="classes"),
 )
 def linear_head_loss(x: Array, weight: Array, bias: Array, targets: Array) -> Array:
-    """The mean cross-entropy of scores that are a linear function of hidden states.
+    """The mean cross-entropy of logits that are a linear function of hidden states.
 
     z = x W^T + b,  L = -1/N sum_t log softmax(z_t)_target
 
@@ -77,7 +77,7 @@ def linear_head_loss(x: Array, weight: Array, bias: Array, targets: Array) -> Ar
     Source:
         Bishop 2006, "Pattern Recognition and Machine Learning", eq. 4.108.
     See also:
-        `pellucid.objectives.linear_cross_entropy`, which never forms all scores.
+        `pellucid.objectives.linear_cross_entropy`, which never forms all logits at once.
     Example:
         linear_head_loss(array([[1.0, 2.0]]), array([[0.1, 0.2], [0.3, 0.4]]), zeros(2), array([1]))
     """
@@ -92,8 +92,8 @@ def linear_head_grads(
 
     dx_t = (p_t - y_t) W / N,  dW = sum_t (p_t - y_t) x_t^T / N,  db = sum_t (p_t - y_t) / N
 
-    Row k of dW is sum_t (p_t(k) - y_t(k)) x_t: hidden states that meant k pull its row closer, all
-    others push it away.
+    Row k of dW is sum_t (p_t(k) - y_t(k)) x_t: a step moves row k towards the hidden states whose
+    target is k, and away from all others.
 
     Args:
         As `linear_head_loss`. Returns dx, dW, db.
@@ -110,13 +110,13 @@ def linear_head_grads(
 
 
 @equation(
-    _one_row,
+    _at_least_one_target,
     weight="vocab_size d_model",
     ids=index("...", size="vocab_size"),
     targets=index("...", size="vocab_size"),
 )
 def tied_loss(weight: Array, ids: Array, targets: Array) -> Array:
-    """The loss of the smallest tied model: a row is looked up, and scored against every row.
+    """The loss of the smallest tied model: one matrix embeds a token and scores the next one.
 
     x = W[ids],  L = -1/N sum_t log softmax(W x_t)_target
 
@@ -128,7 +128,7 @@ def tied_loss(weight: Array, ids: Array, targets: Array) -> Array:
     Gradient:
         `tied_loss_grad`.
     Fails:
-        Its scores are symmetric: it cannot say that b follows a without saying that a follows b.
+        Its scores are symmetric: if b is likely after a, then a gets the same score after b.
     Raises:
         MathsError: ids and targets have different shapes, or one of them has no row.
     Source:
@@ -143,11 +143,11 @@ def tied_loss(weight: Array, ids: Array, targets: Array) -> Array:
 
 @equation(tied_loss)
 def tied_loss_grad(weight: Array, ids: Array, targets: Array) -> Array:
-    """The gradient of `tied_loss` by the one matrix: what reaches it as a head, and as an input.
+    """The gradient of `tied_loss` by the matrix: its gradient as head plus that as embedding.
 
     dW = sum_t (p_t - y_t) x_t^T / N + onehot(ids)^T dx
 
-    With layers in between, dx first goes back through them; the sum of two paths stays.
+    With layers in between, dx first passes back through them; it is still the sum of two paths.
 
     Args:
         As `tied_loss`. Returns like weight.
@@ -166,7 +166,7 @@ def _scores(x: Array, weight: Array, bias: Array) -> Array:
 
 
 def _scattered(ids: Array, grad: Array, vocab_size: int) -> Array:
-    """The product with the one-hot rows: adding at indices is not in the array standard."""
+    """onehot(ids)^T grad: the array standard has no addition at indices."""
     xp = namespace(grad)
     rows = xp.arange(vocab_size, dtype=ids.dtype, device=device_of(ids))
     hit = xp.astype(rows[:, None] == xp.reshape(ids, (1, -1)), grad.dtype)

@@ -1,7 +1,7 @@
-"""Penalties on weights: what large weights cost, how that pulls, and the step that takes it.
+"""Penalties on large weights, with their gradients and their proximal steps.
 
-Proximal steps give exact zeros where a gradient never does: prox(w) is the u that minimises |u -
-w|^2 / 2 + step penalty(u).
+prox(w) is the u that minimises |u - w|^2 / 2 + step penalty(u). Unlike a step along the gradient,
+it can give exact zeros.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pellucid.maths.door.kinds import NOT_NEGATIVE
 
 @equation(w="...", strength=NOT_NEGATIVE)
 def l1_penalty(w: Array, *, strength: float) -> Array:
-    """The sum of the sizes of the weights.
+    """The sum of the absolute values of the weights.
 
     strength sum_i |w_i|
 
@@ -21,13 +21,14 @@ def l1_penalty(w: Array, *, strength: float) -> Array:
         w: (...). Returns one number.
         strength: lambda, at least 0.
     Gradient:
-        `l1_penalty_grad`, a subgradient at 0; in steps `l1_prox`.
+        `l1_penalty_grad`, a subgradient at 0; as a proximal step, `l1_prox`.
     Fails:
-        By gradient descent weights jump to and fro over 0 and never stay there.
+        With gradient descent, weights oscillate around 0 and never become exactly 0.
     Raises:
         MathsError: w is not floating, or the strength is negative.
     Source:
-        Tibshirani 1996, "Regression Shrinkage and Selection via the Lasso", eq. 1 (as a price).
+        Tibshirani 1996, "Regression Shrinkage and Selection via the Lasso", eq. 1 (there as a
+        constraint).
     Example:
         l1_penalty(array([3.0, -0.5, 0.0]), strength=0.1)
     """
@@ -36,7 +37,7 @@ def l1_penalty(w: Array, *, strength: float) -> Array:
 
 @equation(l1_penalty)
 def l1_penalty_grad(w: Array, *, strength: float) -> Array:
-    """A subgradient of `l1_penalty`: the same pull on large and small weights, none at 0.
+    """A subgradient of `l1_penalty`: the same for large and small weights, and 0 at 0.
 
     lambda sign(w)
 
@@ -48,7 +49,7 @@ def l1_penalty_grad(w: Array, *, strength: float) -> Array:
 
 @equation(l1_penalty, step=NOT_NEGATIVE)
 def l1_prox(w: Array, *, strength: float, step: float) -> Array:
-    """Every weight moves towards 0 by the same amount, and stays there if it gets there.
+    """Move every weight towards 0 by the same amount, and stop at exactly 0.
 
     sign(w) max(|w| - step strength, 0)
 
@@ -56,7 +57,7 @@ def l1_prox(w: Array, *, strength: float, step: float) -> Array:
         w: (...). Returns (...).
         step: the learning rate, at least 0.
     Gradient:
-        1 where a weight is left, 0 where it is not.
+        1 where the result is not 0, else 0.
     Raises:
         MathsError: w is not floating, or the strength or the step is negative.
     Source:
@@ -80,10 +81,10 @@ def l2_penalty(w: Array, *, strength: float) -> Array:
         w: (...). Returns one number.
         strength: lambda, at least 0. Without a factor 1/2.
     Gradient:
-        `l2_penalty_grad`; in steps `l2_prox`.
+        `l2_penalty_grad`; as a proximal step, `l2_prox`.
     Fails:
-        In Adam its gradient is divided by the root of the average square, and is weight decay no
-        more.
+        Adam divides its gradient by the root of the average square, so there it is not weight
+        decay.
     Raises:
         MathsError: w is not floating, or the strength is negative.
     Source:
@@ -99,7 +100,7 @@ def l2_penalty(w: Array, *, strength: float) -> Array:
 
 @equation(l1_penalty)
 def l2_penalty_grad(w: Array, *, strength: float) -> Array:
-    """The gradient of `l2_penalty`: a pull in proportion to the weight.
+    """The gradient of `l2_penalty`: proportional to the weight.
 
     2 lambda w
 
@@ -111,7 +112,7 @@ def l2_penalty_grad(w: Array, *, strength: float) -> Array:
 
 @equation(l1_prox)
 def l2_prox(w: Array, *, strength: float, step: float) -> Array:
-    """Every weight shrinks by the same share, and none becomes 0.
+    """Shrink every weight by the same factor; none becomes 0.
 
     w / (1 + 2 step strength)
 
@@ -130,7 +131,7 @@ def l2_prox(w: Array, *, strength: float, step: float) -> Array:
 
 @equation(w="...", l1=NOT_NEGATIVE, l2=NOT_NEGATIVE)
 def elastic_net_penalty(w: Array, *, l1: float, l2: float) -> Array:
-    """Both: sizes, to select, and squares, to share among weights that do the same.
+    """L1 and L2 together: L1 selects weights, L2 shares weight among similar features.
 
     l1 sum_i |w_i| + l2 sum_i w_i^2
 
@@ -138,7 +139,7 @@ def elastic_net_penalty(w: Array, *, l1: float, l2: float) -> Array:
         w: (...). Returns one number.
         l1, l2: the strengths, at least 0.
     Gradient:
-        `elastic_net_penalty_grad`, a subgradient at 0; in steps `elastic_net_prox`.
+        `elastic_net_penalty_grad`, a subgradient at 0; as a proximal step, `elastic_net_prox`.
     Raises:
         MathsError: w is not floating, or a strength is negative.
     Source:
@@ -163,7 +164,7 @@ def elastic_net_penalty_grad(w: Array, *, l1: float, l2: float) -> Array:
 
 @equation(elastic_net_penalty, step=NOT_NEGATIVE)
 def elastic_net_prox(w: Array, *, l1: float, l2: float, step: float) -> Array:
-    """First the soft threshold, then the shrinking: weights become exactly 0, and smaller.
+    """The L1 step, then the L2 step: small weights become exactly 0, the others shrink.
 
     sign(w) max(|w| - step l1, 0) / (1 + 2 step l2)
 

@@ -1,6 +1,6 @@
-"""Policy gradients: answers that went better than expected become likelier.
+"""Policy gradients: answers with a higher reward than expected become likelier.
 
-Also what "better than expected" can mean in a group of answers to the same prompt.
+Also two estimates of the advantage (how much better than expected) in a group of answers.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pellucid.maths.door.kinds import NOT_NEGATIVE, POSITIVE
 
 @equation(log_p="...", advantage="...")
 def policy_gradient_loss(log_p: Array, advantage: Array) -> Array:
-    """A loss whose gradient is, on average, that of the expected reward downwards.
+    """A loss whose mean gradient is the negative gradient of the expected reward.
 
     L = -A log pi(a)
 
-    Its value means nothing; only its gradient does.
+    Only its gradient has a meaning, not its value.
 
     Args:
-        log_p: log pi(a) of what was drawn from pi, (...). advantage: A, (...). Returns (...).
+        log_p: log pi(a) of answers sampled from pi, (...). advantage: A, (...). Returns (...).
     Gradient:
         `policy_gradient_loss_grad`.
     Fails:
-        Drawn from another policy than pi, its gradient is of something else: see
+        If the answers were sampled from another policy, the gradient is biased: see
         `clipped_policy_loss`.
     Raises:
         MathsError: the shapes differ.
@@ -50,19 +50,18 @@ def policy_gradient_loss_grad(log_p: Array, advantage: Array) -> Array:
 
 @equation(log_p="...", old_log_p="...", advantage="...", clip=POSITIVE)
 def clipped_policy_loss(log_p: Array, old_log_p: Array, advantage: Array, *, clip: float) -> Array:
-    """A policy gradient that stops where a draw's probability has changed enough.
+    """A policy gradient that stops once an answer's probability has changed enough.
 
     L = -min(r A, clip(r, 1 - eps, 1 + eps) A),  r = pi(a) / pi_old(a)
 
     Args:
-        log_p: log pi(a), (...). old_log_p: under the policy that drew, (...). advantage: A, (...).
-            Returns (...).
+        log_p: log pi(a), (...). old_log_p: log pi_old(a) of the policy that sampled the answers,
+            (...). advantage: A, (...). Returns (...).
         clip: eps, above 0.
     Gradient:
         `clipped_policy_loss_grad`.
     Fails:
-        Only gain is clipped: where r A is already worse than it was, the loss goes on growing with
-        r, without bound.
+        Only improvements are clipped: for A < 0 the loss grows with r without bound.
     Raises:
         MathsError: the shapes differ, or clip is not above 0.
     Source:
@@ -82,7 +81,7 @@ def clipped_policy_loss(log_p: Array, old_log_p: Array, advantage: Array, *, cli
 def clipped_policy_loss_grad(
     log_p: Array, old_log_p: Array, advantage: Array, *, clip: float
 ) -> Array:
-    """The gradient of `clipped_policy_loss` by log P: none where the gain is clipped.
+    """The gradient of `clipped_policy_loss` by log P: 0 where the ratio is clipped.
 
     dL/dlog pi = -r A, and 0 where A > 0 and r > 1 + eps, or A < 0 and r < 1 - eps
 
@@ -97,16 +96,16 @@ def clipped_policy_loss_grad(
 
 @equation(rewards="... samples>=2")
 def rloo_advantages(rewards: Array) -> Array:
-    """By how much each answer beat the mean of the other answers to its prompt.
+    """Each answer's reward minus the mean reward of the other answers to its prompt.
 
     A_i = r_i - sum_(j != i) r_j / (n - 1) = (r_i - mean) n / (n - 1)
 
-    The others know nothing of answer i, so that the policy gradient stays unbiased.
+    The other answers do not depend on answer i, so the policy gradient stays unbiased.
 
     Args:
         rewards: (..., samples), at least two. Returns like it.
     Units:
-        Those of the reward.
+        The reward's units.
     Raises:
         MathsError: the rewards are not floating, or there is only one sample.
     Source:
@@ -124,23 +123,23 @@ def rloo_advantages(rewards: Array) -> Array:
 
 @equation(rewards="... samples>=2", eps=NOT_NEGATIVE)
 def grpo_advantages(rewards: Array, *, eps: float) -> Array:
-    """By how many standard deviations each answer beat the mean of all answers to its prompt.
+    """Each answer's reward minus the mean of all answers to its prompt, in standard deviations.
 
     A_i = (r_i - mean) / (std + eps),  std with n - 1
 
     Args:
         rewards: (..., samples), at least two. Returns like it.
-        eps: at least 0; with 0 a group whose rewards are all the same is refused.
+        eps: at least 0; with 0, a group of equal rewards raises an error.
     Fails:
-        It has another optimum than the reward has: where nearly all answers are good the spread is
-        small, and the pull away from the reference grows without end.
+        It changes the optimum: if nearly all answers are good, the standard deviation is small, and
+        the pull away from the reference grows without bound.
     Raises:
         MathsError: the rewards are not floating, there is only one sample, or eps is negative.
     Source:
         Shao et al. 2024, "DeepSeekMath: Pushing the Limits of Mathematical Reasoning in Open
         Language Models", section 4.1.2.
     See also:
-        `rloo_advantages`, which does not divide.
+        `rloo_advantages`, which does not divide by the standard deviation.
     Example:
         grpo_advantages(array([1.0, 0.0, 0.0, 0.0]), eps=1e-4)
     """

@@ -1,4 +1,4 @@
-"""Residual streams: why a gradient finds its way through many layers."""
+"""Residual streams: why a gradient survives many layers."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pellucid.maths.door.equation import equation
 
 @equation(jacobian="... features features")
 def residual_jacobian(jacobian: Array) -> Array:
-    """The Jacobian of x + f(x): the identity, plus what the layer does.
+    """The Jacobian of x + f(x): the identity plus the layer's own Jacobian.
 
     dy/dx = I + f'(x)
 
-    Whatever f' is, small or lost, the gradient that reaches y reaches x too.
+    Even if f' is small or zero, the whole gradient of y also reaches x.
 
     Args:
         jacobian: f'(x), (..., features, features). Returns the same shape.
     Gradient:
-        The identity: each entry goes through.
+        The identity: each entry passes unchanged.
     Fails:
-        Where f' is nearly -I, nothing passes.
+        If f' is close to -I, no gradient passes.
     Raises:
         MathsError: the last two axes differ.
     Source:
@@ -33,7 +33,7 @@ def residual_jacobian(jacobian: Array) -> Array:
 
 @equation(jacobians="layers features features")
 def chained_jacobian(jacobians: Array) -> Array:
-    """The Jacobian of layers one after the other: the product of theirs.
+    """The Jacobian of layers applied one after the other: the product of their Jacobians.
 
     J = J_L ... J_2 J_1
 
@@ -41,7 +41,8 @@ def chained_jacobian(jacobians: Array) -> Array:
         jacobians: (layers, features, features), the first layer first. Returns (features,
             features).
     Fails:
-        Without residuals its size is about the L-th power of one layer's: it vanishes or explodes.
+        Without residuals its size is about the size of one layer's Jacobian to the power L: it
+        vanishes or explodes.
     Raises:
         MathsError: there is no layer, or the last two axes differ.
     Source:

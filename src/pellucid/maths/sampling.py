@@ -1,6 +1,6 @@
-"""What is done to logits before sampling: filters, which leave tokens out, and a penalty.
+"""Changes to logits before sampling: filters that remove tokens, and a penalty on repetition.
 
-It draws nothing.
+Nothing here draws a random number.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pellucid.maths.softmax import softmax
 
 @equation(logits=masked("... classes"), k=COUNT)
 def keep_top_k(logits: Array, k: int) -> Array:
-    """Only the k largest logits of each row stay; ties with the k-th stay too.
+    """Keep only the k largest logits of each row, and ties with the k-th.
 
     y_i = x_i where x_i >= the k-th largest, -inf elsewhere
 
     Args:
         logits: (..., classes). Returns the same shape.
     Fails:
-        k is the same where one token is certain and where a hundred are alike.
+        k is the same whether one token is certain or a hundred are equally likely.
     Raises:
         MathsError: a number is out of its range, or a dtype does not fit.
     Source:
@@ -39,17 +39,17 @@ def keep_top_k(logits: Array, k: int) -> Array:
 
 @equation(logits=masked("... classes"), p=FRACTION)
 def keep_top_p(logits: Array, p: float) -> Array:
-    """Only the smallest set of tokens whose probabilities reach p stays; at least one does.
+    """Keep only the smallest set of tokens whose probabilities sum to at least p.
 
     y_i = x_i where the sum of all shares larger than p_i is below p, -inf elsewhere
 
-    The likeliest token stays for every p, for 0 too.
+    The likeliest token stays for every p, even for 0.
 
     Args:
         logits: (..., classes). Returns the same shape.
         p: in [0, 1].
     Fails:
-        Where the model is unsure, p lets thousands of unlikely tokens through.
+        If the model is unsure, thousands of unlikely tokens are needed to reach p, and all stay.
     Raises:
         MathsError: a number is out of its range, or a dtype does not fit.
     Source:
@@ -62,7 +62,7 @@ def keep_top_p(logits: Array, p: float) -> Array:
     order = xp.argsort(logits, axis=-1, descending=True)
     shares = xp.take_along_axis(softmax(logits), order, axis=-1)
     mass_before = xp.cumulative_sum(shares, axis=-1) - shares
-    # back to where each token stood: the rank of a token is the argsort of the order
+    # back to the order of the vocabulary: the rank of a token is the argsort of the order
     rank = xp.argsort(order, axis=-1)
     mass_at_token = xp.take_along_axis(mass_before, rank, axis=-1)
     return xp.where((mass_at_token < p) | (rank == 0), logits, xp.full_like(logits, -xp.inf))
@@ -70,7 +70,7 @@ def keep_top_p(logits: Array, p: float) -> Array:
 
 @equation(logits=masked("... classes"), p=SHARE)
 def keep_min_p(logits: Array, p: float) -> Array:
-    """Only tokens at least p times as likely as the likeliest stay.
+    """Keep only tokens that are at least p times as likely as the likeliest.
 
     softmax(x)_i >= p max_j softmax(x)_j,  that is  x_i >= max_j x_j + log p
 
@@ -92,15 +92,16 @@ def keep_min_p(logits: Array, p: float) -> Array:
 
 @equation(logits=masked("... classes"), present=truths("... classes"), penalty=POSITIVE)
 def repetition_penalty(logits: Array, present: Array, penalty: float) -> Array:
-    """Tokens that the text holds already become less likely: their logits are divided by `penalty`.
+    """Make tokens that are already in the text less likely.
 
-    x_i / penalty where x_i > 0, and x_i penalty where not, for i in present. The paper divides
-    always, which would make a token with a negative logit more likely.
+    y_i = x_i / penalty where x_i > 0, x_i penalty elsewhere, for i in present
+
+    The paper always divides, which would make a token with a negative logit more likely.
 
     Args:
         logits: (..., classes). Returns the same shape.
         present: (..., classes), truth values.
-        penalty: above 0; 1 changes nothing, below 1 rewards repetition.
+        penalty: above 0; 1 changes nothing, and a number below 1 rewards repetition.
     Raises:
         MathsError: a number is out of its range, or a dtype does not fit.
     Source:

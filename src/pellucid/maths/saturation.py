@@ -1,4 +1,4 @@
-"""How far a softmax has gone: from even shares, which learn, to one share of 1, which does not."""
+"""How saturated a softmax is: equal shares pass a gradient, a single share of 1 passes none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pellucid.maths.door.kinds import distribution
 
 @equation(p=distribution("... classes>=2"))
 def normalised_entropy(p: Array) -> Array:
-    """Entropy as a share of the most there could be: 1 for even shares, 0 for a single one.
+    """Entropy divided by its maximum: 1 for equal shares, 0 if one share is 1.
 
     H(p) / log K,  H(p) = -sum_i p_i log p_i
 
@@ -23,7 +23,7 @@ def normalised_entropy(p: Array) -> Array:
     Raises:
         MathsError: p does not sum to one, or has fewer than two classes.
     Source:
-        Shannon 1948, "A Mathematical Theory of Communication", section 7 (relative entropy there).
+        Shannon 1948, "A Mathematical Theory of Communication", section 7 ("relative entropy").
     Example:
         normalised_entropy(array([0.25, 0.25, 0.25, 0.25]))
         normalised_entropy(softmax(array([10.0, 5.0, 1.0])))
@@ -45,7 +45,7 @@ def normalised_entropy_grad(p: Array) -> Array:
 
 @equation(p=distribution("... classes"))
 def renyi2_entropy(p: Array) -> Array:
-    """Renyi's entropy of order 2: the logarithm of how many shares count.
+    """Renyi's entropy of order 2: the logarithm of the effective number of classes.
 
     H_2(p) = -log sum_i p_i^2
 
@@ -82,21 +82,21 @@ def renyi2_entropy_grad(p: Array) -> Array:
 
 @equation(renyi2_entropy)
 def softmax_slope(p: Array) -> Array:
-    """The steepest entry on the diagonal of softmax's Jacobian: how much gradient can still pass.
+    """The largest diagonal entry of softmax's Jacobian: how much gradient can still pass.
 
     max_i p_i (1 - p_i)
 
-    At most 1/4, where a share is 1/2; 0 where one share is 1, whatever the loss says.
+    It is at most 1/4, when a share is 1/2, and 0 when one share is 1, whatever the loss is.
 
     Args:
         p: (..., classes), the shares. Returns (...).
     Fails:
-        It is 0 in float32 where a share is within 6e-8 of 1, though the true one is not.
+        In float32 it is 0 if a share is within 6e-8 of 1, although the exact value is not.
     Raises:
         MathsError: p does not sum to one.
     Source:
-        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, footnote 4, which says why
-        scores are divided by sqrt(d_k).
+        Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1 and footnote 4: the reason
+        why scores are divided by sqrt(d_k).
     See also:
         `softmax_jacobian`.
     Example:

@@ -1,4 +1,4 @@
-"""Linear recurrences: a memory that fades by a factor and is added to, at every step of a text."""
+"""Linear recurrences: a state that decays by a factor and gets an addition at every time step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pellucid.maths.door.equation import equation
 
 
 def _shift_later(x: Array, shift: int, first: float) -> Array:
-    """x moved back in time by `shift` steps, with `first` where nothing came before."""
+    """x delayed by `shift` steps; the first steps become `first`."""
     xp = namespace(x)
     return xp.concat((xp.full_like(x[..., :shift, :], first), x[..., :-shift, :]), axis=-2)
 
@@ -16,9 +16,9 @@ def _shift_later(x: Array, shift: int, first: float) -> Array:
 def linear_scan(decay: Array, x: Array, start: Array) -> Array:
     """h_t = a_t h_(t-1) + x_t for every t, in log2(time) rounds instead of time steps.
 
-    Two steps in a row are again one such step: (a, x) then (b, y) is (a b, b x + y). In each round
-    every step takes in what stands 1, 2, 4, ... before it. Nothing is divided, so that factors of
-    zero do no harm.
+    Two steps in a row make one step of the same form: (a, x) then (b, y) is (a b, b x + y). In the
+    rounds, every step absorbs the one that is 1, 2, 4, ... places earlier. Nothing is divided, so
+    factors of zero are safe.
 
     Args:
         decay: a, (..., time, width), or (..., time, 1). x: (..., time, width).
@@ -45,7 +45,7 @@ def linear_scan_grad(
 ) -> tuple[Array, Array, Array]:
     """The gradients that reach factors, inputs and start when `grad` reaches every h_t.
 
-    With l_t, what reaches h_t in all: from itself, and from all that came after it,
+    Let l_t be the whole gradient of h_t, directly and through all later steps:
     l_t = g_t + a_(t+1) l_(t+1)      the same recurrence, backwards
     dx_t = l_t,  da_t = l_t h_(t-1),  dstart = a_1 l_1
 

@@ -13,7 +13,7 @@ def _warm_up(step: int, warm_up: int) -> float | None:
 
 
 def _progress(step: int, start: int, end: int) -> float:
-    """How far `step` is from `start` to `end`, in [0, 1]."""
+    """The share of the way from `start` to `end` at `step`, in [0, 1]."""
     return min(1.0, (step - start) / max(1, end - start))
 
 
@@ -21,8 +21,10 @@ def _progress(step: int, start: int, end: int) -> float:
 def constant(step: int, *, warm_up: int) -> float:
     """A straight line from 0 to 1 over `warm_up` steps, then 1.
 
-    min(1, t / warm_up) = the share of the peak at step t
+    factor = min(1, step / warm_up)
 
+    Args:
+        step: counted from 0. warm_up: steps of the warm-up.
     Source:
         Goyal et al. 2017, "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour",
         section 2.2.
@@ -37,8 +39,10 @@ def constant(step: int, *, warm_up: int) -> float:
 def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
     """Warm-up, then a straight line from 1 down to `final` at `total`, and `final` after it.
 
-    1 + (final - 1) t,  t from 0 to 1 after the warm-up = the share of the peak
+    factor = 1 + (final - 1) t,  t from 0 to 1 after the warm-up
 
+    Args:
+        step: counted from 0. warm_up, total: in steps. final: the factor at the end.
     Source:
         Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
         Understanding", appendix A.2.
@@ -55,10 +59,12 @@ def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
 def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
     """Warm-up, then half a cosine from 1 down to `final` at `total`, and `final` after it.
 
-    final + (1 - final) (1 + cos(pi t)) / 2, t from 0 to 1 after the warm-up
+    factor = final + (1 - final) (1 + cos(pi t)) / 2,  t from 0 to 1 after the warm-up
 
+    Args:
+        step: counted from 0. warm_up, total: in steps. final: the factor at the end.
     Fails:
-        The end has to be known: stopped earlier, the rate is still high.
+        You have to know the end in advance: if you stop earlier, the rate is still high.
     Source:
         Loshchilov and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", eq. 5.
     Example:
@@ -74,8 +80,10 @@ def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
 def warm_up_stable_decay(step: int, *, warm_up: int, decay: int, total: int, final: float) -> float:
     """Warm-up, a plateau at 1, then a straight line to `final` over the last `decay` steps.
 
-    1, and 1 + (final - 1) t over the last steps, t from 0 to 1 = the share of the peak
+    factor = 1 + (final - 1) t,  t = 0 on the plateau, from 0 to 1 over the last steps
 
+    Args:
+        step: counted from 0. warm_up, decay, total: in steps. final: the factor at the end.
     Source:
         Hu et al. 2024, "MiniCPM", section 4.2.
     Example:

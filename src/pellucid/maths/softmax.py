@@ -1,4 +1,4 @@
-"""Softmax: scores become shares that are positive and sum to one."""
+"""Softmax: from scores to positive shares that sum to one."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pellucid.maths.door.kinds import POSITIVE, scores
 
 
 def _maximum(x: Array) -> Array:
-    """The largest entry of each row, and 0 where a row is -inf throughout."""
+    """The largest entry of each row; 0 for a row that is all -inf."""
     xp = namespace(x)
     top = xp.max(x, axis=-1, keepdims=True)
     return xp.where(xp.isfinite(top), top, xp.zeros_like(top))
 
 
 def _not_zero(total: Array) -> Array:
-    """The totals of the rows, and 1 where a row is -inf throughout; nan stays nan."""
+    """The totals of the rows; 1 for a row that is all -inf; nan stays nan."""
     xp = namespace(total)
     return xp.where(total == 0, xp.ones_like(total), total)
 
 
 def _from_top(x: Array, temperature: float) -> Array:
-    """(x - max x) / T: taken out first, the maximum cannot overflow however low T is."""
+    """(x - max x) / T: the maximum is subtracted first, so no T can make it overflow."""
     return (x - _maximum(x)) / temperature
 
 
@@ -32,8 +32,8 @@ def logsumexp(x: Array) -> Array:
 
     log Z = m + log sum_j exp(x_j - m), m = max x
 
-    Subtracting the maximum changes nothing and keeps every exponential at most 1. A row that is
-    masked throughout gives -inf.
+    Subtracting the maximum does not change the result and keeps every exponential at most 1. A row
+    that is all -inf gives -inf.
 
     Args:
         x: (..., classes). Returns (...).
@@ -42,7 +42,7 @@ def logsumexp(x: Array) -> Array:
     Gradient:
         d log Z / d x = softmax(x).
     Fails:
-        Without the maximum taken out, exp(x) overflows at x = 710 in float64, 89 in float32.
+        Without subtracting the maximum, exp(x) overflows at x = 710 in float64, 89 in float32.
     Raises:
         MathsError: x is not floating, or has no axis.
     Source:
@@ -61,11 +61,11 @@ def logsumexp(x: Array) -> Array:
 
 @equation(x=scores("... classes"), temperature=POSITIVE)
 def log_softmax(x: Array, *, temperature: float = 1.0) -> Array:
-    """log p: the logarithm of softmax without forming softmax.
+    """log p: the logarithm of softmax, computed without softmax.
 
     log p_i = x_i / T - log Z
 
-    A row that is masked throughout stays -inf.
+    A row that is all -inf stays so.
 
     Args:
         x: (..., classes). Returns (..., classes).
@@ -75,7 +75,8 @@ def log_softmax(x: Array, *, temperature: float = 1.0) -> Array:
     Gradient:
         `log_softmax_grad`.
     Fails:
-        As log(softmax(x)): a share below 1e-308 (1e-38 in float32) is 0, and its logarithm -inf.
+        Computed as log(softmax(x)), a share below 1e-308 (1e-38 in float32) is 0, and its logarithm
+        -inf.
     Raises:
         MathsError: x is not floating, or the temperature not above 0.
     Source:
@@ -112,9 +113,9 @@ def softmax(x: Array, *, temperature: float = 1.0) -> Array:
 
     p_i = exp(x_i / T) / sum_j exp(x_j / T)
 
-    Adding a number to every score changes nothing: exp(x_i + c) = exp(c) exp(x_i), above and below
-    the line alike. So the maximum is taken out first. A temperature T below 1 sharpens, above 1
-    flattens. A row that is masked throughout (-inf) gives zeros, as padding needs.
+    Adding the same number to every score changes nothing: exp(x_i + c) = exp(c) exp(x_i), so exp(c)
+    cancels. That is why the maximum can be subtracted first. A temperature T below 1 sharpens the
+    shares, above 1 flattens them. A row that is all -inf gives zeros, as padding needs.
 
     Args:
         x: (..., classes). Returns (..., classes).
@@ -122,7 +123,7 @@ def softmax(x: Array, *, temperature: float = 1.0) -> Array:
     Gradient:
         `softmax_grad`; the Jacobian is `softmax_jacobian`.
     Fails:
-        Saturation: where one share is nearly 1, every entry of the Jacobian is nearly 0 and no
+        Saturation: if one share is close to 1, every entry of the Jacobian is close to 0, and no
         gradient passes.
     Raises:
         MathsError: x is not floating, or the temperature not above 0.
@@ -146,7 +147,7 @@ def softmax(x: Array, *, temperature: float = 1.0) -> Array:
 def softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Array:
     """The gradient that reaches the scores when `grad` reaches the shares.
 
-    J = (diag(p) - p p^T) / T, so J^T g = p * (g - <p, g>) / T: the Jacobian itself is never formed.
+    J = (diag(p) - p p^T) / T, so J^T g = p * (g - <p, g>) / T, without forming the Jacobian.
 
     Args:
         x: (..., classes), the scores. grad: (..., classes), of the loss by p. Returns like x.
@@ -158,12 +159,12 @@ def softmax_grad(x: Array, grad: Array, *, temperature: float = 1.0) -> Array:
 
 @equation(softmax)
 def softmax_jacobian(x: Array, *, temperature: float = 1.0) -> Array:
-    """Every derivative of every share by every score, as one matrix.
+    """The derivatives of all shares by all scores, as one matrix.
 
     dp_i / dx_j = p_i (delta_ij - p_j) / T,  that is  J = (diag(p) - p p^T) / T
 
-    It is symmetric, its rows and columns sum to zero, and it has no negative eigenvalue. For
-    reading and for small cases: products with it need no such matrix.
+    It is symmetric, its rows and columns sum to zero, and it has no negative eigenvalue. Use it to
+    look at small cases; `softmax_jacobian_product` multiplies by it without forming it.
 
     Args:
         x: (..., classes). Returns (..., classes, classes).
@@ -186,8 +187,8 @@ def softmax_jacobian_product(x: Array, direction: Array, *, temperature: float =
 
     J v = p * (v - <p, v>) / T,  J = (diag(p) - p p^T) / T
 
-    How the shares change when the scores move along v; and, as J is symmetric, the gradient that
-    reaches the scores when v reaches the shares.
+    It is the change of the shares when the scores move along v. Because J is symmetric, it is also
+    the gradient that reaches the scores when v reaches the shares.
 
     Args:
         x: (..., classes), the scores. direction: v, like x. Returns like x.
@@ -209,7 +210,7 @@ def _sum_is_not_zero(x: Array) -> None:
 
 @equation(_sum_is_not_zero, x="... classes")
 def sum_normalise(x: Array) -> Array:
-    """Scores divided by their sum: what softmax is not.
+    """Scores divided by their sum, to compare with softmax.
 
     y_i = x_i / sum_j x_j
 
@@ -218,14 +219,15 @@ def sum_normalise(x: Array) -> Array:
     Gradient:
         `sum_normalise_grad`.
     Fails:
-        Negative scores give negative shares, or shares above 1; scores that sum to zero give none;
-        adding a number to every score changes the shares; a leading score barely leads.
+        Negative scores give negative shares or shares above 1. Scores that sum to zero give no
+        shares. Adding a number to every score changes the shares. The largest score gets hardly
+        more than the others.
     Raises:
         MathsError: x is not floating, or a row sums to zero.
     Source:
         Luce 1959, "Individual Choice Behavior", chapter 1 (v -> x).
     See also:
-        `softmax`, which is this of the exponentials.
+        `softmax`, which does this with the exponentials.
     Example:
         sum_normalise(array([10.0, 5.0, 1.0]))
         sum_normalise(array([2.0, -1.0, -0.5]))
@@ -235,7 +237,7 @@ def sum_normalise(x: Array) -> Array:
 
 @equation(sum_normalise, grad="... classes")
 def sum_normalise_grad(x: Array, grad: Array) -> Array:
-    """The gradient that reaches the scores when `grad` reaches their shares of the sum.
+    """The gradient that reaches the scores when `grad` reaches their shares.
 
     dy_i / dx_j = (delta_ij - y_i) / S,  so  dL/dx_j = (g_j - <g, y>) / S,  S = sum x
 

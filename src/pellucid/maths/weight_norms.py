@@ -1,4 +1,4 @@
-"""Norms of weights instead of features: a matrix brought to a length, or to a largest stretch."""
+"""Norms of weights: rows of a given length, or a largest singular value of 1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _no_zero_rows(v: Array) -> None:
 
 @equation(_no_zero_rows, v="... outputs inputs", gain="... outputs")
 def weight_norm(v: Array, gain: Array) -> Array:
-    """Each row of a matrix in the direction of v's, with a length of its own.
+    """A matrix whose rows have the directions of v's rows and the lengths in `gain`.
 
     w = gain v / |v|
 
@@ -29,8 +29,8 @@ def weight_norm(v: Array, gain: Array) -> Array:
         v: (..., outputs, inputs), no row of zeros. gain: (..., outputs). Returns like v.
     Gradient:
         `weight_norm_grad`.
-    Fails:
-        A row of zeros has no direction, and is refused.
+    Raises:
+        MathsError: a row of v is zero, and so has no direction.
     Source:
         Salimans and Kingma 2016, "Weight Normalization", eq. 2 (g -> gain).
     Example:
@@ -45,7 +45,7 @@ def weight_norm_grad(v: Array, gain: Array, grad: Array) -> tuple[Array, Array]:
 
     dL/dgain = <grad, v> / |v|,  dL/dv = gain / |v| (grad - dL/dgain v / |v|)
 
-    Nothing reaches v along itself: lengthening v changes nothing.
+    The gradient is perpendicular to v, because the length of v does not change w.
 
     Args:
         As `weight_norm`. grad: like v. Returns dv, dgain.
@@ -59,24 +59,25 @@ def weight_norm_grad(v: Array, gain: Array, grad: Array) -> tuple[Array, Array]:
     return gain[..., None] / length * (grad - along_direction * direction), along_direction[..., 0]
 
 
-def _some_steps(steps: int) -> None:
+def _at_least_one_step(steps: int) -> None:
     if steps < 1:
         raise MathsError(f"{steps} steps of power iteration; at least 1 is needed to find v")
 
 
-@equation(_some_steps, w="... rows columns", u="... rows", steps=FROM_ZERO)
+@equation(_at_least_one_step, w="... rows columns", u="... rows", steps=FROM_ZERO)
 def power_iteration(w: Array, u: Array, *, steps: int) -> tuple[Array, Array]:
-    """Nearly the pair of directions between which a matrix stretches most.
+    """Approximately the singular vectors of the largest singular value of a matrix.
 
     v <- w^T u / |w^T u|,  u <- w v / |w v|,  repeated
 
-    In training one step an update is enough, since w moves little and u is kept.
+    In training, one step per update is enough, because w changes little and u is kept.
 
     Args:
-        w: (..., rows, columns), not zero. u: (..., rows), not at a right angle to the answer.
-            Returns u and v: (..., columns).
+        w: (..., rows, columns), not zero. u: (..., rows), a start that is not perpendicular to the
+            answer. Returns u and v: (..., columns).
+        steps: how often to repeat.
     Raises:
-        MathsError: no step is asked for.
+        MathsError: `steps` is below 1.
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks",
         algorithm 1.
@@ -98,23 +99,23 @@ def _stretch(w: Array, u: Array, v: Array) -> Array:
     return u[..., None, :] @ w @ v[..., None]
 
 
-def _some_stretch(w: Array, u: Array, v: Array) -> None:
+def _nonzero_stretch(w: Array, u: Array, v: Array) -> None:
     checks.not_zero(**{"u^T w v": _stretch(w, u, v)})
 
 
-@equation(_some_stretch, w="... rows columns", u="... rows", v="... columns")
+@equation(_nonzero_stretch, w="... rows columns", u="... rows", v="... columns")
 def spectral_norm(w: Array, u: Array, v: Array) -> Array:
-    """A matrix that stretches nothing: divided by its largest singular value.
+    """A matrix divided by its largest singular value, so that it makes no vector longer.
 
     w / sigma,  sigma = u^T w v
 
     Args:
-        w: (..., rows, columns). u: (..., rows) and v: (..., columns), the directions of the
+        w: (..., rows, columns). u: (..., rows) and v: (..., columns), the singular vectors of the
             largest singular value, of length 1. Returns like w.
     Gradient:
         `spectral_norm_grad`.
     Fails:
-        With u and v that are not the singular directions the result stretches still.
+        If u and v are not the singular vectors, the result can still make vectors longer.
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks", eq. 8.
     See also:
@@ -127,12 +128,12 @@ def spectral_norm(w: Array, u: Array, v: Array) -> Array:
 
 @equation(spectral_norm, grad="... rows columns")
 def spectral_norm_grad(w: Array, u: Array, v: Array, grad: Array) -> Array:
-    """The gradient that reaches w when `grad` reaches w / sigma, with u and v held constant.
+    """The gradient that reaches w when `grad` reaches w / sigma and u and v are constants.
 
     dL/dw = (grad - <grad, w / sigma> u v^T) / sigma
 
-    At the singular directions themselves the gradient is the same if u and v are not held: there
-    sigma does not change with them, to first order.
+    At the exact singular vectors the gradient is the same if u and v depend on w, because there
+    sigma does not change with them to first order.
 
     Args:
         As `spectral_norm`. grad: like w. Returns like w.

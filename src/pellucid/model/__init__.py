@@ -1,7 +1,7 @@
 """Transformers from injected parts: token ids in, hidden states and logits out.
 
-Parts take plain keyword numbers and can be built by hand; `assemble` is the one door from a config.
-No part knows losses, text, presets, or who is watching.
+You can build each part by hand from plain keyword arguments; `assemble` builds a model from a
+config. No part knows losses, text, presets, or its observers.
 """
 
 from pellucid.model.assemble import assemble, assemble_trained

@@ -1,4 +1,4 @@
-"""The one door from a config to a model."""
+"""Build a model from its config: the only file where configs become models."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
     Raises:
         ConfigError: `vocab_size` is not set.
     """
-    # torch draws from its global generator, which is not ours to move: first weights, which are
-    # drawn anew below, and the vectors with which spectral norm starts, which stay
+    # torch draws from its global generator, which must not move: first weights, which are drawn
+    # again below, and the initial vectors of spectral norm, which stay
     with own_randomness(seed):
         transformer = _build(model)
         if transformer.device.type != "meta":
@@ -176,16 +176,16 @@ def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
     norm = attention.qk_norm
     if norm is None:
         return None
-    d_head, at_once = attention.d_head, attention.qk_norm_over == "all_heads"
+    d_head, over_all_heads = attention.d_head, attention.qk_norm_over == "all_heads"
     return QueryKeyNorms(
-        query=parts.norm(norm, d_head * attention.n_heads if at_once else d_head),
-        key=parts.norm(norm, d_head * attention.n_kv_heads if at_once else d_head),
-        over_all_heads=at_once,
+        query=parts.norm(norm, d_head * attention.n_heads if over_all_heads else d_head),
+        key=parts.norm(norm, d_head * attention.n_kv_heads if over_all_heads else d_head),
+        over_all_heads=over_all_heads,
     )
 
 
 def _scale_of(model: config.Transformer) -> Callable[[str], float]:
-    """How many times as large a matrix starts, by its name: its stack and its place in a block."""
+    """The factor of a matrix's initial standard deviation, from its name."""
     stacks = {"encoder.": model.encoder, "decoder.": model.decoder}
 
     def scale_of(name: str) -> float:
@@ -232,13 +232,17 @@ def _reparametrise(transformer: Transformer, model: config.Transformer) -> None:
 
 
 def assemble_trained(model: Transformer, trained: config.Trained | None, *, seed: int) -> None:
-    """Leave trainable what `trained` says, in place; all of it where that is None.
+    """Choose in place which weights are trained.
 
-    What is new starts from `seed`; on the meta device it is not drawn. A published model is filled
-    before, a checkpoint of an adapted one after.
+    Call it after you fill a published model, and before you load a checkpoint of an adapted one.
+
+    Args:
+        model: the model.
+        trained: which weights; None for all.
+        seed: of new weights, such as adapters; on the meta device nothing is drawn.
 
     Raises:
-        ConfigError: it does not fit this model.
+        ConfigError: `trained` does not fit this model.
     """
     match trained:
         case None:

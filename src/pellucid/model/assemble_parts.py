@@ -65,7 +65,7 @@ def feed_forward(kind: config.FeedForward, d_model: int) -> nn.Module:
 
 
 def transform(kind: config.HeadTransform, d_model: int) -> nn.Module:
-    """What stands before the head's matrix."""
+    """The transform of the states before the head's matrix."""
     return HeadTransform(
         d_model=d_model,
         activation=_ACTIVATIONS[kind.activation],
@@ -172,7 +172,7 @@ def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: 
 
 
 def residual(kind: config.Residual) -> Rule:
-    """Where the norm stands."""
+    """The residual rule."""
     match kind:
         case config.PreNorm() | config.Parallel():
             return pre_norm
@@ -191,7 +191,7 @@ def residual(kind: config.Residual) -> Rule:
 
 
 def std(weights: config.Normal | config.He | config.Xavier) -> Std:
-    """The standard deviation with which a matrix starts."""
+    """The initial standard deviation of a matrix, from its shape."""
     match weights:
         case config.Normal(std=std):
             return lambda n_in, n_out: std

@@ -1,13 +1,13 @@
-"""Attention: each token gathers from the tokens it may see."""
+"""Softmax attention in heads: self-attention, and cross-attention to an encoder."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from pellucid.model.cache import KeysAndValues, NoCache
@@ -17,19 +17,34 @@ from pellucid.model.precision import for_products
 from pellucid.model.scores import Scoring, gather
 from pellucid.model.views import View
 
-#: Of cross-attention: the order of one text says nothing about the order of another.
+#: For cross-attention: positions in one text mean nothing in another.
 _NO_ORDER = NoPositions()
 
 
 class Encoded(NamedTuple):
-    """What an encoder made of a text, and which of its tokens are real."""
+    """The encoder's states of a text, and which of its tokens are real."""
 
     states: Float[Tensor, "batch source d_model"]
     padding: Bool[Tensor, "batch source"] | None = None
 
 
+class BatchContext(TypedDict, total=False):
+    """What a model can know about a batch beyond its token ids."""
+
+    #: the encoder's states of the other text, for a decoder that reads one
+    encoded: Encoded | None
+    #: True where a token is real, including the tokens in the caches
+    padding: Bool[Tensor, "batch keys"] | None
+    #: the number of each token's document; no token sees another document
+    documents: Int[Tensor, "batch time"] | None
+    #: how many tokens at the start of each row all others can see
+    prefix: Int[Tensor, " batch"] | None
+    #: the segment of each token; 0 by default
+    segments: Int[Tensor, "batch time"] | None
+
+
 class Heads(NamedTuple):
-    """How many heads, and how many features each has; `d_value` is d_head where it is left out."""
+    """The number of heads and their features; `d_value` is d_head by default."""
 
     n_heads: int
     n_kv_heads: int
@@ -38,10 +53,7 @@ class Heads(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """How scores are made and read; what is left out is not there.
-
-    `scale` is 1 / sqrt(d_head) where it is left out.
-    """
+    """How scores are computed and used; `scale` is 1 / sqrt(d_head) by default."""
 
     scale: float | None = None
     soft_cap: float | None = None
@@ -61,7 +73,7 @@ class QueryKeyNorms(NamedTuple):
 
 
 class _Attention(nn.Module):
-    """What self- and cross-attention share: projections into heads and back, and how to score."""
+    """The common part of self- and cross-attention: projections, and how to score."""
 
     def __init__(
         self,
@@ -80,7 +92,7 @@ class _Attention(nn.Module):
         self.scale = 1 / math.sqrt(d_head) if scores.scale is None else scores.scale
         self.soft_cap = scores.soft_cap
         self.dropout = scores.dropout
-        #: whether scores are made in torch's fused kernel, where it can
+        #: whether torch's fused kernel computes the scores, if it can
         self.fused = True
         self.sinks = nn.Parameter(torch.zeros(n_heads)) if scores.sinks else None
         self.query = nn.Linear(d_model, n_heads * d_head, bias=qkv_bias)
@@ -89,7 +101,7 @@ class _Attention(nn.Module):
         self.output = nn.Linear(n_heads * d_value, d_model, bias=out_bias)
 
     def scoring(self) -> Scoring:
-        """How scores are made and read, now."""
+        """How scores are computed now: without dropout in evaluation mode."""
         dropout = self.dropout if self.training else 0.0
         return Scoring(self.scale, self.soft_cap, self.sinks, dropout, self.fused)
 
@@ -145,7 +157,12 @@ class MultiHeadAttention(_Attention):
         view: View,
         cache: NoCache,
     ) -> Float[Tensor, "batch time d_model"]:
-        """What each token gathers from those it may see."""
+        """Each token's mean of the values that it sees.
+
+        Args:
+            x: (batch, time, d_model). positions: of the stack. view: what each token sees.
+            cache: keys and values of earlier tokens.
+        """
         x = for_products(x)
         q = self._normed(self.query(x), self.query_norm, self.n_heads)
         k = self._normed(self.key(x), self.key_norm, self.n_kv_heads)
@@ -171,7 +188,7 @@ class MultiHeadAttention(_Attention):
 
 
 class CrossAttention(_Attention):
-    """Each token of a decoder gathers from what an encoder made of another text.
+    """Attention of a decoder's tokens to an encoder's states of another text.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
@@ -180,7 +197,12 @@ class CrossAttention(_Attention):
     def forward(
         self, x: Float[Tensor, "batch time d_model"], encoded: Encoded, cache: NoCache
     ) -> Float[Tensor, "batch time d_model"]:
-        """What each token of `x` gathers from the encoder's states."""
+        """Each token's mean of the values of the encoder's states.
+
+        Args:
+            x: (batch, time, d_model). encoded: the encoder's states. cache: their keys and values,
+            once they are computed.
+        """
 
         def read() -> KeysAndValues:
             states = for_products(encoded.states)
@@ -193,7 +215,7 @@ class CrossAttention(_Attention):
         padding = encoded.padding
         mask = None if padding is None else padding[:, None, None, :]
         view = View(start=0, causal=False, mask=mask)
-        mixed = gather(q, cache.once(read), self.scoring(), _NO_ORDER, view)
+        mixed = gather(q, cache.compute_once(read), self.scoring(), _NO_ORDER, view)
         return self.output(join_heads(mixed))
 
     def facts(self) -> SoftmaxAttentionFacts:

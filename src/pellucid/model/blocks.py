@@ -17,9 +17,9 @@ from pellucid.model.views import View
 
 
 class Block(nn.Module):
-    """Attention, then feed-forward, each behind its norm and residual rule.
+    """Attention, then feed-forward, each with its norm and residual rule.
 
-    With `cross_attention`, between the two, it also looks at what an encoder made.
+    `cross_attention`, between the two, attends to an encoder's states.
     """
 
     def __init__(
@@ -52,7 +52,12 @@ class Block(nn.Module):
         cache: NoCache,
         encoded: Encoded | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The next state of the residual stream."""
+        """The next state of the residual stream.
+
+        Args:
+            x: (batch, time, d_model). positions, view, cache: for attention. encoded: the encoder's
+            states, for cross-attention.
+        """
 
         def attend(x: Tensor) -> Tensor:
             return self.dropout(self.attention(x, positions, view, cache))
@@ -61,17 +66,17 @@ class Block(nn.Module):
         if self.cross_attention is not None and self.cross_attention_norm is not None:
             cross_attention = self.cross_attention
 
-            def look_across(x: Tensor) -> Tensor:
+            def attend_to_encoder(x: Tensor) -> Tensor:
                 return self.dropout(cross_attention(x, encoded, cache))
 
-            x = self.residual(x, self.cross_attention_norm, look_across)
+            x = self.residual(x, self.cross_attention_norm, attend_to_encoder)
         return self.residual(x, self.feed_forward_norm, self._feed)
 
     def _feed(self, x: Tensor) -> Tensor:
         return self.dropout(self.feed_forward(x))
 
     def facts(self) -> BlockFacts:
-        """In which order its layers act, and how they are joined to the stream."""
+        """The order of its layers, and how they join the residual stream."""
         return BlockFacts(
             order="sequential",
             residual=residual_facts(self.residual),
@@ -95,7 +100,12 @@ class ParallelBlock(Block):
         cache: NoCache,
         encoded: Encoded | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The next state of the residual stream."""
+        """The next state of the residual stream.
+
+        Args:
+            x: (batch, time, d_model). positions, view, cache: for attention. encoded: the encoder's
+            states, for cross-attention.
+        """
         attended = self.attention(self.attention_norm(x), positions, view, cache)
         return x + self.dropout(attended) + self._feed(self.feed_forward_norm(x))
 
@@ -107,7 +117,7 @@ class ParallelBlock(Block):
 
 
 class Stack(nn.Module):
-    """Positions, blocks one after another, and a final norm where there is one.
+    """Positions, blocks one after another, and an optional final norm.
 
     A causal stack is a decoder: no token sees what comes after it.
     """
@@ -137,7 +147,12 @@ class Stack(nn.Module):
         caches: Sequence[NoCache],
         encoded: Encoded | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
-        """Hidden states of embedded tokens; one cache for each block."""
+        """The hidden states of embedded tokens.
+
+        Args:
+            x: (batch, time, d_model). view: what each token sees. caches: one per block. encoded:
+            the encoder's states, for cross-attention.
+        """
         x = self.dropout(self.input_norm(self.positions.embed(x, view)))
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, self.positions, view, cache, encoded)

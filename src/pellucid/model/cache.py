@@ -1,4 +1,4 @@
-"""What a layer keeps between calls, so that a new token costs one row and not the whole square."""
+"""The state that a layer keeps between calls, so that a new token needs only one new row."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch import Tensor
 
 
 class KeysAndValues(NamedTuple):
-    """The keys and values that queries may look at."""
+    """The keys and values that queries can see."""
 
     keys: Float[Tensor, "batch heads time d_head"]
     values: Float[Tensor, "batch heads time d_value"]
 
 
-#: What a layer without keys carries on: tensors with the batch first.
+#: The state of a layer without keys: tensors with the batch first.
 State = tuple[Tensor, ...]
 
 
 class NoCache:
-    """Nothing came before and nothing is kept."""
+    """No earlier tokens, and nothing is kept."""
 
-    #: How many tokens came before those in hand.
+    #: The number of earlier tokens.
     length: int = 0
 
     def extend(
@@ -32,26 +32,26 @@ class NoCache:
         keys: Float[Tensor, "batch heads time d_head"],
         values: Float[Tensor, "batch heads time d_value"],
     ) -> KeysAndValues:
-        """All keys and values so far: those just given."""
+        """All keys and values so far: the new ones."""
         return KeysAndValues(keys, values)
 
-    def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
-        """What does not change from call to call, such as an encoder's keys and values."""
+    def compute_once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
+        """Keys and values that do not change from call to call, such as an encoder's."""
         return make()
 
     def state(self) -> State | None:
-        """The running state that was kept last, or None before there is one."""
+        """The state of the last `keep`, or None."""
         return None
 
     def keep(self, state: State) -> None:
-        """Keep a running state for the next call."""
+        """Keep a state for the next call."""
 
     def advance(self, n_tokens: int) -> None:
-        """Every layer has read `n_tokens` more: told by the model, once a call."""
+        """Count `n_tokens` more; the model calls it once per call, after all layers."""
 
 
 class KeyValueCache(NoCache):
-    """One layer's keys and values, in a buffer of the full context allocated once."""
+    """One layer's keys and values, in buffers for the full context that are allocated once."""
 
     def __init__(self, *, context_length: int) -> None:
         self.context_length = context_length
@@ -61,7 +61,7 @@ class KeyValueCache(NoCache):
         self._state: State | None = None
 
     def advance(self, n_tokens: int) -> None:
-        """Every layer has read `n_tokens` more: told by the model, once a call."""
+        """Count `n_tokens` more; the model calls it once per call, after all layers."""
         self.length += n_tokens
 
     def extend(
@@ -69,7 +69,7 @@ class KeyValueCache(NoCache):
         keys: Float[Tensor, "batch heads time d_head"],
         values: Float[Tensor, "batch heads time d_value"],
     ) -> KeysAndValues:
-        """All keys and values so far, those just given at the end."""
+        """All keys and values so far, the new ones at the end."""
         if self._store is None:
             self._store = KeysAndValues(self._empty(keys), self._empty(values))
         start, end = self.length, self.length + keys.shape[2]
@@ -79,32 +79,32 @@ class KeyValueCache(NoCache):
 
     @property
     def room(self) -> KeysAndValues | None:
-        """The whole buffers, (batch, heads, context, width); None before there are any.
+        """The whole buffers, (batch, heads, context, width); None before the first `extend`.
 
-        Whoever writes what comes at `length` there has to `advance` then.
+        If you write to them at `length`, call `advance` afterwards.
         """
         return self._store
 
     def move_to(self, room: KeysAndValues) -> None:
-        """Read and write other buffers from now on, which hold the same."""
+        """Use other buffers with the same content from now on."""
         self._store = room
 
-    def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
-        """What the first call made."""
+    def compute_once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
+        """The result of the first call."""
         if self._fixed is None:
             self._fixed = make()
         return self._fixed
 
     def state(self) -> State | None:
-        """The running state that was kept last, or None before there is one."""
+        """The state of the last `keep`, or None."""
         return self._state
 
     def keep(self, state: State) -> None:
-        """Keep a running state for the next call."""
+        """Keep a state for the next call."""
         self._state = state
 
     def reorder(self, rows: Int[Tensor, " batch"]) -> None:
-        """Row i becomes what row `rows[i]` was: for a search that drops some and forks others."""
+        """Row i becomes the former row `rows[i]`, for a search that drops and copies rows."""
         if self._store is not None:
             self._store = KeysAndValues(*(part[rows] for part in self._store))
         if self._fixed is not None:

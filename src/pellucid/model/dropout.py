@@ -1,4 +1,4 @@
-"""Dropout, which takes a CPU half the time that torch's takes it, or less."""
+"""Dropout that takes at most half the time of torch's on a CPU."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ _SIXTEEN_BITS = 2**16
 
 
 class Dropout(nn.Dropout):
-    """`dropout` while the module is in training; what comes in, otherwise."""
+    """`dropout` in training mode; the identity in evaluation mode."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Of any shape, which it keeps."""
+        """The input with dropout; it can have any shape."""
         return dropout(input, self.p, self.training)
 
     def facts(self) -> DropoutFacts:
-        """How much it drops."""
+        """Its probability."""
         return DropoutFacts(probability=self.p)
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
-    """In training each number is zero with probability p, or else divided by 1 - p.
+    """In training each number becomes zero with probability p, or else is divided by 1 - p.
 
-    On a CPU p is a multiple of 1 / 65,536, the nearest, and 64 bits are drawn for four numbers;
-    torch draws for each. On a GPU, and in a compiled model, torch's kernel is as good as any.
+    On a CPU, p is rounded to a multiple of 1 / 65,536, and one draw of 64 bits decides for four
+    numbers. On a GPU, and in a compiled model, it is torch's kernel.
+
+    Args:
+        x: of any shape. p: the probability of zero. training: if false, x is returned.
 
     Source:
         Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from

@@ -67,7 +67,7 @@ class MLP(nn.Module):
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """What each token makes of itself."""
+        """The layer's output for each token."""
         return self.down(self.activation(self.up(x)))
 
     def facts(self) -> FeedForwardFacts:
@@ -92,7 +92,7 @@ class GatedMLP(nn.Module):
         self.down = nn.Linear(d_ff, d_model, bias=bias)
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """What each token makes of itself, through a gate of its own."""
+        """The layer's output for each token."""
         x = for_products(x)
         return self.down(self.activation(self.gate(x)) * self.up(x))
 
@@ -117,7 +117,7 @@ class HeadTransform(nn.Module):
         self.norm = norm
 
     def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
-        """What the head's matrix reads."""
+        """The states that the head's matrix reads."""
         return self.norm(self.activation(self.dense(x)))
 
     def facts(self) -> HeadTransformFacts:

@@ -1,4 +1,4 @@
-"""Activations in one pass forwards and one backwards, in C, where torch's take longer."""
+"""Activations in C, in one pass forward and one backward, if that is faster than torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Run = Callable[[native.Numbers, int, native.Threads], None]
 
 
 def in_one_pass(x: Tensor, name: ActivationName) -> Tensor | None:
-    """The activation called `name` of each number of `x`, or None."""
+    """The activation called `name` of each number of `x`; None if there is no C for it."""
     kind = native.kind_of(x.dtype)
     if x.device.type != "cpu" or kind is None or torch.compiler.is_compiling():
         return None
@@ -29,7 +29,7 @@ def in_one_pass(x: Tensor, name: ActivationName) -> Tensor | None:
 
 
 class _Activation(torch.autograd.Function):
-    """dL/dx = dL/dy times the slope at x."""
+    """An activation whose backward pass multiplies dL/dy by the slope at x."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, forward: _Run, backward: _Run) -> Tensor:

@@ -1,4 +1,4 @@
-"""How a model's weights start: tables of zeros while it is built, then drawn from a generator."""
+"""Initial weights: drawn from a generator after the model is built."""
 
 from __future__ import annotations
 
@@ -22,9 +22,14 @@ def initialise(
     scale_of: Callable[[str], float],
     generator: torch.Generator,
 ) -> None:
-    """Draw every matrix; zero every bias; leave the norms' gains as they are.
+    """Draw every matrix and set every bias to zero; the gains of norms stay as they are.
 
-    `scale_of` a module's name multiplies the standard deviation of its matrix.
+    Args:
+        model: the model.
+        weights: the standard deviation of a matrix, from its numbers of inputs and outputs.
+        embedding_std: the standard deviation of embeddings.
+        scale_of: a factor of the standard deviation of a matrix, from its module's name.
+        generator: draws the numbers.
     """
     with torch.no_grad():
         for name, module in named_modules(model).items():
@@ -40,8 +45,8 @@ def initialise(
 def empty_embedding(rows: int, width: int) -> nn.Embedding:
     """`rows` vectors of `width` features, all zero: `initialise` draws them.
 
-    torch would draw them, too; on the meta device by a way that loads its compiler, which takes a
-    second and 70 MB whenever a saved model is opened.
+    torch's own initialisation would load its compiler on the meta device, which takes a second and
+    70 MB whenever you open a saved model.
     """
     from_pretrained = cast("Any", nn.Embedding).from_pretrained
     return from_pretrained(torch.zeros(rows, width), freeze=False)

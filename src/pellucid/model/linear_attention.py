@@ -1,4 +1,4 @@
-"""Linear attention: products of features in place of the softmax, so that the past is a sum."""
+"""Linear attention: products of features instead of the softmax, so that the past is a sum."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.model.positions import Positions
 from pellucid.model.precision import as_given, for_products, wide
 from pellucid.model.views import View
 
-#: Keeps the normaliser above zero; features are positive, so it matters where there is no key.
+#: Keeps the normaliser above zero; features are positive, so it only matters without a key.
 EPS = 1e-6
 
 
@@ -26,12 +26,11 @@ class LinearAttention(nn.Module):
 
     o_n = sum_m (R_n phi(q_n) . R_m phi(k_m)) v_m / (sum_m phi(q_n) . phi(k_m) + eps)
 
-    R turns features by their position where the scheme is rotary, in the numerator alone, so that
-    nothing is divided by zero; it is the identity for other schemes, and what a scheme adds to
-    scores cannot be added here. In a decoder the sums run over m <= n and are carried from chunk to
-    chunk, and from call to call: time is linear in the text, and a step of generation costs the
-    same however much was read. Sums are in float32 at least. Documents are kept apart where each
-    lies in one piece.
+    R rotates features by their position if the scheme is rotary, in the numerator only, so that
+    nothing is divided by zero. For other schemes it is the identity; a bias of scores has no effect
+    here. In a decoder the sums run over m <= n and continue from chunk to chunk and from call to
+    call: the time is linear in the text, and each step of generation takes the same time. Sums are
+    in float32 at least. Documents stay separate if each is in one piece.
 
     Parameters: 4 d_model n_heads d_head, and with biases 3 n_heads d_head and d_model more.
 
@@ -67,7 +66,11 @@ class LinearAttention(nn.Module):
         view: View,
         cache: NoCache,
     ) -> Float[Tensor, "batch time d_model"]:
-        """What each token gathers from those it may see.
+        """Each token's mean of the values that it sees.
+
+        Args:
+            x: (batch, time, d_model). positions: of the stack. view: what each token sees.
+            cache: the sums over earlier tokens.
 
         Raises:
             PellucidError: documents and a prefix at once.
@@ -78,13 +81,13 @@ class LinearAttention(nn.Module):
         )
         with as_given(x.device):
             q, k = elu_features(q), _without_padding(elu_features(k), view)
-            turned_q, turned_k = positions.rotate(q, view), positions.rotate(k, view)
-            ones = torch.ones_like(v[..., :1])
+            rotated_q, rotated_k = positions.rotate(q, view), positions.rotate(k, view)
+            unit_values = torch.ones_like(v[..., :1])
             values, keys = cache.state() or (None, None)
-            gathered, values = self._sums(turned_q, turned_k, v, values, view)
-            normaliser, keys = self._sums(q, k, ones, keys, view)
+            attended, values = self._sums(rotated_q, rotated_k, v, values, view)
+            normaliser, keys = self._sums(q, k, unit_values, keys, view)
             cache.keep((values, keys))
-            mixed = gathered / (normaliser + EPS)
+            mixed = attended / (normaliser + EPS)
         return self.output(join_heads(mixed.to(x.dtype)))
 
     def _sums(
@@ -97,25 +100,25 @@ class LinearAttention(nn.Module):
                 return sums_so_far(q, k, v, state=state, chunk=self.chunk, documents=documents)
             if documents is not None:
                 raise PellucidError(
-                    "linear attention cannot keep documents apart and show a prefix to all at "
-                    "once: pass one document to a row, or leave the prefix out"
+                    "linear attention cannot separate documents and have a prefix at once: pass "
+                    "one document per row, or leave the prefix out"
                 )
-            # all see the prefix: it is there from the start, and not met again on the way
-            at = torch.arange(k.shape[2], device=k.device)
-            within = (at < view.prefix[:, None])[:, None, :, None]
-            prefix_keys, ahead = k * within, k * ~within
-            return sums_so_far(q, ahead, v, state=prefix_keys.mT @ v, chunk=self.chunk)
+            # every token sees the prefix, so it is in the first state and not added again
+            index = torch.arange(k.shape[2], device=k.device)
+            in_prefix = (index < view.prefix[:, None])[:, None, :, None]
+            prefix_keys, other_keys = k * in_prefix, k * ~in_prefix
+            return sums_so_far(q, other_keys, v, state=prefix_keys.mT @ v, chunk=self.chunk)
         if documents is None:
             state = k.mT @ v
             return q @ state, state
         forward_sums, state = sums_so_far(q, k, v, chunk=self.chunk, documents=documents)
-        back = (part.flip(2) for part in (q, k, v))
-        backward_sums, _ = sums_so_far(*back, chunk=self.chunk, documents=documents.flip(1))
-        self_sums = (q * k).sum(-1, keepdim=True) * v  # both sums have it
+        flipped = (part.flip(2) for part in (q, k, v))
+        backward_sums, _ = sums_so_far(*flipped, chunk=self.chunk, documents=documents.flip(1))
+        self_sums = (q * k).sum(-1, keepdim=True) * v  # it is in both sums
         return forward_sums + backward_sums.flip(2) - self_sums, state
 
     def facts(self) -> LinearAttentionFacts:
-        """Its heads, and what keeps its normaliser above zero."""
+        """Its heads, chunk and eps."""
         return LinearAttentionFacts(
             n_heads=self.n_heads,
             d_head=self.query.out_features // self.n_heads,
@@ -138,8 +141,13 @@ def sums_so_far(
 ]:
     """sum_(m <= n) (q_n . k_m) v_m for every n, in chunks, and sum_m k_m v_m^T over all.
 
-    Chunks need not wait for each other: what each adds is summed first. `state` is the sum of what
-    came before. A change of document sets it to zero.
+    The chunks are computed in parallel: a cumulative sum gives the state before each of them.
+
+    Args:
+        q, k: (batch, heads, time, features). v: (batch, heads, time, d_value).
+        chunk: tokens per chunk.
+        state: the sum of k_m v_m^T over earlier tokens.
+        documents: (batch, time), the number of each token's document, which starts from zero.
 
     See also:
         `pellucid.maths.linear_attention_in_chunks`.
@@ -147,24 +155,25 @@ def sums_so_far(
     time = q.shape[2]
     chunk = min(chunk, time)
     q, k, v = (_in_chunks(part, chunk) for part in (q, k, v))
-    came = q.new_zeros(*q.shape[:2], q.shape[-1], v.shape[-1]) if state is None else state
+    first_state = q.new_zeros(*q.shape[:2], q.shape[-1], v.shape[-1]) if state is None else state
     if documents is None:
-        within = q @ k.mT
-        sums = torch.cat((came[:, :, None], k.mT @ v), dim=2).cumsum(2)
+        chunk_scores = q @ k.mT
+        sums = torch.cat((first_state[:, :, None], k.mT @ v), dim=2).cumsum(2)
         carried, total, reading = sums[:, :, :-1], sums[:, :, -1], q
     else:
         number = _pieces(documents, chunk)
         last = number[..., -1:]
-        within = q @ k.mT * (number[..., :, None] == number[..., None, :])
+        chunk_scores = q @ k.mT * (number[..., :, None] == number[..., None, :])
         added = (k * (number == last)[..., None]).mT @ v
-        same = F.pad(last[:, :, 1:] == last[:, :, :-1], (0, 0, 1, 0), value=True)
-        sums = linear_scan(same.to(q.dtype), added.flatten(3), came.flatten(2)).view_as(added)
-        carried = torch.cat((came[:, :, None], sums[:, :, :-1]), dim=2)
-        # of the chunk before, only what ended in the same document is read
-        ended = torch.cat((number[:, :, :1, :1], last[:, :, :-1]), dim=2)
-        total, reading = sums[:, :, -1], q * (number == ended)[..., None]
-    gathered = within.tril() @ v + reading @ carried
-    return gathered.flatten(2, 3)[:, :, :time], total
+        continues = F.pad(last[:, :, 1:] == last[:, :, :-1], (0, 0, 1, 0), value=True)
+        factor = continues.to(q.dtype)
+        sums = linear_scan(factor, added.flatten(3), first_state.flatten(2)).view_as(added)
+        carried = torch.cat((first_state[:, :, None], sums[:, :, :-1]), dim=2)
+        # a token reads the state before its chunk only if its document ended that chunk
+        previous_last = torch.cat((number[:, :, :1, :1], last[:, :, :-1]), dim=2)
+        total, reading = sums[:, :, -1], q * (number == previous_last)[..., None]
+    attended = chunk_scores.tril() @ v + reading @ carried
+    return attended.flatten(2, 3)[:, :, :time], total
 
 
 def _in_chunks(x: Tensor, chunk: int) -> Tensor:
@@ -174,7 +183,7 @@ def _in_chunks(x: Tensor, chunk: int) -> Tensor:
 
 
 def _pieces(documents: Tensor, chunk: int) -> Tensor:
-    """Pieces of text counted from the left, by chunk: (batch, 1, chunks, chunk)."""
+    """The number of each token's piece of text, from the left: (batch, 1, chunks, chunk)."""
     changes = documents[:, 1:] != documents[:, :-1]
     number = F.pad(changes.long().cumsum(1), (1, 0))
     padding = number[:, -1:].expand(-1, -number.shape[1] % chunk)
@@ -182,7 +191,7 @@ def _pieces(documents: Tensor, chunk: int) -> Tensor:
 
 
 def _without_padding(k: Tensor, view: View) -> Tensor:
-    """Features of zero where a token is padding: it adds nothing to any sum."""
+    """Keys with features of zero for padding, so that it adds nothing to any sum."""
     if view.padding is None:
         return k
     return k * view.padding[:, None, view.start :, None]

@@ -1,4 +1,4 @@
-"""A window of attention beside a memory that learns while it reads."""
+"""Attention over a window, combined with a memory that learns while it reads."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from pellucid.model.precision import as_given, for_products, wide
 from pellucid.model.scores import Scoring, gather
 from pellucid.model.views import View
 
-#: Where the gates start, before a token has a say. One step with the first two writes most of a
-#: value, and hardly anything is forgotten, so that training hears from far back at once.
+#: The gates at the start of training, for x = 0. One step with the first two writes most of a
+#: value, and hardly anything is forgotten, so tokens far back get gradients from the start.
 FIRST_RATE, FIRST_PERSISTENCE, FIRST_FORGETTING = 0.3, 0.1, 0.002
 
 
 class HeadGate(nn.Module):
-    """A share of each head that depends on the token: sigmoid(W x + b), `share` at x = 0."""
+    """A number per head that depends on the token: sigmoid(W x + b), which is `share` at x = 0."""
 
     def __init__(self, *, d_model: int, n_heads: int, share: float) -> None:
         super().__init__()
@@ -33,30 +33,34 @@ class HeadGate(nn.Module):
         self.bias = nn.Parameter(torch.full((n_heads,), math.log(share / (1 - share))))
 
     def forward(self, x: Float[Tensor, "batch time d_model"]) -> Float[Tensor, "batch heads time"]:
-        """The logits: what the sigmoid is taken of."""
+        """The logits, before the sigmoid."""
         return (wide(self.linear(x)) + wide(self.bias)).transpose(1, 2)
 
     def facts(self) -> GateFacts:
-        """How many shares there are."""
+        """The number of heads."""
         return GateFacts(n_heads=self.linear.out_features)
 
 
 class NeuralMemory(nn.Module):
     """Attention over a window, and a memory trained on every token it reads, mixed by a gate.
 
-    The memory of a head is a matrix M from keys to values, its loss |M k - v|^2 for the keys and
-    values of a token, and every token is a step of gradient descent on it, with momentum S:
-    S_t = eta_t S_(t-1) - theta_t dl/dM,  M_t = (1 - alpha_t) M_(t-1) + S_t
+    The memory of a head is a matrix M from keys to values. Its loss for a token is |M k - v|^2, and
+    every token makes a step of gradient descent on it, with momentum S:
+
+        S_t = eta_t S_(t-1) - theta_t dl/dM,  M_t = (1 - alpha_t) M_(t-1) + S_t
+
     The gradient is taken at the memory before the token's chunk. A token then reads M_t q_t:
-    output((1 - g) window + g norm(M_t q_t)),  g, theta, eta, alpha sigmoids of the token, per head
 
-    M_0 is trained with the model, which differentiates through all of this. At inference memory and
-    momentum go on in the cache. With `frozen` every token reads M_0. Keys and queries of the memory
-    have length 1. Computed in float32 at least.
+        output((1 - g) window + g norm(M_t q_t))
 
-    Unlike the paper's: the memory is one matrix and not a deeper network, its projections have no
-    convolution and no SiLU, the window's output is not normalised, and there are no persistent
-    tokens before the window.
+    g, theta, eta and alpha are sigmoids of the token, per head. Training learns M_0 and
+    differentiates through all steps. During generation the cache holds memory and momentum. With
+    `frozen` every token reads M_0. Keys and queries of the memory have length 1. The numbers are in
+    float32 at least.
+
+    Differences from the paper: the memory is one matrix instead of a deeper network, its
+    projections have no convolution and no SiLU, the window's output is not normalised, and there
+    are no persistent tokens before the window.
 
     Parameters: 7 d_model n_heads d_head + 4 (d_model + 1) n_heads + n_heads d_head^2 + d_head.
 
@@ -87,7 +91,7 @@ class NeuralMemory(nn.Module):
         self.memory_query = nn.Linear(d_model, width, bias=False)
         self.memory_key = nn.Linear(d_model, width, bias=False)
         self.memory_value = nn.Linear(d_model, width, bias=False)
-        #: M_0 of all heads, one below the other
+        #: M_0 of all heads, stacked vertically
         self.memory = nn.Linear(d_head, width, bias=False)
         self.memory_norm = RMSNorm(d_head, eps=1e-6)
 
@@ -107,20 +111,24 @@ class NeuralMemory(nn.Module):
         view: View,
         cache: NoCache,
     ) -> Float[Tensor, "batch time d_model"]:
-        """What each token finds in its window and in the memory.
+        """Each token's output of window and memory.
+
+        Args:
+            x: (batch, time, d_model). positions: of the stack, for the window. view: what each
+            token sees. cache: keys, values and memory of earlier tokens.
 
         Raises:
             PellucidError: tokens may look ahead, as in an encoder or within a prefix.
         """
         x = for_products(x)
-        near = self._near(x, positions, view, cache)
-        far = self.memory_norm(self._far(x, view, cache))
+        attended = self._attend(x, positions, view, cache)
+        memory_output = self.memory_norm(self._read_memory(x, view, cache))
         share = torch.sigmoid(self.mixing(x))[..., None]
-        mixed = torch.lerp(wide(near), far, share)
+        mixed = torch.lerp(wide(attended), memory_output, share)
         return self.output(join_heads(mixed.to(x.dtype)))
 
-    def _near(self, x: Tensor, positions: Positions, view: View, cache: NoCache) -> Tensor:
-        """What attention gathers from the window."""
+    def _attend(self, x: Tensor, positions: Positions, view: View, cache: NoCache) -> Tensor:
+        """The output of attention over the window."""
         q, k, v = (
             split_heads(part(x), self.n_heads) for part in (self.query, self.key, self.value)
         )
@@ -128,11 +136,11 @@ class NeuralMemory(nn.Module):
         return gather(q, cache.extend(k, v), self.scoring(), positions, view, self.window)
 
     def scoring(self) -> Scoring:
-        """How the window's scores are made."""
+        """How the window's scores are computed."""
         return Scoring(1 / math.sqrt(self.d_head))
 
-    def _far(self, x: Tensor, view: View, cache: NoCache) -> Tensor:
-        """What each token reads in the memory, its own step included."""
+    def _read_memory(self, x: Tensor, view: View, cache: NoCache) -> Tensor:
+        """The memory's output for each token, after the token's own step."""
         q = self._unit(self.memory_query, x)
         first = wide(self.memory.weight).view(self.n_heads, self.d_head, self.d_head)
         if self.frozen:
@@ -148,11 +156,11 @@ class NeuralMemory(nn.Module):
         cached = cache.state()
         start = MemoryState.new(fresh) if cached is None else MemoryState(*cached)
         with as_given(x.device):
-            far, state = through_text(
+            outputs, state = through_text(
                 start, q, k, v, gates, view=view, chunk=self.chunk, fresh=fresh
             )
         cache.keep(tuple(state))
-        return far
+        return outputs
 
     def _heads(self, part: nn.Module, x: Tensor) -> Tensor:
         return wide(split_heads(part(x), self.n_heads))

@@ -1,4 +1,4 @@
-"""Norms with parameters: every token's features brought to a common scale."""
+"""Norms with parameters: they bring features to a common scale."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, (x.shape[-1],), self.gain, self.bias, self.eps)
 
     def facts(self) -> NormFacts:
-        """What it normalises over."""
+        """Which numbers share a mean, and its parameters."""
         return NormFacts(
-            over="features",
+            mean_over="features",
             centred=True,
             eps=self.eps,
             gain="gain",
@@ -62,9 +62,9 @@ class RMSNorm(nn.Module):
         return apply_function(_RMSNorm, x, gain, self.eps)
 
     def facts(self) -> NormFacts:
-        """What it normalises over."""
+        """Which numbers share a mean, and its parameters."""
         return NormFacts(
-            over="features",
+            mean_over="features",
             centred=False,
             eps=self.eps,
             gain="gain",
@@ -109,9 +109,9 @@ class BatchNorm(nn.Module):
         return normed.view_as(x)
 
     def facts(self) -> NormFacts:
-        """What it normalises over."""
+        """Which numbers share a mean, and its parameters."""
         return NormFacts(
-            over="batch",
+            mean_over="batch",
             centred=True,
             eps=self.eps,
             gain="gain",
@@ -141,9 +141,9 @@ class GroupNorm(nn.Module):
         return F.group_norm(tokens, self.n_groups, self.gain, self.bias, self.eps).view_as(x)
 
     def facts(self) -> NormFacts:
-        """What it normalises over."""
+        """Which numbers share a mean, and its parameters."""
         return NormFacts(
-            over="features",
+            mean_over="features",
             centred=True,
             eps=self.eps,
             gain="gain",
@@ -173,12 +173,12 @@ class InstanceNorm(nn.Module):
         return (x - mean) * torch.rsqrt(var + self.eps) * self.gain + self.bias
 
     def facts(self) -> NormFacts:
-        """What it normalises over."""
-        return NormFacts(over="sequence", centred=True, eps=self.eps, gain="gain", bias="bias")
+        """Which numbers share a mean, and its parameters."""
+        return NormFacts(mean_over="sequence", centred=True, eps=self.eps, gain="gain", bias="bias")
 
 
 class _RMSNorm(torch.autograd.Function):
-    """The norm with its gradient by hand: torch's own is composed of many passes on a CPU.
+    """The norm with its gradient by hand: on a CPU torch's own takes many passes.
 
     h = x / rms,  dL/dx = (g' - h mean(g' h)) / rms with g' = g * gain,  dL/dgain = sum g h
     """

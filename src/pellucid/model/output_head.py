@@ -1,7 +1,7 @@
 """Output heads: a stack's last states in, logits of tokens or of classes out.
 
-A head's tensors stand in its model under the names that checkpoints have: `head.weight`,
-`head_bias`, `head_transform.*` and `classifier.*`. So a head is installed in a model before use.
+The tensors of a head are in its model, under the names of checkpoints: `head.weight`, `head_bias`,
+`head_transform.*` and `classifier.*`. So a head is installed in a model before use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Pooling = Literal["first", "mean", "last"]
 
 
 class HeadTensors(nn.Module):
-    """A model as its head sees it: tensors by the names that checkpoints have."""
+    """The tensors of a model that its head uses, under the names of checkpoints."""
 
     token_embedding: nn.Embedding
     head_transform: nn.Module
@@ -38,15 +38,15 @@ class HeadTensors(nn.Module):
 
 
 class OutputHead(nn.Module):
-    """What every head shares: a place in a model, and an answer to "where are the logits?"."""
+    """The base class of heads: it belongs to a model, and it may have logits for tokens."""
 
     #: Logits are capped by c tanh(z / c).
     soft_cap: float | None = None
     #: Hidden states are multiplied by this before the head reads them.
     scale: float = 1.0
-    #: The head reads a text as a whole, and answers once.
+    #: Whether the head reads a text as a whole, and has one output per text.
     whole_texts: bool = False
-    #: Why the model gives no token a probability; None if it does.
+    #: The reason why the model has no token probabilities; None if it has.
     no_token_logits: str | None = None
 
     def __init__(self) -> None:
@@ -67,23 +67,23 @@ class OutputHead(nn.Module):
         return self._model[0]
 
     def install(self, model: HeadTensors) -> None:
-        """Put the head's tensors into a model, under the names that checkpoints have."""
+        """Put the head's tensors into a model, under the names of checkpoints."""
         self._model = (model,)
 
     @property
     def weight(self) -> Float[Tensor, "vocab d_model"]:
-        """The matrix that turns hidden states into logits of tokens.
+        """The matrix from hidden states to the logits of tokens.
 
         Raises:
-            PellucidError: the head gives no token a probability.
+            PellucidError: the head has no token probabilities.
         """
         raise PellucidError(self.no_token_logits or "this head states no matrix for tokens")
 
     def require_token_logits(self) -> None:
-        """Refuse a model that gives no token a probability.
+        """Refuse a model without token probabilities.
 
         Raises:
-            PellucidError: it gives none; says what it gives and what to do.
+            PellucidError: it has none; tells what to do instead.
         """
         if self.no_token_logits is not None:
             raise PellucidError(self.no_token_logits)
@@ -93,10 +93,10 @@ class OutputHead(nn.Module):
         return states
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """A logit for each token of the vocabulary, from what `readable` gives.
+        """A logit for each token of the vocabulary, from states that passed `readable`.
 
         Raises:
-            PellucidError: the head gives no token a probability.
+            PellucidError: the head has no token probabilities.
         """
         return F.linear(hidden, self.weight)
 
@@ -104,8 +104,12 @@ class OutputHead(nn.Module):
 class LanguageHead(OutputHead):
     """cap(W (scale transform(x)) + b): a logit for each token of the vocabulary.
 
-    What is left out is not there. W of a `tied` head is the embedding's own matrix. `soft_cap`:
-    logits become c tanh(z / c). `scaled`: hidden states are divided by sqrt(d_model) first.
+    Args:
+        tied: whether W is the embedding's matrix.
+        bias: whether there is a bias b.
+        transform: a module for hidden states; None for the identity.
+        soft_cap: c; logits become c tanh(z / c). None for no cap.
+        scaled: whether hidden states are divided by sqrt(d_model) first.
     """
 
     def __init__(
@@ -145,7 +149,7 @@ class LanguageHead(OutputHead):
         return states if self.scale == 1.0 else states * self.scale
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
-        """cap(W h + b), from states as `readable` gives them."""
+        """cap(W h + b), from states that passed `readable`."""
         logits = F.linear(hidden, self.weight, self.model.head_bias)
         cap = self.soft_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
@@ -155,11 +159,11 @@ class LanguageHead(OutputHead):
         states: Float[Tensor, "batch time d_model"],
         padding: Bool[Tensor, "batch keys"] | None = None,
     ) -> Float[Tensor, "batch time vocab"]:
-        """The logits after each token; padding changes nothing here."""
+        """The logits after each token; padding has no effect here."""
         return self.logits(self.readable(states))
 
     def facts(self) -> LanguageHeadFacts:
-        """How its logits are made."""
+        """How its logits are computed."""
         model = self.model
         return LanguageHeadFacts(
             tied=model.head is None,
@@ -171,15 +175,15 @@ class LanguageHead(OutputHead):
 
 
 class ClassificationHead(OutputHead):
-    """A logit for each class, from one vector for a whole text; `dropout` is of that vector.
+    """A logit for each class, from one vector per text, with dropout.
 
-    With `pooling` "first", the vector goes through the model's pooler, if it has one.
+    With `pooling` "first", the vector passes through the model's pooler, if it has one.
     """
 
     whole_texts = True
     no_token_logits = (
         "this model is a classifier and has no token probabilities: use `pellucid classify`, or "
-        "take a run with a language head"
+        "a run with a language head"
     )
 
     def __init__(self, n_classes: int, pooling: Pooling, bias: bool, dropout: float = 0.0) -> None:
@@ -207,7 +211,7 @@ class ClassificationHead(OutputHead):
         return model.classifier(dropout(pooled, self.dropout, self.training))
 
     def facts(self) -> ClassificationHeadFacts:
-        """How its logits are made."""
+        """How its logits are computed."""
         return ClassificationHeadFacts(
             n_classes=self.n_classes,
             pooling=self.pooling,
@@ -221,8 +225,8 @@ class NoHead(OutputHead):
     """The model gives its hidden states, and no logits."""
 
     no_token_logits = (
-        "this model has no head: it gives hidden states, and no token a probability; compare "
-        "texts with pellucid embed, or take a run with a language head"
+        "this model has no head: it gives hidden states, and no token probabilities; compare texts "
+        "with `pellucid embed`, or use a run with a language head"
     )
 
     def forward(
@@ -245,10 +249,10 @@ class NoHead(OutputHead):
 def padding_behind(
     ids: Int[Tensor, "batch time"], padding: Bool[Tensor, "batch time"]
 ) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
-    """The order that puts a text's real tokens first, and which tokens are real in that order.
+    """The order that puts the real tokens of each text first, and which are real in that order.
 
-    Reordered like this, a text with padding before it or within it is read as it would be alone,
-    whatever the positions and the kind of attention. Rows with padding behind stay as they are.
+    In this order a text with padding in front or inside has the same states as without padding, for
+    all positions and kinds of attention. Rows with padding at the end stay as they are.
     """
     order = padding.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
     return order, padding.gather(1, order)
@@ -259,11 +263,11 @@ def pool(
     padding: Bool[Tensor, "batch time"] | None,
     pooling: Pooling,
 ) -> Float[Tensor, "batch d_model"]:
-    """One vector for each text, whose padding comes last.
+    """One vector for each text; padding must be at the end.
 
     Args:
-        states: the last states.
-        padding: True where a token is real; each text has one. None if all are.
+        states: (batch, time, d_model), the last states.
+        padding: True where a token is real, at least one per text; None if all are.
         pooling: the state of the first token, of the last real one, or the mean of the real ones.
     """
     match pooling:

@@ -1,4 +1,4 @@
-"""Positions act where a scheme wants: on embeddings, on queries and keys, on scores, on values."""
+"""Schemes of positions: each can act on embeddings, queries and keys, scores, or values."""
 
 from __future__ import annotations
 
@@ -14,27 +14,31 @@ from pellucid.model.views import View
 
 
 class Positions(nn.Module):
-    """No scheme: every place returns its input."""
+    """The base class of schemes: every method returns its input."""
 
-    #: Whether `add_values` does anything, which needs the weights of attention in the open.
+    #: Whether `add_values` does anything: it needs the weights, which the fused kernel never forms.
     adds_values: bool = False
 
     def embed(
         self, x: Float[Tensor, "batch time d_model"], view: View
     ) -> Float[Tensor, "batch time d_model"]:
-        """What enters the first block."""
+        """The input of the first block."""
         return x
 
     def rotate(
         self, x: Float[Tensor, "batch heads time d_head"], view: View
     ) -> Float[Tensor, "batch heads time d_head"]:
-        """Queries or keys, before their scores are taken."""
+        """Queries or keys, before the scores."""
         return x
 
     def bias(
         self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
     ) -> Float[Tensor, ...] | None:
-        """What is added to the scores; broadcasts to (batch, heads, queries, keys)."""
+        """A bias of the scores that broadcasts to (batch, heads, queries, keys), or None.
+
+        Args:
+            q: (batch, heads, queries, d_head). view: the positions. scale: of the scores.
+        """
         return None
 
     def add_values(
@@ -43,7 +47,12 @@ class Positions(nn.Module):
         weights: Float[Tensor, "batch heads queries keys"],
         view: View,
     ) -> Float[Tensor, "batch heads queries d_value"]:
-        """What queries gathered, after the weights are known."""
+        """The outputs of the queries, once the weights are known.
+
+        Args:
+            mixed: (batch, heads, queries, d_value), the weighted values. weights: of the keys.
+            view: the positions.
+        """
         return mixed
 
 
@@ -56,7 +65,7 @@ class NoPositions(Positions):
     """
 
     def facts(self) -> NoPositionFacts:
-        """That nothing tells a token its place."""
+        """That there are no positions."""
         return NoPositionFacts()
 
 
@@ -79,7 +88,7 @@ class Learned(Positions):
 
 
 class Sinusoidal(Positions):
-    """Fixed sines and cosines, added to the embedding; the first token stands at `offset`.
+    """Fixed sines and cosines, added to the embedding; the first token is at position `offset`.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", section 3.5.
@@ -125,7 +134,11 @@ class Sinusoidal(Positions):
 def at_places(
     table: Float[Tensor, "positions features"], time: int, view: View
 ) -> Float[Tensor, "*batch time features"]:
-    """The rows of a table at the places of the tokens in hand."""
+    """The rows of a table at the positions of a call's tokens.
+
+    Args:
+        table: (positions, features). time: the number of tokens. view: their positions.
+    """
     if view.places is not None:
         return table[view.places]
     return table[view.start : view.start + time]

@@ -1,4 +1,4 @@
-"""The formats of numbers: in which dtype products are computed, and matrices in few bits."""
+"""Number formats: the dtype of matrix products, and matrices in few bits."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from torch.nn import functional as F
 
 from pellucid.native import INT8_BLOCK
 
-#: What matrices are kept in.
+#: The types of matrices.
 Weights = Literal["float32", "bfloat16", "int8"]
 
 
 def for_products(x: Tensor) -> Tensor:
-    """Under autocast, `x` in its dtype: cast once here, and not again by every product."""
+    """`x` in autocast's dtype, if it is on: cast once here instead of in every product."""
     device = x.device.type
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 def wide(x: Tensor) -> Tensor:
-    """`x` in float32 at least: for sums over a whole text."""
+    """`x` in float32 at least, for sums over a whole text."""
     return x if x.dtype == torch.float64 else x.float()
 
 
 def as_given(device: torch.device) -> torch.autocast:
-    """Within it, products are in the dtype of what is multiplied, whatever autocast says."""
+    """A context without autocast: products are in the dtype of their factors."""
     return torch.autocast(device.type, enabled=False)
 
 
 class Narrow(NamedTuple):
-    """A matrix in few bits: `values`, those of int8 times the scale of their block."""
+    """A matrix in few bits: `values`; int8 values are multiplied by the scale of their block."""
 
     values: BFloat16[Tensor, "rows columns"] | Int8[Tensor, "rows columns"]
     scales: Float[Tensor, "rows blocks"] | None
-    #: torch's count of what was done to the rounded matrix: it moves where that is written to
+    #: torch's version counter of the rounded matrix, which changes if you write to the matrix
     version: int = 0
 
     def wide(self) -> Float[Tensor, "rows columns"]:
-        """The numbers in float32: exactly those that the few bits say."""
+        """The same numbers in float32, exactly."""
         wide = self.values.float()
         return wide if self.scales is None else wide * _by_column(self.scales, wide.shape[1])
 
 
 def narrowed(matrix: Float[Tensor, "rows columns"], weights: Weights) -> Narrow:
-    """The nearest that few bits can say: bfloat16, or s q with q in -127 ... 127.
+    """The nearest matrix in few bits: bfloat16, or s q with q in -127 ... 127.
 
-    s = max |block| / 127, one for each 256 columns of a row; a block of zeros stays one.
+    s = max |block| / 127, one scale for each 256 columns of a row; a block of zeros stays zero.
 
     Source:
         Dettmers et al. 2022, "8-bit Optimizers via Block-wise Quantization", section 2.1 (blocks);

@@ -1,4 +1,4 @@
-"""Weights in fewer bits: the matrices of a model rounded to what bfloat16 or eight bits can say."""
+"""Weights in fewer bits: a model's matrices rounded to bfloat16 or int8."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pellucid.model.transformer import Transformer
 from pellucid.native import huge_buffer
 from pellucid.typed import named_modules
 
-#: Bytes of a cache line: where a matrix begins.
+#: Bytes of a cache line, at which each matrix starts.
 _LINE = 64
 
 
 @torch.no_grad()
 def narrow(model: Transformer, weights: Weights) -> None:
-    """Round the matrices of linear layers, and the embedding where it is the head, in place.
+    """Round the matrices of linear layers, and an embedding that is also the head, in place.
 
-    Norms, biases, vectors of positions and an embedding that is looked up alone stay as they are.
-    The weights before are gone. "float32" changes nothing.
+    Norms, biases, vectors of positions and other embeddings stay as they are. The original weights
+    are lost. "float32" changes nothing.
 
     Raises:
-        ConfigError: `weights` is none of the three.
+        ConfigError: `weights` is not one of the three types.
         PellucidError: a matrix is computed from other parameters, as by weight norm.
     """
     if weights not in get_args(Weights):
@@ -39,7 +39,7 @@ def narrow(model: Transformer, weights: Weights) -> None:
     names = [f"{name}.weight" for name in _matrices(model)]
     matrices = {name: model.get_parameter(name) for name in names}
     width = 2 if weights == "bfloat16" else 1
-    # one after the other, as they will be read
+    # one after the other, in the order in which they are read
     sizes = [-(-matrix.numel() * width // _LINE) * _LINE for matrix in matrices.values()]
     room: Any = torch.frombuffer(huge_buffer(sum(sizes)), dtype=torch.uint8)
     for (name, matrix), part in zip(matrices.items(), room.split(sizes), strict=True):

@@ -1,4 +1,4 @@
-"""Relative positions: what a score is told about how far a key is from its query."""
+"""Relative positions: schemes that depend on the distance from a query to a key."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pellucid.model.views import View, distances
 
 
 class ALiBi(Positions):
-    """A penalty on scores that grows with the distance, each head at its own slope.
+    """A penalty on scores that grows with the distance; each head has its own slope.
 
     Source:
         Press, Smith and Lewis 2022, "Train Short, Test Long".
@@ -34,12 +34,16 @@ class ALiBi(Positions):
     def bias(
         self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
     ) -> Float[Tensor, "heads queries keys"]:
-        """-slope |distance|."""
-        far = distances(view.start, q.shape[2], q.device)
-        return -self.slopes[:, None, None] * far.abs()
+        """-slope |distance|.
+
+        Args:
+            q: (batch, heads, queries, d_head). view: the positions. scale: not used.
+        """
+        distance = distances(view.start, q.shape[2], q.device)
+        return -self.slopes[:, None, None] * distance.abs()
 
     def facts(self) -> DistanceBiasFacts:
-        """What is added to scores."""
+        """Which rule gives the bias."""
         return DistanceBiasFacts(rule="slope")
 
 
@@ -79,20 +83,24 @@ class BucketedBias(Positions):
     def bias(
         self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
     ) -> Float[Tensor, "heads queries keys"]:
-        """The number of each distance's bucket, by head."""
-        far = distances(view.start, q.shape[2], q.device)
-        buckets = self.buckets[far + self.furthest]
+        """The number of each distance's bucket, by head.
+
+        Args:
+            q: (batch, heads, queries, d_head). view: the positions. scale: not used.
+        """
+        distance = distances(view.start, q.shape[2], q.device)
+        buckets = self.buckets[distance + self.furthest]
         return self.table(buckets).permute(2, 0, 1)
 
     def facts(self) -> DistanceBiasFacts:
-        """What is added to scores."""
+        """Which rule gives the bias."""
         return DistanceBiasFacts(rule="bucket")
 
 
 class ShawRelative(Positions):
-    """A trained vector per clipped distance added to every key, with `d_value` to every value.
+    """A trained vector per clipped distance, added to keys and, with `d_value`, to values.
 
-    score_nm = scale q_n (k_m + a_m-n);  z_n = sum_m w_nm (v_m + b_m-n). The heads share them.
+    score_nm = scale q_n (k_m + a_m-n);  z_n = sum_m w_nm (v_m + b_m-n). All heads share a and b.
 
     Source:
         Shaw, Uszkoreit and Vaswani 2018, "Self-Attention with Relative Position Representations",
@@ -110,7 +118,11 @@ class ShawRelative(Positions):
     def bias(
         self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
     ) -> Float[Tensor, "batch heads queries keys"]:
-        """scale q a: each query with all 2 max_distance + 1 vectors, looked up by distance."""
+        """scale q a: the products with all 2 max_distance + 1 vectors, looked up by distance.
+
+        Args:
+            q: (batch, heads, queries, d_head). view: the positions. scale: of the scores.
+        """
         by_distance = (q @ self.keys.weight.to(q.dtype).t()) * scale
         index = self._index(q.shape[2], view, q.device).expand(*q.shape[:2], -1, -1)
         return by_distance.gather(-1, index)
@@ -121,7 +133,12 @@ class ShawRelative(Positions):
         weights: Float[Tensor, "batch heads queries keys"],
         view: View,
     ) -> Float[Tensor, "batch heads queries d_value"]:
-        """The weights of keys at one distance summed, then one product with the vectors."""
+        """The output plus sum_m w_nm b_m-n: weights summed by distance, then one product.
+
+        Args:
+            mixed: (batch, heads, queries, d_value), the weighted values. weights: of the keys.
+            view: the positions.
+        """
         if self.values is None:
             return mixed
         index = self._index(weights.shape[2], view, weights.device).expand_as(weights)
@@ -132,8 +149,8 @@ class ShawRelative(Positions):
     def _index(
         self, n_queries: int, view: View, device: torch.device
     ) -> Int[Tensor, "queries keys"]:
-        far = distances(view.start, n_queries, device)
-        return far.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        distance = distances(view.start, n_queries, device)
+        return distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
 
     def facts(self) -> DistanceVectorFacts:
         """Which vectors are added to keys and to values."""

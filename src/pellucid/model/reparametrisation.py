@@ -1,4 +1,4 @@
-"""Linear layers whose matrix is computed from other parameters."""
+"""Linear layers whose matrix is a function of other parameters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from pellucid.typed import named_modules
 
 
 def weight_norm(stack: nn.Module) -> None:
-    """W = g v / |v|, row by row: the length and the direction of each output's weights apart.
+    """W = g v / |v|, row by row: separate parameters for the length and direction of each row.
+
+    Args:
+        stack: the module whose linear layers change, in place.
 
     Source:
         Salimans and Kingma 2016, "Weight Normalization", eq. 2.
@@ -23,7 +26,11 @@ def weight_norm(stack: nn.Module) -> None:
 
 
 def spectral_norm(stack: nn.Module, *, power_iterations: int) -> None:
-    """W / sigma(W): the largest singular value becomes 1, by power iteration in every update.
+    """W / sigma(W): power iteration in every update keeps the largest singular value at 1.
+
+    Args:
+        stack: the module whose linear layers change, in place.
+        power_iterations: per update.
 
     Source:
         Miyato et al. 2018, "Spectral Normalization for Generative Adversarial Networks", eq. 8

@@ -1,4 +1,4 @@
-"""Where the norm stands and what is carried past a layer: rules, a line each."""
+"""Residual rules: where the norm is, and how much of the stream bypasses a layer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Rule = Callable[[Tensor, Any, Layer], Tensor]
 
 
 class Sandwich(nn.Module):
-    """The two norms of `sandwich_norm`: of what a layer reads, and of what it writes."""
+    """The two norms of `sandwich_norm`: of a layer's input and of its output."""
 
     def __init__(self, *, before: nn.Module, after: nn.Module) -> None:
         super().__init__()
@@ -28,18 +28,28 @@ class Sandwich(nn.Module):
 
 
 def pre_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
-    """x + f(norm(x)): the gradient reaches every layer undivided through the sum."""
+    """x + f(norm(x)): through the sum, the whole gradient reaches every layer.
+
+    Args:
+        x: the residual stream. norm: of the input. layer: f.
+    """
     return x + layer(norm(x))
 
 
 def post_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
-    """norm(x + f(x)), as in the original Transformer: the sum itself is normalised."""
+    """norm(x + f(x)): the norm of the sum, as in the original Transformer.
+
+    Args:
+        x: the residual stream. norm: of the sum. layer: f.
+    """
     return norm(x + layer(x))
 
 
 def output_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
-    """x + norm(f(x)): what a layer writes is normalised, not what it reads.
+    """x + norm(f(x)): the norm of a layer's output, not of its input.
 
+    Args:
+        x: the residual stream. norm: of the output. layer: f.
     Source:
         OLMo Team 2024, "2 OLMo 2 Furious", section 3.2.
     """
@@ -47,8 +57,10 @@ def output_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
 
 
 def sandwich_norm(x: Tensor, norm: Sandwich, layer: Layer) -> Tensor:
-    """x + after(f(before(x))): both what a layer reads and what it writes are normalised.
+    """x + after(f(before(x))): norms of a layer's input and of its output.
 
+    Args:
+        x: the residual stream. norm: both norms. layer: f.
     Source:
         Ding et al. 2021, "CogView", section 2.4; Gemma Team 2024, "Gemma 2".
     """
@@ -56,8 +68,10 @@ def sandwich_norm(x: Tensor, norm: Sandwich, layer: Layer) -> Tensor:
 
 
 def deep_norm(x: Tensor, norm: Layer, layer: Layer, *, alpha: float) -> Tensor:
-    """norm(alpha x + f(x)): post-norm that stays trainable over hundreds of layers.
+    """norm(alpha x + f(x)): post-norm that trains with hundreds of layers.
 
+    Args:
+        x: the residual stream. norm: of the sum. layer: f. alpha: the factor of the stream.
     Source:
         Wang et al. 2022, "DeepNet: Scaling Transformers to 1,000 Layers", eq. 4.
     """
@@ -65,7 +79,11 @@ def deep_norm(x: Tensor, norm: Layer, layer: Layer, *, alpha: float) -> Tensor:
 
 
 def no_residual(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
-    """f(norm(x)): nothing is carried past the layer; gradients shrink or grow with the depth."""
+    """f(norm(x)): nothing bypasses the layer, so gradients shrink or grow with the depth.
+
+    Args:
+        x: the residual stream. norm: of the input. layer: f.
+    """
     return layer(norm(x))
 
 
@@ -79,13 +97,13 @@ _FACTS: tuple[tuple[Rule, ResidualFacts], ...] = (
 
 
 def residual_facts(rule: Rule) -> ResidualPart:
-    """Where the norm stands under a rule, and how much of the stream goes past the layer."""
+    """The place of the norm in a rule, and how much of the stream bypasses the layer."""
     deep = cast("Any", rule if isinstance(rule, partial) else None)
     if deep is not None and deep.func is deep_norm and set(deep.keywords) == {"alpha"}:
         return ResidualFacts(norm="sum", carried=deep.keywords["alpha"])
     for stated, facts in _FACTS:
         if rule is stated:
             return facts
-    named = cast("Any", rule)
-    name: str = getattr(named, "__name__", type(named).__name__)
+    untyped = cast("Any", rule)
+    name: str = getattr(untyped, "__name__", type(untyped).__name__)
     return UnknownFacts(part=name, reason="it is a residual rule that states no facts")

@@ -1,4 +1,4 @@
-"""Rotary positions: queries and keys turned by angles that grow with the position."""
+"""Rotary positions: queries and keys rotated by angles that grow with the position."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pellucid.model.views import View
 
 
 class Rotary(Positions):
-    """Queries and keys turned, so that their product depends on the distance alone.
+    """Queries and keys rotated, so that their product depends on their distance only.
 
     "half_split" pairs feature i with i + n / 2 (the layout of Llama's weights), "interleaved" 2i
-    with 2i + 1. Features beyond the pairs that have a frequency stay as they are. cos and sin are
-    multiplied by `attention_factor`.
+    with 2i + 1. Features without a frequency stay as they are. `attention_factor` multiplies cos
+    and sin.
 
     Source:
         Su et al. 2021, "RoFormer", eq. 34.
@@ -53,25 +53,25 @@ class Rotary(Positions):
     def rotate(
         self, x: Float[Tensor, "batch heads time d_head"], view: View
     ) -> Float[Tensor, "batch heads time d_head"]:
-        """x turned by the angles of its positions."""
+        """x rotated by the angles of its positions."""
         cos, sin = (self._row(table, x, view) for table in (self.cos, self.sin))
         if self.n_rotated == x.shape[-1]:
-            return self._turned(x, cos, sin)
-        turned, unrotated = x[..., : self.n_rotated], x[..., self.n_rotated :]
-        return torch.cat((self._turned(turned, cos, sin), unrotated), dim=-1)
+            return self._rotate_pairs(x, cos, sin)
+        rotated_part, unrotated = x[..., : self.n_rotated], x[..., self.n_rotated :]
+        return torch.cat((self._rotate_pairs(rotated_part, cos, sin), unrotated), dim=-1)
 
     def _row(self, table: Tensor, x: Tensor, view: View) -> Tensor:
         rows = at_places(table, x.shape[-2], view).to(x.dtype)
         return rows if view.places is None else rows[:, None]
 
-    def _turned(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def _rotate_pairs(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         if self.pairing == "half_split":
             first, second = x.chunk(2, dim=-1)
             return x * cos + torch.cat((-second, first), dim=-1) * sin
         first, second = x[..., ::2], x[..., 1::2]
-        across = torch.stack((-second, first), dim=-1).flatten(-2)
-        return x * cos + across * sin
+        partners = torch.stack((-second, first), dim=-1).flatten(-2)
+        return x * cos + partners * sin
 
     def facts(self) -> RotaryFacts:
-        """How many features are turned, and in which pairs."""
+        """How many features are rotated, and their pairs."""
         return RotaryFacts(n_rotated=self.n_rotated, pairing=self.pairing)

@@ -1,4 +1,4 @@
-"""Scores, softmax, weighted sum: the heart of attention, fused where the kernel can."""
+"""Scores, softmax, weighted sum: the core of attention, in torch's fused kernel if it can."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pellucid.model.windows import in_blocks, joined, latest
 
 
 class Scoring(NamedTuple):
-    """How scores are made and read; what is None is not there."""
+    """How scores are computed and used."""
 
     scale: float
     soft_cap: float | None = None
     sinks: Float[Tensor, " heads"] | None = None
     dropout: float = 0.0
-    #: in torch's fused kernel, where it can; else as products of matrices, where that is faster
+    #: in torch's fused kernel, if it can; else as matrix products, which can be faster
     fused: bool = True
 
 
@@ -36,10 +36,15 @@ def gather(
     view: View,
     window: int | None = None,
 ) -> Float[Tensor, "batch heads queries d_value"]:
-    """softmax(cap(scale q k^T) + bias + mask) v; keys and values may have fewer heads.
+    """softmax(cap(scale q k^T) + bias + mask) v; a query that sees no key gets zero.
 
-    With a `window`, each query sees keys less than so many tokens away. A query that may look at
-    nothing gathers zero.
+    Args:
+        q: (batch, heads, queries, d_head).
+        read: keys and values, which may have fewer heads.
+        scoring: how scores are computed.
+        positions: a scheme that may add to scores or values.
+        view: what each query sees.
+        window: each query sees keys less than so many tokens away; None for all.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
@@ -54,9 +59,10 @@ def gather(
             return _fused(q, latest(read, window), scoring, None, view)
         if view.causal:
             blocks = in_blocks(q, read, window)
-            near = View(start=0, causal=False, mask=blocks.mask)
-            return joined(_fused(blocks.q, blocks.read, scoring, None, near), q.shape[0], time)
-    view = view.within(window, time, q.device)
+            block_view = View(start=0, causal=False, mask=blocks.mask)
+            mixed = _fused(blocks.q, blocks.read, scoring, None, block_view)
+            return joined(mixed, q.shape[0], time)
+    view = view.in_window(window, time, q.device)
     if plain and not scoring.fused and bias is None and view.mask is None:
         return _products(q, read, scoring, view)
     if plain:
@@ -67,11 +73,11 @@ def gather(
 def _fused(
     q: Tensor, read: KeysAndValues, scoring: Scoring, bias: Tensor | None, view: View
 ) -> Tensor:
-    """In torch's fused kernel: the weights are not formed."""
+    """In torch's fused kernel, which never forms the weights."""
     visible_mask = view.mask if bias is None else visible(view, q)
     mask = None if bias is None else bias.to(q.dtype)
     if visible_mask is not None:
-        # as numbers: the kernel takes three times as long to turn a boolean mask into them
+        # as numbers: the kernel's own conversion of a boolean mask takes three times as long
         mask = q.new_zeros(visible_mask.shape) if mask is None else mask
         mask = mask.masked_fill(~visible_mask, -torch.inf)
     return F.scaled_dot_product_attention(
@@ -87,17 +93,18 @@ def _fused(
 
 
 def _products(q: Tensor, read: KeysAndValues, scoring: Scoring, view: View) -> Tensor:
-    """As products of matrices in the dtype of `q`; the weights exist, time x time of each head.
+    """As matrix products in the dtype of `q`; they form time x time weights per head.
 
-    On a CPU the fused kernel's way back takes longer than these products up to some thousand keys.
+    On a CPU, the fused kernel's backward pass is slower than these products up to about a thousand
+    keys.
     """
     groups = q.shape[1] // read.keys.shape[1]
     keys, values = (part if groups == 1 else part.repeat_interleave(groups, dim=1) for part in read)
     scores = (q * scoring.scale) @ keys.transpose(-1, -2)
     if view.causal:
-        later = distances(view.start, q.shape[2], q.device) > 0
-        scores = scores + q.new_zeros(later.shape).masked_fill(later, -torch.inf)
-    with as_given(q.device):  # autocast would make the softmax wide, and every pass twice as long
+        is_later = distances(view.start, q.shape[2], q.device) > 0
+        scores = scores + q.new_zeros(is_later.shape).masked_fill(is_later, -torch.inf)
+    with as_given(q.device):  # autocast would compute the softmax in float32, in twice the time
         weights = torch.softmax(scores, dim=-1)
     return dropout(weights, scoring.dropout) @ values
 
@@ -110,7 +117,7 @@ def _explicit(
     positions: Positions,
     view: View,
 ) -> Tensor:
-    """Step by step, for what no fused kernel does: caps, sinks, vectors added to the values."""
+    """Step by step, for caps, sinks and vectors added to the values: no fused kernel has them."""
     groups = q.shape[1] // read.keys.shape[1]
     keys, values = (part.repeat_interleave(groups, dim=1) for part in read)
     weights = weights_of(scores_of(q, keys, scoring, bias), scoring, visible(view, q))
@@ -125,7 +132,12 @@ def scores_of(
     scoring: Scoring,
     bias: Tensor | None,
 ) -> Float[Tensor, "batch heads queries keys"]:
-    """cap(scale q k^T) + bias, before any mask; in float32 at least."""
+    """cap(scale q k^T) + bias, before any mask; in float32 at least.
+
+    Args:
+        q: (batch, heads, queries, d_head). keys: (batch, heads, keys, d_head).
+        scoring: scale and cap. bias: added last; None for none.
+    """
     scores = wide(q @ keys.transpose(-1, -2)) * scoring.scale
     if scoring.soft_cap is not None:
         scores = scoring.soft_cap * torch.tanh(scores / scoring.soft_cap)
@@ -133,19 +145,23 @@ def scores_of(
 
 
 def weights_of(
-    scores: Float[Tensor, "batch heads queries keys"], scoring: Scoring, seen: Tensor | None
+    scores: Float[Tensor, "batch heads queries keys"], scoring: Scoring, mask: Tensor | None
 ) -> Float[Tensor, "batch heads queries keys"]:
-    """The softmax over the keys that are seen, a sink's share left out; zero where none is."""
-    if seen is not None:
-        scores = scores.masked_fill(~seen, torch.finfo(scores.dtype).min)
+    """The softmax over the visible keys without a sink's share; zero if no key is visible.
+
+    Args:
+        scores: (batch, heads, queries, keys). scoring: has the sinks. mask: True where visible.
+    """
+    if mask is not None:
+        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     if scoring.sinks is not None:
         column = scoring.sinks.to(scores)[None, :, None, None].expand(*scores.shape[:3], 1)
         weights = torch.softmax(torch.cat((scores, column), dim=-1), dim=-1)[..., :-1]
     else:
         weights = torch.softmax(scores, dim=-1)
-    return weights if seen is None else weights * seen.any(dim=-1, keepdim=True)
+    return weights if mask is None else weights * mask.any(dim=-1, keepdim=True)
 
 
 def visible(view: View, q: Tensor) -> Tensor | None:
-    """Which keys are seen, the kernel's own causal mask written out."""
+    """Which keys are visible, with the kernel's own causal mask as a tensor."""
     return distances(view.start, q.shape[2], q.device) <= 0 if view.causal else view.mask

@@ -1,4 +1,4 @@
-"""Which weights of a model move: all but a few frozen, or thin updates beside them."""
+"""Choose which weights of a model are trained: the last layers, or low-rank updates (LoRA)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.transformer import Transformer
 from pellucid.typed import named_modules
 
-#: What is new in a model that was trained for something else; it is trained whole.
+#: The head that a classifier adds to a trained model; all of its weights are trained.
 _NEW = "classifier"
 
 
 def train_last_layers(model: Transformer, count: int) -> None:
     """Freeze all but the last `count` blocks of the top stack, its final norm, and the head.
 
-    A head that is the embedding stays frozen with it. Running statistics of batch norms are no
-    parameters: they go on moving while the model trains.
+    A head that is the embedding stays frozen too. The running statistics of batch norms are not
+    parameters, so training still changes them.
 
     Raises:
-        ConfigError: there are fewer blocks, or nothing would be left to train.
+        ConfigError: there are fewer blocks, or nothing would be trained.
     """
     blocks = model.stack.blocks
     if count > len(blocks):
@@ -50,7 +50,7 @@ def train_last_layers(model: Transformer, count: int) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise ConfigError(
             "trained.count is 0, and this model has no final norm and no head of its own (its head "
-            "is the embedding): nothing would be trained; say at least 1"
+            "is the embedding): nothing would be trained; set it to at least 1"
         )
 
 
@@ -63,27 +63,35 @@ def add_lora(
     targets: Iterable[str],
     seed: int,
 ) -> None:
-    """Put a `LoRALinear` in the place of each linear layer that a target names; freeze the rest.
+    """Replace each linear layer that a target names by a `LoRALinear`; freeze all other weights.
 
-    What the update of a layer starts from depends on `seed` and the layer's name, and not on which
-    other layers are adapted. Weights that are new (the classification head) stay trained whole.
+    The initial update of a layer depends on `seed` and the layer's name only. A new classification
+    head is still trained.
+
+    Args:
+        model: changed in place.
+        rank: of the updates.
+        alpha: the updates are multiplied by alpha / rank.
+        dropout: of the updates' input.
+        targets: names of layers, see `names_matching`.
+        seed: of the initial updates.
 
     Raises:
         ConfigError: a target names no layer, a layer is reparametrised, or the model has adapters.
     """
     if adapters(model):
-        raise ConfigError("this model has adapters already: merge them before there are others")
-    chosen = _matched(adaptable(model), list(targets))
-    for name, layer in chosen.items():
+        raise ConfigError("this model has adapters already: merge them before you add others")
+    targeted = _match_targets(adaptable(model), list(targets))
+    for name, layer in targeted.items():
         if parametrize.is_parametrized(layer):
             raise ConfigError(
-                f"trained.targets names {name}, whose matrix is computed from others (weight norm "
-                "or spectral norm): no update can stand beside it; set the stack's "
+                f"trained.targets names {name}, whose matrix is computed from other parameters "
+                "(weight norm or spectral norm), so LoRA cannot adapt it: set the stack's "
                 "`reparametrisation` to none, or train all weights with --set trained=none"
             )
     for parameter in model.parameters():
         parameter.requires_grad_(False)
-    for name, layer in chosen.items():
+    for name, layer in targeted.items():
         layer_seed = (
             int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "little") >> 1
         )
@@ -95,18 +103,19 @@ def add_lora(
 
 
 def adaptable(model: Transformer) -> dict[str, nn.Linear]:
-    """The linear layers that can have an update beside them, by path.
+    """The linear layers that LoRA can adapt, by path.
 
-    Not the head and not the first state of a memory: their matrices are read and not called, so an
-    update beside them would be passed by. Not the classification head: it is trained whole.
+    It cannot adapt the head and the first state of a memory: the model reads their matrices without
+    calling the layers. The classification head is trained itself.
     """
     modules = named_modules(model)
-    passed_by = [model.head, *(m.memory for m in modules.values() if isinstance(m, NeuralMemory))]
+    memories = (m.memory for m in modules.values() if isinstance(m, NeuralMemory))
+    uncalled = [model.head, *memories]
     return {
         name: module
         for name, module in modules.items()
         if isinstance(module, nn.Linear)
-        and not any(module is skipped for skipped in passed_by)
+        and not any(module is skipped for skipped in uncalled)
         and name.split(".")[0] != _NEW
     }
 
@@ -118,18 +127,18 @@ def adapters(model: nn.Module) -> dict[str, LoRALinear]:
 
 @contextmanager
 def without_adapters(model: nn.Module) -> Generator[None]:
-    """Within it, `model` answers as the base it was adapted from: one model, two policies.
+    """Within the context, `model` computes as its base does: one model, two policies.
 
-    It may stand within another. A classification head is no adapter: it stays as it is.
+    Contexts can be nested. A classification head is not an adapter, so it stays active.
 
     Raises:
-        PellucidError: the model has no adapters, and would be its own base.
+        PellucidError: the model has no adapters.
     """
     layers = list(adapters(model).values())
     if not layers:
         raise PellucidError(
-            "this model has no adapters, so that without them it is what it is with them: train "
-            'it with trained = {kind = "LoRA", ...}, or take a copy as the reference'
+            "this model has no adapters, so it is the same without them: train it with "
+            'trained = {kind = "LoRA", ...}, or use a copy as the reference'
         )
     previous = [layer.active for layer in layers]
     try:
@@ -148,16 +157,13 @@ def merge(model: nn.Module) -> None:
 
 
 def unmerge(model: nn.Module) -> None:
-    """Put the weights before the merge back, bit for bit."""
+    """Restore the original weights of every layer, bit for bit."""
     for layer in adapters(model).values():
         layer.unmerge()
 
 
 def merged(model: nn.Module) -> dict[str, Tensor]:
-    """The state of a plain model that says the same: every update folded in, no adapters left.
-
-    The model itself stays as it is.
-    """
+    """The state dict of an equal model without adapters; the model itself does not change."""
     layers = adapters(model)
     state: dict[str, Tensor] = {
         name: tensor.detach()
@@ -170,12 +176,12 @@ def merged(model: nn.Module) -> dict[str, Tensor]:
 
 
 def is_adapter_tensor(name: str) -> bool:
-    """Whether the tensor of this name in a state dict belongs to an adapter alone."""
+    """Whether a tensor of a state dict belongs to an adapter, by its name."""
     return name.endswith((".lora_down", ".lora_up"))
 
 
 def names_matching(names: Iterable[str], target: str) -> list[str]:
-    """The paths among `names` that a target means: without a dot, it is met at their ends."""
+    """The paths that match a target; a target without a dot is compared with their last part."""
     return [
         name
         for name in names
@@ -183,8 +189,8 @@ def names_matching(names: Iterable[str], target: str) -> list[str]:
     ]
 
 
-def _matched(layers: dict[str, nn.Linear], targets: list[str]) -> dict[str, nn.Linear]:
-    chosen: set[str] = set()
+def _match_targets(layers: dict[str, nn.Linear], targets: list[str]) -> dict[str, nn.Linear]:
+    matches: set[str] = set()
     for target in targets:
         names = names_matching(layers, target)
         if not names:
@@ -193,12 +199,12 @@ def _matched(layers: dict[str, nn.Linear], targets: list[str]) -> dict[str, nn.L
                 f"adapted; those that can: {', '.join(_patterns(layers))}. Embeddings, the head "
                 "and the first state of a memory are read as tables, and cannot be targets"
             )
-        chosen.update(names)
-    return {name: layer for name, layer in layers.items() if name in chosen}
+        matches.update(names)
+    return {name: layer for name, layer in layers.items() if name in matches}
 
 
 def _patterns(names: Iterable[str]) -> list[str]:
-    """Paths with a star for the number of the block, each once."""
+    """The distinct paths with a star for the number of the block."""
     return list(dict.fromkeys(re.sub(r"\.blocks\.\d+\.", ".blocks.*.", name) for name in names))
 
 

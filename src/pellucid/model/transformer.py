@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from pellucid.errors import PellucidError
-from pellucid.model.attention import Encoded
+from pellucid.model.attention import BatchContext, Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.facts import TransformerFacts
@@ -19,25 +19,10 @@ from pellucid.model.precision import Narrow
 from pellucid.model.views import look
 
 
-class BatchContext(TypedDict, total=False):
-    """What there is to say of a batch of ids beyond the ids; what is left out is not so."""
-
-    #: what the encoder made of the other text, for a decoder that looks at one
-    encoded: Encoded | None
-    #: True where a token is real, those in the caches included
-    padding: Bool[Tensor, "batch keys"] | None
-    #: the number of each token's document; none looks into another
-    documents: Int[Tensor, "batch time"] | None
-    #: how many tokens at the beginning of each row all others may look at
-    prefix: Int[Tensor, " batch"] | None
-    #: which kind of text each token belongs to; 0 where it is left out
-    segments: Int[Tensor, "batch time"] | None
-
-
 class Transformer(HeadTensors):
     """Token embedding, a decoder or an encoder or both, and an output head.
 
-    `context_length` is the longest input. With `NoHead` the hidden states are all there is.
+    `context_length` is the longest input. With `NoHead` the model has hidden states only.
     """
 
     def __init__(
@@ -59,23 +44,23 @@ class Transformer(HeadTensors):
         self.segment_embedding = segment_embedding
         self.encoder = encoder
         self.decoder = decoder
-        # their order is that of the weights' draws and of the parameters: heads fill them in
+        # heads fill these in; their order sets the order of the parameters and of the initial draws
         self.head_transform = nn.Identity()
         self.register_module("head", None)
         self.register_module("pooler", pooler)
         self.register_module("classifier", None)
         self.register_parameter("head_bias", None)
-        #: Matrices that were rounded, by name, in their few bits as well: see `narrow`.
+        #: Rounded matrices by name, in few bits: see `narrow`.
         self.narrow: dict[str, Narrow] = {}
         self.output_head = head or NoHead()
         self.output_head.install(self)
 
     def facts(self) -> TransformerFacts:
         """Which stacks it has, and how ids enter them."""
-        both = self.encoder is not None and self.decoder is not None
+        one_stack = "encoder" if self.decoder is None else "decoder"
         segments = self.segment_embedding
         return TransformerFacts(
-            stacks="encoder_decoder" if both else "encoder" if self.decoder is None else "decoder",
+            stacks="encoder_decoder" if self._reads_encoder else one_stack,
             context_length=self.context_length,
             embedding_scale=self.embedding_scale,
             n_segments=None if segments is None else segments.num_embeddings,
@@ -83,7 +68,7 @@ class Transformer(HeadTensors):
 
     @property
     def stack(self) -> Stack:
-        """The stack whose states the head reads: the decoder where there is one."""
+        """The stack whose states the head reads: the decoder, or else the encoder."""
         stack = self.encoder if self.decoder is None else self.decoder
         assert stack is not None  # config refuses a model of neither
         return stack
@@ -95,10 +80,10 @@ class Transformer(HeadTensors):
 
     @property
     def head_weight(self) -> Float[Tensor, "vocab d_model"]:
-        """The matrix that turns hidden states into logits.
+        """The matrix from hidden states to logits.
 
         Raises:
-            PellucidError: the model has no head, or one for classes.
+            PellucidError: the model has no head, or a head for classes.
         """
         return self.output_head.weight
 
@@ -109,7 +94,7 @@ class Transformer(HeadTensors):
 
     @property
     def head_scale(self) -> float:
-        """What hidden states are multiplied by before the head reads them."""
+        """The factor of hidden states before the head reads them."""
         return self.output_head.scale
 
     @property
@@ -124,7 +109,7 @@ class Transformer(HeadTensors):
             PellucidError: the model has no decoder.
         """
         if self.decoder is None:
-            raise PellucidError("an encoder sees the whole text at once: it has nothing to cache")
+            raise PellucidError("an encoder reads the whole text at once: it has nothing to cache")
         length = self.context_length
         return [KeyValueCache(context_length=length) for _ in self.decoder.blocks]
 
@@ -135,7 +120,11 @@ class Transformer(HeadTensors):
         padding: Bool[Tensor, "batch time"] | None = None,
         segments: Int[Tensor, "batch time"] | None = None,
     ) -> Encoded:
-        """What the encoder makes of a text; `padding` is True where a token is real.
+        """The encoder's states of a text.
+
+        Args:
+            ids: (batch, time), token ids. padding: (batch, time), True where a token is real.
+            segments: (batch, time), the segment of each token; 0 by default.
 
         Raises:
             PellucidError: the model has no encoder, or more tokens than the context holds.
@@ -158,9 +147,11 @@ class Transformer(HeadTensors):
         prefix: Int[Tensor, " batch"] | None = None,
         segments: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time d_model"]:
-        """The last states of the stack; with caches, `ids` continue what the caches hold.
+        """The last states of the stack.
 
-        The others are as in `BatchContext`.
+        Args:
+            ids: (batch, time), token ids. caches: of the tokens before `ids`, one per block.
+            encoded, padding, documents, prefix, segments: see `BatchContext`.
 
         Raises:
             PellucidError: more tokens than the context holds; `encoded` is missing or not expected.
@@ -188,14 +179,14 @@ class Transformer(HeadTensors):
         self,
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
-        **seen: Unpack[BatchContext],
+        **context: Unpack[BatchContext],
     ) -> Float[Tensor, "batch time d_model"]:
-        """What the head reads: `states`, transformed and scaled as the head would have them.
+        """The `states` as the head reads them: transformed and scaled.
 
         Raises:
             PellucidError: as `states`.
         """
-        return self.readable(self.states(ids, caches, **seen))
+        return self.readable(self.states(ids, caches, **context))
 
     def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
         """States as the head reads them."""
@@ -205,7 +196,7 @@ class Transformer(HeadTensors):
         """A logit for each token of the vocabulary, from what the head reads.
 
         Raises:
-            PellucidError: the head gives no token a probability.
+            PellucidError: the head has no token probabilities.
         """
         return self.output_head.logits(hidden)
 
@@ -213,24 +204,24 @@ class Transformer(HeadTensors):
         self,
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
-        **seen: Unpack[BatchContext],
+        **context: Unpack[BatchContext],
     ) -> Float[Tensor, "*batch outputs"]:
-        """What the head makes of the last states.
+        """The output of the head.
 
-        With a `LanguageHead`: (batch, time, vocab) logits, of the next token after a decoder, of
-        each token itself after an encoder. With a `ClassificationHead`: those of `class_logits`.
+        A `LanguageHead` gives (batch, time, vocab) logits: of the next token after a decoder, of
+        each token itself after an encoder. A `ClassificationHead` gives `class_logits`.
 
         Args:
-            ids: (batch, time) token ids, which continue what the caches hold.
-            caches: one for each block of the decoder; None for a text without a past.
-            seen: as in `BatchContext`.
+            ids: (batch, time), token ids.
+            caches: of the tokens before `ids`, one for each block of the decoder.
+            context: see `BatchContext`.
 
         Raises:
             PellucidError: the model has no head, or the inputs do not fit it.
         """
         if self.output_head.whole_texts:
-            return self._class_logits(ids, caches, seen)
-        return self.output_head(self.states(ids, caches, **seen))
+            return self._class_logits(ids, caches, context)
+        return self.output_head(self.states(ids, caches, **context))
 
     def class_logits(
         self,
@@ -239,16 +230,20 @@ class Transformer(HeadTensors):
         padding: Bool[Tensor, "batch time"] | None = None,
         segments: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch classes"]:
-        """A logit for each class of each text; `padding` is True where a token is real.
+        """A logit for each class of each text.
 
-        Padding may be on either side; neither it nor other texts change a text's logits.
+        Padding can be on either side. It does not change a text's logits, and other texts neither.
+
+        Args:
+            ids: (batch, time), token ids. padding: (batch, time), True where a token is real.
+            segments: (batch, time), the segment of each token; 0 by default.
 
         Raises:
-            PellucidError: the model is no classifier, or the texts are longer than its context.
+            PellucidError: the model is not a classifier, or the texts are longer than its context.
         """
         if not self.output_head.whole_texts:
             raise PellucidError(
-                "this model has no head for classes: take a run that was trained to classify, or "
+                "this model has no head for classes: use a run that was trained to classify, or "
                 "train one with objective.kind = Classification"
             )
         if padding is not None:
@@ -260,12 +255,12 @@ class Transformer(HeadTensors):
     def _class_logits(
         self, ids: Tensor, caches: Sequence[NoCache] | None, inputs: BatchContext
     ) -> Tensor:
-        passed = {name for name, value in inputs.items() if value is not None}
-        if caches is not None or not passed <= {"padding", "segments"}:
-            unexpected = sorted(passed - {"padding", "segments"}) or ["caches"]
+        names = {name for name, value in inputs.items() if value is not None}
+        unexpected = sorted(names - {"padding", "segments"}) + ["caches"] * (caches is not None)
+        if unexpected:
             raise PellucidError(
-                f"{unexpected[0]} was given to a classifier, which reads each text as a whole, one "
-                "a row: pass padding alone"
+                f"a classifier does not take {unexpected[0]}: it reads each text as a whole, one "
+                "per row; pass padding only"
             )
         return self.class_logits(
             ids, padding=inputs.get("padding"), segments=inputs.get("segments")
@@ -274,7 +269,7 @@ class Transformer(HeadTensors):
     def embed(
         self, ids: Int[Tensor, "batch time"], segments: Int[Tensor, "batch time"] | None = None
     ) -> Float[Tensor, "batch time d_model"]:
-        """The embeddings of tokens, before they are told where they stand."""
+        """The embeddings of tokens, before positions act."""
         x = self.token_embedding(ids)
         if self.embedding_scale != 1.0:
             x = x * self.embedding_scale
@@ -290,11 +285,14 @@ class Transformer(HeadTensors):
                 f"{self.context_length}: pass fewer, or cut the text"
             )
 
+    @property
+    def _reads_encoder(self) -> bool:
+        return self.encoder is not None and self.decoder is not None
+
     def _check_encoded(self, encoded: Encoded | None) -> None:
-        needs_encoded = self.encoder is not None and self.decoder is not None
-        if needs_encoded and encoded is None:
+        if self._reads_encoder and encoded is None:
             raise PellucidError(
-                "an encoder-decoder looks at another text: pass encoded=model.encode(source_ids)"
+                "an encoder-decoder reads another text too: pass encoded=model.encode(source_ids)"
             )
-        if encoded is not None and not needs_encoded:
-            raise PellucidError("encoded was given, but this model has no decoder that looks at it")
+        if encoded is not None and not self._reads_encoder:
+            raise PellucidError("encoded was given, but this model has no decoder that reads it")

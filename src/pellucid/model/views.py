@@ -1,8 +1,7 @@
-"""Where the tokens in hand stand, and which tokens each of them may look at.
+"""The positions of a call's tokens, and which tokens each of them sees.
 
-Masks compose: a key is seen where all of them allow it. Where the fused kernel has another way
-(causality alone, one query after a cache, padding that is a row and not a square), no square of
-time x time is formed.
+A key is visible if all masks allow it. If the fused kernel needs no mask of time x time (causality
+only, one query after a cache, padding as a row), none is formed.
 """
 
 from __future__ import annotations
@@ -17,43 +16,48 @@ from pellucid.errors import PellucidError
 
 
 class View(NamedTuple):
-    """What a stack's layers are told about the tokens in hand.
+    """What the layers of a stack know about the tokens of a call.
 
-    `mask` says all there is to say where it is given; `causal` says that the kernel's own causal
-    mask is meant, and then there is no `mask`.
+    If `causal`, the kernel's own causal mask applies, and there is no `mask`.
     """
 
-    #: how many tokens came before the first in hand, and are in the caches
+    #: the number of earlier tokens, which are in the caches
     start: int
     causal: bool
-    #: True where a key is seen; broadcasts to (batch, heads, queries, keys)
+    #: True where a key is visible; broadcasts to (batch, heads, queries, keys)
     mask: Bool[Tensor, ...] | None = None
-    #: the position of each token, where they do not simply count on from `start`
+    #: the position of each token, unless they count up from `start`
     places: Int[Tensor, "batch time"] | None = None
-    #: True where a token is real, where some are padding
+    #: True where a token is real; None if all are
     padding: Bool[Tensor, "batch keys"] | None = None
     documents: Int[Tensor, "batch time"] | None = None
-    #: how many tokens at the beginning of each row all others may look at, where some are
+    #: how many tokens at the start of each row all others can see
     prefix: Int[Tensor, " batch"] | None = None
-    #: the stack is causal, however the mask says it: for layers that read from left to right
+    #: whether the stack is causal, also if the mask says so: for layers that read left to right
     forwards: bool = False
 
-    def within(self, window: int | None, n_queries: int, device: torch.device) -> View:
-        """This view, each query seeing keys less than `window` away: itself alone, if that is 1."""
+    def in_window(self, window: int | None, n_queries: int, device: torch.device) -> View:
+        """This view, restricted to keys less than `window` away: with 1, the query itself only.
+
+        Args:
+            window: the largest distance plus 1; None changes nothing.
+            n_queries: the number of tokens of this call.
+            device: where the mask is.
+        """
         n_keys = self.start + n_queries
         if window is None or n_keys <= window:
             return self
-        far = distances(self.start, n_queries, device)
-        near = far.abs() < window
+        distance = distances(self.start, n_queries, device)
+        mask = distance.abs() < window
         if self.causal:
-            near &= far <= 0
+            mask &= distance <= 0
         elif self.mask is not None:
-            near = near & self.mask
-        return self._replace(causal=False, mask=near)
+            mask = mask & self.mask
+        return self._replace(causal=False, mask=mask)
 
 
 def distances(start: int, n_queries: int, device: torch.device) -> Int[Tensor, "queries keys"]:
-    """Key position minus query position, of `n_queries` queries after `start` tokens."""
+    """Key position minus query position, for `n_queries` queries after `start` tokens."""
     queries = torch.arange(start, start + n_queries, device=device)
     return torch.arange(start + n_queries, device=device) - queries[:, None]
 
@@ -68,12 +72,17 @@ def look(
     documents: Int[Tensor, "batch time"] | None = None,
     prefix: Int[Tensor, " batch"] | None = None,
 ) -> View:
-    """The view of `n_queries` tokens that come after `start` others.
+    """The view of `n_queries` tokens that follow `start` others.
 
-    `documents` numbers the document of each token: none looks into another, and positions count
-    from each document's beginning. `prefix`: how many tokens at the beginning of each row all
-    others may look at, causal or not. `padding` is True where a token is real, those before
-    `start` included.
+    Args:
+        n_queries: the number of tokens of this call.
+        device: where the masks are.
+        causal: whether no token sees later ones.
+        start: the number of earlier tokens, which are in the caches.
+        padding: (batch, keys), True where a token is real, including earlier ones.
+        documents: (batch, time), the number of each token's document. No token sees another
+            document, and positions count from the start of each document.
+        prefix: (batch,), how many tokens at the start of each row all others can see.
 
     Raises:
         PellucidError: documents or a prefix after a cache.
@@ -93,8 +102,8 @@ def look(
         mask = order if mask is None else mask & order
         causal = False
     if documents is not None:
-        together = documents[:, None, :, None] == documents[:, None, None, :]
-        mask = together if mask is None else mask & together
+        same_document = documents[:, None, :, None] == documents[:, None, None, :]
+        mask = same_document if mask is None else mask & same_document
     return View(
         start=start,
         causal=causal and n_queries > 1,
@@ -108,13 +117,13 @@ def look(
 
 
 def _kernel_can(start: int, *masks: Tensor | None) -> bool:
-    """Whether causality is all there is to say, and the kernel's own mask says it."""
+    """Whether the kernel's own causal mask is all that is needed."""
     return start == 0 and all(mask is None for mask in masks)
 
 
 def _places(documents: Int[Tensor, "batch time"]) -> Int[Tensor, "batch time"]:
-    """How far each token stands from the beginning of its document."""
+    """The distance of each token from the start of its document."""
     index = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
-    begins = torch.ones_like(documents, dtype=torch.bool)
-    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
-    return index - torch.where(begins, index, 0).cummax(dim=1).values
+    is_first = torch.ones_like(documents, dtype=torch.bool)
+    is_first[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return index - torch.where(is_first, index, 0).cummax(dim=1).values

@@ -1,4 +1,4 @@
-"""Attention over a window, at a cost that grows with time x window and not with time squared."""
+"""Attention over a window, in time x window steps instead of time squared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pellucid.model.cache import KeysAndValues
 
 
 class Blocks(NamedTuple):
-    """Queries in blocks as long as the window, each with the keys of its own and the last block."""
+    """Queries in blocks as long as the window, with the keys of this and the previous block."""
 
     q: Float[Tensor, "blocks heads window d_head"]
     read: KeysAndValues
@@ -21,7 +21,7 @@ class Blocks(NamedTuple):
 
 
 def latest(read: KeysAndValues, window: int) -> KeysAndValues:
-    """The keys and values that one query at the end sees."""
+    """The keys and values that a query at the end sees."""
     return KeysAndValues(*(part[:, :, -window:] for part in read))
 
 
@@ -30,8 +30,8 @@ def in_blocks(
 ) -> Blocks:
     """A causal window as attention within blocks.
 
-    Block b holds the queries b w ... b w + w - 1. Each of them sees less than w tokens back, so
-    all of its keys lie in blocks b - 1 and b.
+    Block b has the queries b w ... b w + w - 1. Each sees fewer than w tokens back, so all of its
+    keys are in blocks b - 1 and b.
 
     Source:
         Beltagy et al. 2020, "Longformer", section 3.1 (sliding chunks).
@@ -43,7 +43,7 @@ def in_blocks(
         filled = F.pad(x, (0, 0, 0, n_blocks * window - time))
         return filled.reshape(batch, x.shape[1], n_blocks, window, x.shape[3])
 
-    def with_the_last(x: Tensor) -> Tensor:
+    def with_previous(x: Tensor) -> Tensor:
         blocks = cut(x)
         return torch.cat((F.pad(blocks, (0, 0, 0, 0, 1, 0))[:, :, :-1], blocks), dim=3)
 
@@ -52,17 +52,17 @@ def in_blocks(
 
     query = torch.arange(window, device=q.device)[:, None]
     key = torch.arange(2 * window, device=q.device)
-    near = (key > query) & (key <= query + window)
-    mask = near.repeat(n_blocks, 1, 1, 1)
-    mask[0] &= key >= window  # before the first block there is nothing
+    is_near = (key > query) & (key <= query + window)
+    mask = is_near.repeat(n_blocks, 1, 1, 1)
+    mask[0] &= key >= window  # the first block has no previous block
     return Blocks(
         side_by_side(cut(q)),
-        KeysAndValues(*(side_by_side(with_the_last(part)) for part in read)),
+        KeysAndValues(*(side_by_side(with_previous(part)) for part in read)),
         mask.expand(batch, -1, -1, -1, -1).flatten(0, 1).view(-1, 1, window, 2 * window),
     )
 
 
 def joined(mixed: Tensor, batch: int, time: int) -> Float[Tensor, "batch heads time d_value"]:
-    """What the queries of all blocks gathered, in the order of the text."""
+    """The outputs of all blocks, in the order of the text."""
     blocks = mixed.view(batch, -1, *mixed.shape[1:])
     return blocks.transpose(1, 2).flatten(2, 3)[:, :, :time]

@@ -1,4 +1,4 @@
-"""Code in C for what Python is too slow for: compiled once where there is a compiler, else None."""
+"""Code in C for hot loops: compiled once per machine; without a compiler its functions are None."""
 
 from pellucid.native.activations import ActivationName, Direction, Numbers, activation
 from pellucid.native.compile import allowed, is_disabled, library
@@ -14,8 +14,7 @@ from pellucid.native.decode import (
     Precision,
     decode,
 )
-from pellucid.native.huge_pages import huge_buffer
-from pellucid.native.parallel import Threads
+from pellucid.native.parallel import Threads, huge_buffer
 from pellucid.old_names import names_of as _names_of
 
 __all__ = [

@@ -1,6 +1,6 @@
-"""What the C of `activations.c` takes, and a call of it by several threads.
+"""The interface of `activations.c`, called by several threads.
 
-Numbers are independent: the number of threads changes none.
+The results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pellucid.native.cross_entropy import Kind
 from pellucid.native.parallel import Threads, in_parts, prepared
 
 _SOURCE = Path(__file__).with_name("activations.c")
-#: Fewer numbers than this are done by one thread: to call another takes about as long.
+#: One thread computes fewer numbers than this: a second thread would take as long to start.
 _LEAST = 2**14
 
 ActivationName = Literal["relu_squared", "gelu_tanh"]
@@ -24,9 +24,9 @@ Direction = Literal["forward", "backward"]
 
 
 class Numbers(ctypes.Structure):
-    """Addresses: of x, of dL/dy on the way back, and of where y or dL/dx goes."""
+    """The addresses of x, of dL/dy in the backward pass, and of the result: y or dL/dx."""
 
-    #: a name that is no field is an error, and not an attribute that C never sees
+    #: without slots, a misspelt field would become an attribute that C never sees
     __slots__ = ()
     _fields_ = [("x", c_void_p), ("by_y", c_void_p), ("made", c_void_p)]
 
@@ -34,10 +34,15 @@ class Numbers(ctypes.Structure):
 def activation(
     name: ActivationName, direction: Direction, kind: Kind
 ) -> Callable[[Numbers, int, Threads], None] | None:
-    """x -> y forwards; x, dL/dy -> dL/dx backwards: (addresses, how many, threads); None without C.
+    """A function of (addresses, count, threads), or None if there is no C.
 
-    relu_squared: max(x, 0)^2; gelu_tanh: GELU as GPT-2 has it. torch's own GELU with the error
-    function takes half the time of one in C, its SiLU as long.
+    Forward it maps x to y, backward x and dL/dy to dL/dx. There is no C for the other activations:
+    torch's GELU with the error function is twice as fast as one in C, and its SiLU as fast.
+
+    Args:
+        name: "relu_squared", max(x, 0)^2, or "gelu_tanh", GELU as in GPT-2.
+        direction: "forward" or "backward".
+        kind: the type of the numbers.
     """
     loaded = library(_SOURCE)
     if loaded is None:

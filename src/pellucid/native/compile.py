@@ -1,13 +1,13 @@
-"""C compiled once on the machine it runs on, kept, and loaded.
+"""Compile C once on the machine that runs it, cache the library, and load it.
 
-Libraries are kept in the folder that `PELLUCID_NATIVE` names, or beside what else is kept.
+Libraries are in the folder that `PELLUCID_NATIVE` names, or in the cache folder.
 
-The name of a library is a hash of all that went into it (source, flags, compiler, processor) and a
-hash of its own bytes. So what is stale is not found, and what is damaged is not loaded. It comes to
-be beside its place and is renamed at the end, so that several processes may compile at once.
+The name of a library has a hash of all its ingredients (source, flags, compiler, processor) and a
+hash of its own bytes. So a stale or damaged library is never loaded. pellucid compiles into a
+temporary folder and renames the result at the end, so several processes can compile at once.
 
-A name proves nothing about who wrote a file. So a library is only loaded from a folder that nobody
-else can write to; if the usual one is not such a folder, this process compiles for itself alone.
+A name does not prove who wrote a file. So a library is only loaded from a folder that no other user
+can write to. If the usual folder is not safe, this process compiles its own library.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from pellucid.disk import move
 _log = logging.getLogger(__name__)
 
 _COMPILERS = ("cc", "gcc", "clang")
-#: Sums in any order only where the source says so: no -ffast-math.
+#: No -ffast-math: the compiler reorders sums only where the source allows it.
 _FLAGS = ("-O3", "-march=native", "-fopenmp-simd", "-fPIC", "-shared", "-pthread")
-#: Seconds after which a compiler is given up.
-_PATIENCE = 60
+#: Seconds after which a compiler is stopped.
+_TIMEOUT = 60
 _SHARED = (
     "other users can write to %s or to a folder above it, so no compiled code is loaded from "
     "there, and this process compiles its own: take that right away with `chmod go-w`, or name "
@@ -49,7 +49,7 @@ _allowed: ContextVar[bool] = ContextVar("_allowed", default=True)
 
 @contextmanager
 def allowed(yes: bool) -> Generator[None]:
-    """Within it, code in C is run or not: a training that began without it goes on so."""
+    """Allow or forbid code in C within the context: a resumed run computes as it started."""
     token = _allowed.set(yes)
     try:
         yield
@@ -58,12 +58,12 @@ def allowed(yes: bool) -> Generator[None]:
 
 
 def is_disabled() -> bool:
-    """Whether the model itself is to do what faster code would: `PELLUCID_NATIVE=off`."""
+    """Whether `PELLUCID_NATIVE=off` forbids faster code than the model's own."""
     return os.environ.get("PELLUCID_NATIVE") == "off"
 
 
 def library(source: Path) -> ctypes.CDLL | None:
-    """`source`, compiled and loaded, once in a process."""
+    """The compiled and loaded `source`, once per process; None if that fails."""
     if is_disabled() or not _allowed.get():
         return None
     places = (os.environ.get("PELLUCID_NATIVE"), os.environ.get("PELLUCID_CACHE"))
@@ -75,17 +75,17 @@ def _library(source: Path, compiler: str | None, _: object) -> ctypes.CDLL | Non
     try:
         command = _compiler(compiler)
         if command is None:
-            _log.info("no C compiler was found: %s is done without", source.name)
+            _log.info("no C compiler was found: pellucid works without %s", source.name)
             return None
         return ctypes.CDLL(str(_compiled(source, command)))
     except (OSError, children.ChildError) as error:
         reason = str(error).strip().splitlines()[-1]
-        _log.warning("%s is done without, slower: %s", source.name, reason)
+        _log.warning("pellucid works without %s, more slowly: %s", source.name, reason)
         return None
 
 
 def _compiler(requested: str | None) -> list[str] | None:
-    """The words of the command: `$CC`, or the first of the usual names that is there."""
+    """The command in words: `$CC`, or the first usual compiler that exists."""
     if sys.platform not in ("linux", "darwin"):
         return None
     for command in (shlex.split(requested),) if requested else ([name] for name in _COMPILERS):
@@ -96,7 +96,7 @@ def _compiler(requested: str | None) -> list[str] | None:
 
 
 def _compiled(source: Path, command: list[str]) -> Path:
-    """The file of the library; compiled now, if none is kept that is whole.
+    """The file of the library; compiled now if no valid one is cached.
 
     Raises:
         OSError, ChildError: it cannot be compiled.
@@ -111,7 +111,7 @@ def _library_in(place: Path, source: Path, command: list[str], scratch: Path) ->
     ingredients = "\0".join(
         (*command, *_FLAGS, version, _processor(scratch), platform.libc_ver()[1])
     )
-    sources = sorted(source.parent.glob("*.[ch]"))  # what it includes, too
+    sources = sorted(source.parent.glob("*.[ch]"))  # with the files that it includes
     content = b"".join(file.read_bytes() for file in sources)
     key = hashlib.sha256(content + ingredients.encode()).hexdigest()[:20]
     stem = f"{source.stem}-{key}"
@@ -129,19 +129,19 @@ def _library_in(place: Path, source: Path, command: list[str], scratch: Path) ->
 
 
 def _output_of(command: list[str], scratch: Path) -> str:
-    """What a program printed, run in the empty folder `scratch`.
+    """The output of a program that runs in the empty folder `scratch`.
 
     Raises:
         OSError, ChildError: it failed, or took too long.
     """
-    process = children.run(command, seconds=_PATIENCE, folder=scratch)
+    process = children.run(command, seconds=_TIMEOUT, folder=scratch)
     if process.returncode:
         raise OSError(process.stderr.strip() or f"{command[0]} ended with {process.returncode}")
     return process.stdout
 
 
 def _place() -> Path:
-    """Where libraries are kept; where nothing can be kept safely, a folder for this process.
+    """The folder of libraries; a temporary one for this process if no other is safe.
 
     Raises:
         OSError: no folder here is safe.
@@ -168,7 +168,7 @@ def _digest(file: Path) -> str:
 
 
 def _processor(scratch: Path) -> str:
-    """What the processor can do: code for it need not run on another one."""
+    """The features of the processor: its code may not run on another one."""
     if sys.platform == "darwin":
         return _output_of(["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"], scratch)
     words = ("flags", "Features", "model name", "isa")

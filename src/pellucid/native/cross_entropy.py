@@ -1,6 +1,6 @@
-"""What the C of `cross_entropy.c` takes, and a call of it by several threads.
+"""The interface of `cross_entropy.c`, called by several threads.
 
-Rows are independent: the number of threads changes no number.
+The results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _SOURCE = Path(__file__).with_name("cross_entropy.c")
 
 
 class Settings(ctypes.Structure):
-    """What all rows share; `learning` 0 asks for the losses alone and leaves the logits."""
+    """The settings that all rows share; with `learning` 0, C computes no gradient."""
 
-    #: a name that is no field is an error, and not an attribute that C never sees
+    #: without slots, a misspelt field would become an attribute that C never sees
     __slots__ = ()
     _fields_ = [
         ("vocab", c_int64),
@@ -33,9 +33,9 @@ class Settings(ctypes.Structure):
 
 
 class Rows(ctypes.Structure):
-    """Addresses: of the first row's logits, target and results; `bias` is None where none is."""
+    """The addresses of the first row's logits, target and results; `bias` may be None."""
 
-    #: a name that is no field is an error, and not an attribute that C never sees
+    #: without slots, a misspelt field would become an attribute that C never sees
     __slots__ = ()
     _fields_ = [
         ("logits", c_void_p),
@@ -54,7 +54,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 def kind_of(dtype: object) -> Kind | None:
-    """The kind of a dtype, torch's or another's, by its name; None where C has none of it."""
+    """The kind of a dtype of torch or another library, by its name; None if C has no such code."""
     name = str(dtype).rpartition(".")[2]
     return next((kind for kind in KINDS if kind == name), None)
 
@@ -63,7 +63,7 @@ Errors = Callable[[Kind, Rows, int, Threads], None]
 
 
 def errors() -> Errors | None:
-    """What turns logits into errors: (kind, rows, how many, threads); None without C."""
+    """A function of (kind, rows, count, threads): from logits to errors; None without C."""
     loaded = library(_SOURCE)
     if loaded is None:
         return None

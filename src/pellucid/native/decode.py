@@ -1,4 +1,4 @@
-"""What the C of `decode.c` takes, as types: instructions, what they say of attention, a call."""
+"""The interface of `decode.c` as types: instructions, the numbers of attention, and a call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SOURCE = Path(__file__).with_name("decode.c")
 
 
 class Precision(IntEnum):
-    """What a matrix is kept in."""
+    """The type of a matrix."""
 
     FLOAT32 = 0
     BFLOAT16 = 1
@@ -25,7 +25,7 @@ class Precision(IntEnum):
 
 
 class Operation(IntEnum):
-    """What an instruction does; each is described in `decode.c`."""
+    """The operation of an instruction; `decode.c` describes each."""
 
     EMBED = 0
     PLACE = 1
@@ -38,14 +38,14 @@ class Operation(IntEnum):
 
 
 class NormKind(IntEnum):
-    """Whether the mean is taken away."""
+    """Whether a norm subtracts the mean."""
 
     LAYER_NORM = 0
     RMS_NORM = 1
 
 
 class Activation(IntEnum):
-    """What becomes of a product."""
+    """The function of a product."""
 
     LINEAR = 0
     RELU = 1
@@ -58,7 +58,7 @@ class Activation(IntEnum):
 class Attention(ctypes.Structure):
     """The numbers of one layer's attention."""
 
-    #: a name that is no field is an error, and not an attribute that C never sees
+    #: without slots, a misspelt field would become an attribute that C never sees
     __slots__ = ()
     _fields_ = [
         *((name, c_int32) for name in ("layer", "n_heads", "n_kv_heads", "d_head", "d_value")),
@@ -72,7 +72,7 @@ class Attention(ctypes.Structure):
 class Instruction(ctypes.Structure):
     """One step of a decode program."""
 
-    #: a name that is no field is an error, and not an attribute that C never sees
+    #: without slots, a misspelt field would become an attribute that C never sees
     __slots__ = ()
     _fields_ = [
         *((name, c_int32) for name in ("operation", "kind", "precision", "input", "output")),
@@ -84,9 +84,9 @@ class Instruction(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    """One token for each row."""
+    """One call: the next token of each row."""
 
-    #: a name that is no field is an error, and not an attribute that C never sees
+    #: without slots, a misspelt field would become an attribute that C never sees
     __slots__ = ()
     _fields_ = [
         ("program", ctypes.POINTER(Instruction)),
@@ -100,7 +100,7 @@ class Call(ctypes.Structure):
 
 
 def decode() -> Callable[[Call], None] | None:
-    """What runs a call; None where C cannot be had."""
+    """The function that runs a call; None without C."""
     loaded = library(_SOURCE)
     if loaded is None:
         return None

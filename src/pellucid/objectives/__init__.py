@@ -1,9 +1,9 @@
 """Objectives: from a model's outputs and a batch to a scalar loss and its named parts.
 
-An objective knows the equation, not the optimiser and not the architecture.
+An objective knows its equation, but neither the optimiser nor the architecture.
 """
 
-from pellucid.objectives.assemble import assemble, assemble_advantages
+from pellucid.objectives.assemble import Objective, assemble, assemble_advantages
 from pellucid.objectives.chunks import LazyLogits, in_chunks, row_log_p, token_log_p
 from pellucid.objectives.classification import Classification, Classifier
 from pellucid.objectives.distillation import Distillation, token_divergence
@@ -13,13 +13,9 @@ from pellucid.objectives.linear_cross_entropy import (
     head_cross_entropy,
     linear_cross_entropy,
 )
-from pellucid.objectives.mlm import MLM
-from pellucid.objectives.next_token import NextToken
-from pellucid.objectives.objective import Objective
 from pellucid.objectives.policy_gradient import PolicyGradient
 from pellucid.objectives.reference import Reference, evaluating, frozen_reference, open_reference
-from pellucid.objectives.seq2seq import Seq2Seq
-from pellucid.objectives.token_loss import TokenLoss, token_entropy
+from pellucid.objectives.token_loss import MLM, NextToken, Seq2Seq, TokenLoss, token_entropy
 from pellucid.old_names import names_of as _names_of
 
 __all__ = [

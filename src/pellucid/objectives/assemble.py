@@ -7,27 +7,40 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import assert_never
+from typing import Any, Protocol, assert_never, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
 
 from pellucid import config
-from pellucid.batches import LanguageModel
+from pellucid.batches import LanguageModel, Loss
 from pellucid.errors import ConfigError
 from pellucid.maths.policy_gradient import grpo_advantages, rloo_advantages
 from pellucid.objectives.classification import Classification
 from pellucid.objectives.distillation import Distillation
 from pellucid.objectives.dpo import DPO
-from pellucid.objectives.mlm import MLM
-from pellucid.objectives.next_token import NextToken
-from pellucid.objectives.objective import Objective
 from pellucid.objectives.policy_gradient import PolicyGradient
 from pellucid.objectives.reference import Reference
-from pellucid.objectives.seq2seq import Seq2Seq
+from pellucid.objectives.token_loss import MLM, NextToken, Seq2Seq
 
-#: Added to the spread of a group's rewards, so that a group without any is not divided by 0.
+#: Added to the standard deviation of a group's rewards, which may be 0.
 _LEAST_SPREAD = 1e-4
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """A loss that adds up over micro-batches.
+
+    Each objective takes its own kind of batch.
+    """
+
+    def __call__(self, model: Any, batch: Any) -> Loss:
+        """The batch's share of the mean over the update's `n_supervised` terms.
+
+        It divides by the number of terms of the whole update, not of the micro-batch. So the sum of
+        accumulated gradients equals the gradient of one large batch.
+        """
+        ...
 
 
 def assemble(
@@ -41,11 +54,11 @@ def assemble(
     Args:
         objective: its kind and numbers.
         teacher: the model that distillation learns from.
-        reference: the model that DPO compares with; a policy gradient with one reports the exact
+        reference: the model that DPO compares with; a policy gradient uses it to report the exact
             KL.
 
     Raises:
-        ConfigError: the model that the objective needs was not given.
+        ConfigError: the objective needs a model that you did not pass.
     """
     match objective:
         case config.NextToken() | config.SFT():
@@ -100,8 +113,8 @@ def _distillation(objective: config.Distillation, teacher: LanguageModel | None)
 def _dpo(objective: config.DPO, reference: Reference | None) -> DPO:
     if reference is None:
         raise ConfigError(
-            "objective DPO compares the model with the one it began as, and there is "
-            "none: start from a trained run"
+            "objective DPO compares the model with its starting point, and there is none: start "
+            "from a trained run"
         )
     return DPO(
         reference,
@@ -114,7 +127,7 @@ def _dpo(objective: config.DPO, reference: Reference | None) -> DPO:
 def assemble_advantages(
     objective: config.PolicyGradient,
 ) -> Callable[[Float[Tensor, "prompts samples"]], Float[Tensor, "prompts samples"]]:
-    """From the rewards of each prompt's answers to their advantages."""
+    """The function from the rewards of each prompt's answers to their advantages."""
     match objective.estimator:
         case "rloo":
             return rloo_advantages

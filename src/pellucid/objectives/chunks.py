@@ -1,8 +1,7 @@
-"""Anything that is computed from logits, in chunks of rows, so that all logits never exist at once.
+"""Compute any function of the logits in chunks of rows, so that all logits never exist at once.
 
-In the backward pass the logits of a chunk are computed once more, where they are needed and for no
-longer; so a value may be anything, and its gradient need not be known when it is computed. Where
-the loss is plain cross-entropy, `linear_cross_entropy` spares the second computation.
+The backward pass computes the logits of each chunk again. So the function can be anything that
+torch differentiates. For plain cross-entropy, `linear_cross_entropy` needs no second computation.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from pellucid.typed import computed_again
 
 @dataclass(frozen=True, slots=True)
 class LazyLogits:
-    """Logits that are not there yet: hidden states, one row per token, and the head.
+    """Logits that are computed on demand: hidden states, one row per token, and the head.
 
-    They are `soft_cap` tanh((hidden weight^T + bias) / `soft_cap`) / `temperature`.
+    logits = `soft_cap` tanh((hidden weight^T + bias) / `soft_cap`) / `temperature`
     """
 
     hidden: Float[Tensor, "tokens d_model"]
@@ -63,7 +62,7 @@ class LazyLogits:
         )
 
     def compute(self, rows: slice, dtype: torch.dtype) -> Float[Tensor, "rows vocab"]:
-        """Some rows of the logits, wide; the product is taken in `dtype`."""
+        """Some rows of the logits, in float32 at least; the matrix product is in `dtype`."""
         hidden = self.hidden[rows].to(dtype)
         logits = F.linear(hidden, self.weight.to(dtype))
         logits = logits if dtype == torch.float64 else logits.float()
@@ -77,13 +76,16 @@ class LazyLogits:
 def in_chunks(
     function: Callable[..., tuple[Tensor, ...]], lazy: Sequence[LazyLogits], *rows: Tensor
 ) -> tuple[Tensor, ...]:
-    """What `function(logits, ..., rows, ...)` gives for all rows, chunk by chunk.
+    """The results of `function(logits, ..., rows, ...)` for all rows, computed chunk by chunk.
 
-    It is called with some rows of each of the `lazy` logits, then of each tensor in `rows`, and
-    gives a tuple of tensors with one value per row. It must not draw random numbers.
-
-    As in `linear_cross_entropy`, products are in autocast's dtype and logits float32 (float64 where
+    As in `linear_cross_entropy`, products are in autocast's dtype and logits in float32 (float64 if
     hidden states are); `function` runs outside autocast.
+
+    Args:
+        function: takes a chunk of each of the `lazy` logits, then of each tensor in `rows`, and
+            returns a tuple of tensors with one value per row. It must not draw random numbers.
+        lazy: the logits of one model or of several.
+        rows: tensors with one entry per row.
     """
     first = lazy[0].hidden
     device = first.device.type
@@ -96,8 +98,8 @@ def in_chunks(
 
     n = first.shape[0]
     size = chunk_rows(n, lazy[0].weight.shape[0], torch.float32.itemsize)
-    parts = (partial(compute, slice(start, start + size)) for start in range(0, n, size))
-    outputs = [computed_again(part) if torch.is_grad_enabled() else part() for part in parts]
+    chunks = (partial(compute, slice(start, start + size)) for start in range(0, n, size))
+    outputs = [computed_again(chunk) if torch.is_grad_enabled() else chunk() for chunk in chunks]
     return tuple(torch.cat(values) for values in zip(*outputs, strict=True))
 
 
@@ -130,6 +132,13 @@ def row_log_p(
     *,
     temperature: float = 1.0,
 ) -> Float[Tensor, "batch time"]:
-    """`token_log_p` by a model's own head, in the shape of the batch."""
+    """`token_log_p` by a model's own head, in the shape of the batch.
+
+    Args:
+        model: has the output head.
+        hidden: (batch, time, d_model), its last hidden states.
+        targets: (batch, time), the next tokens; ignored ones give 0.
+        temperature: divides the logits.
+    """
     lazy = LazyLogits.from_model(model, hidden, temperature=temperature)
     return token_log_p(lazy, targets.flatten()).view_as(targets)

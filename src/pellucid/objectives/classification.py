@@ -1,4 +1,4 @@
-"""Name the class of a text, or say yes or no to each class."""
+"""Predict the class of a text, or yes or no for each class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pellucid.batches import IGNORED, LabelBatch, Loss
 
 @runtime_checkable
 class Classifier(Protocol):
-    """What classification asks of a model."""
+    """A model with logits for the classes of a text."""
 
     def class_logits(
         self, ids: Int[Tensor, "batch time"], *, padding: Bool[Tensor, "batch time"] | None = None
@@ -24,19 +24,19 @@ class Classifier(Protocol):
 
 
 class Classification:
-    """-log p(class | text) / texts; with `multi_label` the mean of a yes or no for each class.
+    """-log p(class | text) / texts; with `multi_label` the binary loss below, a mean over classes.
 
     L = mean over classes of -y log s(x) - (1 - y) log s(-x)
 
-    The mean and not the sum, as in torch's `BCEWithLogitsLoss`: a loss of ln 2 is guessing, however
-    many classes there are. Parts: `loss_nats`, without smoothing; `accuracy`, the share of texts
-    whose class has the largest logit, or with `multi_label` of right answers among all.
+    It is the mean, not the sum, as in torch's `BCEWithLogitsLoss`: for any number of classes,
+    guessing has a loss of ln 2. Parts: `loss_nats`, without smoothing; `accuracy`, the share of
+    texts whose class has the largest logit, or with `multi_label` the share of right answers.
 
     Source:
         Bishop 2006, "Pattern Recognition and Machine Learning", eq. 4.108 and 4.90.
     See also:
-        `pellucid.maths.cross_entropy`, `pellucid.maths.binary_cross_entropy_from_logits`: the same,
-        but they look at the labels' values, for which a device would have to be waited.
+        `pellucid.maths.cross_entropy`, `pellucid.maths.binary_cross_entropy_from_logits`: the same
+        equations, but they check the labels' values, which would wait for the device.
     """
 
     def __init__(self, *, label_smoothing: float = 0.0, multi_label: bool = False) -> None:
@@ -55,7 +55,7 @@ class Classification:
         return Loss(total=loss.sum() / n, parts=parts)
 
     def _one_class(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Per text: the loss, the plain loss, and whether the class was found."""
+        """For each text the loss, the loss without smoothing, and whether the class is right."""
         plain = loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="none")
         if self.label_smoothing:
             loss = F.cross_entropy(

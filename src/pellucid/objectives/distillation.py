@@ -1,7 +1,4 @@
-"""Predict what a teacher predicts.
-
-Both sets of logits exist chunk by chunk alone.
-"""
+"""Predict what a teacher predicts, chunk by chunk: neither model's logits exist all at once."""
 
 from __future__ import annotations
 
@@ -32,9 +29,9 @@ def token_divergence(
     """The divergence of two models' predictions at each supervised token.
 
     Args:
-        lazy: logits of the trained model, with their temperature.
-        target: logits of the other model, with their temperature; they get no gradient.
-        targets: (tokens,) the next tokens; ignored ones give 0.
+        lazy: logits of the trained model.
+        target: logits of the other model; they get no gradient.
+        targets: (tokens,), the next tokens; ignored ones give 0.
         divergence: "forward" is KL(other || model), "reverse" KL(model || other).
     """
 
@@ -57,9 +54,9 @@ def token_divergence(
 class Distillation:
     """(1 - h) T^2 D(teacher, student) + h CE(next token, student), means over supervised tokens.
 
-    Both distributions are taken at temperature T. The gradient of D shrinks as 1 / T^2; the factor
-    T^2 keeps the balance of the two where it was. Parts: `loss_nats`, the student's plain
-    cross-entropy; `divergence`, D in nats per token without T^2; `log_z` and `accuracy`.
+    Both distributions have temperature T. The gradient of D shrinks as 1 / T^2, and the factor T^2
+    restores the balance of the two terms. Parts: `loss_nats`, the student's plain cross-entropy;
+    `divergence`, D in nats per token without T^2; `log_z` and `accuracy`.
 
     Source:
         Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network", section 2.
@@ -90,7 +87,7 @@ class Distillation:
         self._check(model)
         n, soft_weight = batch.n_supervised, 1 - self.hard_weight
         hidden = model.hidden_states(batch.ids, documents=batch.documents, padding=batch.padding)
-        # what has no weight is measured all the same, and costs no backward pass
+        # a term without weight is still measured, but needs no backward pass
         with nullcontext() if self.hard_weight else torch.no_grad():
             hard = self.hard(model, hidden, batch.targets, n)
         with nullcontext() if soft_weight else torch.no_grad():
@@ -116,5 +113,5 @@ class Distillation:
             raise PellucidError(
                 f"the teacher predicts {teacher_vocab} tokens and the student {student_vocab}: "
                 "distillation compares them token by token, so both need the same tokenizer; train "
-                "the student with the teacher's"
+                "the student with the teacher's tokenizer"
             )

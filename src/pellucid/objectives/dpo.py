@@ -1,7 +1,7 @@
-"""Make the better of two answers likelier, without a model of rewards (DPO).
+"""Make the better of two answers likelier, without a reward model (DPO).
 
-The two answers go through the model one after the other: rows of chosen and rejected differ in
-length, and neither is filled up to the other's. What the backward pass keeps is the same.
+The chosen and the rejected answers go through the model one after the other. So neither is padded
+to the length of the other, and the backward pass needs the same memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pellucid.objectives.reference import Reference, open_reference
 class DPO:
     """-log sigmoid(z), z = beta [(log pi_c - log ref_c) - (log pi_r - log ref_r)], over pairs.
 
-    log P of an answer is the sum over its tokens. With `label_smoothing` s a share of pairs is
-    taken to be the wrong way round; "hinge" is max(0, 1 - z).
+    log P of an answer is the sum over its tokens. `label_smoothing` s assumes that a share s of the
+    pairs is swapped; "hinge" is max(0, 1 - z).
 
-    Parts: `loss_nats`, -log sigmoid(z) whatever is minimised; `accuracy`, the share of pairs with
-    z > 0, ties counting half; `margin`, z; `chosen_reward` and `rejected_reward`, beta log(pi /
-    ref); `log_ratio`, log(pi / ref) in nats per answer. The last is over answers that were given:
-    a KL divergence would be over answers that the model draws.
+    Parts: `loss_nats`, -log sigmoid(z) for every kind of loss; `accuracy`, the share of pairs with
+    z > 0, where ties count half; `margin`, z; `chosen_reward` and `rejected_reward`, beta log(pi /
+    ref); `log_ratio`, log(pi / ref) in nats per answer. It is not a KL divergence: the answers come
+    from the data, not from the model.
 
     Source:
         Rafailov et al. 2023, "Direct Preference Optimization", eq. 7; Mitchell 2023 (smoothing);
@@ -55,8 +55,8 @@ class DPO:
         answers = (batch.chosen, batch.rejected)
         chosen, rejected = (answer_log_p(model, answer) for answer in answers)
         with open_reference(self.reference, model) as reference:
-            kept_chosen, kept_rejected = (answer_log_p(reference, answer) for answer in answers)
-        log_ps = (chosen, rejected, kept_chosen, kept_rejected)
+            reference_log_ps = tuple(answer_log_p(reference, answer) for answer in answers)
+        log_ps = (chosen, rejected, *reference_log_ps)
         n = batch.n_supervised
         with torch.no_grad():
             parts = {name: part.sum() / n for name, part in self._parts(*log_ps).items()}
@@ -72,7 +72,7 @@ class DPO:
                 assert_never(self.loss)
 
     def _parts(self, *log_ps: Tensor) -> dict[str, Tensor]:
-        """Per pair, the reported parts."""
+        """The reported parts of each pair."""
         chosen, rejected = log_ps[0] - log_ps[2], log_ps[1] - log_ps[3]
         margin = dpo_margin(*log_ps, beta=self.beta)
         return {

@@ -1,8 +1,9 @@
 """Linear head and cross-entropy in one, in chunks, so that the whole logits matrix never exists.
 
-A vocabulary of 50,000 and 2,048 tokens make 400 MB of logits, as much again for their gradient.
-Here a chunk of rows is scored, turned into p - y, and folded into both gradients at once while it
-is at hand; the backward pass only scales what is already there. Three matrix products, as ever.
+For a vocabulary of 50,000 and 2,048 tokens the logits need 400 MB, and their gradient as much
+again. Here the forward pass computes the logits of a chunk, turns them into p - y, and adds that
+to both gradients. The backward pass only scales these gradients. The number of matrix products
+stays three.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from pellucid.counting import chunk_rows
 from pellucid.threads import threads
 from pellucid.typed import apply_function
 
-#: Of the gradient by the matrix, what is made at a time on a CPU: it is added while in the cache.
+#: On a CPU the gradient of the matrix is added in slices of this size, which fit into the cache.
 _SLICE_BYTES = 2**22
 
 
 class LinearCrossEntropy(NamedTuple):
-    """The scalar to minimise, and what it is made of: per token, without gradient, in float32.
+    """The scalar to minimise, and its terms per token, without gradient, in float32.
 
     `hits` is 1 where no logit is larger than the target's, else 0.
     """
@@ -51,18 +52,26 @@ def linear_cross_entropy(
 
     loss = sum_t [ -sum_i y_i log p_i + z_loss (log Z)^2 ] / divisor,  y = (1 - s) onehot + s / V
 
-    With `soft_cap` c the logits are c tanh(z / c).
+    Positions whose target is `IGNORED` add nothing: token loss and gradient are exactly 0, and they
+    are no hit. Under autocast the matrix products are in its dtype; the softmax, the losses and
+    their sum are always float32. `token_losses` are the plain -log p of the target, without
+    smoothing.
 
-    Positions whose target is `IGNORED` add nothing, and get a token loss of 0, no hit and a
-    gradient of exactly 0. Under autocast the matrix products are taken in its dtype; the softmax,
-    the losses and their sum are float32 always. `token_losses` are the plain -log p of the target,
-    whatever the smoothing.
+    Args:
+        hidden: (tokens, d_model), the last hidden states.
+        weight: W, (vocab, d_model), the matrix of the head.
+        targets: (tokens,), the next tokens, or `IGNORED`.
+        divisor: the number of supervised tokens of the whole update.
+        bias: (vocab,), added to the logits; None for no bias.
+        soft_cap: c; the logits become c tanh(z / c). None for no cap.
+        label_smoothing: s, in [0, 1].
+        z_loss: the weight of (log Z)^2.
 
     Units:
         Nats.
     Gradient:
-        By the logits (p (1 + 2 z_loss log Z) - y) / divisor, times 1 - (logit / c)^2 where they are
-        capped; by `hidden` that times W; by W its transpose times `hidden`; by the bias its sum.
+        By the logits g = (p (1 + 2 z_loss log Z) - y) / divisor, times 1 - (logit / c)^2 if capped;
+        by `hidden` g W; by W g^T hidden; by the bias the sum of g.
     See also:
         `pellucid.maths.cross_entropy`, against which it is tested.
     """
@@ -84,7 +93,15 @@ def head_cross_entropy(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
 ) -> LinearCrossEntropy:
-    """`linear_cross_entropy` of a model's own head, whatever belongs to it, over a batch."""
+    """`linear_cross_entropy` of a model's own head, with its bias and soft cap, over a batch.
+
+    Args:
+        model: gives the hidden states and the head.
+        batch: the token ids and targets.
+        divisor: the number of supervised tokens of the whole update.
+        label_smoothing: s, in [0, 1].
+        z_loss: the weight of (log Z)^2.
+    """
     return linear_cross_entropy(
         model.hidden_states(batch.ids, documents=batch.documents, padding=batch.padding).flatten(
             0, 1
@@ -100,7 +117,7 @@ def head_cross_entropy(
 
 
 class _Chunk(NamedTuple):
-    """What all chunks share."""
+    """The settings that all chunks share."""
 
     bias: Tensor | None
     divisor: float
@@ -111,9 +128,9 @@ class _Chunk(NamedTuple):
 
 
 class _ChunkErrors(NamedTuple):
-    """Of a chunk: the gradient by its logits in their dtype, and of each row loss, log Z, hit.
+    """The gradient by a chunk's logits in their dtype, and each row's loss, log Z and hit.
 
-    `extra` is what smoothing and z-loss add to the loss.
+    `extra` are the terms of smoothing and z-loss.
     """
 
     errors: Tensor
@@ -124,12 +141,12 @@ class _ChunkErrors(NamedTuple):
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
-    """What sums are taken in."""
+    """The type of sums."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _ChunkErrors] | None:
-    """`_errors` in C, where it can be had: one pass for many, and in place."""
+    """`_errors` in C, if available: one pass instead of many, and in place."""
     kind = native.kind_of(hidden.dtype)
     run = None if kind is None or hidden.device.type != "cpu" else native.errors()
     if kind is None or run is None:
@@ -160,7 +177,7 @@ def _in_c(hidden: Tensor) -> Callable[[Tensor, Tensor, _Chunk], _ChunkErrors] | 
 
 
 def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _ChunkErrors:
-    """(p (1 + 2 z_loss log Z) - y) / divisor, and nothing where the target is ignored."""
+    """(p (1 + 2 z_loss log Z) - y) / divisor, and 0 where the target is ignored."""
     dtype = logits.dtype
     logits = logits.to(_wide(dtype), copy=True)
     if chunk.bias is not None:
@@ -194,18 +211,18 @@ def _errors(logits: Tensor, targets: Tensor, chunk: _Chunk) -> _ChunkErrors:
 
 
 def _add_product(total: Tensor, errors: Tensor, hidden: Tensor, *, first: bool) -> None:
-    """Add `errors.T @ hidden` to `total`; the first is put in its place."""
+    """Add `errors.T @ hidden` to `total`, or write it there if it is the first."""
     vocab, width = total.shape
     on_cpu = total.device.type == "cpu"
     size = max(1, _SLICE_BYTES // (width * hidden.itemsize)) if on_cpu else vocab
     for start in range(0, vocab, size):
-        to, part = total[start : start + size], errors[:, start : start + size]
-        if to.dtype == hidden.dtype:
-            to.addmm_(part.t(), hidden, beta=0 if first else 1)
+        block, part = total[start : start + size], errors[:, start : start + size]
+        if block.dtype == hidden.dtype:
+            block.addmm_(part.t(), hidden, beta=0 if first else 1)
         elif first:
-            to.copy_(part.t() @ hidden)
+            block.copy_(part.t() @ hidden)
         else:
-            to.add_(part.t() @ hidden)
+            block.add_(part.t() @ hidden)
 
 
 class _Function(torch.autograd.Function):
@@ -236,7 +253,7 @@ class _Function(torch.autograd.Function):
         chunk = _Chunk(bias, divisor, label_smoothing, z_loss, soft_cap, learning)
         rows = chunk_rows(n, vocab, hidden.itemsize if make is in_c else wide.itemsize)
         room = hidden.new_empty(min(rows, n), vocab)
-        # a sum over chunks is kept wide: bf16 would forget the small addends
+        # a sum over chunks is kept wide: bfloat16 would lose small addends
         sum_dtype = weight.dtype if n <= rows else wide
         grad_weight = torch.empty_like(weight, dtype=sum_dtype) if by_weight and n else None
         for start in range(0, n, rows):
@@ -267,6 +284,8 @@ class _Function(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         saved = cast("Sequence[Tensor | None]", ctx.saved_tensors)
         scale = grads[0]
-        if scale.device.type != "cpu" or scale != 1:  # on a GPU to look would be to wait
+        if (
+            scale.device.type != "cpu" or scale != 1
+        ):  # reading it on a GPU would wait for the device
             saved = [None if grad is None else grad * scale.to(grad.dtype) for grad in saved]
         return (*saved, None, None, None, None)

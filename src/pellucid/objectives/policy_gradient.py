@@ -1,4 +1,4 @@
-"""Make answers that went better than expected likelier, on a leash to a reference."""
+"""Make answers with a better reward than expected likelier, while staying close to a reference."""
 
 from __future__ import annotations
 
@@ -19,24 +19,27 @@ from pellucid.objectives.token_loss import token_entropy
 class PolicyGradient:
     """-A log pi(answer) + beta KL(pi || ref) - entropy_bonus H, a mean over answers.
 
-    log pi of an answer is the sum over its tokens, not their mean: so the gradient is that of the
-    expected reward, for short and long answers alike. Answers are drawn once for each update; were
-    they used twice, the second gradient would be of something else. `temperature` is the one at
-    which they were drawn: pi is the model at that temperature, and so must `reference_log_p` be.
+    log pi of an answer is the sum over its tokens, not their mean. So the gradient is the gradient
+    of the expected reward, for short and long answers alike. Each update needs new answers: a
+    second update on the same answers would have a biased gradient. Sample them at `temperature`;
+    `reference_log_p` must have the same temperature.
 
-    `kl` says how the leash pulls:
+    `kl` chooses the penalty for leaving the reference, with r = ref / pi:
 
-    - "in_reward": it is in the advantages already, and nothing is added here.
-    - "k2": (log r)^2 / 2 of the whole answer, r = ref / pi. Its gradient is on average that of KL,
-      so that the optimum is the same, ref exp(reward / beta) / Z.
-    - "k3": r - 1 - log r of each token, as in GRPO. Its value is KL on average, its gradient is not
-      (it is that of KL(ref || pi)), so that it has another optimum.
+    - "in_reward": the advantages contain it already, and nothing is added here.
+    - "k2": (log r)^2 / 2 of the whole answer. Its mean gradient is the gradient of KL, so it keeps
+      the optimum ref exp(reward / beta) / Z.
+    - "k3": r - 1 - log r of each token, as in GRPO. Its mean is KL, but its mean gradient is the
+      gradient of KL(ref || pi), so it has another optimum.
 
-    Parts: `loss_nats`, -log pi of the answers, in nats per answer (the value of the loss itself
-    means nothing); `reward`; `kl_k1`, `kl_k2`, `kl_k3`, estimates of KL(pi || ref) in nats per
-    answer, added up token by token; with a `reference` also `kl_exact`, in which each token's KL is
-    over the whole vocabulary, and the mean over answers alone is an estimate; with a bonus
-    `entropy`, in nats per answer, added up in the same way.
+    Parts, as sums over the tokens of an answer, in nats per answer:
+
+    - `loss_nats`: -log pi. The value of the loss itself has no meaning.
+    - `kl_k1`, `kl_k2`, `kl_k3`: estimates of KL(pi || ref).
+    - `kl_exact`, if there is a `reference`: each token's KL over the whole vocabulary.
+    - `entropy`, if there is a bonus.
+
+    `reward` is the mean reward of the answers.
 
     Source:
         Williams 1992 (the gradient); Ahmadian et al. 2024, "Back to Basics" (RLOO, whole answers);
@@ -67,14 +70,10 @@ class PolicyGradient:
         lazy = self._lazy(model, batch)
         log_p = token_log_p(lazy, flat).view_as(batch.targets)
         log_ratio = batch.reference_log_p.to(log_p.dtype) - log_p
-        gained = policy_gradient_loss(log_p.sum(-1), batch.advantages.to(log_p.dtype))
-        total = (gained + self.beta * self._leash(log_ratio)).sum() / n
+        losses = policy_gradient_loss(log_p.sum(-1), batch.advantages.to(log_p.dtype))
+        total = (losses + self.beta * self._kl_penalty(log_ratio)).sum() / n
         parts = {"loss_nats": -log_p.sum() / n, "reward": batch.rewards.sum() / n}
-        for name, estimate in (
-            ("kl_k1", kl_k1),
-            ("kl_k2", kl_k2),
-            ("kl_k3", kl_k3),
-        ):
+        for name, estimate in (("kl_k1", kl_k1), ("kl_k2", kl_k2), ("kl_k3", kl_k3)):
             parts[name] = estimate(log_ratio.detach()).sum() / n
         if self.reference is not None:
             parts["kl_exact"] = self._exact_kl(self.reference, model, lazy, batch).sum() / n
@@ -88,8 +87,8 @@ class PolicyGradient:
             model, model.hidden_states(batch.ids), temperature=self.temperature
         )
 
-    def _leash(self, log_ratio: Tensor) -> Tensor:
-        """What distance from the reference costs each answer, before `beta`."""
+    def _kl_penalty(self, log_ratio: Tensor) -> Tensor:
+        """Each answer's penalty for its distance from the reference, before `beta`."""
         match self.kl:
             case "in_reward":
                 return torch.zeros_like(log_ratio[:, 0])

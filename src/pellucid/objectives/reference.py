@@ -1,4 +1,4 @@
-"""A model that predicts and is not trained: a teacher, or the reference of a policy."""
+"""A model that predicts but is not trained: a teacher, or the reference of a policy."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import nn
 
 from pellucid.typed import named_modules
 
-#: From the trained model to the model it is compared with, which lives as long as the context.
-#: A frozen copy is one way; the model itself without its adapters is another.
+#: From the trained model to the model it is compared with, valid within the context: a frozen copy,
+#: or the model itself without its adapters.
 Reference = Callable[[Any], AbstractContextManager[Any]]
 
 
 def frozen_reference(copy: Any) -> Reference:
-    """The reference that is a model of its own, whatever is trained."""
+    """A reference that is a separate model, independent of the trained one."""
 
     @contextmanager
     def reference(model: Any) -> Generator[Any]:
@@ -29,18 +29,18 @@ def frozen_reference(copy: Any) -> Reference:
 
 @contextmanager
 def open_reference(reference: Reference, model: Any) -> Generator[Any]:
-    """The model that `reference` makes of the trained one, at rest."""
+    """The model that `reference` makes of the trained one, in evaluation mode."""
     with reference(model) as reference_model, evaluating(reference_model):
         yield reference_model
 
 
 @contextmanager
 def evaluating(model: Any) -> Generator[None]:
-    """Within it the model is as for use, and remembers nothing; after it, as it was."""
+    """Put the model in evaluation mode without gradients, and restore its modes at the end."""
     modules = list(named_modules(model).values()) if isinstance(model, nn.Module) else []
     modes = [module.training for module in modules]
-    # Autocast keeps narrow copies of weights. One that is made here has no gradient, and must not
-    # be taken by the forward pass that is trained: the weights may be the same.
+    # Autocast caches narrow copies of weights. A copy made here has no gradient, and the trained
+    # forward pass must not reuse it: the weights may be the same.
     cached = torch.is_autocast_cache_enabled()
     for module in modules:
         module.training = False

@@ -1,4 +1,4 @@
-"""Events of a run in; the same numbers in other people's tools, out. Only where asked for."""
+"""Send the numbers of a run to TensorBoard or Weights & Biases, on request."""
 
 from pellucid.observers.select import OBSERVERS, observer_for
 from pellucid.observers.tensorboard import TensorBoard

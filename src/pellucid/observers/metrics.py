@@ -1,17 +1,19 @@
-"""The numbers of an event under the names that every tool shows them by.
+"""What all observers share: the names of an event's numbers, the folder, the missing package.
 
     train/loss_nats  train/grad_norm  train/log_z         one for each update, and every other part
                                                           of the loss by its name
     train/learning_rate  train/tokens_per_second  train/memory_bytes  train/tokens
     held_out/loss_nats  held_out/bits_per_byte            and every other measure by its name
 
-Where the loss is a mean over pairs, pairs are counted: train/pairs_per_second, train/pairs.
+If the loss is a mean over pairs, pairs are counted: train/pairs_per_second, train/pairs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from pellucid.errors import ConfigError, RunError
 from pellucid.training import events
 
 Numbers = dict[str, float]
@@ -26,7 +28,7 @@ def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
                 numbers: Numbers = {"train/loss_nats": loss, "train/grad_norm": norm}
                 numbers |= {f"train/{name}": values[i] for name, values in event.parts}
                 if first + i == event.step:
-                    numbers |= _of_the_report(event)
+                    numbers |= _report_numbers(event)
                 yield first + i, numbers
         case events.Evaluated():
             measured = {f"held_out/{name}": value for name, value in event.measures}
@@ -35,7 +37,7 @@ def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
             return
 
 
-def _of_the_report(event: events.Logged) -> Numbers:
+def _report_numbers(event: events.Logged) -> Numbers:
     numbers: Numbers = {
         "train/learning_rate": event.learning_rate,
         f"train/{event.unit}_per_second": event.tokens_per_second,
@@ -44,3 +46,27 @@ def _of_the_report(event: events.Logged) -> Numbers:
     if event.memory_bytes is not None:
         numbers["train/memory_bytes"] = float(event.memory_bytes)
     return numbers
+
+
+def choose_folder(
+    folder: str | Path | None, event: events.Started | events.Resumed, name: str
+) -> Path:
+    """The folder for an observer's files: `folder`, or `name` in the run's folder.
+
+    Raises:
+        RunError: `folder` is None, and the event names no run's folder.
+    """
+    if folder is not None:
+        return Path(folder)
+    if not event.folder:
+        raise RunError(f"the run has no folder for {name}/: pass a folder to the observer")
+    return Path(event.folder) / name
+
+
+def missing_package(package: str, extra: str, error: ImportError) -> ConfigError:
+    """The error for an observer whose package is not installed."""
+    return ConfigError(
+        f"the package {package} cannot be imported ({error}), which observing with {extra} needs: "
+        f"install pellucid with its extra, in a checkout pip install '.[{extra}]', or train "
+        "without it"
+    )

@@ -1,4 +1,4 @@
-"""From a name on the command line to an observer; and what is said where its package is missing."""
+"""Observers by their names on the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def observer_for(name: str) -> Observer:
     """The observer of that name.
 
     Raises:
-        ConfigError: there is none, or its package is not installed.
+        ConfigError: There is none, or its package is not installed.
     """
     if name not in OBSERVERS:
         raise ConfigError(f"there is no observer {name!r}; there are: {', '.join(OBSERVERS)}")

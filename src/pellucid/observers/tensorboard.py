@@ -5,26 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pellucid.observers.metrics import numbers_of
-from pellucid.observers.requirements import missing, place_in
+from pellucid.observers.metrics import choose_folder, missing_package, numbers_of
 from pellucid.training import events
 
 
 class TensorBoard:
-    """An observer that writes what TensorBoard reads.
+    """An observer that writes files for TensorBoard.
 
     Args:
-        folder: where to; `tensorboard` in the run's folder by default.
+        folder: The target; `tensorboard` in the run's folder by default.
 
     Raises:
-        ConfigError: the package tensorboard is not installed.
+        ConfigError: The package tensorboard is not installed.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise missing("tensorboard", "tensorboard", error) from None
+            raise missing_package("tensorboard", "tensorboard", error) from None
         self._make: Any = SummaryWriter
         self._folder = folder
         self._writer: Any = None
@@ -32,8 +31,8 @@ class TensorBoard:
     def __call__(self, event: events.Event) -> None:
         match event:
             case events.Started() | events.Resumed():
-                place = place_in(self._folder, event, "tensorboard")
-                # what was written after the checkpoint that we go on from is no longer true
+                place = choose_folder(self._folder, event, "tensorboard")
+                # purge the steps after the checkpoint that the run resumes from
                 self._writer = self._make(log_dir=str(place), purge_step=event.step + 1)
                 if isinstance(event, events.Started):
                     lines = (f"    {name}: {value}" for name, value in event.facts)
@@ -43,7 +42,7 @@ class TensorBoard:
                     for name, value in numbers.items():
                         self._writer.add_scalar(name, value, step)
             case events.Sampled():
-                # indented, so that it is shown as it is
+                # indented, so that Markdown shows it unchanged
                 sample_text = (event.sentence + event.continuation).replace("\n", "\n    ")
                 self._writer.add_text("sample", f"    {sample_text}", event.step)
             case events.Finished() | events.Interrupted() | events.StoppedNonFinite():
@@ -51,4 +50,4 @@ class TensorBoard:
                 return
             case _:
                 return
-        self._writer.flush()  # a run that is killed keeps what it said
+        self._writer.flush()  # so that a killed run loses no numbers

@@ -1,6 +1,6 @@
 """A run in Weights & Biases, online or offline (WANDB_MODE=offline), as its own settings say.
 
-No code, no git state, no console output is handed over.
+It sends no code, no git state and no console output.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 from pellucid.disk import write_text
 from pellucid.errors import ExitCode, RunError
-from pellucid.observers.metrics import numbers_of
-from pellucid.observers.requirements import missing, place_in
+from pellucid.observers.metrics import choose_folder, missing_package, numbers_of
 from pellucid.reader import read_text, read_toml
 from pellucid.training import events
 
@@ -22,20 +21,20 @@ _RUN_ID = re.compile(r"[0-9a-f]{16}\s*")
 
 
 class WeightsAndBiases:
-    """An observer that hands a run to wandb; a resumed run goes on under the same id.
+    """An observer that sends a run to wandb; a resumed run keeps its id.
 
     Args:
-        folder: where wandb keeps its files; `wandb` in the run's folder by default.
+        folder: The folder for wandb's files; `wandb` in the run's folder by default.
 
     Raises:
-        ConfigError: the package wandb is not installed.
+        ConfigError: The package wandb is not installed.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
-            raise missing("wandb", "wandb", error) from None
+            raise missing_package("wandb", "wandb", error) from None
         self._wandb: Any = wandb
         self._folder = folder
         self._run: Any = None
@@ -59,7 +58,7 @@ class WeightsAndBiases:
 
     def _start(self, event: events.Started | events.Resumed) -> None:
         wandb = self._wandb
-        place = place_in(self._folder, event, "wandb")
+        place = choose_folder(self._folder, event, "wandb")
         place.mkdir(parents=True, exist_ok=True)
         run_id = _run_id(place / "run-id.txt", resumed=isinstance(event, events.Resumed))
         try:
@@ -76,14 +75,14 @@ class WeightsAndBiases:
         except wandb.Error as error:
             raise RunError(
                 f"Weights & Biases did not start ({error}): log in with `wandb login`, or set "
-                "WANDB_MODE=offline; the run can be gone on with, with or without --observe"
+                "WANDB_MODE=offline; then resume the run, with or without --observe"
             ) from None
-        # a run that goes on from an earlier checkpoint steps back, and wandb's own count cannot
+        # a run resumed from an earlier checkpoint steps back, which wandb's own count cannot
         self._run.define_metric("*", step_metric="step")
 
 
 def _run_id(file: Path, *, resumed: bool) -> str:
-    """The id under which wandb knows the run: kept in a file, so that a resumed run finds it."""
+    """The run's id in wandb, kept in a file for a resumed run."""
     if resumed and file.is_file():
         return read_text(file).strip()
     run_id = secrets.token_hex(8)

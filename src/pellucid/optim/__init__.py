@@ -1,6 +1,6 @@
 """Optimisers and schedules: parameters with gradients in, updated parameters out.
 
-They know names and shapes, not losses and not models.
+They know names and shapes, but neither losses nor models.
 """
 
 from pellucid.optim.assemble import assemble_optimiser, assemble_schedule, orthogonal_type

@@ -33,12 +33,12 @@ def assemble_optimiser(
     Args:
         optimiser: its kind and its numbers.
         parameters: by name.
-        penalties: added after each step.
+        penalties: applied after each step.
         orthogonal: the type in which Muon orthogonalises; by default bfloat16 if the device
             has instructions for it, else float32.
 
     Raises:
-        ConfigError: one of the `penalties` is on a parameter that is not there or not trained.
+        ConfigError: one of the `penalties` names no parameter that is trained.
     """
     names = dict(parameters)
     parts: list[torch.optim.Optimizer]
@@ -67,7 +67,7 @@ def assemble_optimiser(
             ]
         case config.Muon():
             adamw_groups = [groups.embeddings, groups.vectors]
-            # torch's refuse to have nothing to do, as where adapters are all that moves
+            # torch refuses an optimiser without parameters, as if only adapters are trained
             parts = (
                 [_muon(optimiser, groups.hidden, orthogonal)] if groups.hidden.parameters else []
             )
@@ -96,7 +96,7 @@ def _muon(
 def orthogonal_type(
     orthogonal: Literal["float32", "bfloat16"] | None, device: torch.device
 ) -> torch.dtype:
-    """The type in which Muon orthogonalises, as a plan has it; without one, what suits `device`."""
+    """The type in which Muon orthogonalises: the plan's choice, or else the best for `device`."""
     narrow = multiplies_bfloat16(device) if orthogonal is None else orthogonal == "bfloat16"
     return torch.bfloat16 if narrow else torch.float32
 
@@ -122,9 +122,8 @@ def _decaying(groups: Iterable[Group], decay: float) -> list[dict[str, object]]:
 def assemble_schedule(schedule: config.Schedule, *, total: int) -> Callable[[int], float]:
     """The learning-rate factor of the step (from 0) among `total` steps.
 
-    Config says shares of the whole; steps are rounded here. No update is wasted on a rate of zero:
-    the first stands one past the foot of the warm-up, the last one before the end, where `final`
-    would be.
+    The config gives shares of the run, which are rounded to steps here. No update has a rate of
+    zero: the first step is one step into the warm-up, and the last step is one step before `final`.
     """
     warm_up, end = round(schedule.warm_up * total), total + 1
     match schedule:

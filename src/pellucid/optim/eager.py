@@ -1,10 +1,8 @@
 """torch's optimisers, without its compiler.
 
-Comes in and goes out: what torch's take and give. It knows nothing of ours.
-
-`torch.optim` wraps methods for the sake of optimisers that are compiled, and the wrappers load the
-compiler when they are first called: a second and 70 MB at the start of every training. Nothing
-compiles an optimiser here, so the methods are taken from under their wrappers.
+`torch.optim` wraps methods for compiled optimisers. The first call of a wrapper loads the compiler:
+a second and 70 MB at the start of every training. pellucid compiles no optimiser, so these classes
+use the unwrapped methods.
 """
 
 from __future__ import annotations
@@ -14,17 +12,17 @@ from typing import Any
 
 import torch
 
-#: torch's own, as values without types.
+#: torch's module, untyped.
 _OPTIM: Any = torch.optim
 
 
 def _step(optimiser: Any) -> Any:
-    """An update as it was written, which leaves no graph."""
+    """The unwrapped update of an optimiser, without a graph."""
     return torch.no_grad()(inspect.unwrap(optimiser.step))
 
 
 class Optimizer(torch.optim.Optimizer):
-    """What optimisers of ours are made of."""
+    """The base class of pellucid's optimisers."""
 
     add_param_group = inspect.unwrap(_OPTIM.Optimizer.add_param_group)
 

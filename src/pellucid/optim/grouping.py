@@ -1,4 +1,4 @@
-"""Which parameters are shrunk by weight decay, and which are hidden matrices: by name and shape."""
+"""Split parameters by name and shape: which decay, and which are hidden matrices."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 from torch import nn
 
-#: How torch names the lengths of the rows under weight norm: a matrix of one column.
+#: torch's name for the lengths of the rows under weight norm: a matrix of one column.
 _LENGTHS = ".parametrizations.weight.original0"
-#: What reads the last states: a row for each token, or for each class.
+#: Matrices of output heads: a row for each token, or for each class.
 _HEADS = ("head.", "classifier.")
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Parameters that are updated alike, by name."""
+    """Parameters with the same kind of update, by name."""
 
     label: str
     decays: bool
@@ -23,7 +23,7 @@ class Group:
 
     @property
     def count(self) -> int:
-        """How many numbers are in the group."""
+        """The number of scalars in the group."""
         return sum(parameter.numel() for parameter in self.parameters.values())
 
 
@@ -44,10 +44,10 @@ class Groups:
 def group(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
     """Split trainable parameters into hidden matrices, embeddings with the head, and vectors.
 
-    Matrices shrink under weight decay; gains and biases do not: their scale is their meaning.
-    Embeddings, tables of positions and the head are matrices by shape, but each row is a vector of
-    its own, of a token, a distance or a class: they decay, and are never orthogonalised. The
-    lengths that weight norm keeps apart from directions are gains.
+    Matrices decay; gains and biases do not, because their scale matters. Embeddings, tables of
+    positions and the head are matrices, but each of their rows is the vector of a token, a distance
+    or a class: they decay, but Muon never orthogonalises them. The row lengths of weight norm count
+    as gains.
     """
     hidden: dict[str, nn.Parameter] = {}
     embeddings: dict[str, nn.Parameter] = {}
@@ -60,9 +60,8 @@ def group(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
         elif "embedding" in name or ".positions." in name or name.startswith(_HEADS):
             embeddings[name] = parameter
         else:
-            # The two matrices of an adapter are hidden ones too: each multiplies hidden states, so
-            # Muon fits each of them. Decay draws their product towards
-            # zero, and so the weights back to the base.
+            # An adapter's two matrices are hidden too: each multiplies hidden states, so Muon fits.
+            # Decay pulls their product to zero, and so the weights back to the base.
             hidden[name] = parameter
     return Groups(
         hidden=Group("hidden matrices", True, hidden),

@@ -1,6 +1,6 @@
-"""Muon: momentum whose singular values are pushed towards one, for hidden matrices.
+"""Muon: for hidden matrices, momentum whose singular values are moved close to one.
 
-Matrices of one shape are orthogonalised together, in one batch of products.
+Matrices with the same shape are orthogonalised together, in one batch of products.
 """
 
 from __future__ import annotations
@@ -39,9 +39,16 @@ class Muon(Optimizer):
         newton_schulz_steps: int,
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        """Over matrices; those in float32 are orthogonalised in `dtype`.
+        """Make an optimiser of matrices.
 
-        bfloat16 is enough: singular values are only pushed towards one, not resolved.
+        Args:
+            parameters: the matrices.
+            lr: the learning rate.
+            momentum: mu.
+            weight_decay: decoupled, as in AdamW.
+            newton_schulz_steps: iterations of Newton-Schulz.
+            dtype: in which float32 matrices are orthogonalised. bfloat16 is precise enough, because
+                the singular values need only be close to one.
         """
         self.dtype = dtype
         self.newton_schulz_steps = newton_schulz_steps
@@ -95,7 +102,7 @@ def orthogonalise(matrices: Tensor, *, steps: int, dtype: torch.dtype) -> Tensor
     Args:
         matrices: (batch, rows, columns).
         steps: iterations of Newton-Schulz.
-        dtype: in which float32 matrices are computed.
+        dtype: in which float32 matrices are orthogonalised.
     """
     rounded = matrices.to(dtype) if matrices.dtype == torch.float32 else matrices
     update: Tensor = newton_schulz(rounded, steps=steps)

@@ -1,4 +1,4 @@
-"""What the training loop calls an optimiser: one or several of torch's behind one step."""
+"""The training loop's optimiser: one or several torch optimisers behind one step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Optimiser:
         self.groups = tuple(groups)
         self.penalties = tuple(penalties)
         self._names = dict(names)
-        # torch keeps these tables, and the learning rate in them is set anew at each step
+        # torch keeps these tables, and each step sets the learning rate in them
         self._options: dict[nn.Parameter, dict[str, Any]] = {
             parameter: options
             for part in parts
@@ -41,19 +41,19 @@ class Optimiser:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the first group, as it stands."""
+        """The current learning rate of the first group."""
         return float(self.parts[0].param_groups[0]["lr"])
 
     def step(self, gate: Gate, factor: float) -> None:
-        """One update at `factor` times the peak learning rates; clipped and gated on the device.
+        """One update at `factor` times the peak learning rates, clipped and gated on the device.
 
-        Then the proximal step of each penalty, at the learning rate of its parameter.
+        Each penalty then takes its proximal step at the learning rate of its parameter.
         """
         for part, peaks in zip(self.parts, self._peaks, strict=True):
             for options, peak in zip(part.param_groups, peaks, strict=True):
                 options["lr"] = peak * factor
-            # The protocol by which torch's GradScaler talks to fused optimisers: gradients are
-            # divided by grad_scale and the step is skipped where found_inf is 1, in the kernel.
+            # torch's GradScaler uses these attributes of fused optimisers: the kernel divides the
+            # gradients by grad_scale and skips the step if found_inf is 1.
             fused = cast("Any", part)
             fused.grad_scale, fused.found_inf = gate.divisor, gate.blocked
             part.step()
@@ -61,12 +61,12 @@ class Optimiser:
             penalty.step(float(self._options[penalty.parameter]["lr"]), gate.blocked)
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """What the weights cost as they are; None where nothing is penalised."""
+        """The penalty of the current weights; None if there is no penalty."""
         costs = [penalty.value() for penalty in self.penalties]
         return torch.stack([cost.float() for cost in costs]).sum() if costs else None
 
     def zeros(self) -> Float[Tensor, ""] | None:
-        """The share of penalised weights that are exactly 0; None where nothing is penalised."""
+        """The share of penalised weights that are exactly 0; None if there is no penalty."""
         if not self.penalties:
             return None
         weights = [penalty.parameter.detach() for penalty in self.penalties]
@@ -74,16 +74,16 @@ class Optimiser:
         return zeros / sum(weight.numel() for weight in weights)
 
     def gradients(self) -> list[Tensor]:
-        """The gradients there are, in the order of the parameters."""
+        """All gradients, in the order of the parameters."""
         return [p.grad for p in self._names.values() if p.grad is not None]
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Delete all gradients."""
         for parameter in self._names.values():
             parameter.grad = None
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """Everything the optimiser remembers, as `parameter name::what` -> tensor."""
+        """The whole state of the optimiser: `parameter name::key` -> tensor."""
         return {
             f"{name}::{key}": value
             for part in self.parts
@@ -93,11 +93,11 @@ class Optimiser:
         }
 
     def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what `state_tensors` gave.
+        """Restore the state that `state_tensors` returned.
 
         Raises:
-            CheckpointError: a state belongs to no parameter of this model, or is not what this
-                optimiser keeps of it; names both shapes.
+            CheckpointError: a tensor belongs to no parameter of this model, or has another shape or
+                type than this optimiser uses; names both.
         """
         by_name: dict[str, dict[str, Tensor]] = {}
         for full, value in tensors.items():
@@ -117,6 +117,6 @@ class Optimiser:
         for name, state in by_name.items():
             parameter = self._names[name]
             check_state(name, state, owners[parameter], parameter)
-            # step counters of fused optimisers live with their parameter, moments too
+            # fused optimisers need step counters and moments on the device of their parameter
             placed = {key: value.to(parameter.device) for key, value in state.items()}
             owners[parameter].state[parameter].update(placed)

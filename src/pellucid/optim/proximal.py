@@ -1,4 +1,4 @@
-"""Penalties on weights, as a step of their own after the optimiser's: small weights become 0."""
+"""Penalties on weights, as a separate step after the optimiser's: small weights become 0."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ class Penalty:
     def step(self, rate: float, blocked: Float[Tensor, ""]) -> None:
         """w <- sign(w) max(|w| - rate l1, 0) / (1 + 2 rate l2), unless `blocked` is 1.
 
-        Never by the gradient: that has no zeros, and would be divided by Adam's root. After plain
-        gradient descent this is the proximal gradient method, whose fixed points are the optima of
-        the loss with its penalty. After Adam, AdamW or Muon it is decoupled, as weight decay is in
-        AdamW: the strength is relative to their updates and not to the loss's gradient.
+        The penalty is not added to the gradient, which would give no exact zeros, and which Adam
+        would divide by its root mean square. After plain gradient descent this is the proximal
+        gradient method: its fixed points are the optima of loss plus penalty. After Adam, AdamW or
+        Muon it is decoupled like AdamW's weight decay: its strength is relative to their updates,
+        not to the gradient of the loss.
 
         Source:
             Parikh and Boyd 2014, "Proximal Algorithms", sections 4.2 and 6.5.3; Loshchilov and

@@ -1,4 +1,4 @@
-"""What each optimiser remembers of a parameter, and whether a saved state is that."""
+"""The state that each optimiser keeps for a parameter, and a check of saved states."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pellucid.errors import CheckpointError
 from pellucid.optim.muon import Muon
 
-#: A count of updates; all else has the shape of its parameter.
+#: The count of updates; every other tensor has the shape of its parameter.
 _COUNT = "step"
 
 
@@ -23,16 +23,22 @@ def _keys(part: torch.optim.Optimizer) -> tuple[str, ...]:
         case torch.optim.Adam() | torch.optim.AdamW():
             return (_COUNT, "exp_avg", "exp_avg_sq")
         case _:
-            raise TypeError(f"it is not known what {type(part).__name__} remembers")
+            raise TypeError(f"the state of {type(part).__name__} is unknown")
 
 
 def check_state(
     name: str, state: Mapping[str, Tensor], part: torch.optim.Optimizer, parameter: nn.Parameter
 ) -> None:
-    """Refuse a state of a parameter that the optimiser would not have saved.
+    """Refuse a saved state that does not fit the optimiser and its parameter.
+
+    Args:
+        name: the parameter's name, for messages.
+        state: the saved tensors by key.
+        part: the optimiser that is to use them.
+        parameter: the parameter.
 
     Raises:
-        CheckpointError: names the tensor, its shape and type, and those that were expected.
+        CheckpointError: names the tensor, its shape and type, and the expected ones.
     """
     keys = _keys(part)
     if sorted(state) != sorted(keys):

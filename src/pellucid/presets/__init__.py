@@ -1,12 +1,12 @@
 """Published models and measured recipes as named values, in one visible table.
 
-Comes in: a name. Goes out: a whole `config.Run`. It does not know torch, and nothing here is built.
+Each preset is a whole `config.Run`. The room does not know torch, and builds no model.
 """
 
 from pellucid.old_names import names_of as _names_of
 from pellucid.presets.catalog import FAMILIES, PRESETS, diff, find
 from pellucid.presets.objectives import OBJECTIVES, ObjectivePreset, find_objective
-from pellucid.presets.recipes import LARGE_MODEL_OPTIMISER, LARGE_MODEL_SCHEDULE
+from pellucid.presets.recipe import LARGE_MODEL_OPTIMISER, LARGE_MODEL_SCHEDULE
 
 __all__ = [
     "FAMILIES",

@@ -21,91 +21,63 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pellucid.config import (
-    MLM,
-    MLP,
-    AdamW,
-    Embedding,
-    HeadTransform,
-    Initialisation,
-    LanguageHead,
-    LayerNorm,
-    Learned,
-    Linear,
-    MultiHead,
-    NoHead,
-    Normal,
-    PostNorm,
-    Run,
-    Stack,
-    Steps,
-    Transformer,
-    WordPiece,
-)
-from pellucid.presets.gpt2 import GPT2
+from pellucid import config
+from pellucid.presets.recipe import heads, normal, published
 
-_NORM = LayerNorm(eps=1e-12, bias=True)
+#: The optimiser of BERT.
+BERT_OPTIMISER = config.AdamW(learning_rate=1e-4, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01)
+_NORM = config.LayerNorm(eps=1e-12, bias=True)
 
 
-def _bert(*, n_layers: int, n_heads: int, d_model: int) -> Run:
-    return replace(
-        GPT2,
-        text=replace(
-            GPT2.text,
-            tokenizer=WordPiece(vocab_size=30_521, lowercase=True),
-            special=("mask",),
+def _bert(n_layers: int, n_heads: int, d_model: int) -> config.Run:
+    model = config.Transformer(
+        vocab_size=30_522,
+        context_length=512,
+        d_model=d_model,
+        embedding=config.Embedding(tied=True, scaled=False, segments=2),
+        encoder=config.Stack(
+            n_layers=n_layers,
+            positions=config.Learned(),
+            attention=heads(n_heads, n_heads, d_model // n_heads, bias=True, dropout=0.1),
+            feed_forward=config.MLP(d_ff=4 * d_model, activation="gelu", bias=True),
+            norm=_NORM,
+            residual=config.PostNorm(),
+            final_norm=False,
+            dropout=0.1,
+            input_norm=_NORM,
         ),
-        objective=MLM(chosen=0.15, masked=0.8, replaced=0.1),
-        model=Transformer(
-            vocab_size=30_522,
-            context_length=512,
-            d_model=d_model,
-            embedding=Embedding(tied=True, scaled=False, segments=2),
-            encoder=Stack(
-                n_layers=n_layers,
-                positions=Learned(),
-                attention=MultiHead(
-                    n_heads=n_heads,
-                    n_kv_heads=n_heads,
-                    d_head=d_model // n_heads,
-                    qkv_bias=True,
-                    out_bias=True,
-                    qk_norm=None,
-                    dropout=0.1,
-                ),
-                feed_forward=MLP(d_ff=4 * d_model, activation="gelu", bias=True),
-                norm=_NORM,
-                residual=PostNorm(),
-                final_norm=False,
-                dropout=0.1,
-                input_norm=_NORM,
-            ),
-            head=LanguageHead(bias=True, transform=HeadTransform(activation="gelu", norm=_NORM)),
-            pooler=True,
-            initialisation=Initialisation(
-                weights=Normal(std=0.02), embedding_std=0.02, outputs="plain"
-            ),
+        head=config.LanguageHead(
+            bias=True, transform=config.HeadTransform(activation="gelu", norm=_NORM)
         ),
-        optimiser=AdamW(learning_rate=1e-4, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01),
-        schedule=Linear(warm_up=0.01, final=0.0),
-        training=replace(
-            GPT2.training, budget=Steps(count=1_000_000), batch_size=256, accumulation=16
-        ),
+        pooler=True,
+        initialisation=normal(0.02),
+    )
+    return published(
+        model,
+        BERT_OPTIMISER,
+        config.Linear(warm_up=0.01, final=0.0),
+        config.Steps(count=1_000_000),
+        batch=(256, 16),
+        objective=config.MLM(chosen=0.15, masked=0.8, replaced=0.1),
+        tokenizer=config.WordPiece(vocab_size=30_521, lowercase=True),
+        special=("mask",),
     )
 
 
-def _sentence_encoder(run: Run) -> Run:
+def _sentence_encoder(run: config.Run) -> config.Run:
     return replace(
         run,
-        model=replace(run.model, head=NoHead()),
-        optimiser=AdamW(learning_rate=2e-5, betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01),
-        schedule=Linear(warm_up=0.005, final=0.0),
+        model=replace(run.model, head=config.NoHead()),
+        optimiser=replace(BERT_OPTIMISER, learning_rate=2e-5),
+        schedule=config.Linear(warm_up=0.005, final=0.0),
         training=replace(
-            run.training, budget=Steps(count=100_000), batch_size=1024, accumulation=64
+            run.training, budget=config.Steps(count=100_000), batch_size=1024, accumulation=64
         ),
     )
 
 
-BERT_BASE = _bert(n_layers=12, n_heads=12, d_model=768)
-BERT_LARGE = _bert(n_layers=24, n_heads=16, d_model=1024)
-MINILM_L6 = _sentence_encoder(_bert(n_layers=6, n_heads=12, d_model=384))
+BERT = {
+    "bert-base": _bert(12, 12, 768),
+    "bert-large": _bert(24, 16, 1024),
+    "minilm-l6": _sentence_encoder(_bert(6, 12, 384)),
+}

@@ -1,77 +1,60 @@
-"""`nano`: the default. From nothing to text that reads like documentation in minutes on a laptop.
+"""`nano`, the default: from random weights to readable text in minutes on a laptop.
 
-The recipe was chosen by measurement; benchmarks/results holds the runs.
+The recipe was chosen by measurement; benchmarks/results holds the runs. `small` and `medium` are
+the same recipe in larger models, for more text and more time; docs/recipes/quality.md says which
+figures of each size were measured. `nano-encoder` and `nano-pair` have the blocks of `nano`: an
+encoder to fill masked words, and an encoder-decoder to write a text from another.
 """
 
 from __future__ import annotations
 
-from pellucid.config import (
-    MLP,
-    AdamW,
-    BytePairs,
-    Embedding,
-    Initialisation,
-    LayerNorm,
-    Linear,
-    MultiHead,
-    Muon,
-    NextToken,
-    Normal,
-    PreNorm,
-    Rotary,
-    Run,
-    Stack,
-    StandardLibrary,
-    Steps,
-    Text,
-    Training,
-    Transformer,
-)
+from dataclasses import replace
 
-NANO = Run(
+from pellucid import config
+from pellucid.presets.recipe import NEXT_TOKEN, heads, normal
+
+
+def _decoder(*, n_layers: int, n_heads: int) -> config.Stack:
+    """Blocks of heads with 64 features, and feed-forward layers of 4 d_model units."""
+    return config.Stack(
+        n_layers=n_layers,
+        positions=config.Rotary(base=10_000.0),
+        attention=heads(n_heads, n_heads, 64),
+        feed_forward=config.MLP(d_ff=256 * n_heads, activation="gelu", bias=False),
+        norm=config.LayerNorm(eps=1e-5, bias=False),
+        residual=config.PreNorm(),
+        final_norm=True,
+        dropout=0.1,
+    )
+
+
+NANO = config.Run(
     seed=1337,
-    text=Text(
-        corpus=StandardLibrary(),
-        tokenizer=BytePairs(vocab_size=4096),
+    text=config.Text(
+        corpus=config.StandardLibrary(),
+        tokenizer=config.BytePairs(vocab_size=4096),
         held_out=0.05,
         drop_duplicates=False,
     ),
-    model=Transformer(
+    model=config.Transformer(
         vocab_size=None,
         context_length=256,
         d_model=128,
-        embedding=Embedding(tied=True, scaled=False),
-        decoder=Stack(
-            n_layers=4,
-            positions=Rotary(base=10_000.0),
-            attention=MultiHead(
-                n_heads=2,
-                n_kv_heads=2,
-                d_head=64,
-                qkv_bias=False,
-                out_bias=False,
-                qk_norm=None,
-                dropout=0.0,
-            ),
-            feed_forward=MLP(d_ff=512, activation="gelu", bias=False),
-            norm=LayerNorm(eps=1e-5, bias=False),
-            residual=PreNorm(),
-            final_norm=True,
-            dropout=0.1,
-        ),
-        initialisation=Initialisation(weights=Normal(std=0.05), embedding_std=0.05, outputs="zero"),
+        embedding=config.Embedding(tied=True, scaled=False),
+        decoder=_decoder(n_layers=4, n_heads=2),
+        initialisation=normal(0.05, outputs="zero"),
     ),
-    objective=NextToken(label_smoothing=0.0, z_loss=0.0),
-    optimiser=Muon(
+    objective=NEXT_TOKEN,
+    optimiser=config.Muon(
         learning_rate=0.03,
         momentum=0.95,
         weight_decay=0.1,
         newton_schulz_steps=5,
-        rest=AdamW(learning_rate=0.015, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.1),
+        rest=config.AdamW(learning_rate=0.015, betas=(0.9, 0.99), eps=1e-10, weight_decay=0.1),
     ),
-    schedule=Linear(warm_up=0.02, final=0.0),
-    training=Training(
-        budget=Steps(count=600),
+    schedule=config.Linear(warm_up=0.02, final=0.0),
+    training=config.Training(
+        budget=config.Steps(count=600),
         batch_size=8,
         accumulation=1,
         clip_norm=None,
@@ -86,3 +69,51 @@ NANO = Run(
         sentence="",
     ),
 )
+
+#: 10.0M parameters: about twenty minutes on two CPU cores, for a few megabytes of text.
+SMALL = replace(
+    NANO,
+    text=replace(NANO.text, tokenizer=config.BytePairs(vocab_size=8192)),
+    model=replace(NANO.model, d_model=320, decoder=_decoder(n_layers=6, n_heads=5)),
+    training=replace(
+        NANO.training, budget=config.Steps(count=2500), evaluate_every=500, checkpoint_every=250
+    ),
+)
+
+#: 33.6M parameters: a night on a CPU or an hour on a small GPU, for 10 to 100 megabytes of text.
+MEDIUM = replace(
+    NANO,
+    text=replace(NANO.text, tokenizer=config.BytePairs(vocab_size=16_384), held_out=0.01),
+    model=replace(
+        NANO.model,
+        context_length=512,
+        d_model=512,
+        decoder=_decoder(n_layers=8, n_heads=8),
+    ),
+    training=replace(SMALL.training, budget=config.Steps(count=5000), batch_size=16),
+)
+
+NANO_ENCODER = replace(
+    NANO,
+    text=replace(NANO.text, special=("mask",)),
+    model=replace(NANO.model, encoder=NANO.model.decoder, decoder=None),
+    objective=config.MLM(chosen=0.15, masked=0.8, replaced=0.1),
+)
+
+NANO_PAIR = replace(
+    NANO,
+    model=replace(
+        NANO.model,
+        encoder=NANO.model.decoder,
+        decoder=replace(_decoder(n_layers=4, n_heads=2), cross_attention=heads(2, 2, 64)),
+    ),
+    objective=config.Seq2Seq(label_smoothing=0.1),
+)
+
+PELLUCID = {
+    "nano": NANO,
+    "small": SMALL,
+    "medium": MEDIUM,
+    "nano-encoder": NANO_ENCODER,
+    "nano-pair": NANO_PAIR,
+}

@@ -1,7 +1,7 @@
-"""What `--objective NAME` stands for: the objective with its usual numbers, and where to start.
+"""The values of `--objective`: each objective with its usual numbers and the preset to start from.
 
 Learning rates for answers, preferences and rewards were measured on `nano` (docs/recipes/
-whole-life.md); what a larger model bears was not measured, and is usually less.
+whole-life.md). For larger models they were not measured; those usually need smaller ones.
 
 Sources:
     Devlin et al. 2018, "BERT", section 3.1 (15%, of which 80% masked and 10% replaced); Raffel et
@@ -12,10 +12,9 @@ Sources:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from pellucid.config import (
     DPO,
@@ -33,6 +32,8 @@ from pellucid.config import (
     PolicyGradient,
     Seq2Seq,
     SpanCorruption,
+    SpecialTokens,
+    did_you_mean,
     encode,
     new_objective,
 )
@@ -41,26 +42,26 @@ from pellucid.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectivePreset:
-    """An objective as it is usually meant.
+    """An objective with its usual settings.
 
-    `preset` is what a run starts from where no other is named. `head` is what the model needs on
-    top, where that is not its own. `tuning` is laid over the preset where the run goes on from
-    trained weights, which bear smaller steps only. `special` is what the tokenizer must have
-    besides. Without `dropout` the model that goes on has none: one that is compared with what it
-    was would differ from it by chance before it has learnt anything.
+    `preset` is the default preset. `head` replaces the head of the model, if the objective needs
+    another one. `tuning` overrides the preset in a run that starts from trained weights, which need
+    smaller steps. `special` names tokens that the tokenizer must have. Without `dropout` a run from
+    trained weights has none: the model would otherwise differ from its reference by chance before
+    it has learnt anything.
     """
 
     summary: str
     preset: str
     objective: Objective
     head: Head | None = None
-    special: tuple[Literal["mask", "sentinels"], ...] = ()
+    special: SpecialTokens = ()
     dropout: bool = True
     tuning: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def _tuning(learning_rate: float, *, epochs: float, batch_size: int) -> dict[str, Any]:
-    """Small steps, a few times through the data."""
+    """Settings with small steps, a few times through the data."""
     return {
         "optimiser": encode(
             AdamW(learning_rate=learning_rate, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01)
@@ -149,11 +150,10 @@ def find_objective(name: str) -> ObjectivePreset:
     """The objective called `name`.
 
     Raises:
-        ConfigError: there is none; the message lists those there are.
+        ConfigError: there is none; lists the names.
     """
     name = new_objective(name)
     if name not in OBJECTIVES:
-        near = difflib.get_close_matches(name, OBJECTIVES, n=1)
-        hint = f"; did you mean {near[0]!r}" if near else ""
+        hint = did_you_mean(name, OBJECTIVES)
         raise ConfigError(f"unknown objective {name!r}{hint}; objectives: {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name]

@@ -1,8 +1,8 @@
 """Everything from outside is read here: files, pipes, JSON, TOML, tables, tensors, tokenizers.
 
-One rule for all: a file or a pipe, never a device; no longer, deeper or wider than the parser
-takes; and one refusal that names the file, the place, what was found and what was expected. It does
-not know what anything means. A lint rule keeps parsers out of every other room.
+One rule for all input: a file or a pipe, never a device, and never longer, deeper or wider than the
+parser can handle. A refusal names the file, the place, the value there and the expected one. The
+room does not interpret the values. A lint rule keeps parsers out of every other room.
 """
 
 from pellucid.reader.json_values import json_values

@@ -1,4 +1,4 @@
-"""The values in a JSON file, one after another, without the whole of it in memory."""
+"""The values in a JSON file, one after another, without holding the file in memory."""
 
 from __future__ import annotations
 
@@ -10,17 +10,23 @@ from pellucid.reader.opening import Refusal
 from pellucid.reader.values import TOO_DEEP, decoder
 
 _BLANK = " \t\r\n"
-#: An error so near to the end of what was read may be for want of what follows.
+#: An error this close to the end of the buffer may only mean that more text must be read.
 _EXCERPT = 16
 
 
 def json_values(
     name: str, blocks: Iterator[str], longest: int, *, refusal: Refusal = PellucidError
 ) -> Iterator[object]:
-    """Each value, in order; none may be longer than `longest` characters.
+    """Each value of a list, or of values one after another, in order.
+
+    Args:
+        name: what errors call the text.
+        blocks: the text, in pieces.
+        longest: the largest number of characters of a value.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: it is not JSON; says after which value.
+        PellucidError: it is not JSON; names the value before the error.
     """
     text = _Text(name, blocks, longest, refusal)
     if text.next_sign() != "[":
@@ -40,11 +46,11 @@ def json_values(
             if sign != ",":
                 raise text.refused("expected , or ] there")
     if text.next_sign():
-        raise text.refused("something stands behind the end of the list")
+        raise text.refused("there is text after the end of the list")
 
 
 class _Text:
-    """What was read and not yet taken, and a place in it."""
+    """The buffered text, and the position of the next value in it."""
 
     def __init__(self, name: str, blocks: Iterator[str], longest: int, refusal: Refusal) -> None:
         self._name = name
@@ -57,7 +63,7 @@ class _Text:
         self._decode = decoder(lenient=True).raw_decode
 
     def next_sign(self) -> str:
-        """The sign that stands next, blanks passed over; "" at the end."""
+        """The next sign after blanks; "" at the end."""
         while True:
             while self._place < len(self._text):
                 if self._text[self._place] not in _BLANK:
@@ -67,7 +73,7 @@ class _Text:
                 return ""
 
     def skip(self) -> None:
-        """Go behind the sign that stands next, where there is one."""
+        """Move past the next sign, if there is one."""
         self._place = min(self._place + 1, len(self._text))
 
     def value(self) -> object:
@@ -79,8 +85,8 @@ class _Text:
             except RecursionError:
                 raise self.refused(TOO_DEEP) from None
             except json.JSONDecodeError as error:
-                # perhaps it only goes on in what was not read yet; twice as much each time, so
-                # that the work stays in proportion
+                # the value may continue in text that is not read yet: double the buffer, so that
+                # the work stays proportional to the length
                 n_buffered = len(self._text) - self._place
                 cut = error.pos > len(self._text) - _EXCERPT or error.msg.startswith("Unterminated")
                 if cut and n_buffered > self._longest:

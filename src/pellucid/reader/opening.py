@@ -1,8 +1,8 @@
 """Files and pipes opened for reading; everything else refused.
 
-A pipe (`<(zcat book.txt.gz)`, a FIFO) is read as a file is, but nobody waits for it forever: not
-for a program to open it, and not for its next byte. A device (`/dev/zero`, a disk) has no end, and
-opening it can change it: it is refused unopened.
+pellucid reads a pipe (`<(zcat book.txt.gz)`, a FIFO) like a file, but does not wait for it forever:
+neither for a program that opens it, nor for its next byte. A device (`/dev/zero`, a disk) has no
+end, and opening it can change it, so pellucid refuses it without opening it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 #: Bytes of a description: a config, a manifest, the state of a checkpoint.
 SMALL = 16 * 2**20
-#: Bytes of a file that is held whole in memory all the same: a vocabulary, a log.
+#: Bytes of a larger file that is still held in memory: a vocabulary, a log.
 LARGE = 256 * 2**20
 
-#: How long a pipe may wait for a program that writes to it, and for the next byte from one.
+#: Seconds to wait for a program that writes to a pipe, and for its next byte.
 WRITER_SECONDS = 10.0
 SILENCE_SECONDS = 60.0
 
@@ -33,11 +33,11 @@ Refusal = type[PellucidError]
 
 
 def open_file(file: str | Path, *, refusal: Refusal = PellucidError) -> BinaryIO:
-    """The bytes of a file or a pipe, to be closed by who asked.
+    """The bytes of a file or a pipe as a stream, which the caller closes.
 
     Raises:
-        PellucidError: of the kind `refusal`; there is none, it may not be read, or it is a folder
-            or a device. Also while it is read: nobody writes to the pipe.
+        PellucidError: of the kind `refusal`: the file is missing, unreadable, a folder or a device.
+            Reading raises it too, if no program writes to the pipe.
     """
     try:
         _refuse_kind(file, os.stat(file).st_mode, refusal)
@@ -47,7 +47,7 @@ def open_file(file: str | Path, *, refusal: Refusal = PellucidError) -> BinaryIO
     except (OSError, ValueError) as error:  # a ValueError: a NUL in the name
         raise refusal(f"{file} cannot be read: {_reason(error)}") from None
     try:
-        mode = os.fstat(descriptor).st_mode  # what was opened may be another thing than before
+        mode = os.fstat(descriptor).st_mode  # another file may be there by now
         _refuse_kind(file, mode, refusal)
         if stat.S_ISFIFO(mode):
             os.set_blocking(descriptor, False)
@@ -59,10 +59,15 @@ def open_file(file: str | Path, *, refusal: Refusal = PellucidError) -> BinaryIO
 
 
 def read_bytes(file: str | Path, *, limit: int = SMALL, refusal: Refusal = PellucidError) -> bytes:
-    """All bytes of a file or a pipe, of which there are at most `limit`.
+    """All bytes of a file or a pipe.
+
+    Args:
+        file: a path.
+        limit: the largest number of bytes.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: as `open_file`, or there are more.
+        PellucidError: as `open_file`, or the file is longer.
     """
     parts: list[bytes] = []
     remaining = limit + 1
@@ -75,27 +80,37 @@ def read_bytes(file: str | Path, *, limit: int = SMALL, refusal: Refusal = Pellu
         raise refusal(f"{file} cannot be read: {_reason(error)}") from None
     if not remaining:
         raise refusal(
-            f"{file} is longer than {limit:,} bytes: expected a file that is read whole, and the "
-            "longest are far shorter; is it another file?"
+            f"{file} is longer than {limit:,} bytes: files of this kind are far shorter; is it "
+            "another file?"
         )
     return b"".join(parts)
 
 
 def read_text(file: str | Path, *, limit: int = SMALL, refusal: Refusal = PellucidError) -> str:
-    r"""A whole file of UTF-8 as text; no byte-order mark, every line end "\n".
+    r"""A UTF-8 file as text, without byte-order mark and with "\n" as every line end.
+
+    Args:
+        file: a path.
+        limit: the largest number of bytes.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: as `read_bytes`, or it is not UTF-8; says at which byte.
+        PellucidError: as `read_bytes`, or it is not UTF-8; names the byte.
     """
     text = decode_text(read_bytes(file, limit=limit, refusal=refusal), str(file), refusal=refusal)
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def decode_text(content: bytes, name: str, *, refusal: Refusal = PellucidError) -> str:
-    """UTF-8 as text; no byte-order mark.
+    """UTF-8 as text, without byte-order mark.
+
+    Args:
+        content: the bytes.
+        name: what errors call them.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: it is not UTF-8; says at which byte.
+        PellucidError: it is not UTF-8; names the byte.
     """
     try:
         return content.decode("utf-8").removeprefix("\ufeff")
@@ -107,10 +122,15 @@ def decode_text(content: bytes, name: str, *, refusal: Refusal = PellucidError) 
 
 
 def refuse_open_device(stream: IO[Any], name: str, *, refusal: Refusal = PellucidError) -> None:
-    """Refuse a stream, open already, on a device: but a terminal and the null device have an end.
+    """Refuse an open stream on a device without an end: a terminal and the null device have one.
+
+    Args:
+        stream: standard input, for example.
+        name: what errors call it.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: it is `/dev/zero`, say.
+        PellucidError: it is such a device, for example `/dev/zero`.
     """
     try:
         mode = os.fstat(stream.fileno())
@@ -123,7 +143,7 @@ def refuse_open_device(stream: IO[Any], name: str, *, refusal: Refusal = Pelluci
 
 
 def is_pipe(file: str | Path) -> bool:
-    """Whether `file` is a pipe, which can be read once."""
+    """Whether `file` is a pipe, which can be read only once."""
     try:
         return stat.S_ISFIFO(os.stat(file).st_mode)
     except (OSError, ValueError):
@@ -150,7 +170,7 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 class _Pipe(io.RawIOBase):
-    """A pipe opened without waiting, and read with patience that ends."""
+    """A pipe that is opened without waiting, and read with a time limit."""
 
     def __init__(self, descriptor: int, name: str, refusal: Refusal) -> None:
         super().__init__()
@@ -173,7 +193,7 @@ class _Pipe(io.RawIOBase):
         super().close()
 
     def _next(self, n: int) -> bytes:
-        """Up to `n` bytes; none at the end, which the last program to close the pipe makes."""
+        """Up to `n` bytes; none once the last program has closed the pipe."""
         pipe = select.poll()
         pipe.register(self._descriptor, select.POLLIN)
         if pipe.poll(WRITER_SECONDS * 1000):
@@ -203,7 +223,7 @@ class _Short(reprlib.Repr):
         self.maxlist = self.maxtuple = self.maxdict = 4
 
     def repr_int(self, x: int, level: int) -> str:
-        """A number too long to be shown has a size: Python refuses to write its digits."""
+        """Show the size of a long number: Python refuses to write its digits."""
         if x.bit_length() > 200:
             return f"a whole number of about {round(x.bit_length() * 0.30103):,} digits"
         return repr(x)
@@ -213,6 +233,6 @@ _SHORT = _Short()
 
 
 def short(value: object) -> str:
-    """As `repr`, cut to what a message has room for."""
+    """As `repr`, cut to fit into a message."""
     text = _SHORT.repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pellucid.errors import PellucidError
 from pellucid.reader.opening import Refusal
 
-#: A longer value is no value but a quote that was never closed.
+#: A longer value means a quote that is never closed.
 LONGEST_VALUE = 64 * 2**20
 
 
@@ -23,7 +23,11 @@ def csv_rows(
     """The rows of a table with any separator, each with the number of its last line.
 
     Args:
-        strict: refuse what stands behind a closing quote, and a quote that is never closed.
+        lines: the text.
+        name: what errors call it.
+        delimiter: the separator of columns.
+        strict: refuse text after a closing quote, and a quote that is never closed.
+        refusal: the kind of error to raise.
 
     Raises:
         PellucidError: a row cannot be read; names its line.

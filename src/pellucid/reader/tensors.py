@@ -2,8 +2,8 @@
 
 Nothing is ever unpickled.
 
-The library maps the file and compares its header with its length; what it is handed is a file, not
-a pipe, on which it would wait forever. It loads torch when a file is opened, not before.
+The library maps the file and compares its header with its length. On a pipe it would wait forever,
+so it gets files only. It loads torch when a file is opened, not before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def open_tensors(file: Path, *, refusal: Refusal = PellucidError) -> Any:
     """The library's handle on a file: `keys()`, `get_slice`, `get_tensor`, `metadata()`.
 
     Raises:
-        PellucidError: there is none, or it was cut off, or is something else.
+        PellucidError: the file is missing, was cut off, or is something else.
     """
     import safetensors
 
@@ -43,7 +43,12 @@ def read_tensors(file: Path, *, refusal: Refusal = PellucidError) -> dict[str, A
 
 
 def parse_tensors(content: bytes, name: str, *, refusal: Refusal = PellucidError) -> dict[str, Any]:
-    """All tensors of the bytes of a file.
+    """All tensors in the bytes of a file.
+
+    Args:
+        content: the bytes.
+        name: what errors call them.
+        refusal: the kind of error to raise.
 
     Raises:
         PellucidError: it was cut off, or is something else.

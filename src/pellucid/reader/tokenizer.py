@@ -1,8 +1,8 @@
-"""The Rust library `tokenizers` is given a file only when it has passed our checks.
+"""Tokenizer files, checked before the Rust library `tokenizers` gets them.
 
-The library reserves memory for the largest id that a file names, and ends the whole process where
-there is none. It panics, which no `except Exception` catches, on a frame that names a token it does
-not define. Both are seen here first. What else it panics on, a first text shows.
+The library reserves memory for the largest id in a file, and ends the whole process if that fails.
+On a frame with an undefined token it panics, which no `except Exception` catches. This module finds
+both first. A trial text shows other panics.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 #: The largest known vocabularies have a million tokens.
 MOST_TOKENS = 2**22
-#: Of numbers that are no ids: lengths, to which texts are cut or filled.
+#: The largest length to which a file may cut or pad texts.
 _LONGEST = 2**24
-#: Bytes of a `tokenizer.json`: those of the largest vocabularies have 60 million.
+#: Bytes of a `tokenizer.json`: the largest vocabularies take 60 million.
 _BYTES = LARGE // 2
 
 
@@ -40,10 +40,15 @@ def read_tokenizer(file: Path, *, refusal: Refusal = PellucidError) -> tokenizer
 def parse_tokenizer(
     text: str, name: str, *, refusal: Refusal = PellucidError
 ) -> tokenizers.Tokenizer:
-    """The tokenizer that a `tokenizer.json` describes; errors call it `name`.
+    """The tokenizer that a `tokenizer.json` describes.
+
+    Args:
+        text: the JSON.
+        name: what errors call it.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: it is not JSON, or not a tokenizer; says what in it cannot be.
+        PellucidError: it is not JSON, or not a tokenizer; names the wrong value.
     """
     import tokenizers
 
@@ -57,7 +62,7 @@ def parse_tokenizer(
     with _no_panic(name, refusal):
         try:
             inner = tokenizers.Tokenizer.from_str(text)
-            inner.no_padding()  # gigabytes, where a file fills each text up to millions
+            inner.no_padding()  # a file may pad each text to millions of tokens: gigabytes
             inner.decode(inner.encode(_TRIAL).ids)
         except Exception as error:  # the library raises nothing narrower
             raise refusal(f"{name} is not a tokenizer: {_first_line(error)}") from None
@@ -77,7 +82,7 @@ def _no_panic(name: str, refusal: Refusal) -> Generator[None]:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether a library in Rust failed where it had not expected to."""
+    """Whether an error is a panic of a library in Rust."""
     return type(error).__name__ == "PanicException"
 
 
@@ -90,7 +95,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _problem(table: Table) -> str | None:
-    """What the library would not survive."""
+    """The first value that the library would not survive; None if there is none."""
     value: object = table.get("model")
     if not isinstance(value, dict):
         return f"expected an object model, was {short(value)}"
@@ -127,12 +132,12 @@ def _bad_added(added: object) -> str | None:
         return f"expected a list added_tokens, was {short(added)}"
     for token in cast("list[object]", added):
         if not _is_id(_entry(token, "id")):
-            return f"in added_tokens stands {short(token)}: expected an id there, and {_ID}"
+            return f"added_tokens has the entry {short(token)}: expected an id in it, and {_ID}"
     return None
 
 
 def _bad_prefix(model: Table) -> str | None:
-    """A prefix that the right half of a merge lacks, which the library takes off unasked."""
+    """A merge whose right half lacks the prefix: the library removes it without a check."""
     prefix, merges = model.get("continuing_subword_prefix"), model.get("merges")
     if not isinstance(prefix, str) or not prefix or not isinstance(merges, list):
         return None
@@ -142,12 +147,12 @@ def _bad_prefix(model: Table) -> str | None:
             cast("list[object]", halves)[-1] if isinstance(halves, list) and halves else None
         )
         if not isinstance(second_half, str) or not second_half.startswith(prefix):
-            return f"the merge {short(merge)} does not go on with {short(prefix)}, its prefix"
+            return f"the right half of the merge {short(merge)} lacks the prefix {short(prefix)}"
     return None
 
 
 def _bad_lengths(table: Table) -> str | None:
-    """Lengths to which the library fills texts, or cuts them."""
+    """A length outside the limits, to which the library would cut or pad texts."""
     for part in ("truncation", "padding"):
         settings = table.get(part)
         for key, value in _numbers(settings):
@@ -165,7 +170,7 @@ def _numbers(settings: object, path: str = "") -> Iterable[tuple[str, float]]:
 
 
 def _bad_frame(processor: object) -> str | None:
-    """A frame around texts that names tokens it does not define."""
+    """A frame around texts that names an undefined token."""
     if not isinstance(processor, dict):
         return None
     table = cast("dict[str, Any]", processor)

@@ -1,7 +1,7 @@
-"""JSON and TOML from outside become values, or are refused.
+"""JSON and TOML from outside, parsed or refused.
 
-The limits are the parsers' own: how deep lists may lie in each other is Python's recursion limit,
-how long a number may be its limit of digits, and a hook of the parser sees each number once.
+Python's recursion limit bounds the depth of nested lists, its limit of digits the length of a
+number, and a hook of the parser sees each number once.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from pellucid.reader.opening import SMALL, Refusal, read_text, short
 
 Table = dict[str, Any]
 
-#: Digits of a whole number: any with fewer has a float.
+#: Digits of a whole number: fewer always fit into a float.
 _DIGITS = 300
 #: Bytes of a TOML file: our own have some thousands.
 _TOML = 2**20
 #: Characters of a line of TOML.
 _LINE = 2**16
-#: Names with dots between them, so many that tomllib takes seconds for them, and gigabytes.
+#: A key with so many dots that tomllib takes seconds and gigabytes for it.
 _DEEP_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){64}""")
-#: Half a character, in JSON's spelling; most are halves of a pair, and whole together.
+#: Half a character as JSON writes it; most are halves of a pair.
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -36,6 +36,12 @@ def read_json(
     file: str | Path, *, refusal: Refusal = PellucidError, limit: int = SMALL, lenient: bool = False
 ) -> Any:
     """The value in a JSON file.
+
+    Args:
+        file: a path.
+        refusal: the kind of error to raise.
+        limit: the largest number of bytes.
+        lenient: as for `parse_json`.
 
     Raises:
         PellucidError: as `read_text` and `parse_json`.
@@ -49,6 +55,12 @@ def read_json_table(
 ) -> Table:
     """The object in a JSON file.
 
+    Args:
+        file: a path.
+        refusal: the kind of error to raise.
+        limit: the largest number of bytes.
+        lenient: as for `parse_json`.
+
     Raises:
         PellucidError: as `read_json`, or it holds something else.
     """
@@ -60,14 +72,17 @@ def read_json_table(
 def parse_json(
     text: str, name: str, *, refusal: Refusal = PellucidError, lenient: bool = False
 ) -> Any:
-    """The value in a JSON text that errors call `name`.
+    """The value in a JSON text.
 
     Args:
+        text: the text.
+        name: what errors call it.
+        refusal: the kind of error to raise.
         lenient: let NaN, Infinity and half characters through, as rows and logs have them.
 
     Raises:
-        PellucidError: it is not JSON, says at which line and column; a number is not finite or too
-            long; lists lie too deep in each other; or a text holds half a character.
+        PellucidError: it is not JSON (names line and column); a number is not finite or too long;
+            lists are nested too deep; or a text holds half a character.
     """
     try:
         value = decoder(lenient=lenient).decode(text.removeprefix("\ufeff"))
@@ -92,6 +107,12 @@ def parse_json_table(
 ) -> Table:
     """The object in a JSON text.
 
+    Args:
+        text: the text.
+        name: what errors call it.
+        refusal: the kind of error to raise.
+        lenient: as for `parse_json`.
+
     Raises:
         PellucidError: as `parse_json`, or it holds something else.
     """
@@ -101,7 +122,13 @@ def parse_json_table(
 def json_lines(
     text: str, name: str, *, refusal: Refusal = PellucidError, lenient: bool = False
 ) -> Iterator[Any]:
-    """The values of JSON Lines; empty lines are none.
+    """The values of JSON Lines; empty lines have none.
+
+    Args:
+        text: the text.
+        name: what errors call it.
+        refusal: the kind of error to raise.
+        lenient: as for `parse_json`.
 
     Raises:
         PellucidError: as `parse_json`; names the line.
@@ -121,11 +148,16 @@ def read_toml(file: str | Path, *, refusal: Refusal = PellucidError) -> Table:
 
 
 def parse_toml(text: str, name: str, *, refusal: Refusal = PellucidError) -> Table:
-    """The table in a TOML text that errors call `name`.
+    """The table in a TOML text.
+
+    Args:
+        text: the text.
+        name: what errors call it.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: it is not TOML, says at which line and column; a number is too long; a line
-            is; or tables lie too deep in each other.
+        PellucidError: it is not TOML (names line and column); a number or a line is too long; or
+            tables are nested too deep.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if len(line) > _LINE:
@@ -143,17 +175,22 @@ def parse_toml(text: str, name: str, *, refusal: Refusal = PellucidError) -> Tab
 
 
 def as_table(value: object, name: str, refusal: Refusal = PellucidError) -> Table:
-    """A JSON object, which names things.
+    """A JSON object as a table.
+
+    Args:
+        value: a JSON value.
+        name: what errors call it.
+        refusal: the kind of error to raise.
 
     Raises:
-        PellucidError: it is another value.
+        PellucidError: it is another kind of value.
     """
     if not isinstance(value, dict):
         raise refusal(f"{name} must be an object with names, was {short(value)}")
     return cast("Table", value)
 
 
-TOO_DEEP = "lists or tables lie too deep in each other: expected some dozens at most"
+TOO_DEEP = "lists or tables are nested too deep: expected some dozens at most"
 
 
 def _parse_int(digits: str) -> int:
@@ -185,7 +222,7 @@ _ANY_NUMBER = json.JSONDecoder(parse_int=_parse_int)
 
 
 def _place(text: str, error: json.JSONDecodeError) -> str:
-    """Where a text stops being JSON, what stands there, and what was expected."""
+    """The place at which a text stops being JSON, the text there, and what the parser expects."""
     excerpt = text[error.pos : error.pos + 20]
     line = f"line {error.lineno}, " if "\n" in text.strip() else ""
     description = f"found {short(excerpt)}" if excerpt else "the text ends there"

@@ -1,7 +1,10 @@
-"""A run's folder in; one HTML file that shows it, out. Knows no model and opens no weights."""
+"""Show a run's folder as one HTML file. Knows no model and opens no weights."""
 
-from pellucid.report.story import Series, Story, tell
-from pellucid.report.vital_signs import Said, vitals_page
+from pellucid.old_names import names_of as _names_of
+from pellucid.report.story import Series, Story, build_story
+from pellucid.report.vital_signs import SignText, vitals_page
 from pellucid.report.write import Report, write_report
 
-__all__ = ["Report", "Said", "Series", "Story", "tell", "vitals_page", "write_report"]
+__all__ = ["Report", "Series", "SignText", "Story", "build_story", "vitals_page", "write_report"]
+
+__getattr__ = _names_of(__name__)

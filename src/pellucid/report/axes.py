@@ -1,4 +1,4 @@
-"""Where the ticks of an axis stand, and how a value becomes a place."""
+"""Axes: the positions of ticks, and the position of a value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pellucid.display.numbers import short
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A range with its ticks; on a logarithmic one the ticks are powers of ten."""
+    """A range with its ticks; on a logarithmic axis the ticks are powers of ten."""
 
     low: float
     high: float
@@ -19,7 +19,7 @@ class Axis:
     logarithmic: bool = False
 
     def share(self, value: float) -> float:
-        """How far along the axis a value lies: 0 at its low end, 1 at its high end."""
+        """The position of a value: 0 at the low end, 1 at the high end."""
         if self.logarithmic:
             low, high = math.log10(self.low), math.log10(self.high)
             return (math.log10(max(value, self.low)) - low) / (high - low)
@@ -59,7 +59,7 @@ def log_axis_for(values: Iterable[float]) -> Axis:
 
 
 def label(value: float) -> str:
-    """A tick's value as people read it: 0, 0.5, 2k, 3e-4."""
+    """A tick's label: 0, 0.5, 2k, 3e-4."""
     if value == 0:
         return "0"
     if abs(value) < 0.01:

@@ -2,105 +2,67 @@
 
 from __future__ import annotations
 
-from pellucid.display.metric_labels import KNOWN, Measured, one_of
-from pellucid.report.chart import Across, Chart
-from pellucid.report.story import Series, Story
+from functools import partial
 
-_LEARNT_BY_HEART = (
-    "Lower is better. Where held-out text gets worse while training text gets better, the text is "
-    "being learnt by heart."
-)
+from pellucid.display.metric_labels import LABELS, Measured, singular
+from pellucid.report.chart import Chart, ReferenceLine
+from pellucid.report.messages import message
+from pellucid.report.story import Story
 
 
 def charts(story: Story) -> tuple[Chart, ...]:
-    """The charts of a run: what is learnt first, then how."""
-
-    def chart(
-        key: str,
-        title: str,
-        says: str,
-        *curves: Series,
-        across: tuple[Across, ...] = (),
-        from_zero: bool = False,
-        logarithmic: bool = False,
-    ) -> Chart:
-        return Chart(
-            key=key,
-            title=title,
-            says=says,
-            curves=curves,
-            across=across,
-            resumed_at=story.resumed_at,
-            last_step=story.step,
-            from_zero=from_zero,
-            logarithmic=logarithmic,
-        )
-
-    unit_name, clip = one_of(story.unit), story.clip_norm
-    clipped = () if clip is None else (Across(f"clipped at {clip:g}", clip),)
+    """The charts of a run: losses and metrics first, then its training."""
+    chart = partial(Chart, resumed_at=story.resumed_at, last_step=story.step)
+    unit_name, clip = singular(story.unit), story.clip_norm
+    clip_line = () if clip is None else (ReferenceLine(message("clipped-at", norm=clip), clip),)
     parts = {part.name for part, _ in story.parts}
     held_out = {measure.name: curve for measure, curve in story.measures}
-    # names may be anything, and the keys of charts are ids: they are numbered
+    # metrics may have any name, but keys of charts are ids: number them
     measures = [
-        chart(f"measure-{i}", _titled(f"Held-out {measure.title}", measure), measure.reads, curve)
+        chart(f"measure-{i}", _titled(title, measure), measure.reads, (curve,))
         for i, (measure, curve) in enumerate(story.measures)
         if measure.name not in parts
+        for title in (message("chart-held-out", title=measure.title),)
     ]
     named_parts = [
-        chart(
-            f"part-{i}",
-            _titled(part.title, part),
-            part.reads,
-            *([curve, held_out[part.name]] if part.name in held_out else [curve]),
-        )
+        chart(f"part-{i}", _titled(part.title, part), part.reads, curves)
         for i, (part, curve) in enumerate(story.parts)
+        for curves in ((curve, held_out[part.name]) if part.name in held_out else (curve,),)
     ]
-    return (
-        chart(
-            "loss",
-            f"Loss, nats per {unit_name}",
-            _LEARNT_BY_HEART,
-            story.loss,
-            story.held_out,
-            across=_guessing(story),
-            from_zero=True,
-        ),
-        *measures,
-        chart(
-            "gradient",
-            "Gradient norm, before clipping",
-            ("" if clip is None else "What is above the dashed line is scaled down to it. ")
-            + "A logarithmic axis.",
-            story.grad_norms,
-            across=clipped,
-            logarithmic=True,
-        ),
-        chart(
-            "rate",
-            "Learning rate",
-            "How far one update goes.",
-            story.learning_rate,
-            from_zero=True,
-        ),
-        chart(
-            "speed",
-            f"Speed, {story.unit} per second",
-            "Of training alone.",
-            story.speed,
-            from_zero=True,
-        ),
-        *named_parts,
+    loss = chart(
+        "loss",
+        message("chart-loss", unit=unit_name),
+        message("learnt-by-heart"),
+        (story.loss, story.held_out),
+        _guessing_line(story),
+        from_zero=True,
     )
+    gradient = chart(
+        "gradient",
+        message("chart-gradient"),
+        message("logarithmic" if clip is None else "clipped-logarithmic"),
+        (story.grad_norms,),
+        clip_line,
+        logarithmic=True,
+    )
+    pace = [
+        chart(key, title, message(hint), (curve,), from_zero=True)
+        for key, title, hint, curve in (
+            ("rate", message("chart-rate"), "chart-rate-hint", story.learning_rate),
+            ("speed", message("chart-speed", unit=story.unit), "chart-speed-hint", story.speed),
+        )
+    ]
+    return (loss, *measures, gradient, *pace, *named_parts)
 
 
-def _guessing(story: Story) -> tuple[Across, ...]:
+def _guessing_line(story: Story) -> tuple[ReferenceLine, ...]:
     if story.guessing_nats is None:
         return ()
-    name = "ln V: guessing evenly" if story.unit == "tokens" else "guessing evenly"
-    return (Across(name, story.guessing_nats),)
+    name = message("guessing-tokens" if story.unit == "tokens" else "guessing")
+    return (ReferenceLine(name, story.guessing_nats),)
 
 
 def _titled(title: str, measure: Measured) -> str:
-    if measure.name in KNOWN:
+    if measure.name in LABELS:
         title = title[:1].upper() + title[1:]
     return f"{title}, {measure.unit}" if measure.unit == "nats" else title

@@ -1,4 +1,4 @@
-"""The page: a story and its papers as one HTML file that asks nobody for anything.
+"""The page: a story and its papers as one HTML file that fetches nothing.
 
 No script, nothing fetched; a policy in the page forbids both.
 """
@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from html import escape
 
 from pellucid.display import visible
-from pellucid.display.metric_labels import news, one_of
+from pellucid.display.metric_labels import news, singular
 from pellucid.display.numbers import duration, short
 from pellucid.report.chart import svg
 from pellucid.report.charts import charts
+from pellucid.report.messages import message
 from pellucid.report.sections import example, facts_table, figure, happenings, samples
 from pellucid.report.story import Story
 from pellucid.report.style import CSS
@@ -28,8 +29,9 @@ def page(story: Story, *, config_text: str, papers: Sequence[tuple[str, Facts]])
     """The whole page.
 
     Args:
-        config_text: the config as it stands in the run's folder, TOML.
-        papers: names of files and what they say, as tables of the environment.
+        story: The run.
+        config_text: The config of the run's folder, as TOML.
+        papers: Names of files with their facts, shown as tables of the environment.
     """
     name = escape(visible(story.name))
     environment = "".join(facts_table(title, facts) for title, facts in papers)
@@ -37,33 +39,37 @@ def page(story: Story, *, config_text: str, papers: Sequence[tuple[str, Facts]])
 <header>
 <h1>{name}</h1>
 <p class="soft">{escape(_in_a_sentence(story))}</p>
-<nav aria-label="sections"><ul>
-<li><a href="#curves">Curves</a></li><li><a href="#samples">Samples</a></li>
-<li><a href="#events">Events</a></li><li><a href="#environment">Environment</a></li>
-<li><a href="#config">Configuration</a></li>
-</ul></nav>
+<nav aria-label="{message("sections")}"><ul>{_navigation()}</ul></nav>
 <dl class="tiles">{_tiles(story)}</dl>
 </header>
 <main>
-<section id="curves" aria-labelledby="curves-head"><h2 id="curves-head">Curves</h2>
+<section id="curves" aria-labelledby="curves-head">{_heading("curves")}
 <div class="charts">{"".join(figure(chart, svg(chart)) for chart in charts(story))}</div></section>
 {example(story.examples)}
 <section id="samples" aria-labelledby="samples-head">
-<h2 id="samples-head">How it learnt to speak</h2>{samples(story.samples)}</section>
-<section id="events" aria-labelledby="events-head"><h2 id="events-head">Events</h2>
+{_heading("samples", "learning")}{samples(story.samples)}</section>
+<section id="events" aria-labelledby="events-head">{_heading("events")}
 {happenings(story.happenings)}</section>
 <section id="environment" aria-labelledby="environment-head">
-<h2 id="environment-head">Environment</h2>
-{facts_table("what was said before the first step", story.facts)}{environment}</section>
-<section id="config" aria-labelledby="config-head"><h2 id="config-head">Configuration</h2>
-<p>The whole of it: <code>pellucid train --config</code> with this as a file repeats the run.</p>
-<div class="scroll" tabindex="0" role="region" aria-label="the configuration as TOML">
+{_heading("environment")}
+{facts_table(message("facts"), story.facts)}{environment}</section>
+<section id="config" aria-labelledby="config-head">{_heading("config")}
+<p>{message("config-hint", command="<code>pellucid train --config</code>")}</p>
+<div class="scroll" tabindex="0" role="region" aria-label="{message("config-label")}">
 <pre>{escape(config_text)}</pre></div></section>
 </main>
-<footer>Made by pellucid {__version__} from the run's folder. This file is whole: it fetches nothing
-and runs no script.</footer>
+<footer>{message("footer", version=__version__)}</footer>
 """
-    return document(f"{visible(story.name)}: a run of pellucid", body)
+    return document(message("title", run=visible(story.name)), body)
+
+
+def _navigation() -> str:
+    keys = ("curves", "samples", "events", "environment", "config")
+    return "".join(f'<li><a href="#{key}">{message(key)}</a></li>' for key in keys)
+
+
+def _heading(section: str, key: str = "") -> str:
+    return f'<h2 id="{section}-head">{message(key or section)}</h2>'
 
 
 def document(title: str, body: str) -> str:
@@ -84,42 +90,52 @@ def document(title: str, body: str) -> str:
 
 
 def _in_a_sentence(story: Story) -> str:
-    total = "" if story.total_steps is None else f" of {story.total_steps:,}"
-    return f"{story.step:,}{total} steps; {story.ended}."
+    total = "" if story.total_steps is None else f" {message('of', total=story.total_steps)}"
+    return message("summary", step=story.step, total=total, ended=story.ended)
 
 
 def _tiles(story: Story) -> str:
     best, last = story.best, story.last
-    held_out, per = story.held_out.points, f"nats per {one_of(story.unit)}"
-    tiles = [("steps", f"{story.step:,}", f"of {story.total_steps:,}" if story.total_steps else "")]
+    held_out, unit_name = story.held_out.points, message("nats-per", unit=singular(story.unit))
+    total = message("of", total=story.total_steps) if story.total_steps else ""
+    tiles = [(message("steps"), f"{story.step:,}", total)]
     if best is not None:
         tiles += [
-            *_telling(best),
-            ("its loss", f"{best.loss_nats:.4f}", per),
+            *_best_measure(best),
+            (message("its-loss"), f"{best.loss_nats:.4f}", unit_name),
         ]
     if held_out and best is not None and held_out[-1][0] != best.step:
-        tiles.append(("last held-out", f"{held_out[-1][1]:.4f}", per))
+        tiles.append((message("last-held-out"), f"{held_out[-1][1]:.4f}", unit_name))
     if last is not None:
         tiles += [
-            ("training loss", f"{last.loss:.4f}", f"{per}, {len(last.losses)} updates"),
-            ("read", short(last.tokens), last.unit),
-            ("speed", short(last.tokens_per_second), f"{last.unit} per second, at the end"),
+            (
+                message("training-loss"),
+                f"{last.loss:.4f}",
+                message("over-updates", unit=unit_name, n=len(last.losses)),
+            ),
+            (message("read"), short(last.tokens), last.unit),
+            (
+                message("speed"),
+                short(last.tokens_per_second),
+                message("speed-at-end", unit=last.unit),
+            ),
         ]
-        if story.ended.startswith("not over"):
-            tiles.append(("left", duration(last.seconds_left), "at this speed"))
+        if story.ended == message("not-over"):
+            tiles.append((message("left"), duration(last.seconds_left), message("at-this-speed")))
     return "".join(
         f"<div><dt>{escape(name)}</dt><dd>{escape(value)}<small>{escape(unit)}</small></dd></div>"
         for name, value, unit in tiles
     )
 
 
-def _telling(best: events.Evaluated) -> list[tuple[str, str, str]]:
-    """The measure that says most of the best checkpoint, where anything was measured."""
+def _best_measure(best: events.Evaluated) -> list[tuple[str, str, str]]:
+    """The most informative measure of the best checkpoint."""
     measured = news(best.measures)
     if not measured:
-        return [("best held-out", f"step {best.step:,}", "")]
+        return [(message("best-held-out"), message("step", step=best.step), "")]
     measure, value = measured[0]
-    return [("best held-out", measure.number(value), f"{measure.title}, at step {best.step:,}")]
+    note = message("measure-at", title=measure.title, step=best.step)
+    return [(message("best-held-out"), measure.number(value), note)]
 
 
 def _policy() -> str:

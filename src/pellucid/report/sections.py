@@ -8,103 +8,98 @@ from typing import TypeVar
 
 from pellucid.display import visible
 from pellucid.display.example import example_lines
-from pellucid.report.chart import Chart, described
+from pellucid.report.chart import Chart, describe
+from pellucid.report.messages import message
 from pellucid.report.story import Series
 from pellucid.training import events
 
-#: No table of numbers has more rows, and no list of samples more entries; what is left out is said.
+#: Most rows of a table of numbers, and most samples; a note says if there are more.
 MOST_ROWS, MOST_SAMPLES = 60, 20
 
 _Item = TypeVar("_Item")
 
 
 def figure(chart: Chart, drawing: str) -> str:
-    """A chart, what it says, its key, and a table of its numbers."""
+    """A chart with its caption, its key, and a table of its numbers."""
     key = [
-        f'<li class="key-{number}">{escape(_named(curve))}</li>'
+        f'<li class="key-{number}">{escape(_curve_name(curve))}</li>'
         for number, curve in enumerate(chart.curves, start=1)
     ]
-    key += [f'<li class="key-across">{escape(line.name)}</li>' for line in chart.across]
-    key += ['<li class="key-resumed">resumed</li>'] if chart.resumed_at else []
+    key += [f'<li class="key-across">{escape(line.name)}</li>' for line in chart.lines]
+    key += [f'<li class="key-resumed">{message("resumed")}</li>'] if chart.resumed_at else []
     tables = "".join(_numbers(curve) for curve in chart.curves)
     return (
-        f"<figure><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.says)}</p>"
+        f"<figure><figcaption><h3>{escape(chart.title)}</h3><p>{escape(chart.caption)}</p>"
         f"</figcaption>{drawing}"
         f'<ul class="key">{"".join(key)}</ul>'
-        f"<details><summary>{escape(chart.title)}: the numbers</summary>"
-        f"<p>{escape(described(chart))}</p>{tables}</details></figure>"
+        f"<details><summary>{escape(message('numbers', title=chart.title))}</summary>"
+        f"<p>{escape(describe(chart))}</p>{tables}</details></figure>"
     )
 
 
-def _named(curve: Series) -> str:
+def _curve_name(curve: Series) -> str:
     name = curve.name
     if curve.updates > 1:
-        name += f" (means of {curve.updates} updates)"
-    if curve.left_out:
-        name += f"; {curve.left_out} values were not finite and are not drawn"
+        name += f" {message('means', n=curve.updates)}"
+    if curve.n_hidden:
+        name += f"; {message('hidden', n=curve.n_hidden)}"
     return name
 
 
 def _numbers(curve: Series) -> str:
     points = _evenly(curve.points, MOST_ROWS)
-    note = (
-        "" if len(points) == len(curve.points) else f", {len(points)} of {len(curve.points)} rows"
-    )
+    note = ""
+    if len(points) < len(curve.points):
+        note = f", {message('rows', n=len(points), total=len(curve.points))}"
     unit = f", {curve.unit}" if curve.unit else ""
     rows = "".join(
         f'<tr><th scope="row" class="number">{step:,}</th><td class="number">{value:.6g}</td></tr>'
         for step, value in points
     )
     return _table(
-        f"{_named(curve)}{unit}{note}",
-        '<th scope="col" class="number">step</th>'
-        f'<th scope="col" class="number">{escape(curve.unit or "value")}</th>',
+        f"{_curve_name(curve)}{unit}{note}",
+        _column(message("axis"), "number") + _column(curve.unit or message("value"), "number"),
         rows,
     )
 
 
-def example(shown: Sequence[events.Example]) -> str:
-    """One example as it is trained, where that was recorded."""
+def example(examples: Sequence[events.Example]) -> str:
+    """The first recorded training example, if there is one."""
     tables = "".join(
-        '<div class="scroll" tabindex="0" role="region" aria-label="an example as a table">'
+        '<div class="scroll" tabindex="0" role="region" aria-label="'
+        f'{message("example-label")}">'
         f"<pre>{escape(_lines(event))}</pre></div>"
-        for event in shown[:1]
+        for event in examples[:1]
     )
     if not tables:
         return ""
     return (
         '<section id="example" aria-labelledby="example-head">'
-        f'<h2 id="example-head">What is learnt from an example</h2>{tables}</section>'
+        f'<h2 id="example-head">{message("example")}</h2>{tables}</section>'
     )
 
 
 def _lines(event: events.Example) -> str:
-    """The table of the terminal."""
+    """The same table as on a terminal."""
     return "\n".join(visible(line) for line in example_lines(event))
 
 
 def samples(sampled: Sequence[events.Sampled]) -> str:
-    """The fixed sentence over time: what came next, and how sure the model was."""
+    """The fixed sentence over time: its continuation, and the likeliest tokens."""
     if not sampled:
-        return "<p>No sample was taken.</p>"
+        return f"<p>{message('no-sample')}</p>"
     shown_events = _evenly(sampled, MOST_SAMPLES)
-    note = (
-        f" {len(shown_events)} of {len(sampled)} are shown."
-        if len(shown_events) < len(sampled)
-        else ""
-    )
+    note = ""
+    if len(shown_events) < len(sampled):
+        note = f" {message('shown', n=len(shown_events), total=len(sampled))}"
     items = "".join(
-        f'<li><span class="step">step {event.step:,}</span><div>'
+        f'<li><span class="step">{message("step", step=event.step)}</span><div>'
         f'<p class="said" dir="auto"><b>{_text(event.sentence)}</b>'
         f"<span>{_text(event.continuation)}</span></p>"
-        f'<p class="next">next: {_likely(event)}</p></div></li>'
+        f'<p class="next">{message("next", tokens=_likely(event))}</p></div></li>'
         for event in shown_events
     )
-    return (
-        "<p>The same sentence, continued by the likeliest token each time; below it, the likeliest "
-        f"next tokens and their probabilities.{note}</p>"
-        f'<ol class="samples">{items}</ol>'
-    )
+    return f'<p>{message("samples-hint")}{note}</p><ol class="samples">{items}</ol>'
 
 
 def _likely(event: events.Sampled) -> str:
@@ -113,21 +108,21 @@ def _likely(event: events.Sampled) -> str:
 
 
 def _text(text: str) -> str:
-    """Text for reading: line breaks stay, other control characters are drawn."""
+    """Text to read: line breaks stay, other control characters become visible."""
     return escape("\n".join(visible(line) for line in text.split("\n")))
 
 
 def happenings(happened: Sequence[tuple[int, str]]) -> str:
     """Starts, saves, stops and resumes, in order."""
     if not happened:
-        return "<p>Nothing is recorded.</p>"
+        return f"<p>{message('no-event')}</p>"
     rows = "".join(
         f'<tr><th scope="row" class="number">{step:,}</th><td>{escape(visible(text))}</td></tr>'
         for step, text in happened
     )
     return _table(
-        "in the order in which they happened",
-        '<th scope="col" class="number">step</th><th scope="col">what</th>',
+        message("in-order"),
+        _column(message("axis"), "number") + _column(message("event")),
         rows,
         kind="events",
     )
@@ -147,6 +142,11 @@ def facts_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
     )
 
 
+def _column(name: str, kind: str = "") -> str:
+    kind = f' class="{kind}"' if kind else ""
+    return f'<th scope="col"{kind}>{escape(name)}</th>'
+
+
 def _table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
@@ -157,7 +157,7 @@ def _table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:
 
 
 def _evenly(items: Sequence[_Item], limit: int) -> Sequence[_Item]:
-    """At most `most` of them, evenly apart, the first and the last among them."""
+    """At most `limit` items, evenly spaced, with the first and the last."""
     if len(items) <= limit:
         return items
     return [items[round(i * (len(items) - 1) / (limit - 1))] for i in range(limit)]

@@ -1,4 +1,4 @@
-"""What a run's events say, sorted into curves, samples and happenings."""
+"""A run's events, sorted into curves, samples and a list of incidents."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from itertools import pairwise
 
 from pellucid.display.metric_labels import Measured, in_order, measured, nats_per
 from pellucid.display.plain import drift_line
+from pellucid.report.messages import message
 from pellucid.training import events
 
-#: No curve has more points: more are joined into the means of equal stretches of updates.
+#: Most points of a curve; more are averaged over equal stretches of updates.
 MOST_POINTS = 400
 
 
@@ -20,22 +21,23 @@ class Series:
     """One curve: (step, value) in order; every value is finite.
 
     Args:
-        name: what is drawn.
-        unit: of its values.
-        updates: how many updates are joined into one point; 1 where nothing was joined.
-        left_out: how many values were not finite and are therefore not drawn.
+        name: The name of the number.
+        unit: The unit of its values.
+        points: Steps and values.
+        updates: How many updates are averaged in one point; 1 if none are.
+        n_hidden: How many values were not finite, so that they are not drawn.
     """
 
     name: str
     unit: str
     points: tuple[tuple[int, float], ...]
     updates: int = 1
-    left_out: int = 0
+    n_hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """A run, as its events tell it."""
+    """A run according to its events."""
 
     name: str
     facts: tuple[tuple[str, str], ...]
@@ -60,8 +62,8 @@ class Story:
     resumed_at: tuple[int, ...]
 
 
-def tell(happened: Sequence[events.Event], name: str) -> Story:
-    """Sort a run's events; `name` is used where no event names the run."""
+def build_story(happened: Sequence[events.Event], name: str) -> Story:
+    """Sort a run's events; `name` is used if no event names the run."""
     started = next((e for e in happened if isinstance(e, events.Started)), None)
     logged = [e for e in happened if isinstance(e, events.Logged)]
     evaluated = [e for e in happened if isinstance(e, events.Evaluated)]
@@ -80,14 +82,18 @@ def tell(happened: Sequence[events.Event], name: str) -> Story:
         clip_norm=logged[-1].clip_norm if logged else None,
         best=bests[-1] if bests else None,
         last=logged[-1] if logged else None,
-        loss=_joined("training loss", nats, [(e.step, e.losses) for e in logged]),
-        held_out=_plain("held-out loss", nats, [(e.step, e.loss_nats) for e in evaluated]),
+        loss=_joined(message("training-loss"), nats, [(e.step, e.losses) for e in logged]),
+        held_out=_plain(message("held-out-loss"), nats, [(e.step, e.loss_nats) for e in evaluated]),
         measures=_measures(evaluated),
         grad_norms=_joined(
-            "gradient norm before clipping", "", [(e.step, e.grad_norms) for e in logged]
+            message("norm-before-clipping"), "", [(e.step, e.grad_norms) for e in logged]
         ),
-        learning_rate=_plain("learning rate", "", [(e.step, e.learning_rate) for e in logged]),
-        speed=_plain("speed", f"{units[-1]}/s", [(e.step, e.tokens_per_second) for e in logged]),
+        learning_rate=_plain(
+            message("learning-rate"), "", [(e.step, e.learning_rate) for e in logged]
+        ),
+        speed=_plain(
+            message("speed"), f"{units[-1]}/s", [(e.step, e.tokens_per_second) for e in logged]
+        ),
         parts=_parts(logged),
         unit=units[-1],
         examples=tuple(e for e in happened if isinstance(e, events.Example)),
@@ -98,13 +104,13 @@ def tell(happened: Sequence[events.Event], name: str) -> Story:
 
 
 def _measures(evaluated: Sequence[events.Evaluated]) -> tuple[tuple[Measured, Series], ...]:
-    """A curve for every measure that was taken, the most telling first."""
+    """A curve for every measure, the most informative first."""
     values_by_name = {name: value for event in evaluated for name, value in event.measures}
     return tuple(
         (
             measure,
             _plain(
-                f"held-out {measure.title}",
+                message("held-out", title=measure.title),
                 measure.unit,
                 [
                     (event.step, value)
@@ -134,67 +140,70 @@ def _parts(logged: Sequence[events.Logged]) -> tuple[tuple[Measured, Series], ..
 def _happening(event: events.Event) -> str:
     match event:
         case events.Started():
-            return f"started, for {event.total_steps:,} steps"
+            return message("started", total=event.total_steps)
         case events.Resumed():
-            return f"resumed from {_short(event.checkpoint)}"
+            return message("resumed-from", checkpoint=_short(event.checkpoint))
         case events.Drifted():
             return drift_line(event)
         case events.Noticed():
             return event.text
         case events.CheckpointSaved():
-            return f"saved {_short(event.path)}" + (" (best so far)" if event.best else "")
+            key = "saved-best" if event.best else "saved"
+            return message(key, checkpoint=_short(event.path))
         case events.Interrupted():
-            by = event.signal or "the user"
-            return f"interrupted by {by}, " + ("and saved" if event.step else "nothing to save")
+            key = "interrupted-saved" if event.step else "interrupted-unsaved"
+            return message(key, signal=event.signal or message("user"))
         case events.StoppedNonFinite():
-            return (
-                f"stopped: update {event.step + 1} was not finite, {event.what} of "
-                f"{event.where}; set aside in {_short(event.aside)}"
+            return message(
+                "not-finite",
+                update=event.step + 1,
+                culprit=message("culprit", what=event.what, where=event.where),
+                folder=_short(event.aside),
             )
         case events.Finished():
-            return f"finished; this stretch took {event.seconds:,.0f} s"
+            return message("finished-after", seconds=event.seconds)
         case _:
             return ""
 
 
 def _short(path: str) -> str:
-    """checkpoints/step-100: where in the run's folder, on whatever system it was written."""
+    """checkpoints/step-100: the path within the run's folder, from any system."""
     return "/".join(path.replace("\\", "/").split("/")[-2:])
 
 
 def _ended(happened: Sequence[events.Event]) -> str:
     match happened[-1] if happened else None:
         case events.Finished():
-            return "finished"
+            return message("finished")
         case events.Interrupted():
-            return "interrupted"
+            return message("interrupted")
         case events.StoppedNonFinite():
-            return "stopped on a value that is not finite"
+            return message("stopped")
         case _:
-            return "not over: it is still training, or was ended from outside"
+            return message("not-over")
 
 
 def _plain(name: str, unit: str, points: Sequence[tuple[int, float]]) -> Series:
     stretch = math.ceil(len(points) / MOST_POINTS) or 1
     finite = [(step, value) for step, value in points if math.isfinite(value)]
-    means = _means(finite, stretch)
-    updates = 1 if stretch == 1 else _typical_gap(means)
-    return Series(name, unit, tuple(means), updates, len(points) - len(finite))
+    averages = _average(finite, stretch)
+    updates = 1 if stretch == 1 else _typical_gap(averages)
+    return Series(name, unit, tuple(averages), updates, len(points) - len(finite))
 
 
 def _joined(name: str, unit: str, reports: Iterable[tuple[int, tuple[float, ...]]]) -> Series:
-    """A curve of what every single update measured; each report names its last update."""
+    """A curve with a value for every update; each report names its last update."""
     points: list[tuple[int, float]] = []
     for last, values in reports:
         first = last - len(values) + 1
         points += [(first + i, value) for i, value in enumerate(values)]
     finite = [(step, value) for step, value in points if math.isfinite(value)]
     stretch = math.ceil(len(finite) / MOST_POINTS) or 1
-    return Series(name, unit, tuple(_means(finite, stretch)), stretch, len(points) - len(finite))
+    return Series(name, unit, tuple(_average(finite, stretch)), stretch, len(points) - len(finite))
 
 
-def _means(points: Sequence[tuple[int, float]], stretch: int) -> list[tuple[int, float]]:
-    """The means of equal stretches, each at its last step."""
+def _average(points: Sequence[tuple[int, float]], stretch: int) -> list[tuple[int, float]]:
+    """The averages of equal stretches, each at its last step."""
     parts = [points[i : i + stretch] for i in range(0, len(points), stretch)]
     return [(part[-1][0], sum(value for _, value in part) / len(part)) for part in parts]
 

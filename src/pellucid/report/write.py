@@ -1,4 +1,4 @@
-"""A run's folder to a report beside it."""
+"""Write the report of a run into its folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from pellucid.disk import check_output, write_output
 from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
 from pellucid.reader import read_json, read_text
+from pellucid.report.messages import message
 from pellucid.report.page import Facts, page
-from pellucid.report.story import tell
+from pellucid.report.story import build_story
 from pellucid.runs import RunFolder, existing_folder, read_events
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report that was written."""
+    """A written report."""
 
     file: Path
     n_bytes: int
@@ -29,10 +30,10 @@ class Report:
 def write_report(run: str | Path, out: str | Path | None = None) -> Report:
     """Write the report of the run at `run` to `out`, or to `report.html` in its folder.
 
-    The run may be training: the report shows what has been recorded so far.
+    The run may still be training: the report shows all events so far.
 
     Raises:
-        RunError: there is no run, it has recorded nothing, or `out` is no name of an HTML file.
+        RunError: There is no run, it has no events, or `out` is not the name of an HTML file.
     """
     folder, _ = existing_folder(Path(run))
     file = folder.path / "report.html" if out is None else Path(out)
@@ -47,19 +48,19 @@ def write_report(run: str | Path, out: str | Path | None = None) -> Report:
             f"{folder.path} has recorded nothing yet: {folder.metrics} is missing or empty; try "
             "again once it trains"
         )
-    story = tell(happened, folder.path.name)
+    story = build_story(happened, folder.path.name)
     text = page(story, config_text=read_text(folder.config), papers=list(_papers(folder)))
     return Report(file, write_output(file, text), story.step, len(happened))
 
 
 def _papers(folder: RunFolder) -> Iterator[tuple[str, Facts]]:
-    """The files that say where and on what a run was trained; one that cannot be read says so."""
-    yield "plan.json: what was resolved for the machine", _facts_in(folder.plan)
-    yield "text/text.json: the text, by its content hash", _facts_in(folder.text / "text.json")
+    """The files about the machine and data of a run; an unreadable one shows its error."""
+    yield message("plan"), _facts_in(folder.plan)
+    yield message("text"), _facts_in(folder.text / "text.json")
     steps = folder.shelf.steps()
     if steps:
         file = folder.shelf.path(steps[-1]) / "checkpoint.json"
-        yield f"checkpoints/step-{steps[-1]}/checkpoint.json: versions, checksums", _facts_in(file)
+        yield message("checkpoint", step=steps[-1]), _facts_in(file)
 
 
 def _facts_in(file: Path) -> Facts:
@@ -71,10 +72,10 @@ def _facts_in(file: Path) -> Facts:
 
 
 def _flat(value: object, name: str) -> Iterator[tuple[str, str]]:
-    """Nested tables as rows: train.n_tokens, and what it is."""
+    """Nested tables as rows, such as train.n_tokens and its value."""
     if isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
-            if key != "kind":  # which class of ours it was
+            if key != "kind":  # the tag of a config class
                 yield from _flat(inner, f"{name}.{key}" if name else key)
     elif isinstance(value, int) and not isinstance(value, bool):
         yield name, f"{value:,}"

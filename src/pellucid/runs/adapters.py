@@ -36,7 +36,7 @@ def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None)
         RunError: there is no run, it has no adapters, or `out` exists.
         CheckpointError: no published family has a base like this; names the parts.
     """
-    folder, chosen_checkpoint = existing_folder(Path(run))
+    folder, checkpoint = existing_folder(Path(run))
     out = Path(out)
     refuse_taken(out)
     run_config = read_config(folder)
@@ -46,7 +46,7 @@ def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None)
             f"{run} has no adapters to write alone: it was not trained with --lora RANK; leave "
             "--adapter out to write the whole model"
         )
-    checkpoint = chosen_checkpoint or folder.shelf.latest()
+    checkpoint = checkpoint or folder.shelf.latest()
     tensors = load_model_tensors(checkpoint)
     refuse_non_finite(tensors, checkpoint)
     family = ""

@@ -43,7 +43,7 @@ def with_vocabulary(run: config.Run, tokenizer: Tokenizer) -> config.Run:
 
 
 def with_classes(run: config.Run, classes: tuple[str, ...] | None) -> config.Run:
-    """The config with its classes: those of the data, unless the config names some."""
+    """The config with its classes: the classes of the data, unless the config names some."""
     head = run.model.head
     if not isinstance(head, config.ClassificationHead) or head.classes is not None:
         return run
@@ -98,7 +98,7 @@ def build_job(
         unit=task.unit,
         save=_saver(folder, run.training.keep_checkpoints),
         facts={"pellucid": __version__, **seal(run, plan)},
-        aside=folder.aside,
+        non_finite_folder=folder.non_finite,
         save_seconds=partial(seconds_to_save, folder.path),
     )
 

@@ -92,11 +92,12 @@ def import_model(
         published = open_published(source, fits=partial(check_opening, force=force))
         words = published_tokenizer(published, source if tokenizer_path is None else tokenizer_path)
         tensors = dict(build_published(published, torch.device("cpu")).named_parameters())
-        family, left_out = published.family, published.left_out
+        family, dropped_tensors = published.family, published.ignored_tensors
         run = to_run_config(published, RunFolder(out).tokenizer)
     elif source.is_file():
         model, tensors = read_llama2c(source, fits=partial(check_opening, force=force))
-        words, family, left_out = _llama2c_words(source, tokenizer_path, model), _LLAMA2C, {}
+        words = _llama2c_words(source, tokenizer_path, model)
+        family, dropped_tensors = _LLAMA2C, {}
         run = wrap_model(model, RunFolder(out).tokenizer)
     else:
         raise RunError(
@@ -111,7 +112,7 @@ def import_model(
         family=family,
         kind=kind_of(run.model),
         parameters=parameters,
-        left_out=left_out,
+        left_out=dropped_tensors,
     )
 
 
@@ -141,13 +142,13 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
         RunError: there is no run, or `out` exists.
         CheckpointError: no published family has a model like this; names the parts.
     """
-    folder, chosen_checkpoint = existing_folder(Path(run))
+    folder, checkpoint = existing_folder(Path(run))
     out = Path(out)
     refuse_taken(out)
     run_config = read_config(folder)
     model = run_config.model
     words = Tokenizer.load(folder.tokenizer)
-    tensors = merged(load(chosen_checkpoint or folder.path).model)
+    tensors = merged(load(checkpoint or folder.path).model)
     family = ""
 
     def write(place: Path) -> None:
@@ -156,9 +157,10 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
         family = write_published(
             place, model, tensors, special_ids, problem_type=_problem_type(run_config)
         )
-        begins = model.encoder is None or model.decoder is None
-        ends = model.encoder is not None or (_classifies(model) and bool(words.closing))
-        text = words.to_published_json(add_begin=begins, add_end=ends)
+        text = words.to_published_json(
+            add_begin=model.encoder is None or model.decoder is None,
+            add_end=model.encoder is not None or (_classifies(model) and bool(words.closing)),
+        )
         (place / "tokenizer.json").write_text(text, encoding="utf-8")
         settings = settings_for(words.roles(), context_length=model.context_length)
         (place / SETTINGS).write_text(settings, encoding="utf-8")

@@ -11,8 +11,7 @@ from pathlib import Path
 import torch
 
 from pellucid import config
-from pellucid.data import Examples, StoredExamples, assemble_template
-from pellucid.data.shards import Data
+from pellucid.data import Examples, PreparedData, assemble_template
 from pellucid.errors import ConfigError, RunError
 from pellucid.evaluation.metrics import Classified, need_sacrebleu, text_measures
 from pellucid.generation import Beams, finite
@@ -87,7 +86,6 @@ def evaluate_rows(
         raise ConfigError(f"--limit must be at least 1, was {limit}")
     rewards = find_reward(run.config.objective, reward)
     with _examples(run, paths, tuple(columns)) as (data, reading_notes):
-        assert isinstance(data, StoredExamples)
         side = data.held_out if limit is None else data.held_out.spread(limit)
         check_examples(run, side, beams, force=force)
         task = _task(run, data, rewards)
@@ -155,7 +153,7 @@ def _evaluated(
     )
 
 
-def _task(run: Run, data: Data, reward: Reward | None) -> Task:
+def _task(run: Run, data: PreparedData, reward: Reward | None) -> Task:
     run.model.eval()
     return assemble_task(
         TaskInputs(
@@ -169,20 +167,20 @@ def _task(run: Run, data: Data, reward: Reward | None) -> Task:
     )
 
 
-def _open_own_data(run: Run) -> Data:
+def _open_own_data(run: Run) -> PreparedData:
     """The data that a run keeps in its folder."""
     if is_published(run.folder):
         raise RunError(
             f"{run.folder} is a published model, and has no held-out data of its own: name files "
             "to evaluate it on"
         )
-    return open_data(RunFolder(run.folder), run.config)
+    return open_data(RunFolder(run.folder))
 
 
 @contextmanager
 def _examples(
     run: Run, paths: Sequence[str], columns: tuple[str, ...]
-) -> Generator[tuple[Data, tuple[str, ...]]]:
+) -> Generator[tuple[PreparedData, tuple[str, ...]]]:
     """The examples, and notes about them."""
     if not paths:
         if columns:
@@ -199,9 +197,9 @@ def _examples(
         yield _encoded(run, corpus, Path(folder) / "examples")
 
 
-def _encoded(run: Run, corpus: config.Rows, folder: Path) -> tuple[Data, tuple[str, ...]]:
+def _encoded(run: Run, corpus: config.Rows, folder: Path) -> tuple[PreparedData, tuple[str, ...]]:
     if isinstance(corpus, config.Conversations | config.Preferences | config.Prompts):
         corpus = replace(corpus, template=None)  # the one that the run keeps
     template = assemble_template(corpus, run.folder)
     data = encode_examples(run.config, corpus, run.tokenizer, template, folder)
-    return data, (*data.facts.census["said"], *data.facts.census["lines"])
+    return data, (*data.census["said"], *data.census["lines"])

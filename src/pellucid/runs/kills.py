@@ -1,7 +1,7 @@
-"""A proof, on your own machine, that a run which is killed loses nothing.
+"""A proof, on your own machine, that a killed run loses nothing.
 
-Copies of the run save a checkpoint after every update, so that kills meet writing as well as
-computing. The run itself is only read.
+Copies of the run save a checkpoint after every update, so kills can happen during writing as well
+as computing. pellucid only reads the run itself.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, TYPE_CHECKING, NamedTuple, cast
 
 from pellucid import children
 from pellucid.checkpoints import verify
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.free_memory import forcing
+from pellucid.old_names import old_attributes
 from pellucid.reader import read_json_table
 from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import branch_at
@@ -30,7 +31,7 @@ from pellucid.training import CheckpointSaved, Event, StepFinished
 
 @dataclass(frozen=True, slots=True)
 class KillRecord:
-    """The update after which a copy was killed, its last checkpoint, and whether that is equal."""
+    """A kill: the update before it, the copy's last checkpoint, and whether that is equal."""
 
     step: int
     saved: int
@@ -39,7 +40,7 @@ class KillRecord:
 
 @dataclass(frozen=True, slots=True)
 class KillProof:
-    """All kills, and whether the end equals the end of a run that was never stopped."""
+    """All kills, and whether the result is equal to a run without a stop."""
 
     from_step: int
     to_step: int
@@ -48,9 +49,12 @@ class KillProof:
     losses_equal: bool
     weights_equal: bool
 
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(holds="is_equal")
+
     @property
-    def holds(self) -> bool:
-        """Whether no kill changed anything."""
+    def is_equal(self) -> bool:
+        """Whether no kill changed a loss or a weight."""
         return self.losses_equal and self.weights_equal and all(kill.equal for kill in self.kills)
 
 
@@ -92,18 +96,19 @@ def verify_kills(
         often = replace(run, training=replace(run.training, checkpoint_every=1))
         branch_at(folder, start, often, RunFolder(origin))
         shutil.copytree(origin, straight)
-        whole = _run_child(straight, end, reward)
-        proof = _Proof(origin, straight, origin, whole, start, end, reward)
+        straight_report = _run_child(straight, end, reward)
+        proof = _Proof(origin, straight, origin, straight_report, start, end, reward)
         records = proof.kill(kills, random.Random(seed))
         copy = proof.copy
-        last = _run_child(copy, end, reward)
+        copy_report = _run_child(copy, end, reward)
         return KillProof(
             from_step=start,
             to_step=end,
             seed=seed,
             kills=tuple(records),
             losses_equal=losses_of(copy, start) == losses_of(straight, start),
-            weights_equal=last.digests.get(end, _digest_at(copy, end)) == whole.digests[end],
+            weights_equal=copy_report.digests.get(end, _digest_at(copy, end))
+            == straight_report.digests[end],
         )
 
 
@@ -132,8 +137,8 @@ def _run_child(
     code = f"from pellucid.runs.kills import report_until; {call}"
     times, digests, step = list[float](), dict[int, str](), 0
     with children.start(children.python(code), errors=True) as process:
-        out, err = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
-        for line in out:
+        output, errors = cast("IO[bytes]", process.stdout), cast("IO[bytes]", process.stderr)
+        for line in output:
             words = line.decode().split()
             if words[0] == "saved":
                 digests[int(words[1])] = words[2]
@@ -143,7 +148,8 @@ def _run_child(
                 if kill is not None and kill.step == (None if words[0] == "ready" else step):
                     time.sleep(kill.seconds)
                     process.kill()
-        problem = (err.read().decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        lines = errors.read().decode(errors="replace").strip().splitlines()
+        problem = lines[-1] if lines else "no message"
     if process.returncode and (kill is None or "Error" in problem):
         raise RunError(f"a part of the proof failed: {problem}")
     return _ChildReport(step, digests, tuple(times), killed=process.returncode != 0)
@@ -151,12 +157,12 @@ def _run_child(
 
 @dataclass(slots=True)
 class _Proof:
-    """A copy that is killed again and again, and another that is not."""
+    """A copy that is killed many times, and another that is not."""
 
     origin: Path
     straight: Path
     copy: Path
-    whole: _ChildReport
+    straight_report: _ChildReport
     start: int
     end: int
     reward: str | None
@@ -164,27 +170,28 @@ class _Proof:
     def kill(self, kills: int, moments: random.Random) -> list[KillRecord]:
         """Kill the copy `kills` times, each time a bit later; a copy that finishes starts anew."""
         records: list[KillRecord] = []
-        reach, at = 1.0, self.end
+        reach, n_done = 1.0, self.end
         while len(records) < kills:
-            if at >= self.end:
+            if n_done >= self.end:
                 self.copy = self.origin.with_name(f"copy-{len(records)}-{reach}")
                 shutil.copytree(self.origin, self.copy)
-                at = self.start
-            ahead = reach * 2 * (self.end - at) / (kills - len(records) + 1)
-            step = at + round(moments.uniform(0, min(self.end - 1 - at, ahead)))
-            report = _run_child(self.copy, self.end, self.reward, self._moment(step, at, moments))
+                n_done = self.start
+            span = reach * 2 * (self.end - n_done) / (kills - len(records) + 1)
+            step = n_done + round(moments.uniform(0, min(self.end - 1 - n_done, span)))
+            moment = self._moment(step, n_done, moments)
+            report = _run_child(self.copy, self.end, self.reward, moment)
             if not report.killed:  # it was faster
-                at, reach = self.end, reach / 2
+                n_done, reach = self.end, reach / 2
                 continue
             saved, equal = self.compare()
-            records.append(KillRecord(max(report.step, at), saved, equal))
-            at = saved
+            records.append(KillRecord(max(report.step, n_done), saved, equal))
+            n_done = saved
         return records
 
-    def _moment(self, step: int, at: int, moments: random.Random) -> _Moment:
+    def _moment(self, step: int, n_done: int, moments: random.Random) -> _Moment:
         """A moment within the update after `step`, or while the copy opens if it is the first."""
-        times = self.whole.times
-        if step == at:
+        times = self.straight_report.times
+        if step == n_done:
             return _Moment(None, moments.uniform(0, times[1] - times[0]))
         return _Moment(step, moments.uniform(0, (times[-1] - times[1]) / (len(times) - 2)))
 
@@ -198,7 +205,7 @@ class _Proof:
         except CheckpointError:
             return self.start, False
         step = int(path.name.removeprefix("step-"))
-        expected_digest = self.whole.digests.get(step, _digest_at(self.origin, step))
+        expected_digest = self.straight_report.digests.get(step, _digest_at(self.origin, step))
         losses, expected_losses = (
             losses_of(place, self.start, step) for place in (self.copy, self.straight)
         )

@@ -20,19 +20,18 @@ from pellucid.counting import (
 )
 from pellucid.counting.peak import PROCESS_BYTES
 from pellucid.counting.temporaries import token_bytes
-from pellucid.data import StoredExamples
-from pellucid.data.shards import Data
+from pellucid.data import PreparedData
 from pellucid.free_memory import resident_memory
 from pellucid.saved_runs.initial_weights import config_of
 from pellucid.saved_runs.machine import find_device, find_precision
 from pellucid.saved_runs.memory_check import check_memory
 
-_DOES = "this training needs"
+_ACTIVITY = "this training needs"
 _ANSWERS = ("chosen", "rejected")
 
 
 def check_beginning(run: config.Run, *, watched: bool) -> int:
-    """Refuse a run that cannot fit into memory with any data, before anything is read.
+    """Refuse a run that cannot fit into memory with any data, before reading the data.
 
     Args:
         run: the config.
@@ -48,15 +47,17 @@ def check_beginning(run: config.Run, *, watched: bool) -> int:
     """
     device = find_device(run.training.device)
     # the weights first: with billions of layers, the other terms take long to count
-    check_memory(weights_memory(run.model), _DOES, device=device)
+    check_memory(weights_memory(run.model), _ACTIVITY, device=device)
     process = resident_memory() or PROCESS_BYTES
     estimate = least_memory(run, _conditions(run, device, process, None, watched))
-    check_memory(estimate, _DOES, device=device)
+    check_memory(estimate, _ACTIVITY, device=device)
     return process
 
 
-def check_training(run: config.Run, data: Data, *, process: int, watched: bool) -> MemoryEstimate:
-    """Estimate the memory of a training on these data, before anything is built.
+def check_training(
+    run: config.Run, data: PreparedData, *, process: int, watched: bool
+) -> MemoryEstimate:
+    """Estimate the memory of a training on these data, before building the model.
 
     Args:
         run: the config.
@@ -69,7 +70,7 @@ def check_training(run: config.Run, data: Data, *, process: int, watched: bool) 
     """
     device = find_device(run.training.device)
     estimate = peak_memory(run, _conditions(run, device, process, _longest(run, data), watched))
-    check_memory(estimate, _DOES, device=device)
+    check_memory(estimate, _ACTIVITY, device=device)
     return estimate
 
 
@@ -93,23 +94,23 @@ def _conditions(
         frozen_parameters=parameter_count(reference) if reference is not None and copied else 0,
         frozen_token_bytes=0 if reference is None else token_bytes(reference, precision),
         process=process,
-        keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `cli.machine` has it
+        keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `keep_freed_memory` sets it
         watched=watched,
     )
 
 
-def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
+def _longest(run: config.Run, data: PreparedData) -> tuple[int, int] | None:
     """The longest rows that encoder and decoder read; None if rows are whole contexts."""
     objective = run.objective
     packed = isinstance(objective, config.SFT) and objective.packed
-    if packed or not isinstance(data, StoredExamples):
+    if packed or data.is_text:
         return None
     train, longest = data.train, data.train.longest_row
     lengths = {name: column.lengths for name, column in train.columns.items()}
     match objective:
         case config.Seq2Seq():
             return int(lengths["source"].max()), int(lengths["target"].max())
-        case config.DPO():  # the two answers are not filled up to one length
+        case config.DPO():  # the two answers are not padded to one length
             rows = [int((lengths["prompt"] + lengths[name]).max()) for name in _ANSWERS]
             mean = sum(rows) // len(rows)
             return mean, mean
@@ -120,10 +121,10 @@ def _longest(run: config.Run, data: Data) -> tuple[int, int] | None:
 
 
 def _reference_model(run: config.Run) -> config.Transformer | None:
-    """The model that is not trained: a teacher, or the model that the run started as."""
+    """The frozen model of a run: a teacher, or the first state of the run."""
     match run.objective:
         case config.Distillation(teacher=teacher):
-            if not teacher or not Path(teacher).exists():  # its task refuses, and says why
+            if not teacher or not Path(teacher).exists():  # its task gives the reason
                 return None
             return least_model(config_of(Path(teacher)).model)
         case config.DPO() | config.PolicyGradient():

@@ -1,4 +1,4 @@
-"""The plan of a run: what this machine makes of the config, and for how many updates.
+"""The plan of a run: the choices of this machine for a config, and the number of updates.
 
 A plan is made in three steps. `plan_run` gives values alone. `compile_model` compiles the model if
 the plan says so. `measure_step` then times the model, and `with_step_count` counts the updates.
@@ -157,7 +157,7 @@ def expect_seconds(
 
 
 def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: Task) -> StepSeconds:
-    """Time a few updates behind a closed gate, so that nothing moves.
+    """Time a few updates behind a closed gate, so that no weight changes.
 
     The first update fetches memory and loads code; the median of the others counts. The batch is
     made once: if the model writes answers and a reward judges them, making it takes the longest.
@@ -180,11 +180,11 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
     # a budget of minutes depends on the result, and pays a twentieth of itself for it
     minutes = settings.budget.count if isinstance(settings.budget, config.Minutes) else 0.0
     patience = min(3.0, 3.0 * minutes)
-    waited = 1 if plan.compile else 0  # the first pass waits for the compiler
-    began = time.perf_counter()
+    n_compiling = 1 if plan.compile else 0  # the first pass waits for the compiler
+    batch_start = time.perf_counter()
     batch = task.batch(0, settings.batch_size)
-    making = time.perf_counter() - began
-    while _needs_another(update_seconds[waited:], patience):
+    batch_seconds = time.perf_counter() - batch_start
+    while _continue_timing(update_seconds[n_compiling:], patience):
         started = time.perf_counter()
         stepper.update(batch, step=0, factor=1.0)
         stepper.wait()
@@ -193,9 +193,11 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
         for name, buffer in model.named_buffers():
             buffer.copy_(saved_buffers[name])
     forward = min(
-        _measure_forward(model, task, batch, settings.accumulation, plan) for _ in range(waited + 1)
+        _measure_forward(model, task, batch, settings.accumulation, plan)
+        for _ in range(n_compiling + 1)
     )
-    return StepSeconds(making + median(update_seconds[waited + 1 :] or update_seconds), forward)
+    warm_seconds = update_seconds[n_compiling + 1 :] or update_seconds
+    return StepSeconds(batch_seconds + median(warm_seconds), forward)
 
 
 def _measure_forward(
@@ -209,7 +211,7 @@ def _measure_forward(
     return time.perf_counter() - started
 
 
-def _needs_another(update_seconds: list[float], patience: float) -> bool:
+def _continue_timing(update_seconds: list[float], patience: float) -> bool:
     """Whether to time another update: one after the first, and more if they are short."""
     cold, warm = update_seconds[:1], update_seconds[1:]
     if not warm:

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.data import check_tokenizer, open_examples, open_prepared
-from pellucid.data.shards import Data, Ready
+from pellucid.data import PreparedData, check_tokenizer, open_prepared
 from pellucid.runs.prepare_examples import ready_rows
-from pellucid.runs.prepare_text import ready_text
+from pellucid.runs.prepare_text import Ready, ready_text
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.saved_runs.progress import Say, silent
+from pellucid.saved_runs.progress import Notify, silent
 
 
-def ready_data(run: config.Run, say: Say, now: Say = silent) -> Ready:
+def ready_data(run: config.Run, notify: Notify, notify_progress: Notify = silent) -> Ready:
     """Read the data of a run, as far as its tokenizer needs.
 
-    Raises:
-        TextError: they cannot be read, or are too few.
-    """
-    if isinstance(run.text.corpus, config.Rows):
-        return ready_rows(run, say, now)
-    return Ready(*ready_text(run.text, say, now))
-
-
-def open_data(folder: RunFolder, run: config.Run) -> Data:
-    """What `ready_data` put into a run's folder, compared with its checksums.
+    Args:
+        run: the config.
+        notify: takes a line for each step that begins.
+        notify_progress: takes a line every few seconds.
 
     Raises:
-        TextError: a file is missing or damaged, or the tokenizer is another.
+        TextError: the data cannot be read, or are too few.
     """
     if isinstance(run.text.corpus, config.Rows):
-        examples = open_examples(folder.text, verify=True)
-        check_tokenizer(folder.tokenizer, examples.facts.tokenizer_sha256)
-        return examples
-    text = open_prepared(folder.text, verify=True)
-    check_tokenizer(folder.tokenizer, text.manifest.tokenizer_sha256)
-    return text
+        return ready_rows(run, notify, notify_progress)
+    return Ready(*ready_text(run.text, notify, notify_progress))
+
+
+def open_data(folder: RunFolder) -> PreparedData:
+    """The data in a run's folder, compared with its checksums.
+
+    Raises:
+        TextError: a file is missing or damaged, or belongs to another tokenizer.
+    """
+    data = open_prepared(folder.text, verify=True)
+    check_tokenizer(folder.tokenizer, data.manifest.tokenizer_sha256)
+    return data

@@ -25,9 +25,9 @@ from pellucid.data import (
     Form,
     Labelled,
     Piped,
+    PreparedData,
     Row,
     RowCounts,
-    StoredExamples,
     Template,
     assemble_columns,
     assemble_form,
@@ -39,65 +39,65 @@ from pellucid.data import (
     prepare_examples,
 )
 from pellucid.data.checksums import HashCache
-from pellucid.data.shards import Ready
 from pellucid.data.skipped_rows import encode_rows
 from pellucid.errors import ConfigError, TextError
 from pellucid.json_text import json_text
-from pellucid.runs.prepare_text import tokenizer_of
+from pellucid.runs.prepare_text import Ready, tokenizer_of
 from pellucid.saved_runs.folder import RunFolder, home_of
-from pellucid.saved_runs.progress import Say
+from pellucid.saved_runs.progress import Notify
 from pellucid.tokenizers import Tokenizer, train_bytes
 
 T = TypeVar("T")
 Indices = npt.NDArray[np.int64]
 
-#: A window that nothing fills, for dividing rows before there is a tokenizer.
+#: A window that no row fills, to divide rows before there is a tokenizer.
 _NO_END = 2**40
 #: Seconds from one line to the next.
 _INTERVAL_SECONDS = 5.0
 
 
-def ready_rows(run: config.Run, say: Say, now: Say) -> Ready:
+def ready_rows(run: config.Run, notify: Notify, notify_progress: Notify) -> Ready:
     """The tokenizer of a run's rows, and a function that puts the encoded examples into its folder.
 
-    A tokenizer that is trained sees the training side alone.
+    A tokenizer is trained on the training side only.
 
     Args:
         run: the config.
-        say: takes a line for each thing that begins.
-        now: takes a line every few seconds.
+        notify: takes a line for each step that begins.
+        notify_progress: takes a line every few seconds.
 
     Raises:
         TextError: the rows cannot be read, or are too few.
         ConfigError: the labels are of another kind than the objective's.
     """
-    say("reading the rows")
+    notify("reading the rows")
     corpus = rows_of(run)
     piped = Piped()
     rows = _Rows(corpus, piped)
     columns = assemble_columns(corpus, rows.first())
-    # a template may lie beside the tokenizer
+    # the folder of the tokenizer may have a template
     home = None if run.start is None else home_of(Path(run.start))
     template = assemble_template(corpus, home)
-    tokenizer = _tokenizer(run, columns, rows, template, say)
-    form = _checked_form(run, columns, _counted(rows, now, "reading the rows"), tokenizer, template)
-    classes = form.classes.names if isinstance(form, Labelled) else None
+    tokenizer = _tokenizer(run, columns, rows, template, notify)
+    form = _form(
+        run, columns, _count_rows(rows, notify_progress, "reading the rows"), tokenizer, template
+    )
 
-    def fill(folder: Path) -> StoredExamples:
-        say("encoding the rows")
+    def fill(folder: Path) -> PreparedData:
+        notify("encoding the rows")
         if template is not None:
             RunFolder(folder.parent).template.write_text(template.source, encoding="utf-8")
         return prepare_examples(
             folder,
             form,
-            _counted(rows, now, "encoding the rows"),
+            _count_rows(rows, notify_progress, "encoding the rows"),
             key=_key(run, tokenizer, template, form),
             seed=run.seed,
             divide=partial(_divided, share=run.text.held_out),
             facts=lambda counts: _facts(form, tokenizer, counts),
         )
 
-    return Ready(tokenizer, fill, classes)
+    return Ready(tokenizer, fill, _class_names(form))
 
 
 class _Rows:
@@ -133,7 +133,7 @@ def encode_examples(
     tokenizer: Tokenizer,
     template: Template | None,
     folder: Path,
-) -> StoredExamples:
+) -> PreparedData:
     """All rows of a corpus, encoded as a run has them: the same examples on both sides.
 
     Args:
@@ -149,7 +149,7 @@ def encode_examples(
     """
     rows = _Rows(corpus, Piped())
     columns = assemble_columns(corpus, rows.first())
-    form = _checked_form(run, columns, rows, tokenizer, template)
+    form = _form(run, columns, rows, tokenizer, template)
     return prepare_examples(
         folder,
         form,
@@ -162,9 +162,13 @@ def encode_examples(
 
 
 def _facts(form: Form, tokenizer: Tokenizer, counts: RowCounts) -> Facts:
-    classes = form.classes.names if isinstance(form, Labelled) else None
+    classes = _class_names(form)
     table = {**counts.table(), "said": form.choices, "lines": counts.lines(classes)}
     return Facts(tokenizer_sha256=tokenizer.sha256, classes=classes, census=table)
+
+
+def _class_names(form: Form) -> tuple[str, ...] | None:
+    return form.classes.names if isinstance(form, Labelled) else None
 
 
 def _divided(digests: npt.NDArray[np.uint8], share: float) -> tuple[Indices, Indices]:
@@ -189,13 +193,13 @@ def _tokenizer(
     columns: Columns,
     rows: Iterable[Row],
     template: Template | None,
-    say: Say,
+    notify: Notify,
 ) -> Tokenizer:
-    """The run's tokenizer; one that is trained sees the rows of the training side alone."""
+    """The run's tokenizer, trained on the rows of the training side if it needs training."""
     if isinstance(run.text.tokenizer, config.FromFile | config.Bytes):
         return tokenizer_of(run.text, ())
-    say("training the tokenizer")
-    # which side a row is on does not depend on its tokens, so bytes will do to find it
+    notify("training the tokenizer")
+    # the side of a row does not depend on its tokens, so bytes are enough to find it
     form = _form(run, columns, rows, train_bytes(), template, _NO_END)
     digests = bytearray()
     places: array[int] = array("q")
@@ -214,59 +218,50 @@ def _tokenizer(
     return tokenizer_of(run.text, texts)
 
 
-def _checked_form(
-    run: config.Run,
-    columns: Columns,
-    rows: Iterable[Row],
-    tokenizer: Tokenizer,
-    template: Template | None,
-) -> Form:
-    form = _form(run, columns, rows, tokenizer, template, run.model.context_length)
-    if isinstance(form, Labelled):
-        _check_labels(run.objective, form)
-    return form
-
-
 def _form(
     run: config.Run,
     columns: Columns,
     rows: Iterable[Row],
     tokenizer: Tokenizer,
     template: Template | None,
-    context_length: int,
+    context_length: int | None = None,
 ) -> Form:
+    """The form of the run's examples; by default they must fit into its context."""
     head, objective = run.model.head, run.objective
-    classes = head.classes if isinstance(head, config.ClassificationHead) else None
-    if isinstance(objective, config.PolicyGradient):  # an answer has to fit behind its prompt
+    context_length = context_length or run.model.context_length
+    if isinstance(objective, config.PolicyGradient):  # an answer must fit after its prompt
         context_length -= objective.max_new_tokens
-    return assemble_form(
+    form = assemble_form(
         columns,
         rows,
         tokenizer,
         context_length=context_length,
         template=template,
-        classes=classes,
+        classes=head.classes if isinstance(head, config.ClassificationHead) else None,
     )
+    if isinstance(form, Labelled):
+        _check_labels(objective, form)
+    return form
 
 
 def _check_labels(objective: config.Objective, form: Labelled) -> None:
     assert isinstance(objective, config.Classification)
     if form.classes.multi and not objective.multi_label:
         raise ConfigError(
-            "the labels are lists, or are parted by a separator, so that a text may have several "
-            "classes: say so with --set objective.multi_label=true"
+            "the labels are lists, or have a separator, so a text may have several classes: pass "
+            "--set objective.multi_label=true"
         )
     if objective.multi_label and not form.classes.multi:
         raise ConfigError(
             "objective.multi_label is true, and each row has one label: pass --set "
-            "objective.multi_label=false, or say what parts them, such as --columns separator=;"
+            "objective.multi_label=false, or name the separator, such as --columns separator=;"
         )
 
 
-def _counted(rows: Iterable[T], say_progress: Say, phase: str) -> Iterator[T]:
-    last_said = time.monotonic()
+def _count_rows(rows: Iterable[T], notify_progress: Notify, phase: str) -> Iterator[T]:
+    last_line = time.monotonic()
     for count, row in enumerate(rows, start=1):
-        if time.monotonic() - last_said >= _INTERVAL_SECONDS:
-            last_said = time.monotonic()
-            say_progress(f"{phase}: {count:,}")
+        if time.monotonic() - last_line >= _INTERVAL_SECONDS:
+            last_line = time.monotonic()
+            notify_progress(f"{phase}: {count:,}")
         yield row

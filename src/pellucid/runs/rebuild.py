@@ -36,7 +36,7 @@ def rebuild(
     plan: config.Plan,
     *,
     reward: Reward | None = None,
-    into: RunFolder | None = None,
+    target: RunFolder | None = None,
 ) -> Job:
     """The job of a run whose folder is prepared.
 
@@ -45,19 +45,19 @@ def rebuild(
         run: the config.
         plan: the plan.
         reward: judges answers, if the run learns from a reward.
-        into: the folder to write to; by default `folder`.
+        target: the folder to write to; by default `folder`.
 
     Raises:
         PellucidError: the data or the weights of the start are missing or damaged.
     """
     tokenizer = Tokenizer.load(folder.tokenizer)
-    data = open_data(folder, run)
+    data = open_data(folder)
     model = build_model(run, plan, folder)
     compile_model(model, plan)
     task_inputs = TaskInputs(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
     )
-    return build_job(run, plan, into or folder, model, assemble_task(task_inputs))
+    return build_job(run, plan, target or folder, model, assemble_task(task_inputs))
 
 
 def restore(job: Job, checkpoint: Checkpoint) -> Progress:
@@ -126,8 +126,8 @@ def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:
 def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
     """Make a new run that continues from a checkpoint under another config; then resume it.
 
-    It has the checkpoint's weights, the optimiser's memory, and the place in data and schedule. The
-    other run is only read.
+    It has the checkpoint's weights, the optimiser's memory, and the place in data and schedule.
+    The other run stays unchanged.
 
     Args:
         checkpoint: a checkpoint, or a run for its latest one.
@@ -138,15 +138,16 @@ def branch(checkpoint: str | Path, run: config.Run, out: str | Path) -> Path:
         RunError: there is no run, or `out` exists.
         ConfigError: the new config has other data.
     """
-    source, chosen = existing_folder(Path(checkpoint))
+    source, source_checkpoint = existing_folder(Path(checkpoint))
     source_run = read_config(source)
     if run.text != source_run.text:
         raise ConfigError(
             "text: a run that continues under another config keeps its text and its tokenizer: "
             "leave the table as it is, or start a new run"
         )
-    chosen = chosen or (source.shelf.latest() if source.shelf.steps() else None)
-    step = 0 if chosen is None else int(chosen.name.removeprefix("step-"))
+    if source_checkpoint is None and source.shelf.steps():
+        source_checkpoint = source.shelf.latest()
+    step = 0 if source_checkpoint is None else int(source_checkpoint.name.removeprefix("step-"))
     with preparing(Path(out)) as (target, work):
         branch_at(source, step, run, work)
     return target.path

@@ -1,4 +1,4 @@
-"""From a user's choices to a whole config: preset, start, objective, file, settings, in order."""
+"""From a user's choices to a config: preset, start, objective, file, settings, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.saved_runs.load import read_toml
 
 T = TypeVar("T")
 
-#: What `--lora RANK` adapts: every linear layer of every block.
+#: The layers that `--lora RANK` adapts: every linear layer of every block.
 _LORA_TARGETS = ("*.blocks.*",)
 
 _BUDGETS: dict[str, Callable[..., config.Budget]] = {
@@ -29,7 +29,7 @@ _BUDGETS: dict[str, Callable[..., config.Budget]] = {
 
 
 class RunChoices(TypedDict, total=False):
-    """What you can choose of a run's config; everything else is the preset's. None chooses nothing.
+    """The choices for a run's config; the preset gives everything else. None chooses nothing.
 
     See `resolve_config` for each of them.
     """
@@ -84,8 +84,8 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
         )
     start, seed, device = choices.get("start"), choices.get("seed"), choices.get("device")
     name, teacher, lora = choices.get("objective"), choices.get("teacher"), choices.get("lora")
-    goal = None if name is None else find_objective(name)
-    table = _config_table(goal, start, choices.get("preset"), choices.get("config_file"))
+    objective = None if name is None else find_objective(name)
+    table = _config_table(objective, start, choices.get("preset"), choices.get("config_file"))
     if teacher is not None:
         table = overlay(table, _teacher_table(Path(teacher)))
     run = run_from_table(table, find, choices.get("settings", ()))
@@ -117,44 +117,47 @@ def _find_budget(choices: RunChoices) -> config.Budget | None:
 
 
 def _config_table(
-    goal: ObjectivePreset | None,
+    objective: ObjectivePreset | None,
     start: str | Path | None,
     preset: str | None,
     config_file: str | Path | None,
 ) -> dict[str, Any]:
-    """The tables of preset, start, objective and file, each laid over those before it."""
+    """The tables of preset, start, objective and file; each overrides the ones before it."""
     file_table = {} if config_file is None else read_toml(Path(config_file))
     if "format" in file_table:  # the whole config of a run: only its objective may change
         if start is not None:
             raise ConfigError(
                 f"--from {start}: {config_file} is the whole config of a run, and names its own "
-                "start: take its format out to lay it over another start, or leave --from out"
+                "start: remove its format to combine it with another start, or leave --from out"
             )
-        return _with_objective(file_table, goal)
-    base = preset or ("nano" if goal is None else goal.preset)
-    above = dict(file_table)
-    table = encode(find(base_of(above) or base))
+        return _with_objective(file_table, objective)
+    base = preset or ("nano" if objective is None else objective.preset)
+    file_settings = dict(file_table)
+    table = encode(find(base_of(file_settings) or base))
     if start is not None:  # the model of the start replaces all of the preset's
         table["model"] = {}
-    for layer in (_start_table(start, goal), _goal_table(goal, tuned=start is not None), above):
-        table = overlay(table, layer)
-    return table
+    table = overlay(table, _start_table(start, objective))
+    table = overlay(table, _objective_table(objective, tuned=start is not None))
+    return overlay(table, file_settings)
 
 
-def _with_objective(table: dict[str, Any], goal: ObjectivePreset | None) -> dict[str, Any]:
-    """A whole config with the objective of `goal`, unless that is its own."""
-    if goal is None or table.get("objective", {}).get("kind") == encode(goal.objective)["kind"]:
+def _with_objective(table: dict[str, Any], objective: ObjectivePreset | None) -> dict[str, Any]:
+    """A whole config with another objective, unless it has that already."""
+    if (
+        objective is None
+        or table.get("objective", {}).get("kind") == encode(objective.objective)["kind"]
+    ):
         return table
-    return overlay(table, _goal_table(goal, tuned=False))
+    return overlay(table, _objective_table(objective, tuned=False))
 
 
-def _start_table(start: str | Path | None, goal: ObjectivePreset | None) -> dict[str, Any]:
+def _start_table(start: str | Path | None, objective: ObjectivePreset | None) -> dict[str, Any]:
     """The model and the tokenizer of the run or published model to start from."""
     if start is None:
         return {}
     start_model = config_of(Path(start)).model
-    model = replace(start_model, head=_choose_head(start_model, goal))
-    if goal is not None and not goal.dropout:
+    model = replace(start_model, head=_choose_head(start_model, objective))
+    if objective is not None and not objective.dropout:
         model = _without_dropout(model)
     return {
         "start": str(start),
@@ -195,25 +198,27 @@ def _tokenizer_table(path: Path) -> dict[str, Any]:
     return encode(config.FromFile(path=str(home_of(path))))
 
 
-def _choose_head(model: config.Transformer, goal: ObjectivePreset | None) -> config.Head:
-    """The head that the goal needs: the model's own if it is of that kind, else a new one."""
-    needed_head = config.PLAIN_HEAD if goal is None or goal.head is None else goal.head
-    if goal is None or isinstance(model.head, type(needed_head)):
+def _choose_head(model: config.Transformer, objective: ObjectivePreset | None) -> config.Head:
+    """The head that the objective needs: the model's own if it is of that kind, else a new one."""
+    needed_head = (
+        config.PLAIN_HEAD if objective is None or objective.head is None else objective.head
+    )
+    if objective is None or isinstance(model.head, type(needed_head)):
         return model.head
     if isinstance(needed_head, config.ClassificationHead) and model.pooler:
         return replace(needed_head, pooling="first")
     return needed_head
 
 
-def _goal_table(goal: ObjectivePreset | None, *, tuned: bool) -> dict[str, Any]:
-    if goal is None:
+def _objective_table(objective: ObjectivePreset | None, *, tuned: bool) -> dict[str, Any]:
+    if objective is None:
         return {}
-    table: dict[str, Any] = {"objective": encode(goal.objective)}
-    if goal.head is not None and not tuned:
-        table["model"] = {"head": encode(goal.head)}
-    if goal.special and not tuned:
-        table["text"] = {"special": list(goal.special)}
-    return table | (dict(goal.tuning) if tuned else {})
+    table: dict[str, Any] = {"objective": encode(objective.objective)}
+    if objective.head is not None and not tuned:
+        table["model"] = {"head": encode(objective.head)}
+    if objective.special and not tuned:
+        table["text"] = {"special": list(objective.special)}
+    return table | (dict(objective.tuning) if tuned else {})
 
 
 def _with_data(
@@ -226,7 +231,7 @@ def _with_data(
         if columns:
             raise ConfigError(
                 f"--columns {','.join(columns)}: objective {type(run.objective).__name__} reads "
-                "documents, which have no columns: name what holds the text with --field"
+                "documents, which have no columns: name the field of the text with --field"
             )
         if paths:
             corpus = config.Files(paths=paths, field=field)
@@ -256,8 +261,8 @@ def with_columns(corpus: config.Rows, columns: tuple[str, ...]) -> config.Rows:
         name, equals, value = column.partition("=")
         if not equals or name not in names:
             raise ConfigError(
-                f"--columns {column}: expected one of {', '.join(names)} and what holds it, such "
-                f"as {names[0]}=COLUMN"
+                f"--columns {column}: expected one of {', '.join(names)} and its column, such as "
+                f"{names[0]}=COLUMN"
             )
         column_names[name] = value
     return replace(corpus, **column_names)

@@ -100,12 +100,12 @@ def resume(
         progress = Progress() if place.saved is None else restore(job, place.saved)
         first = _first_events(folder, place, longer, drift)
         if longer.growth_steps != plan.growth_steps:
-            text = f"what begins small grows as it was planned, for {longer.grows_over:,} updates"
+            text = f"batch or rows grow as planned, for {longer.grows_over:,} updates"
             first.append(Noticed(step=place.step, text=text))
         if place.saved is not None and is_of_another_optimiser(place.saved, job):
             first.append(Noticed(step=place.step, text=_NEW_OPTIMISER))
         if place.end is not None and place.step >= longer.total_steps and not drift:
-            for observer in all_observers:  # it is all recorded already
+            for observer in all_observers:  # all is recorded already
                 for event in (*first, place.end):
                     observer(event)
             return load(folder.path)
@@ -137,7 +137,7 @@ def _with_length(
 
 
 def _refuse(drift: Sequence[Change], place: Place) -> None:
-    """Refuse what departs from the run; a reward alone has a refusal of its own.
+    """Refuse changes of the run; a changed reward alone has a message of its own.
 
     Raises:
         RunError: names every key with both values.
@@ -147,17 +147,17 @@ def _refuse(drift: Sequence[Change], place: Place) -> None:
     lengths = (LENGTH, "training.budget")
     longer = any(change.key.startswith(lengths) for change in drift)
     raise RunError(
-        f"this is not the run as it was up to {place.name}: {'; '.join(map(str, drift))}; "
-        "the rest would not be bit for bit what it was: put the old values back"
-        f"{', pass --steps N to train longer,' if longer else ','} or pass --allow-drift to go on "
-        "so, which is recorded"
+        f"the run has changed since {place.name}: {'; '.join(map(str, drift))}; it would not end "
+        "with the same bits: put the old values back"
+        f"{', pass --steps N to train longer,' if longer else ','} or pass --allow-drift to "
+        "continue with these, which the run records"
     )
 
 
 def _first_events(
     folder: RunFolder, place: Place, plan: config.Plan, drift: Sequence[Change]
 ) -> list[Event]:
-    """The events before the first update; the record is cut back to the place."""
+    """The events before the first update; drops the record after the place."""
     notices = (*place.notices, *cut_after(folder.metrics, place.step))
     if place.path is not None:
         folder.shelf.rewind(place.path)

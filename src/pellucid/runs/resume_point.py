@@ -17,8 +17,8 @@ from pellucid.saved_runs.seal import LENGTH, Change, changes_since, is_sealed, s
 from pellucid.training import CheckpointSaved, Drifted, Event, Finished
 
 _UNSEALED = (
-    "the checkpoint was saved by a pellucid that kept no digest of config and plan: whether they "
-    "were changed since cannot be told"
+    "an older pellucid saved the checkpoint without digests of config and plan: pellucid cannot "
+    "tell whether they have changed since"
 )
 
 
@@ -44,13 +44,13 @@ class Place:
 
     @property
     def sealed(self) -> Mapping[str, Any] | None:
-        """The config and the plan that led here; None if the run did not keep them."""
+        """The config and the plan so far; None if the run did not keep them."""
         state = sealed_at_start(self.events) if self.saved is None else self.saved.state
         return state if state is not None and is_sealed(state) else None
 
     @property
     def grows_over(self) -> int | None:
-        """Over how many updates the batch grew until here; None if the run did not keep that."""
+        """The updates over which the batch has grown so far; None if the run did not keep them."""
         match self.sealed:
             case {"plan": {"growth_steps": int(n)}} | {"plan": {"total_steps": int(n)}}:
                 return n
@@ -72,31 +72,31 @@ class Place:
         return [CheckpointSaved(step=self.step, path=str(self.path), best=best)]
 
 
-def find_place(folder: RunFolder, chosen: Path | None) -> Place:
-    """The chosen checkpoint, or the newest whole one, or the start if there is no checkpoint.
+def find_place(folder: RunFolder, checkpoint: Path | None) -> Place:
+    """The given checkpoint, or the newest complete one, or the start if there is none.
 
     Raises:
-        CheckpointError: the chosen one is damaged, or all are.
+        CheckpointError: the given one is damaged, or all are.
     """
     events = read_events(folder.metrics)
-    left_out: list[tuple[Path, str]] = []
-    path, opened = chosen, None
-    if chosen is not None:
+    damaged: list[tuple[Path, str]] = []
+    path, opened = checkpoint, None
+    if checkpoint is not None:
         try:
-            opened = open_checkpoint(chosen)
+            opened = open_checkpoint(checkpoint)
         except CheckpointError as error:
             raise CheckpointError(
-                f"{error}; resume {folder.path}, the run itself, to go on from its newest whole "
-                "checkpoint"
+                f"{error}; resume the run itself, {folder.path}, to continue from its newest "
+                "complete checkpoint"
             ) from None
-    elif folder.shelf.had_one():
-        path, opened, left_out = folder.shelf.newest_whole(open_checkpoint)
+    elif folder.shelf.had_checkpoint():
+        path, opened, damaged = folder.shelf.newest_whole(open_checkpoint)
     saved, progress = opened or (None, None)
     place = Place(path, saved, progress, events)
     notices = [
-        f"{bad.name} is left out ({problem}): the run goes on from {place.name}, and "
-        f"{_steps_of(bad) - place.step:,} steps are done again"
-        for bad, problem in left_out
+        f"{bad.name} is left out ({problem}): the run continues from {place.name}, and repeats "
+        f"{int(bad.name.removeprefix('step-')) - place.step:,} steps"
+        for bad, problem in damaged
     ]
     if place.sealed is None:
         notices.append(_UNSEALED)
@@ -106,13 +106,13 @@ def find_place(folder: RunFolder, chosen: Path | None) -> Place:
 def open_changes(
     place: Place, run: config.Run, plan: config.Plan, longer: config.Plan
 ) -> list[Change]:
-    """The changes since the place that the user has not allowed there yet.
+    """The changes since the place that the user has not allowed yet.
 
     Args:
         place: where the run resumes.
         run: the config of today.
         plan: the plan of today.
-        longer: the plan with the length that the user asks for.
+        longer: the plan with the requested length.
     """
     allowed = {
         change
@@ -127,7 +127,3 @@ def open_changes(
     else:
         changes = ()
     return [change for change in changes if change not in allowed]
-
-
-def _steps_of(path: Path) -> int:
-    return int(path.name.removeprefix("step-"))

@@ -1,4 +1,4 @@
-"""The sentence that is shown while a run learns: the beginning of a held-out text.
+"""The sentence that a run completes while it learns: the beginning of a held-out text.
 
 A config that names a sentence keeps it. The choice is the same each time: nothing is random.
 """
@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import islice
 
 from pellucid import config
-from pellucid.data import PreparedText, Shard, StoredExamples
+from pellucid.data import Examples, PreparedData
 from pellucid.tokenizers import Tokenizer
 
 #: Documents to look at, tokens of each, and the words and characters of a beginning.
@@ -19,9 +19,7 @@ _DOCUMENTS, _TOKENS, _WORDS, _CHARACTERS = 64, 96, 4, 40
 _ENOUGH = 3
 
 
-def with_sentence(
-    run: config.Run, data: PreparedText | StoredExamples, tokenizer: Tokenizer
-) -> config.Run:
+def with_sentence(run: config.Run, data: PreparedData, tokenizer: Tokenizer) -> config.Run:
     """The config with a beginning from the held-out text, unless it names a sentence.
 
     Args:
@@ -29,13 +27,13 @@ def with_sentence(
         data: the prepared data.
         tokenizer: decodes the text.
     """
-    if run.training.sentence or not isinstance(data, PreparedText):
+    if run.training.sentence or not data.is_text:
         return run
     sentence = beginning(data.held_out, tokenizer)
     return replace(run, training=replace(run.training, sentence=sentence))
 
 
-def beginning(text: Shard, tokenizer: Tokenizer) -> str:
+def beginning(text: Examples, tokenizer: Tokenizer) -> str:
     """The first words of the first line that has enough of them; else the longest beginning."""
     beginnings = [
         words
@@ -46,16 +44,16 @@ def beginning(text: Shard, tokenizer: Tokenizer) -> str:
     return next(enough, max(beginnings, key=len, default=""))
 
 
-def _beginnings(text: Shard, start: int, tokenizer: Tokenizer) -> Iterator[str]:
-    """The first words of each line at the beginning of the document that starts there."""
+def _beginnings(text: Examples, start: int, tokenizer: Tokenizer) -> Iterator[str]:
+    """The first words of each line at the beginning of the document from `start`."""
     ids = [int(token) for token in text.tokens[start : start + _TOKENS]]
-    inside = ids[1:] if ids[:1] == [tokenizer.begin_id] else ids
-    is_whole = len(ids) < _TOKENS or tokenizer.end_id in inside
+    content_ids = ids[1:] if ids[:1] == [tokenizer.begin_id] else ids
+    is_whole = len(ids) < _TOKENS or tokenizer.end_id in content_ids
     for last in (tokenizer.end_id, tokenizer.unknown_id):
-        inside = inside[: inside.index(last)] if last in inside else inside
-    lines = tokenizer.decode(inside).partition("\ufffd")[0].strip().split("\n")
+        content_ids = content_ids[: content_ids.index(last)] if last in content_ids else content_ids
+    lines = tokenizer.decode(content_ids).partition("\ufffd")[0].strip().split("\n")
     for place, line in enumerate(lines):
         words = line[: _CHARACTERS + 1].split(" ")
-        # the last word may be cut: it is left out, unless it is the only one or the line ends there
+        # the last word may be cut: drop it, unless it is the only one or the line ends there
         ends = len(line) <= _CHARACTERS and (is_whole or place < len(lines) - 1)
         yield " ".join((words if ends else words[:-1] or words)[:_WORDS])[:_CHARACTERS].strip()

@@ -92,7 +92,7 @@ def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
             blocks = "block" if count == 1 else f"{count} blocks"
             moves = f"all but the last {blocks}, the final norm and the head"
         case config.LoRA(rank=rank, targets=targets):
-            moves = f"adapters of rank {rank} move beside {', '.join(targets)}"
+            moves = f"adapters of rank {rank} learn next to {', '.join(targets)}"
         case _:
             assert_never(run.trained)
     yield "frozen", f"{short(n_frozen)} parameters ({share:.1%}): {moves}"

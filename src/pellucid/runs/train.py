@@ -12,7 +12,7 @@ from pellucid import config
 from pellucid.checkpoints import write_text
 from pellucid.config import encode, run_to_toml
 from pellucid.counting import MemoryEstimate
-from pellucid.data import PreparedText
+from pellucid.data import PreparedData
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.model import Transformer
@@ -28,7 +28,7 @@ from pellucid.runs.plan import (
     try_compiler,
     with_step_count,
 )
-from pellucid.runs.prepare import Data, Ready, ready_data
+from pellucid.runs.prepare import Ready, ready_data
 from pellucid.runs.resolve_config import RunChoices, resolve_config
 from pellucid.runs.sample_prompt import with_sentence
 from pellucid.runs.summary import summarise
@@ -127,7 +127,7 @@ def train_config(
     """
     with forcing(force), interrupts or Interrupts() as active_interrupts:
         run.check_objective()
-        # refuse what can be refused before anything is read
+        # refuse all that needs no data before any data is read
         watched = bool(watchers)
         process_bytes = check_beginning(run, watched=watched)
         rewards = find_reward(run.objective, reward)
@@ -137,14 +137,14 @@ def train_config(
             refuse_taken(target)
         with add_display(show, observers) as all_observers:
             seed_step(run.seed, 0)
-            say = partial(_announce, all_observers)
-            ready = ready_data(run, say, partial(say, fleeting=True))
+            notify = partial(_announce, all_observers)
+            ready = ready_data(run, notify, partial(notify, fleeting=True))
             run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
             with explain_memory_errors(run):
                 with preparing(target, name=name) as (folder, work):
                     data = ready.fill(work.text)
                     memory = check_training(run, data, process=process_bytes, watched=watched)
-                    parts = _prepare(run, work, ready, data, rewards, say)
+                    parts = _prepare(run, work, ready, data, rewards, notify)
                 with folder.locked():
                     job = build_job(parts.run, parts.plan, folder, parts.model, parts.task)
                     events = _first_events(parts, folder, job, memory)
@@ -171,17 +171,17 @@ def _prepare(
     run: config.Run,
     work: RunFolder,
     ready: Ready,
-    data: Data,
+    data: PreparedData,
     reward: Reward | None,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> _Parts:
     """Fill the folder that becomes the run's, and build everything that the loop needs."""
     run = with_sentence(run, data, ready.tokenizer)
     ready.tokenizer.save(work.tokenizer)
     if run.start is not None:
-        say(f"taking the weights of {run.start}")
+        notify(f"taking the weights of {run.start}")
         copy_start(Path(run.start), work)
-    say("building the model, and timing a step")
+    notify("building the model, and timing a step")
     device = find_device(run.training.device)
     compiler = try_compiler(run.training, device)
     plan = plan_run(run, device, compiler=compiler)
@@ -238,7 +238,7 @@ def _announce(observers: Sequence[Observer], phase: str, *, fleeting: bool = Fal
         observer(Preparing(what=phase, fleeting=fleeting))
 
 
-def _count_held_out_tokens(data: Data) -> int:
-    if isinstance(data, PreparedText):
+def _count_held_out_tokens(data: PreparedData) -> int:
+    if data.is_text:
         return len(data.held_out.tokens)
     return int(sum(column.lengths.sum() for column in data.held_out.columns.values()))

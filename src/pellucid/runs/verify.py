@@ -1,4 +1,4 @@
-"""A proof, on your own machine, that resuming changes nothing. The run itself is only read."""
+"""A proof, on your own machine, that resuming changes nothing; the run itself stays as it is."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pellucid import children
 from pellucid.errors import Interrupted, RunError
 from pellucid.free_memory import forcing
+from pellucid.old_names import old_attributes
 from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import copy_run
 from pellucid.runs.resume import resume
@@ -30,9 +32,12 @@ class ResumeProof:
     losses_equal: bool
     weights_equal: bool
 
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(holds="is_equal")
+
     @property
-    def holds(self) -> bool:
-        """Whether resuming changed nothing."""
+    def is_equal(self) -> bool:
+        """Whether resuming changed no loss and no weight."""
         return self.losses_equal and self.weights_equal
 
 
@@ -88,8 +93,8 @@ def _in_process(path: Path, end: int, reward: str | None) -> None:
     code = f"from pellucid.runs.verify import resume_until; resume_until({arguments})"
     process = children.run(children.python(code))
     if process.returncode:
-        last = process.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise RunError(f"a part of the proof failed: {last[0]}")
+        lines = process.stderr.strip().splitlines() or ["no message"]
+        raise RunError(f"a part of the proof failed: {lines[-1]}")
 
 
 def resume_until(

@@ -1,4 +1,4 @@
-"""A run on disk: its folder, records and seal; opened, it is a `Run`. Knows no objective."""
+"""A run on disk: its folder, records and seal, and the `Run` that opening it gives."""
 
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import Run, load

@@ -1,9 +1,9 @@
-"""The folder of a run: what lies where, how it is named, who holds it.
+"""The folder of a run: its files, its name, its lock.
 
     config.toml  plan.json  tokenizer.json  chat_template.jinja  metrics.jsonl  teacher.json
     text/  start/  checkpoints/  films/  non-finite/
 
-Comes in: a path. Goes out: paths, a lock. It does not know what is in the files.
+This module knows the names of the files, not their content.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import filelock
 from pellucid import disk
 from pellucid.checkpoints import FILES, Shelf
 from pellucid.checkpoints.huggingface import is_huggingface
-from pellucid.data import EXAMPLE_FILES, TEXT_FILES
+from pellucid.data import DATA_FILES
 from pellucid.errors import PellucidError, RunError
 from pellucid.json_text import json_text
 from pellucid.reader import read_json_table
@@ -30,8 +30,8 @@ from pellucid.tokenizers import SETTINGS
 _CONFIG = "config.toml"
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
-#: All that a run's folder holds when its first update is made.
-_PREPARED = (
+#: Files at fixed places of a run's folder.
+_FILES = (
     _CONFIG,
     "plan.json",
     "tokenizer.json",
@@ -40,9 +40,15 @@ _PREPARED = (
     "teacher.json",
     "vitals.json",
     "metrics.jsonl",
-    *(f"text/{name}" for name in (*TEXT_FILES, *EXAMPLE_FILES)),
+    "checkpoints/latest",
+    "checkpoints/best",
+    "checkpoints/run-id",
+)
+#: All files of a run's folder before its first update.
+_PREPARED = (
+    *_FILES,
+    *(f"text/{name}" for name in DATA_FILES),
     *(f"start/{name}" for name in FILES),
-    *(f"checkpoints/{name}" for name in ("latest", "run-id")),
     *(f"checkpoints/step-*/{name}" for name in FILES),
 )
 
@@ -60,7 +66,7 @@ class RunFolder:
 
     @property
     def plan(self) -> Path:
-        """What was resolved for the machine."""
+        """The plan: the choices for this machine."""
         return self.path / "plan.json"
 
     @property
@@ -80,17 +86,17 @@ class RunFolder:
 
     @property
     def template(self) -> Path:
-        """The template that chats went through, where they did."""
+        """The template of chats, if the run learns from chats."""
         return self.path / "chat_template.jinja"
 
     @property
     def start(self) -> Path:
-        """The weights that the run started from, where it did not draw them."""
+        """The weights that the run started from, if they were not random."""
         return self.path / "start"
 
     @property
     def teacher(self) -> Path:
-        """Which weights the run learns from, where it has a teacher."""
+        """The weights of the run's teacher, if it has one."""
         return self.path / "teacher.json"
 
     @property
@@ -100,26 +106,26 @@ class RunFolder:
 
     @property
     def films(self) -> Path:
-        """What sentences looked like inside while the run was trained, where that was filmed."""
+        """The films: records of the inside of sentences during training."""
         return self.path / "films"
 
     @property
-    def aside(self) -> Path:
-        """Where states go that met a value that is not finite."""
+    def non_finite(self) -> Path:
+        """The states of updates with a value that is not finite."""
         return self.path / "non-finite"
 
     @contextmanager
     def locked(self) -> Generator[None]:
         """Hold the folder while it is written to.
 
-        The lock is the operating system's: it goes with its process, however that ends, so a lock
-        file left behind by a killed run is not in the way. On a file system without locks it is the
-        file itself; then delete `.lock` by hand once its process is gone.
+        The operating system holds the lock and releases it when the process ends, so the lock file
+        of a killed run does not block the next one. On a file system without locks the file itself
+        is the lock; then delete `.lock` by hand once its process is gone.
 
         Raises:
             RunError: another process holds it; the message names it.
         """
-        # a moment's patience: `is_held` may be having a look
+        # wait a moment: `is_held` may hold the lock for an instant
         lock = filelock.FileLock(self.path / _LOCK, timeout=1)
         owner = self.path / _OWNER
         try:
@@ -131,7 +137,7 @@ class RunFolder:
             ) from None
         try:
             facts = {"pid": os.getpid(), "host": socket.gethostname(), "since": _timestamp()}
-            with suppress(OSError):  # a courtesy to whoever is refused; the lock does the work
+            with suppress(OSError):  # it only makes the refusal of others more helpful
                 owner.write_text(json_text(facts), encoding="utf-8")
             yield
         finally:
@@ -151,18 +157,18 @@ class RunFolder:
 def preparing(
     target: Path | None = None, *, name: str = "", parent: Path = Path("runs")
 ) -> Generator[tuple[RunFolder, RunFolder]]:
-    """A run's folder, and the one beside it in which the run is prepared and which gets its name.
+    """A run's folder, and the unfinished folder in which to prepare the run.
 
-    If anything stops the preparation, what was written goes, and nothing else. What a killed
-    process left is begun again, and its encoded text is gone on with.
+    At the end the unfinished folder gets the run's name. An error removes its files, and no others.
+    After a killed process the preparation starts again, but continues its encoded text.
 
     Args:
-        target: the run's folder; a fresh one by default, `runs/NAME-DATE-TIME`.
-        name: what a fresh folder is called after.
-        parent: where a fresh folder is made.
+        target: the run's folder; a new one by default, `runs/NAME-DATE-TIME`.
+        name: the first part of a new folder's name.
+        parent: the parent of a new folder.
 
     Raises:
-        RunError: something is at `target`, it cannot be made, or another process prepares it.
+        RunError: `target` is taken, cannot be made, or another process prepares it.
     """
     target, partial = _fresh(name, parent) if target is None else (target, _claimed(target))
     try:
@@ -180,8 +186,8 @@ def _claimed(target: Path) -> disk.Partial:
         return _partial(target)
     except disk.FolderInUse:
         raise RunError(
-            f"{target} is in use by another process, which prepares a run in it: wait for it, stop "
-            "it, or name another folder"
+            f"{target} is in use: another process prepares a run in it; wait for it, stop it, or "
+            "name another folder"
         ) from None
     except OSError as error:
         raise RunError(_unmakeable(target, error)) from None
@@ -194,11 +200,7 @@ def _unmakeable(target: Path, error: OSError) -> str:
 
 
 def _fresh(name: str, parent: Path) -> tuple[Path, disk.Partial]:
-    """A place that nobody has, and the folder that claims it: two runs that start together get two.
-
-    Raises:
-        RunError: it cannot be made.
-    """
+    """An unused path, and the folder that claims it, so that two runs never get the same one."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     for number in range(1, 10_000):
         target = parent / f"{name}-{stamp}{'' if number == 1 else f'-{number}'}"
@@ -218,18 +220,18 @@ def _partial(target: Path) -> disk.Partial:
 
 
 def refuse_taken(path: Path) -> None:
-    """Refuse a place where anything is already, but for our own unfinished work.
+    """Refuse a path that is taken, unless by our own unfinished work.
 
     Raises:
-        RunError: says how to go on with it if it is a run.
+        RunError: if it is a run, says how to continue it.
     """
     if disk.is_free(path):
         return
     is_run = path.is_dir() and (path / _CONFIG).exists()
-    go_on = f"go on with it (pellucid train --resume {path}) or " if is_run else ""
+    resume_advice = f"continue it (pellucid train --resume {path}) or " if is_run else ""
     raise RunError(
-        f"{path} is there already and is not empty: nothing of it is overwritten; {go_on}name "
-        "another folder"
+        f"{path} is there already and is not empty: pellucid does not overwrite it; "
+        f"{resume_advice}name another folder"
     )
 
 
@@ -237,16 +239,18 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
     """The run at `path`, and the checkpoint if `path` names one of its checkpoints.
 
     Raises:
-        RunError: there is no run.
+        RunError: there is no run, or one of its files is a folder.
     """
     for folder, checkpoint in ((path, None), (path.parent.parent, path)):
-        if (folder / "config.toml").is_file():
+        if (folder / _CONFIG).is_file():
+            for file in (folder / name for name in (*_FILES, _LOCK)):
+                if file.is_dir():
+                    raise RunError(f"{file} is a folder: a run has a file there; move it away")
             return RunFolder(folder), checkpoint
     if is_published(path):
         raise RunError(
-            f"{path} is a published model and not a run: it can be used where it is, and be made a "
-            f"run with pellucid import {path} RUN; there is no training that could go on, be "
-            "watched or be told of"
+            f"{path} is a published model and not a run: it has no training to continue, watch or "
+            f"report; use the model in place, or make a run of it with pellucid import {path} RUN"
         )
     problem = "is not a run" if path.exists() else "does not exist"
     raise RunError(
@@ -255,17 +259,17 @@ def existing_folder(path: Path) -> tuple[RunFolder, Path | None]:
 
 
 def home_of(path: Path) -> Path:
-    """The folder of a run, of the run that a checkpoint is of, or of a published model.
+    """The folder of a run, of a checkpoint's run, or of a published model.
 
     Raises:
-        RunError: there is none of these.
+        RunError: there is none of them.
     """
     return path if is_published(path) else existing_folder(path)[0].path
 
 
 def is_published(path: Path) -> bool:
     """Whether `path` is the folder of a published model, and not of a run."""
-    return is_huggingface(path) and not (path / "config.toml").exists()
+    return is_huggingface(path) and not (path / _CONFIG).exists()
 
 
 def _owner(file: Path) -> str:

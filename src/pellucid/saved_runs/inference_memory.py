@@ -1,4 +1,4 @@
-"""Whether generating, reading or looking into texts fits into free memory."""
+"""Refusals of texts to generate, read or explain that do not fit into free memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ from pellucid.saved_runs.load import Run
 from pellucid.saved_runs.memory_check import check_memory
 
 
-def check_writing(run: Run, texts: Sequence[str], how: Sampling | Beams, *, force: bool) -> None:
-    """What caches, logits and tokens of so many texts take.
+def check_writing(
+    run: Run, texts: Sequence[str], decoding: Sampling | Beams, *, force: bool
+) -> None:
+    """Check the memory of caches, logits and tokens of so many texts.
 
     Raises:
         RunError: they do not fit.
     """
     longest = max((len(text.encode(errors="replace")) for text in texts), default=0)
-    _check_written(run, len(texts), longest, how, force=force)
+    _check_written(run, len(texts), longest, decoding, force=force)
 
 
 def _check_written(
     run: Run, texts: int, prompt: int, decoding: Sampling | Beams, *, force: bool
 ) -> None:
-    """So many texts at once, after prompts of at most so many tokens."""
-    if run.model.decoder is None:  # it writes nothing, and says so
+    """The same for so many texts at once, after prompts of at most so many tokens."""
+    if run.model.decoder is None:  # an encoder writes nothing, and refuses by itself
         return
     estimate = writing_memory(
         run.config.model,
@@ -42,7 +44,7 @@ def _check_written(
 def check_reading(
     run: Run, *, sequences: int, length: int, lower: str, logits: bool, force: bool
 ) -> None:
-    """What reading so many texts at once takes.
+    """Check the memory of reading so many texts at once.
 
     Raises:
         RunError: it does not fit.
@@ -54,7 +56,7 @@ def check_reading(
 
 
 def check_windows(run: Run, *, force: bool) -> None:
-    """What reading a text of any length takes, so many windows at once.
+    """Check the memory of reading a text of any length in windows.
 
     Raises:
         RunError: it does not fit.
@@ -70,9 +72,9 @@ def check_windows(run: Run, *, force: bool) -> None:
 
 
 def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: bool) -> None:
-    """What judging a run on rows takes, as many at once as in training.
+    """Check the memory of evaluating a run on rows, as many at once as in training.
 
-    Some objectives are judged by answers that are written; with `beams` texts are written besides.
+    Some objectives need generated answers; with `beams` the run also generates texts.
 
     Raises:
         RunError: it does not fit.
@@ -99,7 +101,7 @@ def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: 
 
 
 def check_looking(run: Run, length: int, *, force: bool) -> None:
-    """What seeing every number of a sentence takes.
+    """Check the memory of every number of a sentence.
 
     Raises:
         RunError: it does not fit.

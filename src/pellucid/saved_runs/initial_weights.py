@@ -16,7 +16,7 @@ from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.load import load, read_config
 from pellucid.saved_runs.published import published_config
 
-#: The parts above the last states: they depend on the task.
+#: The parts after the last states: they depend on the task.
 _HEADS = ("head.", "head_transform.", "head_bias", "classifier.", "pooler.")
 
 
@@ -50,13 +50,18 @@ def copy_start(path: Path, folder: RunFolder) -> None:
 def fill_body(
     model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
 ) -> tuple[str, ...]:
-    """Give a model the weights that it shares with another; what is new keeps its own.
+    """Give a model the weights of another; new tensors keep their own values.
 
-    Of the head and the pooler, tensors may be missing, left over or of another shape; the rest has
-    to be there and to fit. Gives back the names of what is new.
+    Tensors of the head and the pooler may be missing, left over or of another shape. All others
+    must be there and fit. Returns the names of the new tensors.
+
+    Args:
+        model: the model to fill.
+        tensors: the weights of the other model by name.
+        device: the device of the filled model.
 
     Raises:
-        CheckpointError: the bodies differ; says in which tensors. Or the model has no weights.
+        CheckpointError: the bodies differ (names the tensors), or the model has no weights.
     """
     expected = model.state_dict()
     fits = {

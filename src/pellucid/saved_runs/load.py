@@ -1,4 +1,4 @@
-"""A trained run, opened again: its model, tokenizer and config."""
+"""Opening a trained run: its model, tokenizer and config."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def _load(path: Path, device: str) -> Run:
     if is_published(path):
         published, tokenizer, run = load_published(path, find_device(device))
         return Run(published, tokenizer, run, path, path)
-    folder, named = existing_folder(path)
-    checkpoint = named or folder.shelf.latest()
+    folder, checkpoint = existing_folder(path)
+    checkpoint = checkpoint or folder.shelf.latest()
     run = read_config(folder)
     check_opening(run.model, device=find_device(device))
     with torch.device("meta"):
@@ -93,7 +93,7 @@ def read_config(folder: RunFolder) -> config.Run:
     """The config of a run.
 
     Raises:
-        ConfigError: it cannot be read, or is none; says which file.
+        ConfigError: it cannot be read, or is no config; names the file.
     """
     table = read_toml(folder.config)
     try:
@@ -112,7 +112,7 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def read_plan(folder: RunFolder) -> config.Plan:
-    """What a run resolved for its machine.
+    """The plan of a run: the choices for its machine.
 
     Raises:
         RunError: it is missing or damaged.

@@ -1,4 +1,4 @@
-"""This machine: the device and precision that "auto" stands for, and whether a plan fits it."""
+"""This machine: the device and precision that "auto" means, and whether a plan fits it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def machine_changes(plan: config.Plan) -> tuple[Change, ...]:
         "device_name": device_name(device),
         "torch_version": torch.__version__,
     }
-    if plan.native:  # without it is possible everywhere
+    if plan.native:  # a run without C code continues everywhere
         facts["native"] = has_native(device)
     return tuple(
         Change(f"plan.{name}", repr(getattr(plan, name)), repr(current))

@@ -1,6 +1,6 @@
 """Opening a checkpoint to resume from it.
 
-Checksums say that a file is as it was written; this file checks that its content makes sense.
+Checksums show that a file is unchanged; this module checks that its content makes sense.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ from pellucid.reader import as_table
 from pellucid.saved_runs.seal import check_seal
 from pellucid.training import generators_kept, restore_generators
 
-#: What torch's, Python's and NumPy's generators raise on a state that is none.
+#: The errors of torch's, Python's and NumPy's generators for an invalid state.
 _NO_STATE = (
     PellucidError, TypeError, ValueError, LookupError, AttributeError, OverflowError, RuntimeError
 )  # fmt: skip
 
 
 def open_checkpoint(path: Path) -> tuple[Checkpoint, SavedProgress]:
-    """Read a checkpoint, verified, and all in it that does not depend on the model.
+    """Read and verify a checkpoint, and its progress, which does not depend on the model.
 
     Raises:
-        CheckpointError: a file is damaged, or says what cannot be; names file and key.
+        CheckpointError: a file is damaged, or has an impossible value; names file and key.
     """
     saved, file = load_checkpoint(path), path / STATE
     progress = read_progress(saved.state, file)
     if path.name != f"step-{progress.step}":
         raise CheckpointError(
-            f"{file} is damaged: progress.step is {progress.step:,}, expected that of its "
-            f"folder, {path.name}"
+            f"{file} is damaged: progress.step is {progress.step:,}, but its folder is {path.name}"
         )
     check_seal(saved.state, file)
     with generators_kept():
@@ -40,10 +39,10 @@ def open_checkpoint(path: Path) -> tuple[Checkpoint, SavedProgress]:
 
 
 def bring_back_generators(saved: Checkpoint, file: Path) -> None:
-    """Let all random generators be as they were when the checkpoint was saved.
+    """Restore all random generators to their state in the checkpoint.
 
     Raises:
-        CheckpointError: what was saved is no state of theirs.
+        CheckpointError: the saved state is invalid.
     """
     try:
         states = as_table(saved.state.get("generators", {}), f"generators in {STATE}")
@@ -51,5 +50,5 @@ def bring_back_generators(saved: Checkpoint, file: Path) -> None:
     except _NO_STATE as error:
         raise CheckpointError(
             f"the checkpoint's random generators cannot be restored ({error}): generators in "
-            f"{file}, or random.safetensors beside it, is damaged"
+            f"{file} is damaged, or random.safetensors in the same folder"
         ) from None

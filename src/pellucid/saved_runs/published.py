@@ -1,10 +1,9 @@
 """A published model as a run: a Hugging Face directory, opened in place.
 
-Comes in: a folder with a `config.json`. Goes out: its model, its tokenizer, and a run's config. It
-does not know families: `checkpoints.huggingface` does.
+`checkpoints.huggingface` knows the families of models.
 
-Of how such a model was trained nothing is known. Its config has the recipe of the preset `nano`,
-as any other would do: there is no text and no plan, so it can be used, and not resumed.
+The training of such a model is unknown. Its config has the recipe of the preset `nano`; any other
+would do. It has no text and no plan: you can use the model, but not resume its training.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ def open_tokenizer(folder: Path) -> Tokenizer:
 
 
 def published_tokenizer(published: Published, path: Path) -> Tokenizer:
-    """The tokenizer at `path`; begin and end as the model's files say, if the tokenizer's do not.
+    """The tokenizer at `path`; the model's files name begin and end if the tokenizer's do not.
 
-    What an encoder-decoder's writing begins with, its own files say first.
+    For an encoder-decoder the model's files come first.
 
     Raises:
         TextError: there is none, or it has more tokens than the model.
@@ -59,7 +58,7 @@ def published_tokenizer(published: Published, path: Path) -> Tokenizer:
     tokenizer = tokenizer_from(path, begin_id=_first_id(begin), end_id=_first_id(end))
     start = _first_id(attributes.get("decoder_start_token_id"))
     if published.model.encoder is not None and published.model.decoder and start is not None:
-        # what it writes need not begin as its tokenizer's texts do: CodeT5 has <s>, and <pad> here
+        # its output may begin with another token than its tokenizer's texts: CodeT5 has <pad>, <s>
         tokenizer = beginning_with(tokenizer, start)
     refuse_too_many(tokenizer, published.model)
     return tokenizer
@@ -79,7 +78,7 @@ def refuse_too_many(tokenizer: Tokenizer, model: config.Transformer) -> None:
 
 
 def published_config(folder: Path) -> config.Run:
-    """What the model in a Hugging Face directory is made of, as a run's config; no weight is read.
+    """The model of a Hugging Face directory as a run's config; no weight is read.
 
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
@@ -96,7 +95,7 @@ def build_published(published: Published, device: torch.device) -> Transformer:
 
 
 def to_run_config(published: Published, tokenizer: Path) -> config.Run:
-    """A run's config around a published model; one that tells classes apart says so."""
+    """A run's config around a published model; a classifier gets its objective."""
     run = wrap_model(published.model, tokenizer)
     if not isinstance(published.model.head, config.ClassificationHead):
         return run
@@ -113,7 +112,7 @@ def wrap_model(model: config.Transformer, tokenizer: Path) -> config.Run:
 
 
 def _first_id(token_id: object) -> int | None:
-    """An id; the first where there is a list of them."""
+    """An id, or the first of a list of ids."""
     if isinstance(token_id, list) and token_id:
         return _first_id(token_id[0])  # pyright: ignore[reportUnknownArgumentType]
     return token_id if isinstance(token_id, int) else None

@@ -1,8 +1,4 @@
-"""Events to `metrics.jsonl` and back.
-
-Comes in: events, or the file. Goes out: lines, or events as they come. It does not know how they
-are shown.
-"""
+"""Events to `metrics.jsonl` and back."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ from pellucid.training import (
 
 Record = dict[str, Any]
 
-#: What is recorded before a run's first update, and not again when it starts anew.
+#: The events before a run's first update; a run that starts anew does not repeat them.
 _OF_THE_START = ("Started", "Example", "Resumed", "Drifted", "Noticed", "Interrupted")
 
 
@@ -39,7 +35,7 @@ _OF_THE_START = ("Started", "Example", "Resumed", "Drifted", "Noticed", "Interru
 def recorder(file: Path) -> Generator[Observer]:
     """An observer that appends each event as one line: whole, or not at all.
 
-    With a checkpoint, and at the end, all lines are on disk.
+    At each checkpoint, and at the end, all lines are on disk.
 
     Raises:
         RunError: the disk is full or cannot be written; no torn line is left.
@@ -57,29 +53,29 @@ def recorder(file: Path) -> Generator[Observer]:
         try:
             yield record
         finally:
-            with suppress(OSError):  # what is being raised says more
+            with suppress(OSError):  # the error being raised says more
                 os.fsync(stream.fileno())
 
 
 def sync(file: Path) -> None:
-    """Wait until the disk has all lines: a checkpoint never knows of more than its record."""
+    """Wait until the disk has all lines, so that a checkpoint never has more updates than they."""
     if file.is_file():
         with file.open("rb+") as stream:
             os.fsync(stream.fileno())
 
 
 def cut_after(file: Path, step: int) -> list[str]:
-    """Drop what a run that goes on after `step` updates will record again.
+    """Drop the events that a run will record again when it continues after `step` updates.
 
-    Gives back in sentences what was wrong with the file, each once in a run's life.
+    Returns the problems of the file as sentences, each only once in a run's life.
     """
-    records, torn = _whole(file)
+    records, torn = _read_records(file)
     remaining = [
         record
         for record in records
         if record["step"] <= step and (step > 0 or record["event"] in _OF_THE_START)
     ]
-    if torn or len(remaining) < len(records) or not _ends_whole(file):
+    if torn or len(remaining) < len(records) or not _ends_read_records(file):
         write_text(file, "".join(f"{json_text(record)}\n" for record in remaining))
     noticed = {record.get("text") for record in remaining if record["event"] == "Noticed"}
     gaps = [
@@ -100,20 +96,20 @@ def _append(stream: FileIO, line: bytes, file: Path) -> None:
         with suppress(OSError):
             stream.truncate(end)
         raise RunError(
-            f"{file} could not be written: {error.strerror}; earlier checkpoints are whole: make "
-            "room, then resume"
+            f"{file} could not be written: {error.strerror}; earlier checkpoints are complete: "
+            "make room, then resume"
         ) from error
 
 
 def read_events(file: Path) -> list[Event]:
     """All events so far."""
-    return [_readable(file, from_record, record) for record in _whole(file)[0]]
+    return [_readable(file, from_record, record) for record in _read_records(file)[0]]
 
 
 def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
-    """The events of a run from its start, and on while it is being written.
+    """The events of a run from its start, and new ones while it trains.
 
-    Ends with the run: at its last event, or when no process holds the folder any more.
+    They end with the run: at its last event, or when no process holds the folder any more.
 
     Raises:
         RunError: the run has recorded nothing.
@@ -134,16 +130,16 @@ def attach(folder: RunFolder, *, poll_seconds: float = 0.25) -> Iterator[Event]:
             elif folder.is_held():
                 time.sleep(poll_seconds)
             else:
-                # it may have written its last lines between our reading and our asking
+                # it may have written its last lines just before it released the folder
                 lines = (line + stream.read(LARGE)).split(b"\n")[:-1]
                 yield from (_event(folder.metrics, last) for last in lines)
                 return
 
 
-def _whole(file: Path) -> tuple[list[Record], list[str]]:
-    """Every whole line's record; and in sentences what a crash has left at the end.
+def _read_records(file: Path) -> tuple[list[Record], list[str]]:
+    """The record of each complete line, and a sentence about the end that a crash left, if any.
 
-    A crash may cut the last line short, and where the power fails too, the end may be zero bytes.
+    A crash may cut the last line short. After a power failure the end may be zero bytes.
     """
     if not file.is_file():
         return [], []
@@ -170,12 +166,12 @@ def _describe_torn(file: Path, torn: bytes) -> str:
     )
 
 
-def _ends_whole(file: Path) -> bool:
+def _ends_read_records(file: Path) -> bool:
     return not file.is_file() or file.read_bytes()[-1:] in (b"", b"\n")
 
 
 def _gaps(records: Sequence[Record], step: int) -> Iterator[tuple[int, int]]:
-    """The first and last update of each stretch up to `step` that no `Logged` tells of."""
+    """The first and last update of each gap up to `step` between the `Logged` events."""
     stretches = sorted(
         (record["step"] - len(record["losses"]) + 1, record["step"])
         for record in records

@@ -1,7 +1,7 @@
 """The abilities of each kind of model, and refusals for the others.
 
-a decoder           continues a text, and gives each of its tokens a probability
-an encoder          sees all of a text: fills masked words, embeds texts
+a decoder           continues a text, and gives each token a probability
+an encoder          sees the whole text: fills masked words, embeds texts
 an encoder-decoder  writes a text from another one
 """
 
@@ -24,10 +24,10 @@ def kind_of(model: Transformer | config.Transformer) -> Kind:
 
 
 def refuse_to_predict(model: Transformer) -> None:
-    """Refuse what needs P of each token of a text given those before it.
+    """Refuse a model that gives no probability to each token from the tokens before it.
 
     Raises:
-        PellucidError: the model does not go on with a text, or has no head.
+        PellucidError: the model does not continue texts, or has no head.
     """
     match kind_of(model):
         case "decoder":

@@ -1,10 +1,7 @@
-"""A run is sealed: each checkpoint says by which config and which plan it came about.
+"""The seal of a run: each checkpoint holds the config and plan that it was trained with.
 
-Comes in: a config and a plan. Goes out: what a checkpoint holds of them, and what has changed
-since. It does not know what a change means.
-
-The digests are over values: a file that was only written anew, in another order or with other
-spaces, is the same config.
+The digests are over values: a file with the same values in another order or with other spaces is
+the same config.
 """
 
 from __future__ import annotations
@@ -21,18 +18,18 @@ from pellucid.json_text import json_text
 from pellucid.reader import parse_json
 from pellucid.training import Event, Started
 
-#: How long a run is to be.
+#: The key of the length of a run.
 LENGTH = "plan.total_steps"
-#: What `--steps` changes: a batch that grows goes on as it was planned.
+#: The keys that `--steps` changes: a growing batch keeps its plan.
 BY_STEPS = (LENGTH, "plan.growth_steps")
-#: How a value that is not there is written.
+#: The text for an absent value.
 _ABSENT = "nothing"
-#: Of a value in a message: a list of files may have thousands.
+#: Characters of a value in a message: a list of files may have thousands.
 _LONGEST = 100
 
 
 class Change(NamedTuple):
-    """A key, its value in the run so far, and the value from here on."""
+    """A key with its value in the run so far and its new value."""
 
     key: str
     before: str
@@ -47,7 +44,7 @@ def _short(value: str) -> str:
 
 
 def seal(run: config.Run, plan: config.Plan) -> dict[str, Any]:
-    """What a checkpoint holds: the config, the plan, and the SHA-256 of the values of each."""
+    """The part of a checkpoint with the config, the plan, and the SHA-256 of each."""
     values = {"config": encode(run), "plan": encode(plan)}
     return values | {"seal": {name: _digest(value) for name, value in values.items()}}
 
@@ -58,7 +55,7 @@ def as_texts(run: config.Run, plan: config.Plan) -> tuple[tuple[str, str], ...]:
 
 
 def sealed_at_start(events: Sequence[Event]) -> dict[str, Any] | None:
-    """What a run without a checkpoint was started with; None where nobody wrote that down."""
+    """The seal of a run without a checkpoint; None if its start did not record one."""
     started = next((event for event in reversed(events) if isinstance(event, Started)), None)
     if started is None or not started.sealed:
         return None
@@ -67,12 +64,12 @@ def sealed_at_start(events: Sequence[Event]) -> dict[str, Any] | None:
 
 
 def is_sealed(state: Mapping[str, Any]) -> bool:
-    """Whether a checkpoint says by which config and plan it came about; those of 0.1 do not."""
+    """Whether a checkpoint has a seal; checkpoints of 0.1 have none."""
     return {"seal", "config", "plan"} <= state.keys()
 
 
 def check_seal(state: Mapping[str, Any], file: Path) -> None:
-    """Refuse a checkpoint's state whose config or plan is not the one that it was sealed with.
+    """Refuse a checkpoint's state whose config or plan does not match its seal.
 
     Raises:
         CheckpointError: the state was changed, or is damaged.
@@ -81,14 +78,14 @@ def check_seal(state: Mapping[str, Any], file: Path) -> None:
         return
     if state["seal"] != {name: _digest(state[name]) for name in ("config", "plan")}:
         raise CheckpointError(
-            f"{file} is damaged: its config or its plan is not what its seal is the digest of"
+            f"{file} is damaged: its config or its plan does not match the digests of its seal"
         )
 
 
 def changes_since(
     sealed: Mapping[str, Any], run: config.Run, plan: config.Plan
 ) -> tuple[Change, ...]:
-    """The keys by which a config and a plan differ from those of a checkpoint."""
+    """The keys whose values in a config and a plan differ from a checkpoint's."""
     current = seal(run, plan)
     if sealed["seal"] == current["seal"]:
         return ()
@@ -103,7 +100,7 @@ def _digest(value: object) -> str:
 
 
 def _as_now(kind: type[Any], values: Any) -> Any:
-    """As this version writes it: a key that came later with a default is no change."""
+    """As this version writes it: a new key with its default value is no change."""
     try:
         return encode(decode(kind, values))
     except ConfigError:
@@ -121,7 +118,7 @@ def _differences(name: str, old_value: Any, new_value: Any) -> Iterator[Change]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Nested tables as keys with dots: training.batch_size, and what it is."""
+    """Nested tables as keys with dots and their values, such as training.batch_size."""
     if isinstance(value, dict):
         for key, inner in cast("dict[str, Any]", value).items():
             yield from _flat(f"{name}.{key}" if name else key, inner)

@@ -17,7 +17,7 @@ from pellucid.evaluation.metrics import Classified, classification_measures
 from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.inference.classification import shares_of
 from pellucid.objectives import assemble
-from pellucid.tasks.data_summary import summarise_examples
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.task import Fact, Task, TaskInputs
 from pellucid.training import HeldOut, Precision, Sampled, autocast, to_device
@@ -28,7 +28,7 @@ Probabilities = npt.NDArray[Any]
 
 def classification_task(inputs: TaskInputs) -> Task:
     """Batches of texts of about the same length; evaluated by nats per text and by accuracy."""
-    run, data = inputs.run, inputs.examples
+    run, data = inputs.run, inputs.data
     assert isinstance(run.objective, config.Classification)
     head = run.model.head
     assert isinstance(head, config.ClassificationHead)
@@ -69,7 +69,7 @@ def classification_task(inputs: TaskInputs) -> Task:
         ),
         guessing_nats=math.log(2 if multi_label else len(head.classes)),
         unit="texts",
-        facts=(*summarise_examples(inputs), *_list_class_counts(data.train, head.classes)),
+        facts=(*summarise_data(inputs), *_list_class_counts(data.train, head.classes)),
         example=view_example(
             order.batch(0, 1),
             readable_decoder(inputs.tokenizer),

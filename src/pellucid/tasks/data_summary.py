@@ -5,42 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pellucid import config
-from pellucid.data import PreparedText, ReadCounts
+from pellucid.data import PreparedData, ReadCounts
+from pellucid.data.manifest import ShardFacts
 from pellucid.display.numbers import size
 from pellucid.tasks.task import Fact, TaskInputs
 from pellucid.tokenizers import Tokenizer
 
 
-def summarise_examples(inputs: TaskInputs) -> tuple[Fact, ...]:
-    """The columns, the examples, and how many rows were dropped or cut."""
-    return tuple(_list_example_facts(inputs))
+def summarise_data(inputs: TaskInputs) -> tuple[Fact, ...]:
+    """The prepared data: their size, the held-out part, and how much was skipped or cut."""
+    data = inputs.data
+    if data.is_text:
+        return tuple(_list_text_facts(inputs.run.text, data, inputs.tokenizer))
+    return tuple(_list_example_facts(inputs.run, data))
 
 
-def _list_example_facts(inputs: TaskInputs) -> Iterator[Fact]:
-    data, corpus = inputs.examples, inputs.run.text.corpus
-    census = data.facts.census
-    yield "data", f"{type(corpus).__name__}; {'; '.join(census['said'])}"
-    for line in census["lines"]:
+def _list_example_facts(run: config.Run, data: PreparedData) -> Iterator[Fact]:
+    yield "data", f"{type(run.text.corpus).__name__}; {'; '.join(data.census['said'])}"
+    for line in data.census["lines"]:
         name, _, detail = line.partition(" ")
         yield (name, detail) if name in ("dropped", "truncated") else ("rows", line)
     examples = len(data.train) + len(data.held_out)
     share = len(data.held_out) / examples
     yield "held out", f"{len(data.held_out):,} of {examples:,} examples ({share:.1%})"
-    if inputs.run.start is not None and not isinstance(inputs.run.trained, config.LoRA):
-        yield "from", inputs.run.start
-
-
-def summarise_text(inputs: TaskInputs) -> tuple[Fact, ...]:
-    """The documents, the held-out text, the tokens and the vocabulary."""
-    return tuple(_list_text_facts(inputs.run.text, inputs.text, inputs.tokenizer))
+    if run.start is not None and not isinstance(run.trained, config.LoRA):
+        yield "from", run.start
 
 
 def _list_text_facts(
-    choice: config.Text, text: PreparedText, tokenizer: Tokenizer
+    choice: config.Text, data: PreparedData, tokenizer: Tokenizer
 ) -> Iterator[Fact]:
-    manifest, train, held_out = text.manifest, text.manifest.train, text.manifest.held_out
+    manifest, train, held_out = data.manifest, data.manifest.train, data.manifest.held_out
+    assert isinstance(train, ShardFacts)
+    assert isinstance(held_out, ShardFacts)
     corpus, total = type(choice.corpus).__name__, size(train.n_bytes + held_out.n_bytes)
-    yield "text", f"{corpus}, {total}, content {manifest.sha256[:12]}"
+    yield "text", f"{corpus}, {total}, content {str(manifest.sha256)[:12]}"
     part = "whole documents" if manifest.split_by == "documents" else "the end of each document"
     if manifest.read is not None:
         documents = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pellucid.data import BucketedBatches, Examples, TwoAnswers
 from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.objectives import assemble
-from pellucid.tasks.data_summary import summarise_examples
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.prompt_sample import PromptSampler
 from pellucid.tasks.rollouts import RolloutSampler, reference_model
@@ -21,7 +21,7 @@ def dpo_task(inputs: TaskInputs) -> Task:
 
     The KL is measured on answers that the model samples itself, not on the answers in the data.
     """
-    run, data, tokenizer = inputs.run, inputs.examples, inputs.tokenizer
+    run, data, tokenizer = inputs.run, inputs.data, inputs.tokenizer
     collation = TwoAnswers(pad_id=tokenizer.end_id, longest=run.model.context_length)
     reference = reference_model(inputs)
     objective = assemble(run.objective, reference=reference)
@@ -52,7 +52,7 @@ def dpo_task(inputs: TaskInputs) -> Task:
         ),
         guessing_nats=math.log(2),
         unit="pairs",
-        facts=summarise_examples(inputs),
+        facts=summarise_data(inputs),
         example=view_example(order.batch(0, 1), readable_decoder(tokenizer)),
         evaluate_examples=evaluate,
     )

@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from pellucid import config
 from pellucid.batches import Batch
-from pellucid.data import Shard, masked_batches, masked_windows, masking_for
+from pellucid.data import Examples, masked_batches, masked_windows, masking_for
 from pellucid.evaluation.objective import evaluate_objective
 from pellucid.objectives import assemble
-from pellucid.tasks.data_summary import summarise_text
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.task import Task, TaskInputs
 
@@ -34,10 +34,10 @@ def mlm_task(inputs: TaskInputs) -> Task:
     )
     length, documents_apart = run.model.context_length, run.training.documents_apart
 
-    def starts(shard: Shard) -> npt.NDArray[Any] | None:
-        return shard.starts if documents_apart else None
+    def starts(side: Examples) -> npt.NDArray[Any] | None:
+        return side.starts if documents_apart else None
 
-    train, held_out = inputs.text.train, inputs.text.held_out
+    train, held_out = inputs.data.train, inputs.data.held_out
     order = masked_batches(
         train.tokens, masking, context_length=length, seed=run.seed, documents=starts(train)
     )
@@ -63,6 +63,6 @@ def mlm_task(inputs: TaskInputs) -> Task:
         ),
         sample=lambda _: None,
         guessing_nats=math.log(run.model.rows),
-        facts=summarise_text(inputs),
+        facts=summarise_data(inputs),
         example=view_example(order.batch(0, 1), readable_decoder(inputs.tokenizer), causal=False),
     )

@@ -6,18 +6,18 @@ import math
 
 from pellucid import config
 from pellucid.batches import TokenBatch
-from pellucid.data import PreparedText, WindowBatches, next_token_batches
+from pellucid.data import PreparedData, WindowBatches, next_token_batches
 from pellucid.evaluation.text import evaluate_tokens, prefix
 from pellucid.inference.sample import sample_sentence
 from pellucid.objectives import Objective
-from pellucid.tasks.data_summary import summarise_text
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.task import Task, TaskInputs
 from pellucid.training import HeldOut, Precision
 
 
 def next_token_task(inputs: TaskInputs, objective: Objective) -> Task:
     """Windows of a text; evaluated by nats per token and bits per byte."""
-    run, model, tokenizer, text = inputs.run, inputs.model, inputs.tokenizer, inputs.text
+    run, model, tokenizer, text = inputs.run, inputs.model, inputs.tokenizer, inputs.data
     order = text_order(run, text)
     return Task(
         objective=objective,
@@ -27,11 +27,11 @@ def next_token_task(inputs: TaskInputs, objective: Objective) -> Task:
         evaluate=lambda precision: evaluate_text(inputs, text, precision),
         sample=lambda step: sample_sentence(model, tokenizer, run.training.sentence, step),
         guessing_nats=math.log(run.model.rows),
-        facts=summarise_text(inputs),
+        facts=summarise_data(inputs),
     )
 
 
-def text_order(run: config.Run, text: PreparedText) -> WindowBatches[TokenBatch]:
+def text_order(run: config.Run, text: PreparedData) -> WindowBatches[TokenBatch]:
     """The order of the windows of the training split.
 
     Raises:
@@ -45,7 +45,7 @@ def text_order(run: config.Run, text: PreparedText) -> WindowBatches[TokenBatch]
     )
 
 
-def evaluate_text(inputs: TaskInputs, text: PreparedText, precision: Precision) -> HeldOut:
+def evaluate_text(inputs: TaskInputs, text: PreparedData, precision: Precision) -> HeldOut:
     """Nats per token and bits per byte of the held-out text."""
     settings = inputs.run.training
     held_out, n_bytes = prefix(

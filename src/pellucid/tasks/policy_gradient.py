@@ -17,7 +17,7 @@ from pellucid.generation import Continuation
 from pellucid.objectives import assemble, assemble_advantages
 from pellucid.reader import parse_json
 from pellucid.saved_runs.machine import find_precision
-from pellucid.tasks.data_summary import summarise_examples
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.prompt_sample import PromptSampler
 from pellucid.tasks.rollouts import RolloutSampler, reference_model
 from pellucid.tasks.task import Reward, Task, TaskInputs
@@ -32,7 +32,7 @@ def policy_gradient_task(inputs: TaskInputs) -> Task:
 
     `batch_size` counts answers, so each update samples for `batch_size / n_samples` prompts.
     """
-    run, data = inputs.run, inputs.examples
+    run, data = inputs.run, inputs.data
     assert isinstance(run.objective, config.PolicyGradient)
     assert inputs.reward is not None
     n_samples, rows = run.objective.n_samples, run.training.batch_size
@@ -81,7 +81,7 @@ def policy_gradient_task(inputs: TaskInputs) -> Task:
         ),
         guessing_nats=None,
         unit="answers",
-        facts=(*summarise_examples(inputs), ("reward", inputs.reward.name)),
+        facts=(*summarise_data(inputs), ("reward", inputs.reward.name)),
         evaluate_examples=evaluate,
     )
 

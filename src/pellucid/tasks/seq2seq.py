@@ -10,7 +10,7 @@ from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.generation import Beams, encode
 from pellucid.inference.sample import sample_after
 from pellucid.objectives import assemble
-from pellucid.tasks.data_summary import summarise_examples
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.generated_texts import generate_texts
 from pellucid.tasks.task import GeneratedText, Task, TaskInputs
@@ -19,7 +19,7 @@ from pellucid.training import Sampled
 
 def seq2seq_task(inputs: TaskInputs) -> Task:
     """Pairs of about the same length; evaluated by nats per token of the targets."""
-    run, data, tokenizer = inputs.run, inputs.examples, inputs.tokenizer
+    run, data, tokenizer = inputs.run, inputs.data, inputs.tokenizer
     collation = TwoTexts(
         pad_id=tokenizer.end_id, longest=run.model.context_length, start_id=tokenizer.begin_id
     )
@@ -37,7 +37,7 @@ def seq2seq_task(inputs: TaskInputs) -> Task:
         evaluate=lambda precision: evaluate(held_out_examples, precision),
         sample=lambda step: sample_target(inputs, held_out_examples, step),
         guessing_nats=math.log(run.model.rows),
-        facts=summarise_examples(inputs),
+        facts=summarise_data(inputs),
         example=view_example(order.batch(0, 1), readable_decoder(tokenizer)),
         evaluate_examples=evaluate,
         generate=lambda examples, beams: generate_targets(inputs, examples, beams),

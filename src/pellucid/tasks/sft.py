@@ -11,7 +11,7 @@ from pellucid.data import Answers, BucketedBatches, Examples, PackedBatches
 from pellucid.evaluation.objective import example_evaluator, select_examples
 from pellucid.generation import Beams
 from pellucid.objectives import assemble
-from pellucid.tasks.data_summary import summarise_examples
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.generated_texts import generate_texts
 from pellucid.tasks.prompt_sample import PromptSampler
@@ -20,7 +20,7 @@ from pellucid.tasks.task import Fact, GeneratedText, Task, TaskInputs
 
 def sft_task(inputs: TaskInputs) -> Task:
     """Conversations, packed or of about the same length; evaluated by nats per answer token."""
-    run, data = inputs.run, inputs.examples
+    run, data = inputs.run, inputs.data
     assert isinstance(run.objective, config.SFT)
     length, pad_id = run.model.context_length, inputs.tokenizer.end_id
     collation = Answers(pad_id=pad_id, longest=length)
@@ -45,7 +45,7 @@ def sft_task(inputs: TaskInputs) -> Task:
         evaluate=lambda precision: evaluate(held_out_examples, precision),
         sample=lambda step: prompt_sampler.sample(prompt_and_answer(held_out_examples, 0)[0], step),
         guessing_nats=math.log(run.model.rows),
-        facts=(*summarise_examples(inputs), *_list_packing(order)),
+        facts=(*summarise_data(inputs), *_list_packing(order)),
         example=view_example(order.batch(0, 1), readable_decoder(inputs.tokenizer)),
         evaluate_examples=evaluate,
         generate=lambda examples, beams: generate_answers(inputs, examples, beams),

@@ -12,7 +12,7 @@ from pellucid.evaluation.objective import evaluate_objective
 from pellucid.generation import encode
 from pellucid.inference.sample import sample_after
 from pellucid.objectives import assemble
-from pellucid.tasks.data_summary import summarise_text
+from pellucid.tasks.data_summary import summarise_data
 from pellucid.tasks.example_view import readable_decoder, view_example
 from pellucid.tasks.mlm import HELD_OUT_SEED
 from pellucid.tasks.task import Task, TaskInputs
@@ -34,18 +34,18 @@ def span_corruption_task(inputs: TaskInputs) -> Task:
         start_id=inputs.tokenizer.begin_id,
     )
     length = run.model.context_length
-    order = span_batches(inputs.text.train.tokens, spans, context_length=length, seed=run.seed)
+    order = span_batches(inputs.data.train.tokens, spans, context_length=length, seed=run.seed)
 
     def windows() -> Iterator[Batch]:
         return span_windows(
-            inputs.text.held_out.tokens[: run.training.evaluate_tokens],
+            inputs.data.held_out.tokens[: run.training.evaluate_tokens],
             spans,
             context_length=length,
             batch_size=run.training.batch_size,
             seed=HELD_OUT_SEED,
         )
 
-    sample_tokens = inputs.text.held_out.tokens[: min(_SAMPLE_TOKENS, length)]
+    sample_tokens = inputs.data.held_out.tokens[: min(_SAMPLE_TOKENS, length)]
     example_batch = next(
         span_windows(sample_tokens, spans, context_length=length, batch_size=1, seed=HELD_OUT_SEED)
     )
@@ -76,6 +76,6 @@ def span_corruption_task(inputs: TaskInputs) -> Task:
         ),
         sample=sample,
         guessing_nats=math.log(run.model.rows),
-        facts=summarise_text(inputs),
+        facts=summarise_data(inputs),
         example=view_example(order.batch(0, 1), decode, causal=False),
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pellucid import config
 from pellucid.batches import Batch
-from pellucid.data import Examples, PreparedText, StoredExamples
+from pellucid.data import Examples, PreparedData
 from pellucid.evaluation.metrics import Classified
 from pellucid.evaluation.objective import EvaluateExamples
 from pellucid.generation import Beams
@@ -42,20 +42,8 @@ class TaskInputs:
     folder: RunFolder
     model: Transformer
     tokenizer: Tokenizer
-    data: PreparedText | StoredExamples
+    data: PreparedData
     reward: Reward | None = None
-
-    @property
-    def text(self) -> PreparedText:
-        """The data of an objective that reads documents."""
-        assert isinstance(self.data, PreparedText)
-        return self.data
-
-    @property
-    def examples(self) -> StoredExamples:
-        """The data of an objective that reads rows."""
-        assert isinstance(self.data, StoredExamples)
-        return self.data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

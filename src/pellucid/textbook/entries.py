@@ -1,4 +1,4 @@
-"""Entries: what the docstring of an equation says, taken apart."""
+"""Entries: the docstrings of equations, divided into their sections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from pellucid import maths
 from pellucid.textbook.examples import Computed, compute
 
-#: Topics in reading order: what a chapter is called, and the modules that are in it.
+#: Topics in reading order, each with its modules.
 _CHAPTERS: dict[str, tuple[str, ...]] = {
     "softmax": ("softmax", "logistic", "saturation"),
     "cross-entropy": ("cross_entropy", "binary_cross_entropy", "likelihood", "output_head"),
@@ -67,7 +67,7 @@ class Entry:
 
 
 def topics() -> dict[str, tuple[str, ...]]:
-    """The names of all equations, by topic; gradients go with what they are of."""
+    """The names of all equations by topic, without gradients: their equations show them."""
     return {
         topic: tuple(
             name
@@ -80,7 +80,7 @@ def topics() -> dict[str, tuple[str, ...]]:
 
 
 def _in_order(module: str) -> list[str]:
-    """The public equations of a module, as they stand in its file."""
+    """The public equations of a module, in the order of its file."""
     members = vars(import_module(f"pellucid.maths.{module}"))
     return [
         name
@@ -118,7 +118,7 @@ def entry(name: str) -> Entry:
 
 
 def _parts(docstring: str) -> tuple[str, dict[str, str]]:
-    """What stands before the first section, and the sections."""
+    """The text before the first section, and the sections."""
     head, *pieces = _SECTION.split(docstring)
     names, texts = pieces[::2], pieces[1::2]
     return head.strip(), {
@@ -155,6 +155,6 @@ def _gradient(name: str, section: str) -> str:
 
 
 def _expressions(text: str) -> tuple[str, ...]:
-    """One a line; what is indented goes on with the line before."""
+    """One expression a line; an indented line continues the one before."""
     joined = re.sub(r"\n +", " ", text)
     return tuple(line for line in joined.splitlines() if line)

@@ -15,7 +15,7 @@ def _normal(*shape: int) -> Any:
     return np.random.default_rng(0).normal(size=shape)
 
 
-#: Besides the equations. `normal(...)` draws the same numbers every time.
+#: Functions besides the equations. `normal(...)` samples the same numbers every time.
 _WORDS: dict[str, Any] = {
     "abs": abs,
     "allclose": np.allclose,
@@ -42,19 +42,19 @@ _WORDS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """An expression and what it came to, just now."""
+    """An expression and its value, computed now."""
 
     expression: str
     value: Any
 
     @property
     def shown_text(self) -> str:
-        """The value in a few digits, an array's rows below each other."""
+        """The value with a few digits, an array's rows below each other."""
         return _format_value(self.value)
 
     @property
     def plain(self) -> Any:
-        """The value as JSON can hold it; what is not finite as a word."""
+        """The value for JSON; a number that is not finite becomes a word."""
         return _plain(self.value)
 
 

@@ -1,4 +1,4 @@
-"""What somebody means by a name: other names of the same thing, and names of no thing at all."""
+"""Find the equation that a name means: other names of it, and names of no equation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pellucid.textbook.entries import Entry, entry, topics
 
 @dataclass(frozen=True, slots=True)
 class Misnomer:
-    """A name that is used, of which there is no such thing; and what may be meant."""
+    """A common name of something that does not exist, and the equations it may mean."""
 
     name: str
     explanation: str
@@ -81,7 +81,7 @@ _MISNOMERS: dict[str, Misnomer] = {
         "There is no such thing. Batch norm takes each feature's mean over the tokens of a batch; "
         "layer norm takes each token's mean over its features, and a batch has no part in it. On "
         "(batch, time, d_model) transformers use layer norm, batch x time norms of d_model numbers "
-        "each, and that is most likely what is meant.",
+        "each, and that is most likely the one you mean.",
         ("layer_norm", "batch_norm"),
     ),
     "kl_distance": Misnomer(
@@ -100,10 +100,10 @@ _MISNOMERS: dict[str, Misnomer] = {
 
 
 def look_up(words: str) -> Entry | tuple[str, ...] | Misnomer:
-    """What is meant by `words`: an equation, the names in a topic, or no thing at all.
+    """The meaning of `words`: an equation, the names in a topic, or a misnomer.
 
     Raises:
-        PellucidError: nothing is called so; the message names what is called like it.
+        PellucidError: No equation has this name; the message lists similar names.
     """
     name = _as_name(words)
     if name in _MISNOMERS:

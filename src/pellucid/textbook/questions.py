@@ -1,6 +1,6 @@
-"""Questions that everybody who trains a transformer is asked one day, and their answers, proved.
+"""Common questions about training transformers, with proved answers.
 
-No result is written down here: an expression is computed when it is asked for, by `pellucid.maths`.
+No result is stored here: `pellucid.maths` computes each expression when you ask for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pellucid.textbook.examples import Computed, compute
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question, its answer, what to look at, and a statement that is true if the answer is."""
+    """A question, its answer, expressions that illustrate it, and a statement that proves it."""
 
     text: str
     answer: str
@@ -20,7 +20,7 @@ class Question:
     statement: str
 
     def proof(self) -> tuple[Computed, ...]:
-        """Everything that there is to look at, and the statement, computed now."""
+        """The expressions and the statement, computed now."""
         return tuple(map(compute, (*self.expressions, self.statement)))
 
 
@@ -30,9 +30,9 @@ _FIRST = "step=1, learning_rate=0.01, beta1=0.9, beta2=0.999, eps=1e-8"
 QUESTIONS: tuple[Question, ...] = (
     Question(
         "Why is the gradient of softmax and cross-entropy by the logits exactly p - y?",
-        "The loss is log Z - x_target. The derivative of log Z by x_i is p_i, that of x_target is "
-        "1 for the target and 0 elsewhere. Softmax's Jacobian diag(p) - p p^T, applied to -y / p, "
-        "comes to the same: the p that divides and the p that multiplies cancel.",
+        "The loss is log Z - x_target. The derivative of log Z by x_i is p_i. The derivative "
+        "of x_target is 1 for the target and 0 elsewhere. Softmax's Jacobian diag(p) - p p^T, "
+        "applied to -y / p, gives the same, because the two factors p cancel.",
         (
             "softmax(array([2.0, 1.0, 3.0, 0.5, -1.0]))",
             "cross_entropy_grad(array([2.0, 1.0, 3.0, 0.5, -1.0]), array(2))",
@@ -53,8 +53,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Why softmax, and not the scores divided by their sum?",
-        "Scores may be negative, and shares may not; a constant added to every score would change "
-        "the shares; and the sum hardly tells a leader from the rest.",
+        "Scores may be negative, shares may not. A constant added to every score would change the "
+        "shares. And dividing by the sum hardly separates the largest score from the others.",
         (
             "sum_normalise(array([10.0, 5.0, 1.0]))",
             "softmax(array([10.0, 5.0, 1.0]))",
@@ -64,8 +64,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Why is KL asymmetric?",
-        "KL(p || q) is a mean over draws from p, KL(q || p) over draws from q. What q does where p "
-        "never goes costs nothing in the first, and infinitely much in the second.",
+        "KL(p || q) is a mean over samples from p, KL(q || p) over samples from q. If q has mass "
+        "where p has none, the first does not notice, and the second is infinite.",
         (
             "kl_divergence(array([0.5, 0.5, 0.0]), array([0.4, 0.4, 0.2]))",
             "kl_divergence(array([0.4, 0.4, 0.2]), array([0.5, 0.5, 0.0]))",
@@ -76,7 +76,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "Can KL be negative?",
         "No (Gibbs): log u <= u - 1, so -KL = sum p log(q / p) <= sum q - sum p = 0, with equality "
-        "only where p = q. An estimate from draws can be: k1 is, k3 never.",
+        "only if p = q. An estimate from samples can be negative: k1 can, k3 never.",
         (
             "kl_divergence(softmax(normal(5, 4)), softmax(normal(5, 4)[::-1]))",
             "kl_k1(array([-0.5, 0.0, 0.5]))",
@@ -86,8 +86,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "What ties cross-entropy, entropy and KL together?",
-        "CE = H + KL: what it costs is what it must cost, and what the wrong code adds. H does not "
-        "depend on the model, so minimising one is minimising the other.",
+        "CE = H + KL: the loss is the entropy of the data plus the price of a wrong model. H does "
+        "not depend on the model, so minimising CE also minimises KL.",
         (
             "cross_entropy_between(array([0.7, 0.2, 0.1]), array([0.2, 0.3, 0.5]))",
             "entropy(array([0.7, 0.2, 0.1]))",
@@ -99,7 +99,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Perplexity from cross-entropy, in one line?",
-        "PPL = exp(nats) = 2^bits. A uniform guess over K tokens has exactly K.",
+        "PPL = exp(nats) = 2^bits. A uniform guess over K tokens has perplexity K.",
         ("perplexity(2.0)", "perplexity(log(50257))"),
         "allclose(perplexity(2.0), 2 ** (2.0 / log(2)))",
     ),
@@ -118,16 +118,15 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Why the logarithm of a text's probability, and not the probability?",
-        "A product of hundreds of numbers below 1 underflows to 0; the sum of their "
-        "logarithms does "
-        "not, and has its greatest value at the same place.",
+        "A product of hundreds of numbers below 1 underflows to 0. The sum of their logarithms "
+        "does not, and it has its maximum at the same place.",
         ("prod(0.1 * ones(400))", "sum(log(0.1 * ones(400)))"),
         "prod(0.1 * ones(400)) == 0",
     ),
     Question(
         "Why -log p, and not the squared error of p?",
-        "Behind a sigmoid the squared error's gradient is multiplied by p (1 - p): a model that is "
-        "sure and wrong learns nothing. That of -log p is p - y, and largest there.",
+        "After a sigmoid the gradient of the squared error has the factor p (1 - p): a model "
+        "that is sure and wrong learns nothing. For -log p it is p - y, which is largest there.",
         (
             "binary_cross_entropy_from_logits_grad(array([-10.0]), array([1.0]))",
             "sigmoid_grad(array([-10.0]), brier_score_grad(sigmoid(array([-10.0])), array([1.0])))",
@@ -139,8 +138,8 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "Why are attention's scores divided by sqrt(d_k)?",
         "A product of two vectors of d_k independent numbers of variance 1 has variance d_k. "
-        "Unscaled, the softmax saturates, and no gradient passes. Dividing by d_k would "
-        "flatten it.",
+        "Without the scale the softmax saturates and passes no gradient. Dividing by d_k would "
+        "make it too flat.",
         (
             "std(sum(normal(2000, 64) * normal(4000, 64)[2000:], axis=-1))",
             "softmax_slope(softmax(8 * array([1.0, 0.0, -1.0])))",
@@ -150,8 +149,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "What is a masked score set to, and why not the share?",
-        "To -inf, before the softmax: its share is exactly 0 and the others sum to one. Set to 0 "
-        "afterwards, the rest sums to less; set to 0 before, it is a score like any other.",
+        "To -inf, before the softmax: its share is exactly 0 and the others sum to one. If you set "
+        "the share to 0 afterwards, the others sum to less. A score of 0 is a score like others.",
         (
             "softmax(array([1.0, 2.0, -inf]))",
             "softmax(array([1.0, 2.0, 0.0]))",
@@ -162,7 +161,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question(
         "Why do residual connections make deep stacks trainable?",
         "The Jacobian of x + f(x) is I + f'. A product of L small f' vanishes; a product of I + f' "
-        "has the identity in it, a path on which the gradient is handed through whole.",
+        "contains the identity, a path on which the gradient passes unchanged.",
         (
             "chained_jacobian(0.1 * ones((30, 1, 1)))",
             "chained_jacobian(residual_jacobian(0.1 * ones((30, 1, 1))))",
@@ -172,10 +171,9 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "LayerNorm against RMSNorm: what is the difference?",
-        "LayerNorm takes out the mean and the scale of a token's features, RMSNorm the "
-        "scale alone. "
-        "On features whose mean is 0 they are the same. RMSNorm needs one mean instead of two, and "
-        "has no bias.",
+        "LayerNorm removes the mean and the scale of a token's features, RMSNorm only the scale. "
+        "If the features have mean 0, both give the same. RMSNorm needs one mean instead of two, "
+        "and has no bias.",
         (
             "layer_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), zeros(4), eps=0.0)",
             "rms_norm(array([1.0, 2.0, 3.0, 6.0]), ones(4), eps=0.0)",
@@ -185,8 +183,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Why LayerNorm and not BatchNorm in a language model?",
-        "BatchNorm's mean is over tokens: what a token becomes depends on other sequences, and on "
-        "tokens after it. LayerNorm's is over one token's features.",
+        "BatchNorm's mean is over tokens, so the output for a token depends on other sequences, "
+        "and on tokens after it. LayerNorm's mean is over the features of one token.",
         (
             "batch_norm(array([[1.0], [3.0]]), ones(1), zeros(1), eps=1e-5)[0]",
             "batch_norm(array([[1.0], [-3.0]]), ones(1), zeros(1), eps=1e-5)[0]",
@@ -196,8 +194,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Weight decay against an L2 penalty: are they the same?",
-        "In SGD, yes. In Adam, no: a penalty is part of the gradient, and is divided by the root "
-        "of its average square, so weights with large gradients are hardly shrunk. AdamW shrinks "
+        "In SGD, yes. In Adam, no: a penalty is part of the gradient, which Adam divides by the "
+        "root of its average square, so weights with large gradients hardly shrink. AdamW shrinks "
         "the weight itself.",
         (
             f"adam_step(ones(1), 100 * ones(1), zeros(1), zeros(1), {_FIRST}, l2=0.5)[0]",
@@ -209,8 +207,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Why does L1 give exact zeros, and L2 none?",
-        "L1 pulls as hard on a small weight as on a large one, so small ones arrive at 0 and the "
-        "proximal step holds them there. L2 pulls in proportion: the way to 0 never ends.",
+        "L1 pulls on a small weight as hard as on a large one, so small weights reach 0 and the "
+        "proximal step keeps them there. L2 pulls in proportion, so a weight never reaches 0.",
         (
             "l1_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)",
             "l2_prox(array([3.0, -0.5, 0.04]), strength=0.1, step=1.0)",
@@ -220,10 +218,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "How wide do weights start so that 512 inputs neither swell nor fade?",
-        "The variance of a sum of n_in products is n_in std^2 E[x^2], so 1 / n_in is the "
-        "variance of "
-        "a weight and sqrt(1 / n_in) its standard deviation. ReLU halves the mean square:"
-        " 2 / n_in.",
+        "The variance of a sum of n_in products is n_in std^2 E[x^2]. So a weight needs the "
+        "variance 1 / n_in. ReLU halves the mean square, so there it is 2 / n_in.",
         (
             "lecun_std(512)",
             "linear_variance(1.0, n_in=512, std=lecun_std(512))",
@@ -234,8 +230,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Why are the matrices that write to the stream scaled by 1 / sqrt(2 L)?",
-        "2 L sublayers add to the stream one after the other, and variances add up. Scaled, what "
-        "they add together does not depend on the depth.",
+        "2 L sublayers add to the stream, and their variances add up. With this scale the sum does "
+        "not depend on the depth.",
         (
             "stream_variance(1.0, added=1.0, n_layers=48)",
             "stream_variance(1.0, added=depth_scale(48) ** 2, n_layers=48)",
@@ -244,8 +240,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "What do rotary positions make of a score?",
-        "A function of the distance alone: query and key are turned by angles in proportion to "
-        "their positions, and a product of two turned vectors sees only the difference.",
+        "A function of the distance alone. Query and key are rotated by angles in proportion to "
+        "their positions, and the product of two rotated vectors depends only on the difference.",
         (
             "sum(rotate(ones((1, 2)), array([[0.7]]), pairing='half_split') "
             "* rotate(ones((1, 2)), array([[0.2]]), pairing='half_split'))",
@@ -259,7 +255,7 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "Without positions, what does attention know of order?",
-        "Nothing: shuffle the tokens, and what they gather is shuffled likewise.",
+        "Nothing: if you shuffle the tokens, the outputs are shuffled in the same way.",
         (
             "simple_attention(array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]]))",
             "simple_attention(array([[1.0, 1.0], [1.0, 0.0], [0.0, 2.0]]))",
@@ -269,8 +265,8 @@ QUESTIONS: tuple[Question, ...] = (
     ),
     Question(
         "What is an embedding, as a matrix product, and what is its gradient?",
-        "A one-hot row times the matrix. The gradient is a scatter-add: a row gets the sum of what "
-        "reached its token wherever it stood, and a token that did not occur gets zero.",
+        "A one-hot row times the matrix. The gradient is a scatter-add: a row gets the sum of the "
+        "gradients at all positions of its token, and a token that does not occur gets zero.",
         (
             "embedding(array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), array([2, 0, 2]))",
             "embedding_grad(array([2, 0, 2]), ones((3, 2)), vocab_size=3)",

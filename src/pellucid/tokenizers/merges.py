@@ -39,20 +39,20 @@ def replay(tokenizer: Tokenizer, text: str) -> list[WordMerges]:
     ranks = tokenizer.merges()
     if not ranks:
         return []
-    return [_word(word, ranks) for word in tokenizer.words(text)]
+    return [_replay_word(word, ranks) for word in tokenizer.words(text)]
 
 
-def _word(word: str, ranks: dict[tuple[str, str], int]) -> WordMerges:
+def _replay_word(word: str, ranks: dict[tuple[str, str], int]) -> WordMerges:
     symbols = start = tuple(word)
     steps: list[Step] = []
     while mergeable := [pair for pair in pairwise(symbols) if pair in ranks]:
         pair = min(mergeable, key=ranks.__getitem__)
-        symbols = _merged(symbols, pair)
+        symbols = _merge_pair(symbols, pair)
         steps.append(Step(ranks[pair], pair, symbols))
     return WordMerges(start, tuple(steps))
 
 
-def _merged(symbols: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
+def _merge_pair(symbols: tuple[str, ...], pair: tuple[str, str]) -> tuple[str, ...]:
     merged: list[str] = []
     place = 0
     while place < len(symbols):

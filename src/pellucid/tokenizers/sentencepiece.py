@@ -53,7 +53,7 @@ def sentencepiece_from(file: Path) -> tokenizers.Tokenizer:
             f"{file} is no BPE, and pellucid reads no other kind of SentencePiece model: use its "
             "tokenizer.json"
         )
-    return _assembled(file, pieces, prefix=settings.get("add_dummy_prefix", 1) == 1)
+    return _build_bpe(file, pieces, prefix=settings.get("add_dummy_prefix", 1) == 1)
 
 
 def llama2c_tokenizer_from(file: Path, vocab_size: int) -> Tokenizer:
@@ -83,7 +83,7 @@ def llama2c_tokenizer_from(file: Path, vocab_size: int) -> Tokenizer:
             f"{file} has {len(pieces):,} tokens, but the model has {vocab_size:,}: use the "
             "tokenizer of this model"
         )
-    return Tokenizer(_assembled(file, pieces, prefix=True))
+    return Tokenizer(_build_bpe(file, pieces, prefix=True))
 
 
 def _as_piece(index: int, text: str, score: float) -> Piece:
@@ -94,7 +94,7 @@ def _as_piece(index: int, text: str, score: float) -> Piece:
     return Piece(text.replace(" ", _BLANK), score, _BYTE if is_byte else _NORMAL)
 
 
-def _assembled(file: Path, pieces: list[Piece], *, prefix: bool) -> tokenizers.Tokenizer:
+def _build_bpe(file: Path, pieces: list[Piece], *, prefix: bool) -> tokenizers.Tokenizer:
     vocabulary = {piece.text: index for index, piece in enumerate(pieces)}
     if len(vocabulary) != len(pieces):
         raise TextError(f"{file} has {len(pieces) - len(vocabulary)} tokens twice")

@@ -59,11 +59,11 @@ def _upgrade(record: dict[str, Any]) -> dict[str, Any]:
     match record:
         case {"event": "Logged", "log_z": values, **others}:
             return others | {"event": "Logged", "parts": [["log_z", values]]}
-        case {"event": "Evaluated", "bits_per_byte": value, "tokens": over, **others}:
+        case {"event": "Evaluated", "bits_per_byte": value, "tokens": n_tokens, **others}:
             measures = [["bits_per_byte", value]]
             return others | {
                 "event": "Evaluated",
-                "over": over,
+                "over": n_tokens,
                 "unit": "tokens",
                 "measures": measures,
             }

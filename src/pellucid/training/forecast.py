@@ -29,7 +29,7 @@ class Forecast:
         """Whether any such work was done or expected."""
         return work in self._cold
 
-    def has_few(self, work: Work) -> bool:
+    def has_few_paces(self, work: Work) -> bool:
         """Whether fewer paces are known than the median needs.
 
         Then it is worth timing each piece of work alone: a pace over several pieces would include

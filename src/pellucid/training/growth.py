@@ -11,7 +11,7 @@ from pellucid import config
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A size that doubles: stage i begins after `begins[i]` updates and has `sizes[i]`.
+    """A size that doubles: stage i starts after `starts[i]` updates and has `sizes[i]`.
 
     Source:
         Li, Zhang and He 2022, "The Stability-Efficiency Dilemma: Investigating Sequence Length
@@ -20,19 +20,19 @@ class Stages:
         nothing over when rows are cut.
     """
 
-    begins: tuple[int, ...]
+    starts: tuple[int, ...]
     sizes: tuple[int, ...]
 
-    def at(self, step: int) -> int:
+    def size_after(self, step: int) -> int:
         """The size of the update that follows `step` updates."""
-        return self.sizes[bisect_right(self.begins, step) - 1]
+        return self.sizes[bisect_right(self.starts, step) - 1]
 
     def before(self, step: int) -> int:
         """The sum of the sizes of the first `step` updates."""
-        ends = [min(begin, step) for begin in self.begins] + [step]
+        bounds = [min(start, step) for start in self.starts] + [step]
         return sum(
-            size * (end - begin)
-            for size, (begin, end) in zip(self.sizes, pairwise(ends), strict=True)
+            size * (end - start)
+            for size, (start, end) in zip(self.sizes, pairwise(bounds), strict=True)
         )
 
 
@@ -49,8 +49,8 @@ def stages(growth: config.Growth | None, full_size: int, total: int) -> Stages:
     sizes = _sizes(growth, full_size)
     doublings = len(sizes) - 1
     # rounded down: a run sees at least as many rows as `mean_rows` says
-    begins = (int(growth.until * total * n / doublings) for n in range(len(sizes)))
-    return Stages(tuple(begins), sizes)
+    starts = (int(growth.until * total * n / doublings) for n in range(len(sizes)))
+    return Stages(tuple(starts), sizes)
 
 
 def mean_rows(settings: config.Training) -> float:

@@ -35,16 +35,16 @@ class Guard:
     """Calls the parts of one watch, and switches off those that raise.
 
     `report` gets the part and the error; by default it writes to the log. Errors of the kinds in
-    `through` are raised all the same.
+    `reraised` are raised again.
     """
 
     def __init__(
         self,
         report: Callable[[str, Exception], None] | None = None,
         *,
-        through: tuple[type[Exception], ...] = (),
+        reraised: tuple[type[Exception], ...] = (),
     ) -> None:
-        self._through = through
+        self._reraised = reraised
         self._report = report or log_error
         #: the parts that are switched off, each with the error in one line
         self.off: dict[str, str] = {}
@@ -62,7 +62,7 @@ class Guard:
         try:
             return call(*args, **kwargs)
         except Exception as error:
-            if isinstance(error, self._through) or _comes_from_a_signal(error):
+            if isinstance(error, self._reraised) or _comes_from_a_signal(error):
                 raise
             self._switch_off(part, error)
             return None
@@ -100,10 +100,10 @@ def guarded(
         method: Callable[Concatenate[Owner, Arguments], Result],
     ) -> Callable[Concatenate[Owner, Arguments], Result | None]:
         @functools.wraps(method)
-        def through(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
+        def call(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Any:
             return self.guard(part, method, self, *args, **kwargs)
 
-        return through
+        return call
 
     return decorate
 

@@ -22,7 +22,7 @@ _FINISHING = b"\nfinishing this step, then saving; once more to stop now\n"
 _SAVING = b"\nsaving after this step, then going on\n"
 
 BEFORE_A_STEP = "before the first step: there is nothing to save"
-_AT_ONCE = "at once: nothing was saved since the last checkpoint"
+_IMMEDIATELY = "at once: nothing was saved since the last checkpoint"
 
 
 def interruption(step: int, number: int | None) -> Interrupted:
@@ -66,7 +66,7 @@ class Interrupts:
         self._handlers.pop().close()
         if isinstance(error, KeyboardInterrupt | Signalled):
             number = signal_of(error)
-            moment = _AT_ONCE if self._has_looped else BEFORE_A_STEP
+            moment = _IMMEDIATELY if self._has_looped else BEFORE_A_STEP
             raise Interrupted(f"stopped by {signals.name_of(number)} {moment}", number) from None
 
     @contextmanager

@@ -68,7 +68,7 @@ class Job:
     #: Goes into every checkpoint: the config and the plan, as JSON.
     facts: Mapping[str, Any]
     #: The folder for the state when a value is not finite.
-    aside: Path
+    non_finite_folder: Path
     #: The terms that the loss is a mean over: tokens, texts, pairs or prompts.
     unit: str = "tokens"
     #: Estimates the seconds of saving a checkpoint, before the first one.
@@ -84,12 +84,12 @@ class Job:
         Raises:
             PellucidError: a reward failed.
         """
-        batch = self.batch(self.rows_before(step), self._rows.at(step))
+        batch = self.batch(self.rows_before(step), self._rows.size_after(step))
         growth, length = self.settings.growth, self.model.context_length
         if not isinstance(growth, config.GrowingLength):
             return batch
         assert isinstance(batch, TokenBatch)  # rows of anything else were refused
-        return batch.cut(stages(growth, length, self.plan.grows_over).at(step))
+        return batch.cut(stages(growth, length, self.plan.grows_over).size_after(step))
 
     @property
     def _rows(self) -> Stages:

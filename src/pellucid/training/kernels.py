@@ -12,12 +12,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal, assert_never, cast
 
 import torch
 from torch import Tensor
 
 from pellucid.model import CrossAttention, MultiHeadAttention, Transformer
+from pellucid.model.facts import (
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+    UnknownFacts,
+    attention_facts,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +43,16 @@ def kernel_of(model: Transformer) -> Kernel:
 
 
 def _layers(model: Transformer) -> Iterator[MultiHeadAttention | CrossAttention]:
+    """The layers that have a choice: those with softmax attention over all keys of a text."""
     for module in model.modules():
-        if isinstance(module, MultiHeadAttention | CrossAttention):
-            yield module
+        facts = attention_facts(module)
+        match facts:
+            case SoftmaxAttentionFacts():
+                yield cast("MultiHeadAttention | CrossAttention", module)
+            case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+                pass
+            case _:
+                assert_never(facts)
 
 
 def compiler_problem(device: torch.device) -> str | None:

@@ -134,8 +134,8 @@ class _Loop:
             self.time_rows()  # the first update alone: it is slower than the others
             self.meter.pause()
             self.forecast.expect("checkpoints", job.save_seconds(self.checkpoint()))
-            self.meter.go_on()
-        elif not self.stepper.runs_ahead and self.forecast.has_few("rows"):
+            self.meter.resume()
+        elif not self.stepper.runs_ahead and self.forecast.has_few_paces("rows"):
             self.time_rows()
 
     def time_rows(self) -> None:
@@ -247,26 +247,26 @@ class _Loop:
         """Name the culprit of the update that follows `step` updates, set the state aside, stop."""
         job = self.job
         culprit = self.stepper.find_culprit(lambda: job.batch_of(step), step=step)
-        aside = job.aside / f"step-{step}"
+        target = job.non_finite_folder / f"step-{step}"
         files = ("model.safetensors", "optimiser.safetensors", "batch.safetensors", "report.json")
-        ours = aside.is_dir() and {entry.name for entry in aside.iterdir()} == set(files)
-        aside = aside if ours else free_name(aside)
+        replace = target.is_dir() and {entry.name for entry in target.iterdir()} == set(files)
+        target = target if replace else free_name(target)
         batch, trained = job.batch_of(step), self.stepper.state()
 
         def write(folder: Path) -> None:
             save_tensors(folder / "model.safetensors", trained.model)
             save_tensors(folder / "optimiser.safetensors", trained.optimiser)
             save_tensors(folder / "batch.safetensors", batch.named_tensors())
-            report = {"step": step, "what": culprit.what, "where": culprit.where}
+            report = {"step": step, "what": culprit.kind, "where": culprit.place}
             (folder / "report.json").write_text(json_text(report, indent=1), encoding="utf-8")
 
-        write_folder(aside, files, write, replace=ours)
+        write_folder(target, files, write, replace=replace)
         self.emit(
             events.StoppedNonFinite(
-                step=step, what=culprit.what, where=culprit.where, aside=str(aside)
+                step=step, what=culprit.kind, where=culprit.place, aside=str(target)
             )
         )
-        raise NonFiniteError(refusal(step, culprit, aside))
+        raise NonFiniteError(refusal(step, culprit, target))
 
     def seconds_left(self) -> float:
         """The seconds that the remaining rows, evaluations and checkpoints will take."""
@@ -285,4 +285,4 @@ class _Loop:
         with torch.no_grad():
             yield
         self.forecast.add(work, time.perf_counter() - started)
-        self.meter.go_on()
+        self.meter.resume()

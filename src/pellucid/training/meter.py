@@ -28,7 +28,7 @@ class Meter:
         self._tokens = 0
         self._seconds = 0.0
         self._lapped = 0.0
-        self._since = time.perf_counter()
+        self._started = time.perf_counter()
 
     def add(self, numbers: StepNumbers, n_tokens: int) -> None:
         """Take in one update; every update has the same parts."""
@@ -43,7 +43,7 @@ class Meter:
     def lap(self) -> float:
         """The seconds since the last lap or reading, once the device is done with its updates."""
         self._wait()
-        seconds = self._seconds + time.perf_counter() - self._since
+        seconds = self._seconds + time.perf_counter() - self._started
         lap, self._lapped = seconds - self._lapped, seconds
         return lap
 
@@ -57,7 +57,7 @@ class Meter:
         seconds = self._seconds
         speed = self._tokens / seconds if seconds else 0.0
         self._filled, self._tokens, self._seconds, self._lapped = 0, 0, 0.0, 0.0
-        self.go_on()
+        self.resume()
         return rows, speed
 
     @property
@@ -67,11 +67,11 @@ class Meter:
 
     def pause(self) -> None:
         """Stop the clock: what follows is not training."""
-        self._seconds += time.perf_counter() - self._since
+        self._seconds += time.perf_counter() - self._started
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Start the clock again."""
-        self._since = time.perf_counter()
+        self._started = time.perf_counter()
 
 
 def _to_list(rows: Tensor) -> list[list[float]]:

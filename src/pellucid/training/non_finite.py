@@ -17,8 +17,8 @@ from pellucid.typed import eagerly, named_modules
 class Culprit:
     """The first place that was not finite: a weight, a module's output, the loss, a gradient."""
 
-    what: str
-    where: str
+    kind: str
+    place: str
 
 
 def find_culprit(model: nn.Module, repeat: Callable[[], Tensor]) -> Culprit:
@@ -75,7 +75,7 @@ def refusal(step: int, culprit: Culprit, folder: Path) -> str:
         folder: where the state was saved.
     """
     return (
-        f"update {step + 1} met a value that is not finite: {culprit.what} of {culprit.where}. The "
+        f"update {step + 1} met a value that is not finite: {culprit.kind} of {culprit.place}. The "
         f"update was skipped and the run stopped; weights, optimiser and batch were set aside in "
         f"{folder}, and earlier checkpoints are whole. A lower learning rate, more warm-up, or "
         "--set training.precision=float32 are what usually helps"

@@ -95,7 +95,7 @@ class Stepper:
         return numbers
 
     def find_culprit(self, make_batch: Callable[[], Batch], *, step: int) -> Culprit:
-        """Repeat the update that follows `step` updates, and find what was not finite in it.
+        """Repeat the update that follows `step` updates, and find its first value not finite.
 
         The gradients stay on the parameters. `make_batch` is called with the generators seeded as
         they were for the update.

@@ -1,4 +1,4 @@
-"""A training seen from outside: five equations, their signs, a word for each. Nothing changes."""
+"""Watch a training from outside: five equations, their signs, and a word for each."""
 
 from pellucid.old_names import names_of as _names_of
 from pellucid.vitals.attention import (
@@ -7,21 +7,21 @@ from pellucid.vitals.attention import (
     ScoreRule,
     by_logsumexp,
     by_rows,
+    from_scores,
     normalised,
-    of_scores,
 )
 from pellucid.vitals.chart import chart, explain_rows
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.logs import Log, log_to, to_scalars
 from pellucid.vitals.loop_watch import Watch
-from pellucid.vitals.model_parts import Anatomy, unwrapped
+from pellucid.vitals.model_parts import Anatomy, unwrap
 from pellucid.vitals.overhead_budget import MAX_OVERHEAD, Cost
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule, rules_of
 from pellucid.vitals.signs import Row, Sign, format_row, rows
 from pellucid.vitals.step_signs import number_in
-from pellucid.vitals.taps.restore import as_it_was, at_rest
+from pellucid.vitals.taps.restore import reading_mode, restoring
 from pellucid.vitals.trainer import watcher
 from pellucid.vitals.verdicts import VerdictTracker
 from pellucid.vitals.watch import watch
@@ -45,22 +45,22 @@ __all__ = [
     "VerdictTracker",
     "Watch",
     "WatchState",
-    "as_it_was",
-    "at_rest",
     "baselines",
     "by_logsumexp",
     "by_rows",
     "chart",
     "explain_rows",
     "format_row",
+    "from_scores",
     "log_to",
     "normalised",
     "number_in",
-    "of_scores",
+    "reading_mode",
+    "restoring",
     "rows",
     "rules_of",
     "to_scalars",
-    "unwrapped",
+    "unwrap",
     "watch",
     "watcher",
 ]

@@ -1,4 +1,4 @@
-"""What a step measured, kept on the device and read one step later, in one copy."""
+"""Measurements of a step, which stay on the device and are read one step later in one copy."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ class Column(NamedTuple):
 
 
 class AsyncMetrics:
-    """Two steps long: one that is written, one that is on its way to the host."""
+    """Holds two steps: one that is being measured, one on its way to the host."""
 
     def __init__(self, guard: Guard | None = None) -> None:
-        #: what each measurement goes through
+        #: guards each measurement
         self.guard = guard or Guard()
         self._columns: list[Column] = []
         self._tensors: list[Tensor] = []
         self._in_flight: tuple[int, list[Column], Tensor, Any] | None = None
 
-    def put(
+    def record(
         self, id: str, values: Tensor | Callable[[], Tensor], places: tuple[str, ...] = ("",)
     ) -> None:
-        """Keep some numbers of this step, or what a call gives; they stay on their device.
+        """Keep some numbers of this step, or the result of a call; they stay on their device.
 
-        If the call raises, this measurement is switched off, and no other.
+        If the call raises, the guard switches off this measurement, and no other.
         """
         self.guard(id, self._add_column, id, values, places)
 
@@ -42,12 +42,12 @@ class AsyncMetrics:
     ) -> None:
         numbers = (values if isinstance(values, Tensor) else values()).detach().reshape(-1)
         if len(numbers) != len(places) or numbers.is_meta:
-            raise ValueError(f"{len(places)} numbers were expected, not {numbers!r:.80}")
+            raise ValueError(f"expected {len(places)} numbers, got {numbers!r:.80}")
         self._columns.append(Column(id, places))
         self._tensors.append(numbers)
 
     def turn(self, step: int) -> tuple[int, list[tuple[Column, list[float]]]] | None:
-        """End a step: send its numbers, and read those of the step before."""
+        """End a step: send its numbers, and read the numbers of the step before."""
         arrived = self.read()
         columns, tensors = self._columns, self._tensors
         self._columns, self._tensors = [], []
@@ -57,9 +57,9 @@ class AsyncMetrics:
 
     def _send(self, step: int, columns: list[Column], tensors: list[Tensor]) -> None:
         device = next((t.device for t in tensors if t.device.type != "cpu"), tensors[0].device)
-        # numbers of the host (a loss that is a float) are sent; the device is not waited for
-        sent = [t.to(device, non_blocking=True) for t in tensors]
-        joined = torch.cat([t.to(device=device, dtype=torch.float64) for t in sent])
+        # numbers of the host, such as a loss that is a float, go to the device without waiting
+        on_device = [t.to(device, non_blocking=True) for t in tensors]
+        joined = torch.cat([t.to(device=device, dtype=torch.float64) for t in on_device])
         if device.type != "cuda":
             self._in_flight = (step, columns, joined.cpu(), None)
             return
@@ -70,7 +70,7 @@ class AsyncMetrics:
         self._in_flight = (step, columns, host, (event, joined))
 
     def read(self) -> tuple[int, list[tuple[Column, list[float]]]] | None:
-        """What is under way, waited for: it is a step old, and has long arrived."""
+        """Wait for the numbers on their way; they are a step old, so they have long arrived."""
         if self._in_flight is None:
             return None
         step, columns, host, event = self._in_flight

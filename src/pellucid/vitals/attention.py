@@ -1,8 +1,8 @@
-"""What attention looks at, exactly, without its square of shares.
+"""Exact statistics of attention, without the matrix of all attention weights.
 
-Two ways. `by_rows` scores some queries at a time: it is exact whatever is done to the scores, and
-its maximum is the maximum. `by_logsumexp` asks torch's fused kernel alone: no score is ever at
-hand, entropies are exact, and the maximum is known between two bounds.
+There are two ways. `by_rows` computes the scores of some queries at a time: all its numbers are
+exact, for any scores. `by_logsumexp` uses only torch's fused kernel and never has a score:
+entropies are exact, and the largest score lies between two bounds.
 """
 
 from __future__ import annotations
@@ -17,28 +17,33 @@ from torch import Tensor
 from pellucid.maths.attention.attention import soft_cap as capped
 from pellucid.maths.attention.attention_vitals import largest_score_bounds
 
-#: How many scores are at hand at a time, about: 16 MB in float32.
-_SCORES_AT_HAND = 2**22
+#: About how many scores are in memory at a time: 16 MB in float32.
+_SCORES_IN_MEMORY = 2**22
 
 
 class AttentionStats(NamedTuple):
-    """What is known of each query: (batch, heads, queries). Entropies in nats.
+    """Statistics of each query, each (batch, heads, queries).
 
-    A query that sees no key has no largest score (-inf), `seen` 0 and entropies of 0.
+    A query that sees no key has no largest score (-inf), and entropies of 0.
+
+    Attributes:
+        largest: The largest score.
+        entropy: In nats.
+        renyi2: Renyi's entropy of order 2, in nats.
+        n_visible: How many keys the query sees.
     """
 
     largest: Tensor
     entropy: Tensor
     renyi2: Tensor
-    #: how many keys it sees
-    seen: Tensor
+    n_visible: Tensor
 
 
 class ScoreRule(NamedTuple):
-    """What is done to the scores q k^T; what is None or False is not done.
+    """How scores come from q k^T: cap(scale q k^T) + bias, over visible keys and a sink.
 
-    cap(scale q k^T) + bias, unseen keys left out, and a sink beside the keys. `mask` is True where
-    a key is seen; `mask` and `bias` broadcast to (batch, heads, queries, keys).
+    None or False leaves a step out. `mask` is True for a visible key; `mask` and `bias` broadcast
+    to (batch, heads, queries, keys).
     """
 
     scale: float
@@ -50,7 +55,7 @@ class ScoreRule(NamedTuple):
 
     @property
     def plain(self) -> bool:
-        """Whether a fused kernel does all of it."""
+        """Whether a fused kernel can do all of it."""
         return self.bias is None and self.soft_cap is None and self.sinks is None
 
 
@@ -59,13 +64,17 @@ def by_rows(
     k: Float[Tensor, "batch kv_heads keys d_head"],
     scored: ScoreRule,
 ) -> AttentionStats:
-    """Exact, for any scores: some rows of queries at a time, in float32 at least."""
-    q, k = _wide(q), _wide(k)
-    groups = q.shape[1] // k.shape[1]
-    keys = k.repeat_interleave(groups, dim=1) if groups > 1 else k
+    """Exact statistics for any scores: some queries at a time, in float32 at least.
+
+    Args:
+        q: Queries (batch, heads, queries, d_head).
+        k: Keys (batch, kv_heads, keys, d_head).
+        scored: How scores come from them.
+    """
+    q, keys = _prepare(q, k)
     batch, heads, queries, _ = q.shape
     n_keys = keys.shape[2]
-    rows = max(1, _SCORES_AT_HAND // max(1, batch * heads * n_keys))
+    rows = max(1, _SCORES_IN_MEMORY // max(1, batch * heads * n_keys))
     parts: list[AttentionStats] = []
     for start in range(0, queries, rows):
         part = slice(start, min(start + rows, queries))
@@ -81,18 +90,18 @@ def by_rows(
             mask = order if mask is None else mask & order
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
-        parts.append(of_scores(scores, sinks=scored.sinks))
+        parts.append(from_scores(scores, sinks=scored.sinks))
     return AttentionStats(*(torch.cat(part, dim=2) for part in zip(*parts, strict=True)))
 
 
-def of_scores(
+def from_scores(
     scores: Float[Tensor, "batch heads queries keys"],
     *,
     sinks: Float[Tensor, " heads"] | None = None,
 ) -> AttentionStats:
-    """Of scores that are at hand; unseen keys are -inf, or the lowest number of the dtype."""
+    """Statistics of given scores; a hidden key is -inf, or the lowest number of the dtype."""
     scores = _wide(scores)
-    # not below, and not above: what is nan is seen
+    # "not below" instead of "above": a nan counts as visible
     visible = ~(scores < torch.finfo(scores.dtype).min / 2)
     scores = scores.masked_fill(~visible, -torch.inf)
     largest = scores.amax(-1)
@@ -100,14 +109,14 @@ def of_scores(
         column = sinks.to(scores)[None, :, None, None].expand(*scores.shape[:3], 1)
         scores = torch.cat((scores, column), dim=-1)
     blind = ~visible.any(-1)
-    # a row without a key is made even, so that nothing below is nan, and then said to be nothing
+    # a query without a key gets equal scores, so that nothing below is nan; its result becomes 0
     scores = scores.masked_fill(blind[..., None], 0.0)
     top = scores.amax(-1, keepdim=True)
     # relative to the largest: log Z - mean score would be a small difference of large numbers
-    far = scores - top
-    shares = far.exp()
+    relative = scores - top
+    shares = relative.exp()
     total = shares.sum(-1)
-    mean = (shares * far.masked_fill(shares == 0, 0.0)).sum(-1) / total
+    mean = (shares * relative.masked_fill(shares == 0, 0.0)).sum(-1) / total
     entropy = total.log() - mean
     renyi2 = 2 * total.log() - shares.square().sum(-1).log()
     return AttentionStats(
@@ -116,10 +125,10 @@ def of_scores(
 
 
 class ScoreBounds(NamedTuple):
-    """What the log-sum-exp of a fused kernel tells of each query; the largest score between two."""
+    """Statistics of each query from log-sum-exp: the largest score lies between two bounds."""
 
-    at_least: Tensor
-    at_most: Tensor
+    lower: Tensor
+    upper: Tensor
     entropy: Tensor
     renyi2: Tensor
 
@@ -129,19 +138,21 @@ def by_logsumexp(
     k: Float[Tensor, "batch kv_heads keys d_head"],
     scored: ScoreRule,
 ) -> ScoreBounds:
-    """Exact entropies of plain scores from fused calls alone; bounds of the largest score.
+    """Exact entropies of plain scores, and bounds of the largest score, from fused calls alone.
 
     H_i = log Z_i - scale q_i attention(q, k, k)_i,  H_2i = 2 log Z_i(s) - log Z_i(2 s)
 
+    Args:
+        q: Queries (batch, heads, queries, d_head).
+        k: Keys (batch, kv_heads, keys, d_head).
+        scored: How scores come from them; it has to be `plain`.
     Fails:
         A difference of large numbers: the error grows with the largest score.
     Source:
-        Dao 2023, "FlashAttention-2", section 3.1 (log Z); the identities are those of
+        Dao 2023, "FlashAttention-2", section 3.1 (log Z); the identities are in
         `pellucid.maths.attention_entropy`.
     """
-    q, k = _wide(q), _wide(k)
-    groups = q.shape[1] // k.shape[1]
-    keys = k.repeat_interleave(groups, dim=1) if groups > 1 else k
+    q, keys = _prepare(q, k)
     mask, n_visible = _mask_and_count(q, keys, scored)
     mean_key, log_z = _fused(q, keys, scored, mask)
     log_z2 = _fused(2 * q, keys, scored, mask)[1]
@@ -154,6 +165,13 @@ def by_logsumexp(
         (log_z - mean_score).masked_fill(blind, 0.0),
         (2 * log_z - log_z2).masked_fill(blind, 0.0),
     )
+
+
+def _prepare(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """Queries and keys in float32 at least, with as many heads of keys as of queries."""
+    q, k = _wide(q), _wide(k)
+    groups = q.shape[1] // k.shape[1]
+    return q, k.repeat_interleave(groups, dim=1) if groups > 1 else k
 
 
 def _fused(
@@ -174,7 +192,7 @@ def _fused(
 
 
 def _mask_and_count(q: Tensor, keys: Tensor, scored: ScoreRule) -> tuple[Tensor | None, Tensor]:
-    """The mask in numbers, where the kernel's own does not do; and how many keys a query sees."""
+    """The mask as numbers, if the kernel needs one; and how many keys each query sees."""
     queries, n_keys = q.shape[2], keys.shape[2]
     ramp = torch.arange(queries, device=q.device)
     if scored.mask is None:
@@ -189,7 +207,7 @@ def _mask_and_count(q: Tensor, keys: Tensor, scored: ScoreRule) -> tuple[Tensor 
 
 
 def _rows_of(x: Tensor, part: slice) -> Tensor:
-    """Some queries of what broadcasts to (batch, heads, queries, keys)."""
+    """Some queries of a tensor that broadcasts to (batch, heads, queries, keys)."""
     return x if x.ndim < 2 or x.shape[-2] == 1 else x[..., part, :]
 
 
@@ -197,20 +215,15 @@ def _wide(x: Tensor) -> Tensor:
     return x if x.dtype == torch.float64 else x.float()
 
 
-def normalised(looks: AttentionStats, entropy: Tensor) -> Tensor:
-    """Entropies as shares of the most there could be, meaned over queries: (batch, heads).
+def normalised(stats: AttentionStats, entropy: Tensor) -> Tensor:
+    """Entropies over their largest possible value, averaged over queries: (batch, heads).
 
-    Queries that see fewer than two keys have nothing to choose, and are left out.
+    Queries that see fewer than two keys do not count: they have no choice.
     """
-    free = looks.seen > 1
-    max_entropy = looks.seen.clamp(min=2).to(entropy.dtype).log()
-    shares = torch.where(free, entropy / max_entropy, torch.zeros_like(entropy))
-    return shares.sum(-1) / free.sum(-1).clamp(min=1)
-
-
-def default_scale(q: Tensor) -> float:
-    """1 / sqrt(d_head)."""
-    return 1 / math.sqrt(q.shape[-1])
+    has_choice = stats.n_visible > 1
+    max_entropy = stats.n_visible.clamp(min=2).to(entropy.dtype).log()
+    shares = torch.where(has_choice, entropy / max_entropy, torch.zeros_like(entropy))
+    return shares.sum(-1) / has_choice.sum(-1).clamp(min=1)
 
 
 def fused_call(
@@ -220,15 +233,15 @@ def fused_call(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> AttentionStats:
-    """Of what was handed to `F.scaled_dot_product_attention`."""
+    """Statistics of a call of `F.scaled_dot_product_attention`."""
     q, k = _four(q), _four(k)
     mask, bias = None, None
     if attn_mask is not None:
         mask, bias = (attn_mask, None) if attn_mask.dtype == torch.bool else (None, attn_mask)
-    score_scale = default_scale(q) if scale is None else scale
+    score_scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     return by_rows(q, k, ScoreRule(score_scale, causal=is_causal, mask=mask, bias=bias))
 
 
 def _four(x: Tensor) -> Tensor:
-    """(batch, heads, time, d_head), one of each made up where there are fewer axes."""
+    """(batch, heads, time, d_head), with axes of length 1 in front if there are fewer."""
     return x if x.ndim == 4 else x.reshape(1, -1, *x.shape[-2:])

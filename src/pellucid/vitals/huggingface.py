@@ -24,16 +24,16 @@ else:
             "pellucid.vitals.watch(model, optimizer)"
         ) from None
 
-#: Beside the trainer's own checkpoint: the windows that words depend on.
+#: In the folder of a checkpoint: the windows that words depend on.
 _FILE = "vitals.json"
 
 
 class VitalsCallback(TrainerCallback):
-    """Watches a `transformers.Trainer`. The watch itself is at hand as `callback.watch`.
+    """Watches a `transformers.Trainer`; `callback.watch` is the watch itself.
 
     Args:
-        show: whether the five rows are printed at the end.
-        options: as for `pellucid.vitals.watch`: `max_overhead`, `log`, `thresholds`, `probe`,
+        show: Whether to print the five rows at the end.
+        options: As for `pellucid.vitals.watch`: `max_overhead`, `log`, `thresholds`, `probe`,
             `reference`.
     """
 
@@ -45,7 +45,7 @@ class VitalsCallback(TrainerCallback):
 
     @guarded("the whole training")
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to watch; where the training is resumed, with the windows of its checkpoint."""
+        """Begin to watch; a resumed training restores the windows of its checkpoint."""
         self._close()
         self.watch = None
         clip_norm = args.max_grad_norm or None
@@ -53,29 +53,29 @@ class VitalsCallback(TrainerCallback):
             kwargs["model"], kwargs["optimizer"], clip_norm=clip_norm, **self._options
         )
         if clip_norm is not None:
-            # the optimiser's hook would see clipped gradients: the trainer's log knows more
-            self.watch.told_elsewhere = {"gradient.norm"}
+            # the optimiser's hook would see clipped gradients; the trainer's log has the full norm
+            self.watch.trainer_signs = {"gradient.norm"}
         self.guard("earlier readings", self._recall, self.watch, args, state)
         self.watch.__enter__()
 
     @staticmethod
-    def _recall(begun: Watch, args: Any, state: Any) -> None:
+    def _recall(new_watch: Watch, args: Any, state: Any) -> None:
         path = _checkpoint(args, state) / _FILE
         if state.global_step and path.is_file():
-            begun.load_state_dict(read_json_table(path))
+            new_watch.load_state_dict(read_json_table(path))
 
     @guarded("gradient.norm")
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Take the norm of the gradients before they were clipped."""
+        """Take the norm of the gradients before clipping."""
         norm = (logs or {}).get("grad_norm")
         if self.watch is not None and norm is not None:
             self.watch.judge.norm(state.global_step, float(norm))
 
     @guarded("saving readings")
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Keep the windows beside the checkpoint."""
+        """Save the windows in the folder of the checkpoint."""
         folder = _checkpoint(args, state)
         if self.watch is not None and folder.is_dir():
             self.watch.flush()
@@ -84,7 +84,7 @@ class VitalsCallback(TrainerCallback):
 
     @guarded("the report")
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop watching, and say what was seen."""
+        """Stop watching, and print the report."""
         self._close()
         if self._show and self.watch is not None and state.is_world_process_zero:
             print(self.watch.report())

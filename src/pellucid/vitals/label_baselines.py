@@ -1,4 +1,4 @@
-"""What the labels of a stream tell by themselves: the losses that guessing and counting reach."""
+"""The losses that counting labels reaches: without context, and with one token of it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pellucid.batches import IGNORED
 
 
 class Baselines(NamedTuple):
-    """Estimates from counts: H(label), and H(label | the one before); in nats.
+    """Estimates from counts: H(label), and H(label | the label before it), in nats.
 
     Fails:
-        From few labels both come out too low, the second by far: counts of pairs are thin.
+        With few labels both are too low, the second by far, because counts of pairs are thin.
     """
 
     unigram: float
@@ -24,23 +24,22 @@ class Baselines(NamedTuple):
 
 
 def baselines(labels: Int[Tensor, "batch time"]) -> Baselines:
-    """The entropy of the labels, and of a label whose predecessor is known.
+    """The entropy of the labels, and of a label if its predecessor is known.
 
     H_1 = -sum_i p_i log p_i,  H_2 = H(pairs) - H(first of a pair)
 
-    Each by the plug-in estimate with (kinds - 1) / 2n added, which takes out the first term of its
-    bias.
+    Each is the plug-in estimate plus (kinds - 1) / 2n, which removes the first term of its bias.
 
     Source:
         Miller 1955, "Note on the bias of information estimates".
     """
     labels = labels.detach().cpu().long()
-    counted = labels != IGNORED
-    paired = counted[:, 1:] & counted[:, :-1]
-    first, second = labels[:, :-1][paired], labels[:, 1:][paired]
-    high = int(labels.max()) + 1 if labels.numel() else 1
+    is_target = labels != IGNORED
+    is_pair = is_target[:, 1:] & is_target[:, :-1]
+    first, second = labels[:, :-1][is_pair], labels[:, 1:][is_pair]
+    n_labels = int(labels.max()) + 1 if labels.numel() else 1
     return Baselines(
-        _entropy(labels[counted]), max(0.0, _entropy(first * high + second) - _entropy(first))
+        _entropy(labels[is_target]), max(0.0, _entropy(first * n_labels + second) - _entropy(first))
     )
 
 

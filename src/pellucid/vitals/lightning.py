@@ -29,13 +29,13 @@ else:
 
 
 class VitalsCallback(Callback):
-    """Watches a Lightning training. The watch itself is at hand as `callback.watch`.
+    """Watches a Lightning training; `callback.watch` is the watch itself.
 
     Args:
-        model: the name of the module within the LightningModule that maps ids to logits; the
-            LightningModule's only child by default, or itself.
-        show: whether the five rows are printed at the end.
-        options: as for `pellucid.vitals.watch`.
+        model: The name of the module within the LightningModule that maps ids to logits. The
+            default is the LightningModule's only child, or itself.
+        show: Whether to print the five rows at the end.
+        options: As for `pellucid.vitals.watch`.
     """
 
     def __init__(self, model: str | None = None, *, show: bool = True, **options: Any) -> None:
@@ -49,7 +49,7 @@ class VitalsCallback(Callback):
 
     @guarded("the whole training")
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Begin to watch; where the training is resumed, with the windows of its checkpoint."""
+        """Begin to watch; a resumed training restores the windows of its checkpoint."""
         self._close()
         self.watch = None
         children = list(pl_module.children())
@@ -75,13 +75,13 @@ class VitalsCallback(Callback):
 
     @guarded("the report")
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Stop watching, and say what was seen."""
+        """Stop watching, and print the report."""
         self._close()
         if self._show and self.watch is not None and trainer.is_global_zero:
             print(self.watch.report())
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Stop watching; say what was seen until then."""
+        """Stop watching, and print the report so far."""
         self.on_train_end(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:

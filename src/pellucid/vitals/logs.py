@@ -1,9 +1,10 @@
-"""The signs in other people's tools: a JSONL file, TensorBoard, Weights & Biases, any function."""
+"""Signs as logs: a JSONL file, TensorBoard, Weights & Biases, or any function."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ Log = Callable[[dict[str, float], int], None]
 
 
 def to_scalars(signs: Iterable[Sign]) -> dict[str, float]:
-    """The signs as named scalars: one of each, and the word of each row as 0, 1 or 2."""
+    """The signs as named scalars: each value, and the word of each row as 0, 1 or 2."""
     signs = list(signs)
     scalars: dict[str, float] = {}
     for sign in signs:
@@ -29,14 +30,14 @@ def to_scalars(signs: Iterable[Sign]) -> dict[str, float]:
     return scalars
 
 
-def tell(
+def send_signs(
     guard: Guard,
     step: int,
     signs: Sequence[Sign],
     listeners: Sequence[Callable[[int, Sequence[Sign]], None]],
     logs: Sequence[Log],
 ) -> None:
-    """Hand signs to all who want them; who raises is not told again."""
+    """Pass signs to all listeners and logs; one that raises is switched off."""
     for place, listener in enumerate(tuple(listeners), start=1):
         name = getattr(listener, "__qualname__", type(listener).__name__)
         guard(f"listener {place} ({name})", listener, step, signs)
@@ -48,51 +49,40 @@ def _write(log: Log, step: int, signs: Sequence[Sign]) -> None:
     log(to_scalars(signs), step)
 
 
-def log_to(where: object) -> Log:
-    """What writes to `where`.
+def log_to(target: object) -> Log:
+    """A function that writes scalars to `target`.
 
     Raises:
-        ConfigError: it is no path, no SummaryWriter, no wandb run and no function.
+        ConfigError: `target` is not a path, a SummaryWriter, a wandb run or a function.
     """
-    if isinstance(where, str | Path):
-        return _lines(Path(where))
-    for name, make in (("add_scalar", _scalars), ("log", _logged), ("log_metrics", _metrics)):
-        if callable(getattr(where, name, None)):
-            return make(where)
-    if callable(where):
-        return cast("Log", where)
+    if isinstance(target, str | Path):
+        return partial(_write_line, Path(target))
+    for name, write in _WRITERS.items():
+        if callable(getattr(target, name, None)):
+            return partial(write, target)
+    if callable(target):
+        return cast("Log", target)
     raise ConfigError(
-        f"signs cannot be logged to {where!r}: pass a path of a .jsonl file, a SummaryWriter, a "
+        f"signs cannot be logged to {target!r}: pass a path of a .jsonl file, a SummaryWriter, a "
         "wandb run, or a function of a dict and a step"
     )
 
 
-def _lines(file: Path) -> Log:
-    def write(values: dict[str, float], step: int) -> None:
-        plain = {
-            key: value if math.isfinite(value) else str(value) for key, value in values.items()
-        }
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(json_text({"step": step, **plain}) + "\n")
-
-    return write
+def _write_line(file: Path, values: dict[str, float], step: int) -> None:
+    plain = {key: value if math.isfinite(value) else str(value) for key, value in values.items()}
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(json_text({"step": step, **plain}) + "\n")
 
 
-def _scalars(writer: Any) -> Log:
-    def write(values: dict[str, float], step: int) -> None:
-        for key, value in values.items():
-            writer.add_scalar(key, value, step)
-
-    return write
+def _write_scalars(writer: Any, values: dict[str, float], step: int) -> None:
+    for key, value in values.items():
+        writer.add_scalar(key, value, step)
 
 
-def _logged(run: Any) -> Log:
-    def write(values: dict[str, float], step: int) -> None:
-        # with a step of their own: the training's own count in wandb must not be pushed on
-        run.log({**values, "vitals/step": step})
-
-    return write
-
-
-def _metrics(tracker: Any) -> Log:
-    return lambda values, step: tracker.log_metrics(values, step)
+#: By the method that a target has. A wandb run gets a step of its own, so that the training's own
+#: count in wandb does not advance.
+_WRITERS: dict[str, Callable[[Any, dict[str, float], int], None]] = {
+    "add_scalar": _write_scalars,
+    "log": lambda run, values, step: run.log({**values, "vitals/step": step}),
+    "log_metrics": lambda tracker, values, step: tracker.log_metrics(values, step),
+}

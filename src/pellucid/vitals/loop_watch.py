@@ -1,7 +1,7 @@
 """Watching a training from outside: any model, any torch optimiser, any loop.
 
-An update is known by its optimiser's hooks. Some updates are looked at: gradients and the step they
-make every few, the model's inside (see `probe`) less often. How often is bounded by what it costs.
+Hooks on the optimisers mark an update. Some updates have readings: gradients and the step that they
+make every few, the model's inside (see `probe`) less often. The overhead budget bounds how often.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch.optim import Optimizer
 from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
-from pellucid.vitals.logs import Log, log_to, tell
-from pellucid.vitals.model_parts import bare, parts_of, study
+from pellucid.vitals.logs import Log, log_to, send_signs
+from pellucid.vitals.model_parts import bare, part_ids, study
 from pellucid.vitals.part_losses import Losses
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
@@ -32,7 +32,7 @@ from pellucid.vitals.taps.first_batch import FirstBatch
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
-from pellucid.vitals.update_sizes import Optimisers, Updates, optimisers_of, rate_of
+from pellucid.vitals.update_sizes import Optimisers, Updates, rate_of, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
 from pellucid.vitals.watch_report import WatchReport
 from pellucid.vitals.zero_grad_check import ZeroGradCheck, cleared_by
@@ -55,82 +55,82 @@ class Watch(WatchReport):
     ) -> None:
         self.guard = Guard()
         self._model = model
-        self._optimisers = optimisers_of(optimizer)
+        self._optimisers = unwrap_optimisers(optimizer)
         self._judge = VerdictTracker(rules_of(thresholds), self.guard)
         self._logs: list[Log] = [] if log is None else [log_to(log)]
         trained = next((p for p in model.parameters() if p.requires_grad), None)
         if trained is None:
-            raise ConfigError("the model has no parameter that is trained: there is nothing to see")
-        self._rounds = LookSchedule(max_overhead, trained.device)
-        self._clearing = ZeroGradCheck(cleared_by(self._optimisers))
-        self._tape = AsyncMetrics(self.guard)
-        #: where the probe is had from, once there is one
-        self._find = probe
-        self._study()
+            raise ConfigError("no parameter of the model is trained: unfreeze at least one")
+        self._schedule = LookSchedule(max_overhead, trained.device)
+        self._zero_grad = ZeroGradCheck(cleared_by(self._optimisers))
+        self._metrics = AsyncMetrics(self.guard)
+        #: the probe, or a function that makes one later
+        self._probe = probe
+        self._study_model()
         self._reference = reference
-        #: who the predictions are compared with (see `Predicted.compared`), and how it is asked
+        #: the model that predictions are compared with, and the call for its logits
         self.other: tuple[Other, Callable[[], Tensor | None]] | None = None
         self._judge.clip_norm = clip_norm
-        #: ids of what the judge is told by somebody who knows it better
-        self.told_elsewhere: set[str] = set()
-        #: whether all between an update and `go_on` is no training
+        #: signs that the trainer passes to the judge itself, because it knows them better
+        self.trainer_signs: set[str] = set()
+        #: whether the clock pauses after each update, until `resume`
         self.stops_clock = False
-        self._capture: FirstBatch | None = None
+        self._first_batch: FirstBatch | None = None
         self._hooks = Hooks(self.guard, LastingHook)
         self._losses = Losses()
-        #: the thread that trains, once it is known: no other may run the model
+        #: the thread that trains, once it is known: only that one may run the model
         self._thread: int | None = None
         self._steps = Steps(
             self._optimisers, begin=self._begin_update, gather=self._gather, end=self._end_update
         )
-        #: updates that are done
+        #: finished updates
         self.updates = 0
-        #: called with the step and its signs, whenever there are new ones
+        #: functions that are called with a step and its signs, whenever there are new ones
         self.listeners: list[Callable[[int, Sequence[Sign]], None]] = []
 
-    def _study(self) -> None:
-        """Learn the parts of the model; again, once it has others."""
+    def _study_model(self) -> None:
+        """Learn the parts of the model; also later, if it has new ones."""
         parts = self.guard("the parts of the model", study, self._model)
         self._anatomy = parts or bare(self._model)
-        self._parts = self.guard("the parts of the model", parts_of, self._anatomy.model)
+        self._parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
         self._updates = Updates(self._anatomy, self._optimisers)
         self._gradients = Gradients(self._anatomy, self._optimisers)
         self._predicted: Predicted | None = None
-        self._looking: ProbeRunner | None = None
-        if isinstance(self._find, Probe) and not self._anatomy.is_sharded:
-            self._looking = ProbeRunner(self._anatomy, self._find)
+        self._probe_runner: ProbeRunner | None = None
+        if isinstance(self._probe, Probe) and not self._anatomy.is_sharded:
+            self._probe_runner = ProbeRunner(self._anatomy, self._probe)
 
     # ---- attaching
 
     def __enter__(self) -> Self:
         self.close()
         self.guard("hooks", self._attach)
-        self._rounds.clock.start()
+        self._schedule.clock.start()
         return self
 
     def _attach(self) -> None:
-        if self._find is None:
-            # loaded before hooks are made: then they are heard in what is compiled later, too
+        if self._probe is None:
+            # load this before making hooks: then they also run in modules that are compiled later
             import_module("torch._dynamo")
-            self._capture = self._capture or FirstBatch(self._model)
-            self._capture.attach(self._model, self._hooks)
+            self._first_batch = self._first_batch or FirstBatch(self._model)
+            self._first_batch.attach(self._model, self._hooks)
         if self._optimisers:
             self._steps.attach(self._hooks)
-            self.guard("gradient.left", self._clearing.attach, self._hooks)
+            self.guard("gradient.left", self._zero_grad.attach, self._hooks)
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Take all hooks off, and read what is on its way; closed twice is closed."""
+        """Remove all hooks and read the last numbers; a second call does nothing."""
         self._hooks.remove()
         self.flush()
-        self._rounds.clock.pause()
+        self._schedule.clock.pause()
 
-    # ---- what a loop may say
+    # ---- calls from the loop
 
     def step(self, loss: Tensor | float | None = None) -> None:
-        """Take the loss of an update, or of a part of it; without an optimiser, one is done."""
+        """Take the loss of an update, or of a part of it; without an optimiser, end an update."""
         if loss is not None:
             self.guard("loss.*", self._losses.add, loss)
         if not self._optimisers:
@@ -139,25 +139,25 @@ class Watch(WatchReport):
             self.guard("updates", self._end_update)
 
     def pause(self) -> None:
-        """What follows is not training: an evaluation, a checkpoint."""
-        self._rounds.clock.pause()
+        """Pause the clock: an evaluation or a checkpoint follows."""
+        self._schedule.clock.pause()
 
-    def go_on(self) -> None:
-        """Training goes on."""
-        self._rounds.clock.start()
+    def resume(self) -> None:
+        """Start the clock again: training continues."""
+        self._schedule.clock.start()
 
     @guarded("readings")
     def flush(self) -> None:
-        """Read what is on its way, and wait for it."""
-        self._losses.put(self._tape, self._capture)
-        self._hear(self._tape.turn(self.updates))
-        self._hear(self._tape.read())
+        """Wait for all numbers that are still on the device, and read them."""
+        self._losses.record(self._metrics, self._first_batch)
+        self._judge_readings(self._metrics.turn(self.updates))
+        self._judge_readings(self._metrics.read())
 
     @guarded("earlier readings")
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
         self.updates = int(state["updates"])
-        self._rounds.go_on_after(self.updates)
+        self._schedule.resume_after(self.updates)
         if "judge" in state:
             self._judge.load_state_dict(state["judge"])
 
@@ -165,28 +165,28 @@ class Watch(WatchReport):
 
     def _gather(self, optimiser: Optimizer | None) -> None:
         """Take the gradients of one optimiser's step."""
-        if self._is_off or not self._rounds.at("gradients"):
+        if self._is_off or not self._schedule.is_due("gradients"):
             return
-        with self._rounds.look("gradients"):
-            self.guard("gradients", self._gradients.gather, optimiser, self._tape)
+        with self._schedule.look("gradients"):
+            self.guard("gradients", self._gradients.gather, optimiser, self._metrics)
 
     @property
     def _is_off(self) -> bool:
-        """Whether nobody reads what would be measured."""
+        """Whether readings are switched off, so that measuring is pointless."""
         return "readings" in self.guard.off
 
     def _begin_update(self) -> None:
-        """An update begins: its first step."""
+        """Prepare an update, before its first step."""
         if self._is_off:
             return
         self._thread = get_ident()
-        self._rounds.begin(self.updates + 1)
+        self._schedule.begin(self.updates + 1)
         self.guard("the learning rate", self._take_rate)
-        if self._rounds.at("inside"):
-            with self._rounds.look("inside"):
+        if self._schedule.is_due("inside"):
+            with self._schedule.look("inside"):
                 self.guard("the look inside", self._look_inside)
-        if self._rounds.at("gradients"):
-            with self._rounds.look("gradients"):
+        if self._schedule.is_due("gradients"):
+            with self._schedule.look("gradients"):
                 self.guard("updates of weights", self._look_at_weights)
                 self._gradients.clear()
 
@@ -201,52 +201,53 @@ class Watch(WatchReport):
         self._updates.begin()
 
     def _put_gradients(self) -> None:
-        self._gradients.put(self._tape)
-        self._clearing.put(self._tape)
-        if self._capture is not None:
-            self.guard("batch.*", self._capture.put, self._tape)
+        self._gradients.record(self._metrics)
+        self._zero_grad.record(self._metrics)
+        if self._first_batch is not None:
+            self.guard("batch.*", self._first_batch.record, self._metrics)
 
     def _end_update(self) -> None:
-        """An update is done."""
+        """Finish an update."""
         self.updates += 1
         if self._is_off:
             return
-        if self._rounds.at("gradients"):
-            with self._rounds.look("gradients"):
+        if self._schedule.is_due("gradients"):
+            with self._schedule.look("gradients"):
                 self.guard("gradients", self._put_gradients)
                 samples = self._gradients.samples
-                self.guard("updates of weights", self._updates.after, samples, self._tape)
-        self._clearing.stepped()
-        if self._rounds.at("inside") and self._predicted is not None and self._looking is not None:
-            with self._rounds.look("inside"):
-                self.guard("update.kl_*", self._look_again, self._looking, self._predicted)
-        self._losses.put(self._tape, self._capture)
-        self.guard("readings", self._turn)
+                self.guard("updates of weights", self._updates.measure, samples, self._metrics)
+        self._zero_grad.stepped()
+        if (
+            self._schedule.is_due("inside")
+            and self._predicted is not None
+            and self._probe_runner is not None
+        ):
+            with self._schedule.look("inside"):
+                self.guard("update.kl_*", self._measure_change, self._probe_runner, self._predicted)
+        self._losses.record(self._metrics, self._first_batch)
+        self.guard("readings", lambda: self._judge_readings(self._metrics.turn(self.updates)))
         if self.stops_clock:
-            self._rounds.clock.pause()
+            self._schedule.clock.pause()
 
-    def _turn(self) -> None:
-        self._hear(self._tape.turn(self.updates))
-
-    def _look_again(self, looking: ProbeRunner, earlier: Predicted) -> None:
-        later = looking.glance()
-        if later is not None:
-            earlier.moved_to(later, self._tape)
+    def _measure_change(self, runner: ProbeRunner, earlier: Predicted) -> None:
+        predicted = runner.predict()
+        if predicted is not None:
+            earlier.record_change(predicted, self._metrics)
 
     def _keep_up(self) -> None:
-        """Study the model anew if a part was replaced, or other weights are trained now."""
-        parts = self.guard("the parts of the model", parts_of, self._anatomy.model)
+        """Study the model again if a part was replaced, or other weights are trained now."""
+        parts = self.guard("the parts of the model", part_ids, self._anatomy.model)
         if parts != self._parts:
-            self._study()
+            self._study_model()
 
     def _look_inside(self) -> None:
         self._predicted = None
         self._keep_up()
-        if self._looking is None and not self._find_probe():
+        if self._probe_runner is None and not self._find_probe():
             return
-        assert self._looking is not None
-        self._predicted = self._looking.look(self._tape)
-        self._gradients.called = self._looking.called
+        assert self._probe_runner is not None
+        self._predicted = self._probe_runner.measure(self._metrics)
+        self._gradients.called_modules = self._probe_runner.called_modules
         if self._predicted is None:
             return
         has_guessing = self._judge.guessing is not None or not self._judge.counts_tokens
@@ -255,40 +256,44 @@ class Watch(WatchReport):
         self.guard("reference.*", self._compare, self._predicted)
 
     def _find_probe(self) -> bool:
-        """Whether there are rows to look through by now."""
+        """Whether there are rows for a reading by now."""
         if self._anatomy.is_sharded:
             return False
-        capture = self._capture
-        probe = self._find() if callable(self._find) else capture.probe() if capture else None
+        first_batch = self._first_batch
+        probe = (
+            self._probe() if callable(self._probe) else first_batch.probe() if first_batch else None
+        )
         if probe is None:
             return False
-        self._looking = ProbeRunner(self._anatomy, probe)
-        if capture is not None:
-            self._judge.baselines = capture.baselines() or self._judge.baselines
+        self._probe_runner = ProbeRunner(self._anatomy, probe)
+        if first_batch is not None:
+            self._judge.baselines = first_batch.baselines() or self._judge.baselines
         return True
 
     def _compare(self, predicted: Predicted) -> None:
-        """How far the model is from another, asked anew: a reference that learns too is a fault."""
-        assert self._looking is not None
+        """Compare with another model, run each time: a reference that learns is a fault."""
+        assert self._probe_runner is not None
         other_predicted: Predicted | None = None
         name: Other = "reference"
         if self.other is not None:
             name, call = self.other
-            other_predicted = self._looking.glance(call=call)
-        elif self._reference is not None and self._capture is not None:
-            call = self._capture.calling(self._reference)
-            other_predicted = self._looking.glance(self._reference, call)
+            other_predicted = self._probe_runner.predict(call=call)
+        elif self._reference is not None and self._first_batch is not None:
+            call = self._first_batch.calling(self._reference)
+            other_predicted = self._probe_runner.predict(self._reference, call)
         if other_predicted is not None:
-            predicted.compared(name, other_predicted, self._tape, first=self.updates == 0)
+            predicted.record_comparison(
+                name, other_predicted, self._metrics, first=self.updates == 0
+            )
 
-    def _hear(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
-        """Judge what has arrived, a step old; tell it where it is more than a loss."""
+    def _judge_readings(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
+        """Judge the readings of the last step; report them unless they are only a loss."""
         if arrived is None:
             return
         step, readings = arrived
-        readings = [reading for reading in readings if reading[0].id not in self.told_elsewhere]
+        readings = [reading for reading in readings if reading[0].id not in self.trainer_signs]
         self._judge.read(step, readings)
         if not any(column.id != "loss" for column, _ in readings):
             return
-        self._rounds.doubt(self._judge.doubted, step)
-        tell(self.guard, step, self.signs, self.listeners, self._logs)
+        self._schedule.doubt(self._judge.doubted, step)
+        send_signs(self.guard, step, self.signs, self.listeners, self._logs)

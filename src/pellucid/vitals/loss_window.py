@@ -1,4 +1,4 @@
-"""The last losses of a training, and what they say of it: fallen by half, solved, or too good."""
+"""The last losses of a training: whether they have halved, and whether the task is solved."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-#: How many losses their mean is of.
+#: Losses in the mean.
 LOSSES = 20
 #: A task whose loss is below this, in nats, is solved.
 _NEAR_ZERO = 0.05
-#: From untrained to a loss near 0 in fewer updates is no solved task: its labels leak.
+#: From untrained to a loss near 0 in fewer updates, a task is not solved: its labels leak.
 _TOO_SOON = 300
 
 
 class LossWindow:
-    """The last losses, the first, the lowest mean, and the update that was near 0 first."""
+    """The last losses, the first, the lowest mean, and the first update with a mean near 0."""
 
     def __init__(self) -> None:
         self.losses: list[float] = []
@@ -26,7 +26,7 @@ class LossWindow:
         self._near_zero_at: int | None = None
 
     def add(self, value: float) -> float:
-        """Take the loss of one update; the mean of the last ones, or the loss if not finite."""
+        """Add the loss of one update; return the mean of the last ones, or a non-finite loss."""
         self.updates += 1
         self.first = value if self.first is None else self.first
         self.losses = [*self.losses, value][-LOSSES:]
@@ -39,7 +39,7 @@ class LossWindow:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are as many losses as their mean is of."""
+        """Whether the mean has all of its losses."""
         return len(self.losses) == LOSSES
 
     @property
@@ -52,10 +52,10 @@ class LossWindow:
     def is_solved(self, guessing: float | None) -> bool:
         """Whether predictions are certain because they are right: the mean is near 0.
 
-        Not if untrained weights came there within their first updates. Weights are untrained if
-        the first loss was at least half of that of guessing among all tokens, `guessing` (None:
-        losses are not of tokens): also where labels are the inputs and the output's weights are
-        the embeddings.
+        It is not solved if untrained weights got there within their first updates. Weights count as
+        untrained if the first loss is at least half of `guessing`, the loss of guessing among all
+        tokens (None: losses are not of tokens). Half, because tied weights predict their own input
+        better than guessing.
         """
         if self._near_zero_at is None or abs(statistics.fmean(self.losses)) >= _NEAR_ZERO:
             return False
@@ -76,4 +76,4 @@ class LossWindow:
         """Take back what `state_dict` gave."""
         self.losses, self.first = state["losses"], state["first_loss"]
         self.lowest, self.updates = state["lowest"], state["updates"]
-        self._near_zero_at = state.get("near_zero_at")  # older versions did not keep it
+        self._near_zero_at = state.get("near_zero_at")  # older versions did not save it

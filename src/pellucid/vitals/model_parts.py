@@ -1,7 +1,7 @@
-"""Which part of any model is what: blocks, norms, embeddings, weights.
+"""The parts of any model: blocks, norms, embeddings, weights.
 
-pellucid's parts state facts. Facts of other modules are derived from their structure, or unknown:
-then the signs that need them are not available.
+pellucid's parts state facts. For other modules, pellucid derives facts from their structure. If it
+cannot, the signs that need them are missing.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from pellucid.typed import named_modules
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """A norm of a model, and what it computes."""
+    """A norm of a model, and its facts."""
 
     module: nn.Module
     facts: NormFacts
 
     @property
     def gain(self) -> Tensor | None:
-        """What scales its output, by the weight that it stores (see `NormFacts.gain_offset`)."""
+        """The weight that it stores for its gain (see `NormFacts.gain_offset`)."""
         return None if self.facts.gain is None else tensor_at(self.module, self.facts.gain)
 
 
 @dataclass(frozen=True, slots=True)
 class Anatomy:
-    """A model's parts, by their names in it."""
+    """A model's parts by name."""
 
     model: nn.Module
-    #: blocks in the order of depth
+    #: blocks, the first one first
     blocks: dict[str, nn.Module]
     norms: dict[str, Norm]
     embeddings: dict[str, nn.Embedding]
     #: trainable parameters by name, one name for each
     parameters: dict[str, nn.Parameter]
-    #: names of those that are matrices inside blocks: neither embeddings, nor heads, nor gains
+    #: names of the matrices inside blocks: no embeddings, output heads or gains
     matrices: tuple[str, ...]
-    #: whether each process has but a part of every weight
+    #: whether each process has only a part of every weight
     is_sharded: bool = False
 
     @property
@@ -68,14 +68,14 @@ class Anatomy:
         return None
 
 
-def unwrapped(model: nn.Module) -> nn.Module:
+def unwrap(model: nn.Module) -> nn.Module:
     """The model inside the wrappers of `torch.compile` and of data-parallel training."""
     inner: Any = model
     while True:
         for name in ("_orig_mod", "module"):
-            within = getattr(inner, name, None)
-            if isinstance(within, nn.Module) and _is_wrapper(inner, name):
-                inner = within
+            wrapped = getattr(inner, name, None)
+            if isinstance(wrapped, nn.Module) and _is_wrapper(inner, name):
+                inner = wrapped
                 break
         else:
             return cast("nn.Module", inner)
@@ -83,7 +83,7 @@ def unwrapped(model: nn.Module) -> nn.Module:
 
 def study(model: nn.Module) -> Anatomy:
     """The parts of a model."""
-    outermost, model = model, unwrapped(model)
+    outermost, model = model, unwrap(model)
     modules = named_modules(model)
     blocks = dict(_blocks(model, modules))
     embeddings = {
@@ -95,12 +95,12 @@ def study(model: nn.Module) -> Anatomy:
         if (facts := _norm_facts(module)) is not None
     }
     parameters = _trained(model)
-    looked_up = {id(module.weight) for module in embeddings.values()}
+    embedding_ids = {id(module.weight) for module in embeddings.values()}
     matrices = tuple(
         name
         for name, parameter in parameters.items()
         if parameter.ndim >= 2
-        and id(parameter) not in looked_up
+        and id(parameter) not in embedding_ids
         and (not blocks or any(name.startswith(f"{block}.") for block in blocks))
     )
     sharded = any(
@@ -110,23 +110,26 @@ def study(model: nn.Module) -> Anatomy:
 
 
 def bare(model: nn.Module) -> Anatomy:
-    """A model of which nothing but its parameters is known."""
-    model = unwrapped(model)
+    """A model whose parts are unknown, except for its parameters."""
+    model = unwrap(model)
     return Anatomy(model, {}, {}, {}, _trained(model), ())
 
 
-def parts_of(model: nn.Module) -> tuple[object, ...]:
-    """The modules and trained parameters, to tell by whether it still is what was studied."""
+def part_ids(model: nn.Module) -> tuple[object, ...]:
+    """The modules and trained parameters: if they differ later, study the model again."""
     return (*map(id, model.modules()), *map(id, _trained(model).values()))
 
 
 def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
-    named = model.named_parameters()
-    return {name: p for name, p in named if p.requires_grad and not is_lazy(p) and not p.is_meta}
+    return {
+        name: parameter
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and not is_lazy(parameter) and not parameter.is_meta
+    }
 
 
 def local(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this process has: all of it, where it is not sharded."""
+    """The part of a tensor that this process has; the whole tensor if it is not sharded."""
     part: Any = getattr(tensor, "to_local", None)
     return tensor if part is None else part()
 
@@ -147,53 +150,53 @@ def _blocks(model: nn.Module, modules: dict[str, nn.Module]) -> Iterator[tuple[s
         return
     stack_names: list[str] = []
     for name, module in modules.items():
-        inside = any(name.startswith(f"{stack_name}.") for stack_name in stack_names)
-        if not inside and _is_stack(module):
+        is_nested = any(name.startswith(f"{stack_name}.") for stack_name in stack_names)
+        if not is_nested and _is_stack(module):
             stack_names.append(name)
             for child, block in module.named_children():
                 yield f"{name}.{child}" if name else child, block
 
 
 def _is_stack(module: nn.Module) -> bool:
-    """A list of at least two modules of one kind, each with attention or a norm of its own."""
+    """Whether it is a list of two or more modules of one class that hold attention or a norm."""
     if not isinstance(module, nn.ModuleList | nn.Sequential):
         return False
     children = list(module.children())
     kinds = {type(child) for child in children}
     if len(children) < 2 or len(kinds) != 1:
         return False
-    within = [type(part).__name__.lower() for part in children[0].modules()]
-    if within[0].endswith("attention"):
-        within = within[1:]  # a list of attentions alone: what stands around them is elsewhere
+    class_names = [type(part).__name__.lower() for part in children[0].modules()]
+    if class_names[0].endswith("attention"):
+        class_names = class_names[1:]  # a list of attention layers alone is no list of blocks
     return len(list(children[0].children())) > 1 and any(
-        "norm" in kind or "attention" in kind for kind in within
+        "norm" in class_name or "attention" in class_name for class_name in class_names
     )
 
 
 def _norm_facts(module: nn.Module) -> NormFacts | None:
-    """What a norm computes; None for a part that is no norm, or an unknown one."""
+    """The facts of a norm; None for a part that is no norm, or an unknown one."""
     facts = norm_facts(module)
     match facts:
         case NormFacts():
             return facts
-        case SandwichFacts() | IdentityFacts():  # its two norms are parts of their own
+        case SandwichFacts() | IdentityFacts():  # the two norms of a sandwich are parts themselves
             return None
         case UnknownFacts():
-            derived = foreign_norm_facts(module)
+            derived = derive_norm_facts(module)
             return derived if isinstance(derived, NormFacts) else None
         case _:
             assert_never(facts)
 
 
-def foreign_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
-    """Facts of a norm that states none, from its class's name and its attributes.
+def derive_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
+    """Facts of a norm that states none, from its class name and its attributes.
 
-    Those of torch and of Hugging Face are over one token's features, have an epsilon, and a weight
-    that is the gain, or the gain minus 1 in Gemma. T5's LayerNorm is a root mean square.
+    In torch and Hugging Face a norm is over the features of one token and has an epsilon. Its
+    weight is the gain, in Gemma the gain minus 1. T5's LayerNorm is a root mean square.
     """
     kind = type(module).__name__
     if ("LayerNorm" not in kind and "RMSNorm" not in kind) or hasattr(module, "facts"):
-        return UnknownFacts(part=kind, reason="its name is none of a norm of features")
+        return UnknownFacts(part=kind, reason="its class name is not one of a norm over features")
     eps = next(
         (
             float(value)
@@ -206,7 +209,7 @@ def foreign_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
         return UnknownFacts(part=kind, reason="it has no epsilon")
     parameters = dict(module.named_parameters(recurse=False))
     return NormFacts(
-        over="features",
+        mean_over="features",
         centred="RMS" not in kind and not kind.startswith("T5"),
         eps=eps,
         gain=next((name for name in ("gain", "weight") if name in parameters), None),
@@ -215,14 +218,10 @@ def foreign_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
     )
 
 
-def first_tensor(thing: object) -> Tensor | None:
-    """The floating tensor that a module was given or gave: itself, or the first of several."""
-    if isinstance(thing, Tensor):
-        return thing if thing.is_floating_point() else None
-    if isinstance(thing, dict):
-        thing = tuple(cast("dict[str, object]", thing).values())
-    if isinstance(thing, tuple | list):
-        for item in cast("tuple[object, ...]", thing):
-            if isinstance(item, Tensor) and item.is_floating_point():
-                return item
-    return None
+def first_tensor(value: object) -> Tensor | None:
+    """The first floating-point tensor of a module's arguments or output; None if it has none."""
+    if isinstance(value, dict):
+        value = tuple(cast("dict[str, object]", value).values())
+    values = cast("tuple[object, ...]", value if isinstance(value, tuple | list) else (value,))
+    tensors = (value for value in values if isinstance(value, Tensor))
+    return next((tensor for tensor in tensors if tensor.is_floating_point()), None)

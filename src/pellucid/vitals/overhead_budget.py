@@ -1,4 +1,4 @@
-"""How much watching may cost: a purse that fills as training runs, and pays for each look."""
+"""How much time watching may take: a budget that grows as training runs and pays for readings."""
 
 from __future__ import annotations
 
@@ -6,98 +6,103 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-#: The share of the training's time that watching may take, where nobody says another.
+from pellucid.old_names import old_attributes
+
+#: The share of the training's time that watching may take by default.
 MAX_OVERHEAD = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What watching has cost so far: its seconds, the training's, and how often it looked."""
+    """The cost of watching so far: its seconds, the training's seconds, the number of readings."""
 
     seconds: float
     training_seconds: float
-    looks: int
+    n_readings: int
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(looks="n_readings", told="message")
 
     @property
     def share(self) -> float:
-        """Of the training's time, watching left out."""
+        """The share of the training's time, which does not include watching."""
         return self.seconds / self.training_seconds if self.training_seconds else 0.0
 
-    def told(self, bound: float | None = MAX_OVERHEAD) -> str:
-        """What it came to, in a line; and why, where that is more than `bound`."""
+    def message(self, bound: float | None = MAX_OVERHEAD) -> str:
+        """The cost as a line; a second line says why it is more than `bound`."""
         share = f"{self.share:.1%} of training"
-        line = f"watching took {self.seconds:.2f} s, {share}, in {self.looks} looks"
+        line = f"watching took {self.seconds:.2f} s, {share}, in {self.n_readings} readings"
         if bound is None or self.share <= bound:
             return line
-        return f"{line}\n(more than {bound:.0%}: first looks are on credit, the run was short)"
+        return f"{line}\n(more than {bound:.0%}: first readings are on credit in short runs)"
 
 
 class OverheadBudget:
-    """Filled by `share` of the time that passes; a look is paid for before the next one is made.
+    """Grows by `share` of the training's time; a reading needs the cost of the last one saved up.
 
-    The first look is made at once: nobody knows yet what it costs. With a `share` of None
-    everything is paid for.
+    The first reading is free, because its cost is not known yet. With a `share` of None every
+    reading is free.
     """
 
     def __init__(self, share: float | None) -> None:
         self._share = share
         self._spent = 0.0
-        #: what the last look cost, and the next one will, as far as is known
+        #: the cost of the last reading, which is the estimate for the next one
         self.last = 0.0
-        self.looks = 0
+        self.n_readings = 0
 
     def pays(self, training_seconds: float) -> bool:
-        """Whether another look like the last one fits into what so much training has saved."""
-        free = self._share is None or self.looks == 0
+        """Whether another reading like the last one fits into the budget of so much training."""
+        free = self._share is None or self.n_readings == 0
         return free or self._spent + self.last <= (self._share or 0.0) * training_seconds
 
     def begin(self) -> None:
-        """A look begins."""
-        self.looks += 1
+        """Begin a reading."""
+        self.n_readings += 1
         self.last = 0.0
 
     def paid(self, seconds: float) -> None:
-        """Take what a look cost, or a part of it."""
+        """Add the cost of a reading, or of a part of it."""
         self._spent += seconds
         self.last += seconds
 
 
 class Clock:
-    """Seconds of training and seconds of watching, apart; also those that the device still owes.
+    """Seconds of training and seconds of watching, also those that the device has not reported.
 
-    On a GPU a look returns before it is done: its time there is measured by events, and read at the
-    next turn.
+    On a GPU a reading returns before it is done. Events measure its time there, and `settle` reads
+    them later.
     """
 
     def __init__(self) -> None:
         self.watching = 0.0
-        self._since: float | None = None
+        self._started_at: float | None = None
         self._before = 0.0
         self._owed: list[tuple[Any, Any, float, OverheadBudget]] = []
 
     def start(self) -> None:
-        """Training begins, or goes on, now; where it goes on already, nothing changes."""
-        self._since = time.perf_counter() if self._since is None else self._since
+        """Training begins or resumes now; if it already runs, nothing changes."""
+        self._started_at = time.perf_counter() if self._started_at is None else self._started_at
 
     def pause(self) -> None:
-        """What follows is not training: an evaluation, a checkpoint."""
-        if self._since is not None:
-            self._before += time.perf_counter() - self._since
-            self._since = None
+        """Training pauses, for an evaluation or a checkpoint."""
+        if self._started_at is not None:
+            self._before += time.perf_counter() - self._started_at
+            self._started_at = None
 
     @property
     def training(self) -> float:
-        """Seconds of training so far, watching left out."""
-        running = 0.0 if self._since is None else time.perf_counter() - self._since
+        """Seconds of training so far, without watching."""
+        running = 0.0 if self._started_at is None else time.perf_counter() - self._started_at
         return self._before + running - self.watching
 
     @contextmanager
-    def look(self, purse: OverheadBudget, device: torch.device) -> Generator[None]:
-        """Within it, time is spent on watching, and `purse` pays."""
+    def look(self, budget: OverheadBudget, device: torch.device) -> Generator[None]:
+        """Count the time within as watching, paid from `budget`."""
         began, ended = _marks(device)
         started = time.perf_counter()
         try:
@@ -105,21 +110,18 @@ class Clock:
         finally:
             seconds = time.perf_counter() - started
             self.watching += seconds
-            purse.paid(seconds)
+            budget.paid(seconds)
             if began is not None:
                 ended.record()
-                self._owed.append((began, ended, seconds, purse))
+                self._owed.append((began, ended, seconds, budget))
 
     def settle(self) -> None:
-        """Take what looks took on the device beyond the host's share of them, where that is known.
-
-        Asks, and does not wait.
-        """
+        """Add the time that readings took on the device after they returned, without waiting."""
         while self._owed and self._owed[0][1].query():
-            began, ended, seconds, purse = self._owed.pop(0)
+            began, ended, seconds, budget = self._owed.pop(0)
             excess = max(0.0, began.elapsed_time(ended) / 1000 - seconds)
             self.watching += excess
-            purse.paid(excess)
+            budget.paid(excess)
 
 
 def _marks(device: torch.device) -> tuple[Any, Any]:

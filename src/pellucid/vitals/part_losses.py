@@ -1,4 +1,4 @@
-"""The losses of an update's parts, until the update is done."""
+"""The losses of the parts of an update, until the update ends."""
 
 from __future__ import annotations
 
@@ -10,44 +10,38 @@ from torch import Tensor
 
 from pellucid.training import silently
 from pellucid.vitals.async_metrics import AsyncMetrics
-from pellucid.vitals.taps.first_batch import FirstBatch
-
-#: So many losses of an update's parts are kept, at most.
-_MAX_LOSSES = 4096
+from pellucid.vitals.taps.first_batch import MAX_LOSSES, FirstBatch
 
 
 class Losses:
-    """Those handed over come before those the model gave."""
+    """Losses from the loop take precedence over losses from the model's outputs."""
 
     def __init__(self) -> None:
-        #: losses that were handed over so far
-        self.told = 0
-        self._given: deque[Tensor] = deque(maxlen=_MAX_LOSSES)
+        #: losses that the loop has passed so far
+        self.n_added = 0
+        self._losses: deque[Tensor] = deque(maxlen=MAX_LOSSES)
 
     def add(self, loss: Tensor | float) -> None:
-        """Take one; it is not waited for. Of several numbers their mean is taken."""
-        self.told += 1
+        """Add a loss, without waiting for it; a loss of several numbers counts as their mean."""
+        self.n_added += 1
         with silently():
             is_tensor = isinstance(loss, Tensor)
             value = loss.detach() if is_tensor else torch.tensor(float(loss), device="cpu")
-            self._given.append(value.float().mean())
+            self._losses.append(value.float().mean())
 
-    def put(self, tape: AsyncMetrics, capture: FirstBatch | None) -> None:
-        """Write the loss of the update that is done, where there is one."""
-        step_losses, model_losses = (
-            list(self._given),
-            [] if capture is None else list(capture.losses),
-        )
-        adds_up = not step_losses and capture is not None and capture.adds_up
-        self._given.clear()
-        if capture is not None:
-            capture.losses.clear()
-        losses = step_losses or model_losses
+    def record(self, metrics: AsyncMetrics, first_batch: FirstBatch | None) -> None:
+        """Record the loss of the finished update, if it has one."""
+        losses, adds_up = list(self._losses), False
+        self._losses.clear()
+        if first_batch is not None:
+            if not losses:
+                losses, adds_up = list(first_batch.losses), first_batch.adds_up
+            first_batch.losses.clear()
         if losses:
-            tape.put("loss", lambda: _together(losses, adds_up=adds_up))
+            metrics.record("loss", lambda: _combine(losses, adds_up=adds_up))
 
 
-def _together(losses: Sequence[Tensor], *, adds_up: bool) -> Tensor:
+def _combine(losses: Sequence[Tensor], *, adds_up: bool) -> Tensor:
     device = losses[0].device
-    together = torch.stack([loss.to(device, torch.float32) for loss in losses])
-    return together.sum() if adds_up else together.mean()
+    stacked = torch.stack([loss.to(device, torch.float32) for loss in losses])
+    return stacked.sum() if adds_up else stacked.mean()

@@ -1,4 +1,4 @@
-"""What a model predicts at fixed places: whether cross-entropy still has something to say."""
+"""The predictions of a model at fixed places: whether cross-entropy still has a gradient."""
 
 from __future__ import annotations
 
@@ -13,64 +13,66 @@ from pellucid.maths.distillation import forward_kl, reverse_kl
 from pellucid.maths.softmax import logsumexp
 from pellucid.vitals.async_metrics import AsyncMetrics
 
-#: A token is certain where the model gives it more than this: its gradient is all but gone.
+#: A token above this probability is certain: almost nothing of its gradient is left.
 _CERTAIN = 0.99
-#: Logits that are worked on at once: what is computed on the way is several times as large.
-_AT_ONCE = 2**21
+#: Logits per chunk; intermediate results are several times as large.
+_LOGITS_PER_CHUNK = 2**21
 #: Another model that predictions are compared with.
 Other = Literal["reference", "teacher"]
 
 
 class Predicted(NamedTuple):
-    """Logits of some places, in float32 at least, and their targets where those are known."""
+    """Logits of some places, in float32 at least, and their targets if known."""
 
     logits: Float[Tensor, "places vocab"]
     targets: Int[Tensor, " places"] | None
 
-    def measure(self, tape: AsyncMetrics) -> None:
-        """Put what these predictions say of the second equation onto the tape."""
-        log_z = _of_each(logsumexp, self.logits)
-        tape.put("logits.log_z", lambda: log_z.mean())
-        tape.put("logits.spread", lambda: self.logits.var(-1, correction=0).mean())
+    def measure(self, metrics: AsyncMetrics) -> None:
+        """Record the signs of the second equation."""
+        log_z = _by_place(logsumexp, self.logits)
+        metrics.record("logits.log_z", lambda: log_z.mean())
+        metrics.record("logits.spread", lambda: self.logits.var(-1, correction=0).mean())
         targets = self.targets
         if targets is None:
             return
         log_p = self.logits.gather(1, targets[:, None])[:, 0] - log_z
-        tape.put("predictions.certain", lambda: (log_p.exp() > _CERTAIN).double().mean())
-        tape.put(
-            "predictions.error_norm", lambda: _of_each(error_norm, self.logits, targets).mean()
+        metrics.record("predictions.certain", lambda: (log_p.exp() > _CERTAIN).double().mean())
+        metrics.record(
+            "predictions.error_norm", lambda: _by_place(error_norm, self.logits, targets).mean()
         )
-        tape.put("loss.probe", lambda: -log_p.mean())
+        metrics.record("loss.probe", lambda: -log_p.mean())
 
-    def moved_to(self, after: Predicted, tape: AsyncMetrics) -> None:
-        """Put how far the predictions have moved from here to `after` onto the tape."""
+    def record_change(self, after: Predicted, metrics: AsyncMetrics) -> None:
+        """Record the distance from these predictions to those `after` an update."""
         pair = after.logits, self.logits
-        tape.put("update.kl_forward", lambda: _of_each(forward_kl, *pair).mean())
-        tape.put("update.kl_backward", lambda: _of_each(reverse_kl, *pair).mean())
+        metrics.record("update.kl_forward", lambda: _by_place(forward_kl, *pair).mean())
+        metrics.record("update.kl_backward", lambda: _by_place(reverse_kl, *pair).mean())
 
-    def compared(self, name: Other, other: Predicted, tape: AsyncMetrics, *, first: bool) -> None:
-        """Put how far the predictions are from those of another model onto the tape.
+    def record_comparison(
+        self, name: Other, other: Predicted, metrics: AsyncMetrics, *, first: bool
+    ) -> None:
+        """Record the distance from the predictions of another model.
 
-        From a reference, which is not to be left: KL(model || reference). From a teacher, whose
-        predictions are to be learnt: KL(teacher || model).
+        From a reference that the model should stay close to: KL(model || reference). From a teacher
+        that it should learn from: KL(teacher || model).
         """
         pair = self.logits, other.logits
         if name == "teacher":
-            tape.put("teacher.kl", lambda: _of_each(forward_kl, *pair).mean())
+            metrics.record("teacher.kl", lambda: _by_place(forward_kl, *pair).mean())
             return
-        distance = _of_each(reverse_kl, *pair).mean()
-        tape.put("reference.kl", distance)
-        same = self.logits.argmax(-1) == other.logits.argmax(-1)
-        tape.put("reference.same", same.double().mean())
+        distance = _by_place(reverse_kl, *pair).mean()
+        metrics.record("reference.kl", distance)
+        agrees = self.logits.argmax(-1) == other.logits.argmax(-1)
+        metrics.record("reference.same", agrees.double().mean())
         if first:
-            tape.put("reference.kl_start", distance)
+            metrics.record("reference.kl_start", distance)
 
 
-def _of_each(
+def _by_place(
     measure: Callable[..., Tensor], logits: Tensor, *other_logits: Tensor
 ) -> Float[Tensor, " places"]:
-    """What `measure` gives for every place, a few places at a time."""
-    tensors, step = (logits, *other_logits), max(1, _AT_ONCE // logits.shape[-1])
+    """`measure` of every place, computed for a few places at a time."""
+    tensors, step = (logits, *other_logits), max(1, _LOGITS_PER_CHUNK // logits.shape[-1])
     parts = [slice(start, start + step) for start in range(0, len(logits), step)]
     return torch.cat([measure(*(tensor[part] for tensor in tensors)) for part in parts])
 
@@ -84,6 +86,6 @@ def error_norm(
     """
     p = torch.softmax(logits, dim=-1)
     hit = p.gather(1, targets[:, None])[:, 0]
-    # (1 - p_y)^2 + sum_i p_i^2 - p_y^2, so that nothing near 1 is taken from 1
+    # (1 - p_y)^2 + sum_i p_i^2 - p_y^2: this subtracts no two numbers near 1
     off_target = (p.square().sum(-1) - hit.square()).clamp(min=0)
     return ((1 - hit).square() + off_target).sqrt()

@@ -1,7 +1,7 @@
-"""A look into the model: one forward pass over a few fixed rows, which leaves no trace.
+"""A reading of the model's inside: one forward pass over a few fixed rows, which leaves no trace.
 
-Hooks are put on for the length of the pass, so that nothing stands in the way of training, nor of
-its compilation. The pass is eager, in evaluation mode, without gradients (see `at_rest`).
+Hooks exist only during the pass, so they slow neither training nor compiled code. The pass is
+eager, in evaluation mode, without gradients (see `reading_mode`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.taps.attention import AttentionTaps
 from pellucid.vitals.taps.hooks import Hooks
-from pellucid.vitals.taps.restore import at_rest
+from pellucid.vitals.taps.restore import reading_mode
 from pellucid.vitals.taps.stream import StreamTaps
 
-#: Of how many positions predictions are looked at: logits of all would fill the memory.
+#: Most positions whose logits are measured: all logits would fill the memory.
 _POSITIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What is called for a look, and what was to be predicted.
+    """The forward pass of a reading, and the targets of its predictions.
 
-    `call` runs the model over the fixed rows and gives (..., vocab) logits, of all places or of
-    some, or None where the model predicts no tokens. `labels` (...) are the targets at those
-    places, `IGNORED` where there is none; None where they are not known.
+    Attributes:
+        call: Runs the model over the fixed rows. Returns logits (..., vocab) of all positions or of
+            some; None if the model predicts no tokens.
+        labels: The targets (...) at those positions, `IGNORED` if a position has none; None if
+            they are not known.
     """
 
     call: Callable[[], Tensor | None]
@@ -43,89 +45,93 @@ class Probe:
 
 
 class ProbeRunner:
-    """Looks through one probe, again and again at the same rows."""
+    """Takes all readings of one probe, each on the same rows."""
 
     def __init__(self, anatomy: Anatomy, probe: Probe) -> None:
         self._anatomy = anatomy
         self.probe = probe
         self._attention = AttentionTaps(anatomy)
         self._stream = StreamTaps(anatomy)
-        self._chosen: tuple[Tensor, Tensor] | None = None
-        #: names of the modules that the first look went through
-        self.called: frozenset[str] = frozenset()
+        self._places: tuple[Tensor, Tensor] | None = None
+        #: names of the modules that the first reading ran
+        self.called_modules: frozenset[str] = frozenset()
 
     @property
     def missing(self) -> dict[str, str]:
-        """Signs that this model does not show, and why; known after the first look."""
+        """Signs that this model does not show, and why; known after the first reading."""
         return self._attention.missing | self._stream.missing
 
-    def look(self, tape: AsyncMetrics) -> Predicted | None:
-        """Measure everything, onto the tape."""
-        called: set[str] = set()
-        with at_rest(self._anatomy.model), ExitStack() as taps:
-            if not self.called:
-                self._note_calls(taps.enter_context(Hooks(tape.guard)), called)
-            taps.enter_context(self._attention.on(tape))
-            taps.enter_context(self._stream.on(tape))
+    def measure(self, metrics: AsyncMetrics) -> Predicted | None:
+        """Run the model, and record all signs of its inside."""
+        called_modules: set[str] = set()
+        with reading_mode(self._anatomy.model), ExitStack() as taps:
+            if not self.called_modules:
+                self._collect_calls(taps.enter_context(Hooks(metrics.guard)), called_modules)
+            taps.enter_context(self._attention.measuring(metrics))
+            taps.enter_context(self._stream.measuring(metrics))
             logits = self.probe.call()
-        self.called = self.called or frozenset(called)
+        self.called_modules = self.called_modules or frozenset(called_modules)
         predicted = self._predicted(logits)
         if predicted is not None:
-            predicted.measure(tape)
+            predicted.measure(metrics)
         return predicted
 
-    def _note_calls(self, hooks: Hooks, called: set[str]) -> None:
-        """Note the name of every module that is called."""
+    def _collect_calls(self, hooks: Hooks, called_modules: set[str]) -> None:
+        """Collect the name of every module that is called."""
         for name, module in named_modules(self._anatomy.model).items():
-            hooks.before(module, "gradient.missing", partial(_note, called, name))
+            hooks.before(module, "gradient.missing", partial(_add_name, called_modules, name))
 
-    def glance(
+    def predict(
         self, model: nn.Module | None = None, call: Callable[[], Tensor | None] | None = None
     ) -> Predicted | None:
-        """What the model predicts now, and nothing else; or another model, at the same places."""
-        with at_rest(model or self._anatomy.model):
+        """The predictions of the model, or of another one at the same places, and no other sign."""
+        with reading_mode(model or self._anatomy.model):
             logits = (call or self.probe.call)()
         return self._predicted(logits)
 
     def _predicted(self, logits: Tensor | None) -> Predicted | None:
-        """The predictions that are looked at; None where nothing is predicted."""
+        """The predictions at the chosen places; None if there are none."""
         if logits is None:
             return None
         with torch.no_grad():
             flat = logits.flatten(0, -2)
-            if self._chosen is None:
-                self._chosen = _chosen(self.probe.labels, flat)
-            places, targets = self._chosen
+            if self._places is None:
+                self._places = _choose_places(self.probe.labels, flat)
+            places, targets = self._places
             if not len(places):
                 return None
-            chosen = flat if len(places) == len(flat) else flat.index_select(0, places)
-            wide = chosen if chosen.dtype == torch.float64 else chosen.float()
+            logits_at_places = flat if len(places) == len(flat) else flat.index_select(0, places)
+            wide = (
+                logits_at_places
+                if logits_at_places.dtype == torch.float64
+                else logits_at_places.float()
+            )
             return Predicted(wide, None if self.probe.labels is None else targets)
 
 
-def _note(called: set[str], name: str, *_: object) -> None:
-    called.add(name)
+def _add_name(called_modules: set[str], name: str, *_: object) -> None:
+    called_modules.add(name)
 
 
-def _chosen(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:
-    """The places whose predictions are looked at, and the labels there, if any are known."""
+def _choose_places(labels: Tensor | None, flat: Tensor) -> tuple[Tensor, Tensor]:
+    """The places whose predictions are measured, and the labels there, if known."""
     if labels is None:
         places = _spread(torch.arange(flat.shape[0], device=flat.device))
         return places, places
     labels = labels.to(flat.device).flatten()
-    # what is outside of the vocabulary is somebody's own sign for no target
-    outside = (labels < 0) | (labels >= flat.shape[-1])
-    labels = labels.masked_fill(outside, IGNORED)
-    places = places_of(labels)  # once in a run: it waits for the device
+    # a label outside the vocabulary is the loop's own mark for "no target"
+    is_outside = (labels < 0) | (labels >= flat.shape[-1])
+    labels = labels.masked_fill(is_outside, IGNORED)
+    places = places_of(labels)  # once in a run: this waits for the device
     return places, labels[places]
 
 
 def places_of(labels: Int[Tensor, ...]) -> Int[Tensor, " places"]:
-    """Some of the flattened places where something is predicted."""
+    """Some of the flattened places that have a target."""
     return _spread((labels.flatten() != IGNORED).nonzero()[:, 0])
 
 
-def _spread(places: Int[Tensor, " every"]) -> Int[Tensor, " places"]:
+def _spread(places: Int[Tensor, " all_places"]) -> Int[Tensor, " places"]:
     """At most `_POSITIONS` of the places, evenly spread."""
     if len(places) <= _POSITIONS:
         return places

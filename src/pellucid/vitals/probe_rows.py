@@ -1,4 +1,4 @@
-"""The fixed rows of a job that its model is looked at through, and any other model with it."""
+"""The fixed rows for the readings of a job, of its model and of the one it is compared with."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Rows:
 
     def __init__(self, job: Job, first: Batch | None) -> None:
         self._job = job
-        self._rows = None if first is None else _rows_for_a_look(first)
-        #: after how many updates the run begins, or goes on
+        self._rows = None if first is None else _first_rows(first)
+        #: finished updates when the run begins or resumes
         self.step = 0
 
     def probe(self) -> Probe:
-        """Through the first batch; where that is drawn while training, the one trained on now."""
+        """A probe of the first batch, or of the current one if batches are sampled."""
         if self._rows is None:
-            self._rows = _rows_for_a_look(self._job.batch_of(self.step))
+            self._rows = _first_rows(self._job.batch_of(self.step))
         return probe_of(self._job.model, self._rows)
 
     def other(self) -> tuple[Other, Callable[[], Tensor | None]] | None:
-        """Who the model is compared with: the reference of its objective, or its teacher."""
+        """The model to compare with: the reference of its objective, or its teacher."""
         objective = self._job.objective
         if isinstance(objective, Distillation):
             return "teacher", lambda: self._call_reference(frozen_reference(objective.teacher))
@@ -63,16 +63,16 @@ class Rows:
 
 
 def probe_of(model: Transformer, batch: Batch) -> Probe:
-    """A look through the rows of a batch, of whatever kind it is.
+    """A probe of the rows of a batch of any kind.
 
-    Logits are computed at the places alone that are looked at: of all they would fill the memory.
+    It computes logits only at the measured places: all logits would fill the memory.
     """
     if isinstance(batch, PreferenceBatch):
         return probe_of(model, batch.chosen)
     places = labels = None
     predicts_tokens = model.output_head.no_token_logits is None
     if isinstance(batch, TokenBatch | PairBatch | RolloutBatch) and predicts_tokens:
-        places = places_of(batch.targets)  # before they are moved: nothing waits for a device
+        places = places_of(batch.targets)  # before the move to the device: this waits for nothing
         labels = batch.targets.flatten()[places].to(model.device)
         places = places.to(model.device)
     batch = to_device(batch, model.device)
@@ -99,6 +99,6 @@ def probe_of(model: Transformer, batch: Batch) -> Probe:
     return Probe(call, labels)
 
 
-def _rows_for_a_look(batch: Batch) -> Batch:
+def _first_rows(batch: Batch) -> Batch:
     length = max(t.shape[1] for t in batch.named_tensors().values() if t.ndim > 1)
     return batch.part(slice(0, min(batch.rows, _ROWS, max(1, _TOKENS // length))))

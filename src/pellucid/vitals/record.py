@@ -1,14 +1,15 @@
-"""What a training looked like so far, in bounded memory: losses, norms, rates and signs."""
+"""The history of a training in bounded memory: losses, norms, rates and signs."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from pellucid.old_names import old_attributes
 from pellucid.vitals.signs import Sign
 
-#: The first points of a series are all kept: most of what goes wrong does so at once.
+#: The first points of a series all stay: most faults appear at once.
 _FIRST = 64
-#: So many points are kept of a series, at most.
+#: Most points that a series holds.
 _MAX_POINTS = 512
 
 
@@ -18,20 +19,23 @@ class Point(NamedTuple):
     step: int
     value: float
     word: str = ""
-    where: str = ""
+    place: str = ""
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(where="place")
 
 
 class Series:
     """The points of one number; when there are too many, one of each later pair goes.
 
-    Of a pair the one stays that is further from the point before: a spike is not thinned away.
+    The point that is further from the one before the pair stays, so that spikes survive.
     """
 
     def __init__(self) -> None:
         self._points: list[Point] = []
 
     def add(self, point: Point) -> None:
-        """Take the next point; one of an update that is there already takes its place."""
+        """Add the next point; it replaces a point of the same update."""
         if self._points and self._points[-1].step == point.step:
             self._points.pop()
         self._points.append(point)
@@ -40,7 +44,7 @@ class Series:
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """What was kept, in order."""
+        """The points that are left, in order."""
         return tuple(self._points)
 
 
@@ -54,17 +58,17 @@ class Record:
         self.signs: dict[str, Series] = {}
 
     def sign(self, sign: Sign) -> None:
-        """Take a sign as it was judged."""
-        point = Point(sign.step, sign.value, sign.word, sign.where)
+        """Add a sign as it was judged."""
+        point = Point(sign.step, sign.value, sign.word, sign.place)
         self.signs.setdefault(sign.id, Series()).add(point)
 
 
 def _thinned(points: list[Point]) -> list[Point]:
-    chosen = points[:_FIRST]
+    thinned = points[:_FIRST]
     for first, second in zip(points[_FIRST::2], points[_FIRST + 1 :: 2], strict=False):
-        previous = chosen[-1].value
-        chosen.append(max(second, first, key=lambda point: _distance(point.value, previous)))
-    return chosen if (len(points) - _FIRST) % 2 == 0 else [*chosen, points[-1]]
+        previous = thinned[-1].value
+        thinned.append(max(second, first, key=lambda point: _distance(point.value, previous)))
+    return thinned if (len(points) - _FIRST) % 2 == 0 else [*thinned, points[-1]]
 
 
 def _distance(a: float, b: float) -> float:

@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import ConfigError
+from pellucid.old_names import old_attributes
 from pellucid.reader import as_table, parse_toml, read_toml
 from pellucid.vitals.signs import Equation, Word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """When a sign is called watch or sick; what is None is no threshold.
+    """The thresholds at which a sign is called watch or sick; None means no threshold.
 
     A word holds once `readings` readings in a row are at least that bad.
     """
@@ -30,20 +31,23 @@ class Rule:
     sick_above: float | None = None
     watch_below: float | None = None
     sick_below: float | None = None
-    #: in words, where the rule holds only under a condition
+    #: the condition under which the rule holds, as a sentence; empty if it always does
     only: str = ""
 
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(told="description", why="describe_breach")
+
     def word(self, value: float) -> Word:
-        """What one reading by itself is called; a value that is not finite is sick."""
+        """The word for one reading alone; a value that is not finite is sick."""
         if not math.isfinite(value):
             return "sick"
-        if _beyond(value, self.sick_above, self.sick_below):
+        if _is_outside(value, self.sick_above, self.sick_below):
             return "sick"
-        return "watch" if _beyond(value, self.watch_above, self.watch_below) else "calm"
+        return "watch" if _is_outside(value, self.watch_above, self.watch_below) else "calm"
 
     @property
     def limits(self) -> list[tuple[Word, float]]:
-        """Every threshold, with the word it stands for."""
+        """Every threshold, with its word."""
         thresholds: list[tuple[Word, float | None]] = [
             ("watch", self.watch_above),
             ("sick", self.sick_above),
@@ -52,24 +56,24 @@ class Rule:
         ]
         return [(word, limit) for word, limit in thresholds if limit is not None]
 
-    def why(self, word: Word, value: float) -> str:
-        """What a word other than calm follows from, in one line; empty for calm."""
+    def describe_breach(self, word: Word, value: float) -> str:
+        """The threshold that a value has crossed, in one line; empty for calm."""
         if word == "calm":
             return ""
         if not math.isfinite(value):
             return f"not finite: {self.what}"
-        above, below = (
+        upper, lower = (
             (self.sick_above, self.sick_below)
             if word == "sick"
             else (self.watch_above, self.watch_below)
         )
-        over = above is not None and value > above
-        side = f"above {above:g}" if over or below is None else f"below {below:g}"
+        is_high = upper is not None and value > upper
+        side = f"above {upper:g}" if is_high or lower is None else f"below {lower:g}"
         return f"{word} {side}: {self.what}"
 
     @property
-    def told(self) -> str:
-        """The rule in words."""
+    def description(self) -> str:
+        """The rule as a sentence."""
         parts = [
             f"{word} {side} {limit:g}"
             for word, side, limit in (
@@ -86,10 +90,10 @@ class Rule:
 
 
 def rules_of(file: str | Path | None = None) -> dict[str, Rule]:
-    """The rules, by sign: those of the package, with those of `file` laid over them.
+    """The package's rules by sign; `file` may override them.
 
     Raises:
-        ConfigError: the file names an unknown sign or key, or a threshold that is no number.
+        ConfigError: The file names an unknown sign or key, or a threshold is not a number.
     """
     text = resources.files("pellucid.vitals").joinpath("thresholds.toml").read_text("utf-8")
     tables = _tables(parse_toml(text, "thresholds.toml"), "thresholds.toml")
@@ -105,7 +109,7 @@ def rules_of(file: str | Path | None = None) -> dict[str, Rule]:
 
 
 def _tables(read: Mapping[str, Any], file: str) -> dict[str, dict[str, Any]]:
-    """`[attention.max_logit]` and its like, by their dotted names."""
+    """Tables such as `[attention.max_logit]`, by their dotted names."""
     return {
         f"{group}.{name}": dict(as_table(table, f"{file}: {group}.{name}", ConfigError))
         for group, signs in read.items()
@@ -125,5 +129,5 @@ def _rule(name: str, table: dict[str, Any]) -> Rule:
     return Rule(id=name, **table)
 
 
-def _beyond(value: float, above: float | None, below: float | None) -> bool:
-    return (above is not None and value > above) or (below is not None and value < below)
+def _is_outside(value: float, upper: float | None, lower: float | None) -> bool:
+    return (upper is not None and value > upper) or (lower is not None and value < lower)

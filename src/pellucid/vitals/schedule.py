@@ -1,4 +1,4 @@
-"""When to look, and what looking has cost: every few updates, as far as the purse allows."""
+"""When to take readings: every few updates, as far as the overhead budget allows."""
 
 from __future__ import annotations
 
@@ -15,133 +15,135 @@ from pellucid.vitals.overhead_budget import Clock, Cost, OverheadBudget
 Kind = Literal["gradients", "inside"]
 KINDS: tuple[Kind, ...] = ("gradients", "inside")
 
-#: Every how many updates there is a look, where time allows.
+#: Updates between two readings, if the budget allows.
 EVERY: dict[Kind, int] = {"gradients": 10, "inside": 25}
-#: Which share of the budget each may take.
+#: The share of the budget for each kind.
 _SHARES: dict[Kind, float] = {"gradients": 0.4, "inside": 0.6}
-#: After how many updates a sick reading is looked at again, and how often at most, on credit.
-_AGAIN_AFTER, _AGAIN = 3, 2
-#: A look may be on credit for as much as so many first updates will earn, or so many seconds if
-#: they are more: from then on watching has cost no more than its share.
+#: Updates until a sick reading is repeated, and most repetitions in a row, on credit.
+_REPEAT_AFTER, _MAX_REPETITIONS = 3, 2
+#: Readings may be on credit up to the budget of so many first updates, or of so many seconds if
+#: that is more. From then on watching has cost no more than its share.
 _UPDATES, _SECONDS = 100, 20.0
 
 
 class LookSchedule:
-    """Two kinds of looks, each with its own interval and purse.
+    """Two kinds of readings, each with its own interval and budget.
 
     Raises:
-        ConfigError: `max_overhead` is no share.
+        ConfigError: `max_overhead` is not between 0 and 1.
     """
 
     def __init__(self, max_overhead: float | None, device: torch.device) -> None:
         share_of(max_overhead)
         self.clock = Clock()
         self._device = device
-        #: of the training's time, at most; None for no bound
+        #: the largest share of the training's time; None for no bound
         self.share = max_overhead
-        self._purses = {
+        self._budgets = {
             kind: OverheadBudget(None if max_overhead is None else max_overhead * _SHARES[kind])
             for kind in KINDS
         }
         self._next: dict[Kind, int] = dict.fromkeys(KINDS, 1)
         self._now: frozenset[Kind] = frozenset()
         self._doubted: dict[Kind, int] = {}
-        self._credits: dict[Kind, int] = dict.fromkeys(KINDS, _AGAIN)
+        self._credits: dict[Kind, int] = dict.fromkeys(KINDS, _MAX_REPETITIONS)
         #: seconds of training at the first update, which also warms up; updates since
         self._warm: float | None = None
-        self._since = 0
+        self._updates_timed = 0
 
     def begin(self, step: int) -> None:
-        """Choose what is looked at in this update: what is due, and can be paid for."""
+        """Choose the readings of this update: those that are due and fit into the budget."""
         self.clock.settle()
         training = self.clock.training
-        self._since = 0 if self._warm is None else self._since + 1
+        self._updates_timed = 0 if self._warm is None else self._updates_timed + 1
         self._warm = training if self._warm is None else self._warm
-        soon = self._soon(training)
+        credited = self._credited_training(training)
         due: set[Kind] = set()
         for kind in KINDS:
-            if not self._fits({*due, kind}, soon):
+            if not self._fits({*due, kind}, credited):
                 continue
-            if self._again(kind, step):
+            if self._takes_repetition(kind, step):
                 due.add(kind)
-            elif step >= self._next[kind] and self._purses[kind].pays(training):
+            elif step >= self._next[kind] and self._budgets[kind].pays(training):
                 due.add(kind)
-                self._credits[kind] = _AGAIN
+                self._credits[kind] = _MAX_REPETITIONS
                 self._next[kind] = _next_step(step, EVERY[kind])
         for kind in due:
-            self._purses[kind].begin()
+            self._budgets[kind].begin()
         self._now = frozenset(due)
 
-    def _soon(self, training: float) -> float:
-        """Seconds of training that credit is given for: those there were, or there will be soon."""
-        pace = (training - (self._warm or 0.0)) / self._since if self._since else 0.0
+    def _credited_training(self, training: float) -> float:
+        """Seconds of training that the budget counts: those so far, or of the first updates."""
+        pace = (
+            (training - (self._warm or 0.0)) / self._updates_timed if self._updates_timed else 0.0
+        )
         return max(training, _UPDATES * pace, _SECONDS)
 
     def _fits(self, kinds: Iterable[Kind], training: float) -> bool:
-        """Whether all looks so far and these stay within their share of so much training."""
-        cost = sum(self._purses[kind].last for kind in kinds)
+        """Whether all readings so far and these stay within their share of so much training."""
+        cost = sum(self._budgets[kind].last for kind in kinds)
         return self.share is None or self.clock.watching + cost <= self.share * training
 
     def doubt(self, signs: Iterable[str], step: int) -> None:
-        """Look again soon after `step` at what was sick there, if it is so once more.
+        """Repeat the readings that were sick at `step` soon after it.
 
-        What that costs may be on credit, as far as a training's beginning will pay for it.
+        The repetition may be on credit, as the first readings of a training are.
         """
         for kind in set[Kind | None](map(_kind_of, signs)):
             if kind is not None and self._credits[kind]:
-                self._doubted[kind] = step + _AGAIN_AFTER
+                self._doubted[kind] = step + _REPEAT_AFTER
 
-    def _again(self, kind: Kind, step: int) -> bool:
+    def _takes_repetition(self, kind: Kind, step: int) -> bool:
         if step < self._doubted.get(kind, step + 1):
             return False
         del self._doubted[kind]
         self._credits[kind] -= 1
         return True
 
-    def at(self, kind: Kind) -> bool:
-        """Whether this update is looked at so."""
+    def is_due(self, kind: Kind) -> bool:
+        """Whether this update has a reading of that kind."""
         return kind in self._now
 
     @contextmanager
     def look(self, kind: Kind) -> Generator[None]:
-        """Within it, time is spent on a look of that kind."""
-        with silently(), self.clock.look(self._purses[kind], self._device):
+        """Count the time within as a reading of that kind."""
+        with silently(), self.clock.look(self._budgets[kind], self._device):
             yield
 
-    def go_on_after(self, step: int) -> None:
-        """Look soon after so many updates: a training is resumed."""
+    def resume_after(self, step: int) -> None:
+        """Take readings right after so many updates: a training is resumed."""
         self._next = dict.fromkeys(KINDS, step + 1)
 
     @property
     def cost(self) -> Cost:
-        """What all looks have cost so far."""
-        looks = sum(purse.looks for purse in self._purses.values())
-        return Cost(self.clock.watching, self.clock.training, looks)
+        """The cost of all readings so far."""
+        n_readings = sum(budget.n_readings for budget in self._budgets.values())
+        return Cost(self.clock.watching, self.clock.training, n_readings)
 
 
 def share_of(max_overhead: float | None) -> float | None:
-    """The share of the training's time that looks may take.
+    """Check the share of the training's time that readings may take.
 
     Raises:
-        ConfigError: it is no share.
+        ConfigError: It is not between 0 and 1.
     """
     if max_overhead is None:
         return None
     if not isinstance(cast("Any", max_overhead), int | float) or not 0 < max_overhead < 1:
         raise ConfigError(
-            f"max_overhead is {max_overhead!r}: it is a share of the training's time, between 0 "
-            "and 1, or None for no bound"
+            f"max_overhead is {max_overhead!r}: pass a share of the training's time between 0 and "
+            "1, or None for no bound"
         )
     return max_overhead
 
 
 def _next_step(step: int, interval: int) -> int:
-    """The next multiple; an early one first, for what goes wrong at once."""
+    """The next multiple; an early one first, for faults that appear at once."""
     return 5 if step < 5 <= interval else (step // interval + 1) * interval
 
 
 def _kind_of(id: str) -> Kind | None:
-    """The kind of look that a sign comes from; None for one that comes with every loss."""
+    """The kind of reading that a sign comes from; None for one that comes with every loss."""
     if id.startswith("loss."):
         return None
     gradients = id.startswith(("gradient.", "norm.gain")) or id in (

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+from pellucid.old_names import old_attributes
 
 Word = Literal["calm", "watch", "sick"]
 Equation = Literal[1, 2, 3, 4, 5]
 
 WORDS: tuple[Word, ...] = ("calm", "watch", "sick")
-#: The five equations, each with the sign that stands for it in its row.
+#: The five equations, each with the sign that its row shows if all are calm.
 EQUATIONS: dict[Equation, tuple[str, str]] = {
     1: ("softmax", "attention.max_logit"),
     2: ("cross-entropy", "loss.value"),
@@ -22,10 +24,10 @@ EQUATIONS: dict[Equation, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sign:
-    """One number at one step, and what is to be thought of it.
+    """One number at one step, and the word for it.
 
-    `rule` is the rule behind the word, in words; `source` says who found its numbers. `where` names
-    the place in the model that the number belongs to, where it belongs to one.
+    `rule` is the rule behind the word, as a sentence; `source` names the publication of its
+    thresholds. `place` is the part of the model that the number belongs to, or empty.
     """
 
     id: str
@@ -35,7 +37,10 @@ class Sign:
     word: Word
     rule: str
     source: str
-    where: str = ""
+    place: str = ""
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(where="place")
 
     def record(self) -> dict[str, Any]:
         """The sign as plain values."""
@@ -44,9 +49,9 @@ class Sign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One equation's row: its name, the worst word of its signs, and the sign to be shown.
+    """One equation's row: its name, the worst word of its signs, and the sign to show.
 
-    Where nothing of an equation could be measured, `word` and `sign` are None.
+    If no sign of an equation could be measured, `word` and `sign` are None.
     """
 
     equation: Equation
@@ -56,34 +61,28 @@ class Row:
 
 
 def worst(words: Iterable[Word]) -> Word:
-    """The gravest of the words; calm where there are none."""
-    gravest: Word = "calm"
-    for word in words:
-        gravest = word if WORDS.index(word) > WORDS.index(gravest) else gravest
-    return gravest
+    """The gravest of the words; calm if the list is empty."""
+    return WORDS[max(map(WORDS.index, words), default=0)]
 
 
 def mildest(words: Iterable[Word]) -> Word:
-    """The mildest of the words; sick where there are none."""
-    mildest_word: Word = "sick"
-    for word in words:
-        mildest_word = word if WORDS.index(word) < WORDS.index(mildest_word) else mildest_word
-    return mildest_word
+    """The mildest of the words; sick if the list is empty."""
+    return WORDS[min(map(WORDS.index, words), default=-1)]
 
 
 def rows(signs: Iterable[Sign]) -> tuple[Row, ...]:
-    """The five rows. A sign that is not calm is shown before the one that stands for the row."""
+    """The five rows. A row shows its gravest sign; of equally grave ones its headline sign."""
     signs = list(signs)
     all_rows: list[Row] = []
     for equation, (name, headline) in EQUATIONS.items():
-        mine = [sign for sign in signs if sign.equation == equation]
-        if not mine:
+        row_signs = [sign for sign in signs if sign.equation == equation]
+        if not row_signs:
             all_rows.append(Row(equation=equation, name=name, word=None, sign=None))
             continue
-        word = worst(sign.word for sign in mine)
-        gravest = [sign for sign in mine if sign.word == word]
-        chosen = next((sign for sign in gravest if sign.id == headline), gravest[0])
-        all_rows.append(Row(equation=equation, name=name, word=word, sign=chosen))
+        word = worst(sign.word for sign in row_signs)
+        gravest = [sign for sign in row_signs if sign.word == word]
+        shown_sign = next((sign for sign in gravest if sign.id == headline), gravest[0])
+        all_rows.append(Row(equation=equation, name=name, word=word, sign=shown_sign))
     return tuple(all_rows)
 
 
@@ -91,5 +90,5 @@ def format_row(row: Row) -> str:
     """A row as one line of text."""
     if row.sign is None or row.word is None:
         return f"{row.equation} {row.name:<14} not measured"
-    where = f"  in {row.sign.where}" if row.sign.where else ""
-    return f"{row.equation} {row.name:<14} {row.word:<6} {row.sign.id} {row.sign.value:.4g}{where}"
+    place = f"  in {row.sign.place}" if row.sign.place else ""
+    return f"{row.equation} {row.name:<14} {row.word:<6} {row.sign.id} {row.sign.value:.4g}{place}"

@@ -1,4 +1,4 @@
-"""What one step of an optimiser did to a matrix, measured on samples of it."""
+"""The effect of one optimiser step on a matrix, measured on samples of it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from torch import Tensor, nn
 
 from pellucid.vitals.model_parts import local
 
-#: How many numbers of a matrix are looked at, at most: its RMS is then known to half a percent.
+#: Most numbers of a matrix in a sample: enough to know its RMS to half a percent.
 _SAMPLE = 2**14
-#: Kinds of weights that an update can be too small for.
+#: Types of weights for which an update can be too small.
 _NARROW = (torch.bfloat16, torch.float16)
-#: Stands for a number that a matrix does not have.
-NONE = -1.0
+#: Marks a number that a matrix does not have.
+NO_VALUE = -1.0
 
 
 def sample(tensor: Tensor) -> Tensor:
-    """At most `_SAMPLE` numbers of a tensor, evenly spread: a view where it can be one.
+    """At most `_SAMPLE` numbers of a tensor, evenly spread; a view if possible.
 
-    Of a sharded one, of the part that is here: a process that looked at more would wait for others.
+    Of a sharded tensor it takes this process's part: more would wait for other processes.
     """
     numbers = local(tensor.detach())
     if numbers.is_complex():
         numbers = torch.view_as_real(numbers.resolve_conj())
     flat = numbers.reshape(-1)
-    # an odd stride, so that the columns of a matrix as wide as a power of two all have their turn
+    # an odd stride reaches all columns of a matrix whose width is a power of two
     stride = -(-flat.numel() // _SAMPLE) | 1
     return flat[::stride]
 
@@ -39,7 +39,7 @@ def rms(x: Tensor) -> Tensor:
 
 
 def number_in(group: dict[str, Any], name: str) -> float | None:
-    """A group's number of that name; None where it is no single number, as Adafactor's eps."""
+    """A group's number of that name; None if it is no single number, such as Adafactor's eps."""
     value: Any = group.get(name)
     if isinstance(value, Tensor) and value.numel() == 1:
         return float(value.detach())
@@ -48,12 +48,12 @@ def number_in(group: dict[str, Any], name: str) -> float | None:
 
 @dataclass(slots=True)
 class Step:
-    """What one step did to a matrix: samples of it before, of its gradient, of its move."""
+    """One step of a matrix: samples of its old weights, its gradient and its change."""
 
     parameter: nn.Parameter
-    old: Tensor
+    old_weights: Tensor
     gradient: Tensor
-    moved: Tensor
+    change: Tensor
     optimiser: torch.optim.Optimizer | None
     group: dict[str, Any]
 
@@ -63,20 +63,20 @@ def is_adaptive(group: dict[str, Any]) -> bool:
 
 
 def _effective_step(step: Step) -> Tensor | None:
-    """RMS of the update over its learning rate, weight decay left out."""
+    """RMS of the update over its learning rate, without weight decay."""
     rate = number_in(step.group, "lr")
     if rate is None or step.optimiser is None or not is_adaptive(step.group):
         return None
-    shrunk = rate * _decoupled_decay(step.optimiser, step.group) * step.old.float()
-    size = rms(step.moved + shrunk) / rate if rate else torch.full_like(rms(step.moved), torch.nan)
-    # without a gradient there is no step: that is no fault of the optimiser's
-    return torch.where(step.gradient.any(), size, NONE)
+    decay = rate * _decoupled_decay(step.optimiser, step.group) * step.old_weights.float()
+    size = rms(step.change + decay) / rate if rate else torch.full_like(rms(step.change), torch.nan)
+    # without a gradient there is no step, which is no fault of the optimiser
+    return torch.where(step.gradient.any(), size, NO_VALUE)
 
 
 def _lost(step: Step) -> Tensor | None:
     if step.parameter.dtype not in _NARROW:
         return None
-    return ((step.moved == 0) & (step.gradient != 0)).double().mean()
+    return ((step.change == 0) & (step.gradient != 0)).double().mean()
 
 
 def _decoupled_decay(optimiser: torch.optim.Optimizer, group: dict[str, Any]) -> float:
@@ -104,7 +104,7 @@ def _rms_t(step: Step) -> Tensor | None:
     return (step.gradient.square() / v.clamp(min=eps**2)).mean().sqrt()
 
 
-OF_STEPS: dict[str, Callable[[Step], Tensor | None]] = {
+STEP_SIGNS: dict[str, Callable[[Step], Tensor | None]] = {
     "update.effective_step": _effective_step,
     "gradient.rms_t": _rms_t,
     "update.lost": _lost,

@@ -1,13 +1,14 @@
-"""Watching pellucid's own training: the same watch, told what the loop already knows.
+"""Watching pellucid's own training: the same watch, with the numbers that the loop has anyway.
 
-Losses and norms of gradients are in the events already: they are not measured twice. The windows
-that words depend on are kept in `vitals.json` in the run's folder, by the steps of its checkpoints.
+Events already hold losses and norms of gradients, so they are not measured twice. `vitals.json` in
+the run's folder keeps the windows that words depend on, by the steps of its checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,9 @@ from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, rows
 from pellucid.vitals.watch import checked
 
-#: Of how many rows the labels' entropies are estimated.
+#: Rows from which the entropies of the labels are estimated.
 _COUNTED_ROWS = 64
-#: Of how many checkpoints the windows are kept.
+#: Checkpoints whose windows are kept.
 _MAX_STATES = 8
 
 
@@ -49,49 +50,39 @@ def watcher(
     log: object = None,
     thresholds: str | Path | None = None,
 ) -> Watcher:
-    """What `pellucid.train(..., watchers=[...])` takes to watch a run for the five equations.
+    """A watcher for `pellucid.train(..., watchers=[...])`: it watches the five equations.
 
-    The arguments are those of `watch`.
+    Args:
+        max_overhead: As for `watch`.
+        log: As for `watch`.
+        thresholds: As for `watch`.
 
     Raises:
-        ConfigError: an argument cannot be used.
+        ConfigError: An argument cannot be used.
     """
-    checked({"max_overhead": max_overhead, "log": log, "thresholds": thresholds})
-
-    def look_into(job: Job, tell: Observer) -> AbstractContextManager[Observer]:
-        return _watched(job, tell, max_overhead, log, thresholds)
-
-    return look_into
+    options = checked({"max_overhead": max_overhead, "log": log, "thresholds": thresholds})
+    return partial(_watched, options)
 
 
 @contextmanager
-def _watched(
-    job: Job,
-    tell: Observer,
-    max_overhead: float | None,
-    log: object,
-    thresholds: str | Path | None,
-) -> Generator[Observer]:
-    guard = Guard()
-    begun = guard("the whole training", _begin, job, max_overhead, log, thresholds)
-    if begun is None:
-        yield _nothing
+def _watched(options: dict[str, Any], job: Job, observer: Observer) -> Generator[Observer]:
+    started = Guard()("the whole training", _begin, job, options)
+    if started is None:
+        yield _ignore
         return
-    watch, job_rows = begun
+    watch, job_rows = started
     with watch:
-        yield _Observer(watch, job_rows, tell, job)
+        yield _Observer(watch, job_rows, observer, job)
 
 
-def _nothing(event: Event) -> None:
-    """Who observes a training that could not be watched."""
+def _ignore(event: Event) -> None:
+    """Observes a training that could not be watched."""
 
 
-def _begin(
-    job: Job, max_overhead: float | None, log: object, thresholds: str | Path | None
-) -> tuple[Watch, Rows]:
-    size = job.settings.batch_size
-    # answers are drawn anew for each update, and rewarded by somebody's code: not asked for here
-    first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, size)
+def _begin(job: Job, options: dict[str, Any]) -> tuple[Watch, Rows]:
+    batch_size = job.settings.batch_size
+    # each update samples its own answers, and your code rewards them: do not run it for a reading
+    first = None if isinstance(job.objective, PolicyGradient) else job.batch(0, batch_size)
     job_rows = Rows(job, first)
     watch = Watch(
         job.model,
@@ -99,64 +90,64 @@ def _begin(
         probe=job_rows.probe,
         reference=None,
         clip_norm=job.settings.clip_norm,
-        max_overhead=max_overhead,
-        log=log,
-        thresholds=thresholds,
+        **options,
     )
     watch.other = job_rows.other()
-    watch.judge.baselines = None if first is None else _baselines(job, first, size)
+    watch.judge.baselines = None if first is None else _baselines(job, first, batch_size)
     watch.judge.counts_tokens = job.unit == "tokens"
-    watch.judge.answers_are_given = isinstance(job.objective, DPO)
-    watch.judge.excused = _excused(job)
-    watch.told_elsewhere = {"gradient.norm"}
+    watch.judge.has_given_answers = isinstance(job.objective, DPO)
+    watch.judge.excuses = _find_excuses(job)
+    watch.trainer_signs = {"gradient.norm"}
     watch.stops_clock = True
     return watch, job_rows
 
 
-def _excused(job: Job) -> dict[str, str]:
-    """Signs that say nothing of what this objective minimises, each with the reason."""
+def _find_excuses(job: Job) -> dict[str, str]:
+    """Signs that mean nothing for this objective, each with the reason."""
     excuses: dict[str, str] = {}
     if isinstance(job.objective, DPO | PolicyGradient):
-        answers = "answers are weighed against each other, and a certain token ends no learning"
+        answers = (
+            "answers are compared with each other: learning continues after a token is certain"
+        )
         excuses |= dict.fromkeys(("predictions.certain", "predictions.error_norm"), answers)
     if isinstance(job.objective, PolicyGradient):
-        even = "where all answers are worth the same there is next to no gradient, and rightly so"
+        even = "if all answers have the same reward, the gradient is rightly close to zero"
         small = ("gradient.norm", "gradient.depth_ratio", "gradient.zeros", "update.effective_step")
         excuses |= dict.fromkeys(small, even)
     return excuses
 
 
 class _Observer:
-    """Hands the run's events to a watch, and its signs to the run."""
+    """Passes the run's events to a watch, and its signs to the run."""
 
-    def __init__(self, watch: Watch, job_rows: Rows, tell: Observer, job: Job) -> None:
+    def __init__(self, watch: Watch, job_rows: Rows, observer: Observer, job: Job) -> None:
         self._watch = watch
-        self._seen = job_rows
-        self._tell = tell
+        self._job_rows = job_rows
+        self._observer = observer
         self._total = job.plan.total_steps
-        # the loss of a policy is log P of what it has drawn itself: it has no way to go
+        # the loss of a policy is log P of its own samples: it need not fall
         self._has_loss = not isinstance(job.objective, PolicyGradient)
         self._new: tuple[int, Sequence[Sign]] | None = None
-        self._kept: Path | None = None
+        self._file: Path | None = None
         self._vitals: Vitals | None = None
-        watch.listeners.append(self._keep)
+        watch.listeners.append(self._keep_signs)
 
     def __call__(self, event: Event) -> None:
         self._watch.guard("the run's events", self._take, event)
         vitals, self._vitals = self._vitals, None
         if vitals is not None:
-            self._tell(vitals)  # whoever records it may stop the run, as with any event
+            self._observer(vitals)  # an observer may stop the run, as with any event
 
     def _take(self, event: Event) -> None:
         match event:
             case events.Started() | events.Resumed():
-                self._kept = Path(event.folder) / "vitals.json" if event.folder else None
+                self._file = Path(event.folder) / "vitals.json" if event.folder else None
                 if isinstance(event, events.Started) and not self._watch.judge.counts_tokens:
                     self._watch.judge.guessing = event.guessing_nats
                 if isinstance(event, events.Resumed):
-                    self._watch.updates = self._seen.step = event.step
+                    self._watch.updates = self._job_rows.step = event.step
                     self._watch.guard("earlier readings", self._recall, event.step)
-                self._watch.go_on()
+                self._watch.resume()
             case events.Logged():
                 first = event.step - len(event.losses) + 1
                 pairs = zip(event.losses, event.grad_norms, strict=True)
@@ -170,43 +161,43 @@ class _Observer:
             case events.StepFinished():
                 if event.step == self._total:
                     self._watch.flush()
-                self._say()
-                self._watch.go_on()
+                self._build_event()
+                self._watch.resume()
             case _:
                 pass
 
-    def _keep(self, step: int, signs: Sequence[Sign]) -> None:
+    def _keep_signs(self, step: int, signs: Sequence[Sign]) -> None:
         self._new = (step, signs)
 
-    def _say(self) -> None:
+    def _build_event(self) -> None:
         if self._new is None:
             return
         step, signs = self._new
         self._new = None
         cost = self._watch.cost
-        took = (cost.seconds, cost.training_seconds, cost.looks)
+        took = (cost.seconds, cost.training_seconds, cost.n_readings)
         self._vitals = vitals_event(step, signs, self._watch.judge.rules, took)
 
     def _remember(self, step: int) -> None:
-        if self._kept is None:
+        if self._file is None:
             return
-        states, _ = _read(self._kept)
+        states, _ = _read(self._file)
         states[str(step)] = self._watch.state_dict()
         recent = dict(sorted(states.items(), key=lambda item: int(item[0]))[-_MAX_STATES:])
-        write_text(self._kept, json_text(recent))
+        write_text(self._file, json_text(recent))
 
     def _recall(self, step: int) -> None:
-        if self._kept is None:
+        if self._file is None:
             return
-        states, problem = _read(self._kept)
+        states, problem = _read(self._file)
         try:
             if str(step) in states:
                 self._watch.load_state_dict(states[str(step)])
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             problem = f"{type(error).__name__}: {error}"
         if problem:
-            text = f"{self._kept.name} cannot be read ({problem}): vital signs begin anew"
-            self._tell(Noticed(step=step, text=text))
+            text = f"{self._file.name} cannot be read ({problem}): vital signs start afresh"
+            self._observer(Noticed(step=step, text=text))
 
 
 def vitals_event(
@@ -215,16 +206,25 @@ def vitals_event(
     rules: Mapping[str, Rule],
     cost: tuple[float, float, int] | None = None,
 ) -> Vitals:
-    """Signs as the run records them."""
+    """Signs as the event that the run records.
+
+    Args:
+        step: Finished updates.
+        signs: The latest of each sign.
+        rules: The rules by sign.
+        cost: Seconds of watching, seconds of training, and the number of readings.
+    """
     five_rows = rows(signs)
     speakers = tuple(
-        ("", "") if (s := row.sign) is None else (s.id, rules[s.id].why(s.word, s.value))
+        ("", "")
+        if (s := row.sign) is None
+        else (s.id, rules[s.id].describe_breach(s.word, s.value))
         for row in five_rows
     )
     return Vitals(
         step=step,
         signs=tuple(
-            (sign.id, sign.equation, sign.value, sign.word, sign.step, sign.where) for sign in signs
+            (sign.id, sign.equation, sign.value, sign.word, sign.step, sign.place) for sign in signs
         ),
         rows=tuple((row.name, row.word or "") for row in five_rows),
         speakers=speakers,
@@ -232,20 +232,22 @@ def vitals_event(
     )
 
 
-def _baselines(job: Job, first: Batch, size: int) -> Baselines | None:
-    """What the labels tell by themselves; None where they are no running text."""
+def _baselines(job: Job, first: Batch, batch_size: int) -> Baselines | None:
+    """The losses that counting labels reaches; None if the labels are not running text."""
     if not isinstance(first, TokenBatch) or (first.targets != IGNORED).float().mean() < 0.5:
         return None
-    later = [job.batch(place, size) for place in range(size, _COUNTED_ROWS, size)]
-    alike = [batch for batch in later if isinstance(batch, TokenBatch)]
-    targets = [batch.targets for batch in (first, *alike)]
+    later_batches = [
+        job.batch(place, batch_size) for place in range(batch_size, _COUNTED_ROWS, batch_size)
+    ]
+    token_batches = [batch for batch in later_batches if isinstance(batch, TokenBatch)]
+    targets = [batch.targets for batch in (first, *token_batches)]
     width = max(t.shape[1] for t in targets)
     filled = [torch.nn.functional.pad(t, (0, width - t.shape[1]), value=IGNORED) for t in targets]
     return baselines(torch.cat(filled))
 
 
 def _read(file: Path) -> tuple[dict[str, Mapping[str, Any]], str]:
-    """The windows by step; and why there are none, where the file is damaged."""
+    """The windows by step; and the problem, if the file is damaged."""
     if not file.is_file():
         return {}, ""
     try:

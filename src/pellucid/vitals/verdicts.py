@@ -1,4 +1,4 @@
-"""From numbers to words: what one reading says, and what it says after those before it."""
+"""From numbers to words: the word for a reading, given the readings before it."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from pellucid.training import Guard, guarded
 from pellucid.vitals.async_metrics import Column
 from pellucid.vitals.label_baselines import Baselines
 from pellucid.vitals.loss_window import LOSSES, LossWindow
-from pellucid.vitals.readings import SHOWN, TAKE, measured, taken, thinned
+from pellucid.vitals.readings import AGGREGATES, EXTRA_SIGNS, drop_missing, summarise, thinned
 from pellucid.vitals.record import Point, Record
 from pellucid.vitals.rules import Rule
 from pellucid.vitals.signs import Sign, Word, mildest
 
 _CLIPPED = 100
 _MEDIAN_OF = 256
-#: Fewer readings have no median worth the name.
+#: Fewer readings have no meaningful median.
 _LEAST = 5
 
-#: Fewer readings of the largest score are no course, and below this it is not grown.
+#: Fewer readings of the largest score show no trend; a score below this has not grown.
 _FEWEST_SCORES, _GROWN = 8, 25.0
 
-#: Of these there is no more to say than watch once the task is solved.
+#: Once the task is solved, these are watch at worst.
 _CORRECTNESS_SIGNS = ("predictions.certain", "predictions.error_norm")
 
-#: Judged by how many times its own median it is.
+#: Judged as a multiple of its own median.
 _RELATIVE = ("gradient.norm", "stream.rms")
-#: Judged by how much of what it was at first it is.
+#: Judged as a multiple of its first value.
 _OF_FIRST = ("embeddings.rms",)
 
 
@@ -40,20 +40,20 @@ class VerdictTracker:
         self.rules = dict(rules)
         self.guard = guard or Guard()
         self.signs: dict[str, Sign] = {}
-        #: ln V, and what the labels tell by themselves; None while not known
+        #: ln V, and the losses that counting labels reaches; None while unknown
         self.guessing: float | None = None
         self.baselines: Baselines | None = None
-        #: whether the loss is a mean over tokens, and what is known of their losses holds of it
+        #: whether the loss is a mean over tokens: only then rules about tokens apply
         self.counts_tokens = True
-        #: what gradients are clipped at, where they are
+        #: the norm at which gradients are clipped, if they are
         self.clip_norm: float | None = None
-        #: what was told and found so far, thinned
+        #: all readings so far, thinned
         self.record = Record()
-        #: signs that say nothing in this training, each with the reason: shown, and not judged
-        self.excused: dict[str, str] = {}
-        #: whether what is compared with a reference are answers of somebody else's
-        self.answers_are_given = False
-        #: signs whose last reading was sick by itself, and which are not called so yet
+        #: signs that mean nothing for this objective, each with the reason: shown, not judged
+        self.excuses: dict[str, str] = {}
+        #: whether the answers compared with a reference come from the data, not from the model
+        self.has_given_answers = False
+        #: signs whose last reading alone was sick, while their word is not sick yet
         self.doubted: set[str] = set()
         self._past: dict[str, list[Word]] = {}
         self._history: dict[str, list[float]] = {}
@@ -62,18 +62,18 @@ class VerdictTracker:
         self._scores: list[tuple[int, float]] = []
         #: the variance of the logits before the first update
         self._spread = 0.0
-        self._settled = 0
+        self._steady_updates = 0
         self._rate: float | None = None
         self._highest_rate = 0.0
         self._clips: list[bool] = []
         self._batch: float | None = None
-        self._same = 0
+        self._repeats = 0
 
     @guarded("the learning rate")
     def rate(self, learning_rate: float) -> None:
         """Take the learning rate of the next update."""
         rising = self._rate is not None and learning_rate > self._rate * (1 + 1e-6)
-        self._settled = 0 if rising else self._settled + 1
+        self._steady_updates = 0 if rising else self._steady_updates + 1
         self._rate = learning_rate
         self._highest_rate = max(self._highest_rate, learning_rate)
 
@@ -83,15 +83,15 @@ class VerdictTracker:
         self.record.losses.add(Point(step, value))
         mean = self._window.add(value)
         if self.guessing is not None:
-            above = mean - self.guessing
-            self._judge("loss.value", step, above, applies=self._applies("loss.value", above))
+            excess = mean - self.guessing
+            self._judge("loss.value", step, excess, applies=self._applies("loss.value", excess))
             if self.counts_tokens:
-                self._of_tokens(step, value, mean, self.guessing)
+                self._judge_tokens(step, value, mean, self.guessing)
         if self._window.is_full:
             self._judge("loss.rise", step, mean - self._window.lowest)
 
-    def _of_tokens(self, step: int, value: float, mean: float, guessing: float) -> None:
-        """What is known of a loss over tokens."""
+    def _judge_tokens(self, step: int, value: float, mean: float, guessing: float) -> None:
+        """Judge the signs that only a loss over tokens has."""
         if self._past_warm_up(LOSSES) and self._window.updates >= 100:
             self._judge("loss.learnt", step, guessing - mean)
         if self.baselines is None:
@@ -104,7 +104,7 @@ class VerdictTracker:
 
     @guarded("gradient.norm")
     def norm(self, step: int, value: float) -> None:
-        """Take the norm of one update's gradients: before clipping, where that is known."""
+        """Take the norm of one update's gradients, before clipping if that is known."""
         self.record.norms.add(Point(step, value))
         self._judge("gradient.norm", step, self._of_median("gradient.norm", value))
         clip_norm = self.clip_norm
@@ -116,9 +116,9 @@ class VerdictTracker:
         self._judge("gradient.clipped", step, share, applies=hard)
 
     def read(self, step: int, readings: Sequence[tuple[Column, list[float]]]) -> None:
-        """Take what a tape brought."""
+        """Take the readings of one step."""
         latest = {column.id: values for column, values in readings}
-        for column, values in map(measured, readings):
+        for column, values in map(drop_missing, readings):
             if values:
                 self.guard(column.id, self._take, step, column, values)
         reference = latest.get("reference.kl")
@@ -135,39 +135,41 @@ class VerdictTracker:
                 self._place("norm.gain_low", step, column, values, "min")
                 self._place("norm.gain_high", step, column, values, "max")
             case "batch":
-                self._same = self._same + 1 if values[0] == self._batch else 0
+                self._repeats = self._repeats + 1 if values[0] == self._batch else 0
                 self._batch = values[0]
-                self._judge("batch.repeats", step, float(self._same))
+                self._judge("batch.repeats", step, float(self._repeats))
             case "logits.spread":
                 self._spread = values[0] if step <= 1 else self._spread
             case id if id in self.rules:
-                self._place(id, step, column, values, TAKE.get(id, "max"))
+                self._place(id, step, column, values, AGGREGATES.get(id, "max"))
             case _:
-                pass
-        for id, take in SHOWN.get(column.id, ()):
-            value, where = taken(column, values, take)
-            self._judge(id, step, value, where=where)
+                raise KeyError(f"thresholds.toml has no rule for the reading {column.id}")
+        for id, aggregate in EXTRA_SIGNS.get(column.id, ()):
+            value, place = summarise(column, values, aggregate)
+            self._judge(id, step, value, place=place)
 
-    def _place(self, id: str, step: int, column: Column, values: list[float], take: str) -> None:
-        value, where = taken(column, values, take)
+    def _place(
+        self, id: str, step: int, column: Column, values: list[float], aggregate: str
+    ) -> None:
+        value, place = summarise(column, values, aggregate)
         if id in _RELATIVE:
             value = self._of_median(id, value)
         if id in _OF_FIRST:
             first = self._first.setdefault(id, value)
             value = value / first if first > 0 else 1.0
         if id == "attention.max_logit":
-            self.guard("attention.heading_for", self._ahead, step, value)
-        self._judge(id, step, value, where=where, applies=self._applies(id, value))
+            self.guard("attention.heading_for", self._judge_trend, step, value)
+        self._judge(id, step, value, place=place, applies=self._applies(id, value))
 
     def _judge(
-        self, id: str, step: int, value: float, *, where: str = "", applies: bool = True
+        self, id: str, step: int, value: float, *, place: str = "", applies: bool = True
     ) -> None:
-        """Find the word for a reading, through the guard: of one sign, whatever becomes of it."""
-        self.guard(id, self._word, id, step, value, where, applies)
+        """Find the word for a reading, through the guard: an error switches off this sign only."""
+        self.guard(id, self._word, id, step, value, place, applies)
 
-    def _word(self, id: str, step: int, value: float, where: str, applies: bool) -> None:
+    def _word(self, id: str, step: int, value: float, place: str, applies: bool) -> None:
         rule = self.rules[id]
-        excuse = self.excused.get(id) if math.isfinite(value) else None
+        excuse = self.excuses.get(id) if math.isfinite(value) else None
         latest: Word = rule.word(value) if applies and excuse is None else "calm"
         if latest == "sick" and id in _CORRECTNESS_SIGNS and math.isfinite(value):
             guessing = self.guessing if self.counts_tokens else None
@@ -175,7 +177,7 @@ class VerdictTracker:
         past = self._past.setdefault(id, [])
         past.append(latest)
         del past[: -rule.readings]
-        # what is not finite is sick at once; else the mildest of the last readings
+        # a value that is not finite is sick at once; else the mildest of the last readings counts
         word = latest if not math.isfinite(value) else mildest(past)
         if len(past) < rule.readings and math.isfinite(value):
             word = "calm"
@@ -186,14 +188,14 @@ class VerdictTracker:
             step=step,
             value=value,
             word=word,
-            rule=rule.told + (f"; not judged here: {excuse}" if excuse else ""),
+            rule=rule.description + (f"; not judged here: {excuse}" if excuse else ""),
             source=rule.source,
-            where=where,
+            place=place,
         )
         self.record.sign(self.signs[id])
 
     def _applies(self, id: str, value: float) -> bool:
-        """Whether the rule's condition holds; what is not finite is judged always."""
+        """Whether the rule's condition holds; a value that is not finite is always judged."""
         if not math.isfinite(value):
             return True
         match id:
@@ -206,7 +208,7 @@ class VerdictTracker:
                 return self._window.updates >= 100
             case "reference.same":
                 return self._window.is_halved
-            case "reference.kl" if self.answers_are_given:
+            case "reference.kl" if self.has_given_answers:
                 return self.rules[id].word(value) == "sick"
             case "tokens.cosine":
                 return self._window.updates >= 200
@@ -216,8 +218,8 @@ class VerdictTracker:
             case _:
                 return True
 
-    def _ahead(self, step: int, largest: float) -> None:
-        """Where the largest score is heading: a line through what was read of late."""
+    def _judge_trend(self, step: int, largest: float) -> None:
+        """Judge the trend of the largest score, by a line through its recent readings."""
         if not math.isfinite(largest):
             return
         self._scores = thinned([*self._scores, (step, largest)])
@@ -226,15 +228,15 @@ class VerdictTracker:
         late = self._scores[len(self._scores) // 2 :]
         steps, scores = zip(*late, strict=True)
         slope = statistics.linear_regression(steps, scores).slope
-        grown = largest > _GROWN and slope > 0
-        ahead = largest + max(0.0, slope) * step
-        self._judge("attention.heading_for", step, ahead, applies=grown)
+        has_grown = largest > _GROWN and slope > 0
+        forecast = largest + max(0.0, slope) * step
+        self._judge("attention.heading_for", step, forecast, applies=has_grown)
 
     def _past_warm_up(self, updates: int) -> bool:
-        return self._rate is None or self._settled >= updates
+        return self._rate is None or self._steady_updates >= updates
 
     def _of_median(self, id: str, value: float) -> float:
-        """A number by its own median so far, which it then joins; 1 while there is none."""
+        """A number over its own median so far, which it then joins; 1 while there is no median."""
         history = self._history.setdefault(id, [])
         relative = 1.0
         if not math.isfinite(value):
@@ -248,32 +250,30 @@ class VerdictTracker:
 
     def state_dict(self) -> dict[str, Any]:
         """The windows, as plain values."""
-        windows = {name: getattr(self, f"_{name}") for name in _WINDOWS}
-        of_labels = None if self.baselines is None else list(self.baselines)
-        return (
-            windows
-            | self._window.state_dict()
-            | {"guessing": self.guessing, "baselines": of_labels}
-        )
+        windows = {key: getattr(self, name) for key, name in _WINDOWS.items()}
+        label_losses = None if self.baselines is None else list(self.baselines)
+        window = self._window.state_dict()
+        return windows | window | {"guessing": self.guessing, "baselines": label_losses}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take back what `state_dict` gave."""
         self.guessing = state["guessing"]
         self.baselines = None if state["baselines"] is None else Baselines(*state["baselines"])
         self._window.load_state_dict(state)
-        for name in _WINDOWS:
-            if name in state:  # what an older version kept has fewer
-                setattr(self, f"_{name}", state[name])
+        for key, name in _WINDOWS.items():
+            if key in state:  # an older version saved fewer
+                setattr(self, name, state[key])
 
 
-_WINDOWS = (
-    "past",
-    "history",
-    "spread",
-    "first",
-    "scores",
-    "settled",
-    "rate",
-    "highest_rate",
-    "clips",
-)
+#: By their keys in a saved state: the attributes that words depend on.
+_WINDOWS = {
+    "past": "_past",
+    "history": "_history",
+    "spread": "_spread",
+    "first": "_first",
+    "scores": "_scores",
+    "settled": "_steady_updates",
+    "rate": "_rate",
+    "highest_rate": "_highest_rate",
+    "clips": "_clips",
+}

@@ -18,7 +18,7 @@ from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import share_of
 from pellucid.vitals.update_sizes import Optimisers
 
-#: What a trainer knows by itself.
+#: Options that a trainer fills in.
 _OF_THE_LOOP = ("model", "optimizer", "clip_norm")
 
 
@@ -41,22 +41,24 @@ def watch(
         print(w.report())
 
     Args:
-        optimizer: one, or several that step together, in the order in which they step. Without
+        model: The model that you train.
+        optimizer: One, or several that step together, in the order in which they step. Without
             one, `w.step` says when an update is done, and gradients are not watched.
-        probe: fixed rows to look at the model through; by default the first batch's first rows.
-        reference: a model that this one is not to leave; called as this one is.
-        clip_norm: what gradients are clipped at, where they are.
-        max_overhead: of the training's time, at most, from its hundredth update or twentieth second
-            on, whichever is later: until then looks may be on credit. None for no bound.
-        log: where signs are written to: a path (.jsonl), a SummaryWriter, a wandb run, or a
+        probe: Fixed rows for the readings; by default the first rows of the first batch.
+        reference: A model that this one should stay close to; called with the same arguments.
+        clip_norm: The norm at which your loop clips gradients, if it does.
+        max_overhead: The largest share of the training's time, from its hundredth update or
+            twentieth second, whichever is later: until then readings may be on credit. None for no
+            bound.
+        log: Where signs are written: a path (.jsonl), a SummaryWriter, a wandb run, or a
             function of a dict and a step.
-        thresholds: a TOML file laid over the package's own.
+        thresholds: A TOML file with rules that override the package's.
 
-    Nothing of it raises into the loop, a listener or `log` of yours neither: what raises is
-    reported once, by Python's `logging`, and switched off (`w.guard.off`, `w.missing`).
+    No error reaches your loop, not even one of your listener or `log`. pellucid reports it once
+    through Python's `logging` and switches that part off (`w.guard.off`, `w.missing`).
 
     Raises:
-        ConfigError: the model has nothing to train, or an argument cannot be used.
+        ConfigError: The model has nothing to train, or an argument cannot be used.
     """
     return Watch(
         model,
@@ -71,10 +73,10 @@ def watch(
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of `watch` that a trainer hands over later: what cannot be used is refused now.
+    """Check options of `watch` now that a trainer uses later.
 
     Raises:
-        ConfigError: there is no such option, or its value cannot be used.
+        ConfigError: There is no such option, or its value cannot be used.
     """
     option_names = [
         name for name in inspect.signature(watch).parameters if name not in _OF_THE_LOOP

@@ -1,12 +1,13 @@
-"""What a watch can tell at any time: signs, rows, what is missing, and what it cost."""
+"""The answers of a watch at any time: signs, rows, missing signs, and its cost."""
 
 from __future__ import annotations
 
 from threading import get_ident
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from pellucid.old_names import old_attributes
 from pellucid.training import Guard
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.overhead_budget import Cost
@@ -16,41 +17,58 @@ from pellucid.vitals.probe import Probe, ProbeRunner
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Row, Sign, format_row, rows
 from pellucid.vitals.taps.first_batch import FirstBatch
-from pellucid.vitals.unavailable import missing
 from pellucid.vitals.update_sizes import Updates
 from pellucid.vitals.verdicts import VerdictTracker
 
+_SHARDED = (
+    "the weights are sharded over processes, which would all have to take readings at the same "
+    "time: softmax, variance, predictions and KL are not watched, and gradients only of this "
+    "process's part"
+)
+_NO_BATCH = (
+    "no training batch has been seen yet, and none will be if the model is compiled with "
+    "fullgraph=True: pass probe=Probe(...)"
+)
+
 
 class WatchState(NamedTuple):
-    """Signs so far (`judge.record` has them in order), the model's parts, whose steps they were.
+    """All that causes are found from.
 
-    `told` is how many losses were handed over.
+    Attributes:
+        judge: The latest signs; `judge.record` has all of them in order.
+        anatomy: The model's parts.
+        optimisers: Those that step.
+        probe: The fixed rows; None for other threads than the one that trains.
+        n_losses: How many losses the loop has passed to `w.step`.
     """
 
     judge: VerdictTracker
     anatomy: Anatomy
     optimisers: tuple[torch.optim.Optimizer, ...]
     probe: Probe | None
-    told: int
+    n_losses: int
 
 
 class WatchReport:
-    """The half of a watch that answers questions."""
+    """The half of a watch that you read from."""
 
     guard: Guard
-    #: updates that are done
+    #: finished updates
     updates: int
     _anatomy: Anatomy
     _optimisers: tuple[torch.optim.Optimizer, ...]
     _judge: VerdictTracker
-    _rounds: LookSchedule
+    _schedule: LookSchedule
     _losses: Losses
     _updates: Updates
-    _capture: FirstBatch | None
-    _looking: ProbeRunner | None
+    _first_batch: FirstBatch | None
+    _probe_runner: ProbeRunner | None
     _predicted: Predicted | None
-    #: the thread that trains, once it is known: no other may run the model
+    #: the thread that trains, once it is known: only that one may run the model
     _thread: int | None
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(go_on="resume", seen="state")
 
     @property
     def signs(self) -> tuple[Sign, ...]:
@@ -59,49 +77,61 @@ class WatchReport:
 
     @property
     def judge(self) -> VerdictTracker:
-        """Who finds the words; to be told what is measured elsewhere."""
+        """The tracker that finds the words; pass it numbers that you measure yourself."""
         return self._judge
 
     @property
-    def seen(self) -> WatchState:
+    def state(self) -> WatchState:
         """All that causes are found from; a probe only for the thread that trains."""
-        mine = self._thread in (None, get_ident())
-        probe = self._looking.probe if self._looking is not None and mine else None
-        return WatchState(self._judge, self._anatomy, self._optimisers, probe, self._losses.told)
+        runner = self._probe_runner if self._thread in (None, get_ident()) else None
+        probe = None if runner is None else runner.probe
+        count = self._losses.n_added
+        return WatchState(self._judge, self._anatomy, self._optimisers, probe, count)
 
     @property
     def missing(self) -> dict[str, str]:
-        """What cannot be watched in this training, and why; what was switched off is here, too."""
-        of_training = self.guard(
-            "missing",
-            missing,
-            self._anatomy,
-            self._looking,
-            self._predicted,
-            self._updates if self._optimisers else None,
-            has_loss="loss.value" in self._judge.signs,
-            reason="" if self._capture is None else self._capture.reason,
-        )
-        return (of_training or {}) | {
-            part: f"switched off: {why}" for part, why in self.guard.off.items()
-        }
+        """The signs that cannot be watched, and why; also the parts that are switched off."""
+        reasons = self.guard("missing", self._list_missing) or {}
+        return reasons | {part: f"switched off: {error}" for part, error in self.guard.off.items()}
+
+    def _list_missing(self) -> dict[str, str]:
+        runner, predicted = self._probe_runner, self._predicted
+        reasons = {} if runner is None else dict(runner.missing)
+        if self._anatomy.is_sharded:
+            reasons["probe"] = _SHARDED
+        elif runner is None:
+            reason = "" if self._first_batch is None else self._first_batch.reason
+            reasons["probe"] = reason or _NO_BATCH
+        elif predicted is not None and predicted.targets is None:
+            reasons["predictions.certain"] = (
+                "the targets of the model's outputs are not known: pass probe=Probe(...)"
+            )
+        if "loss.value" not in self._judge.signs:
+            reasons["loss.value"] = "no loss was passed: call w.step(loss)"
+        if not self._optimisers:
+            reasons["gradient.norm"] = "no optimiser was passed: call watch(model, optimizer)"
+        elif not self._updates.adaptive:
+            reasons["update.effective_step"] = (
+                "the matrices' optimiser has no step size like Adam's"
+            )
+        return reasons
 
     @property
     def cost(self) -> Cost:
-        """What watching has cost so far."""
-        return self._rounds.cost
+        """The cost of watching so far."""
+        return self._schedule.cost
 
     def summary(self) -> tuple[Row, ...]:
         """The five rows, with a word each."""
         return rows(self.signs)
 
     def report(self) -> str:
-        """The five rows, what was switched off, and the cost, as text."""
+        """The five rows, the parts that are switched off, and the cost, as text."""
         lines = self.guard("the report", lambda: [format_row(row) for row in self.summary()]) or []
-        lines += [f"switched off: {part}: {why}" for part, why in self.guard.off.items()]
-        return "\n".join((*lines, self.cost.told(self._rounds.share)))
+        lines += [f"switched off: {part}: {error}" for part, error in self.guard.off.items()]
+        return "\n".join((*lines, self.cost.message(self._schedule.share)))
 
     def state_dict(self) -> dict[str, Any]:
-        """The windows that words depend on, as plain values, for a training that is resumed."""
+        """The windows that words depend on, as plain values, to resume a training."""
         windows = self.guard("saving readings", self._judge.state_dict)
         return {"updates": self.updates} | ({} if windows is None else {"judge": windows})

@@ -1,4 +1,4 @@
-"""Whether gradients are cleared before those of the next update arrive."""
+"""Whether gradients are cleared before the next update's gradients arrive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pellucid.vitals.taps.hooks import Hooks
 
 
 def cleared_by(optimisers: Sequence[torch.optim.Optimizer]) -> nn.Parameter | None:
-    """A parameter that an optimiser clears; None where none has any that is trained."""
+    """A trained parameter that an optimiser clears; None if there is none."""
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             for parameter in cast("list[nn.Parameter]", group["params"]):
@@ -24,38 +24,40 @@ def cleared_by(optimisers: Sequence[torch.optim.Optimizer]) -> nn.Parameter | No
 
 
 class ZeroGradCheck:
-    """Looks at the first gradient of some updates, before it is added to what is there."""
+    """Checks the first gradient of some updates, before it is added to the old one."""
 
     def __init__(self, parameter: nn.Parameter | None) -> None:
         self._parameter = parameter
-        self._done = 0
+        self._n_updates = 0
         self._first = True
         self._left: Tensor | None = None
 
     def attach(self, hooks: Hooks) -> None:
-        """Listen to the parameter, where there is one."""
+        """Add a hook to the parameter, if it is trained."""
         if self._parameter is not None and self._parameter.requires_grad:
-            hooks.on(cast("Any", self._parameter).register_hook, "gradient.left", self._arrives)
+            hooks.register(
+                cast("Any", self._parameter).register_hook, "gradient.left", self._arrives
+            )
 
-    def put(self, tape: AsyncMetrics) -> None:
-        """Put what was found on the tape."""
+    def record(self, metrics: AsyncMetrics) -> None:
+        """Record the share of an old gradient that was left."""
         if self._left is not None:
-            tape.put("gradient.left", self._left)
+            metrics.record("gradient.left", self._left)
 
     def stepped(self) -> None:
-        """An update is done: what comes next should find nothing."""
-        self._done += 1
+        """An update is done: the next gradient should find none."""
+        self._n_updates += 1
         self._first, self._left = True, None
 
     @torch.no_grad()
     def _arrives(self, gradient: Tensor) -> None:
         # before the first update there may be a gradient from before the watch
-        if not self._first or (self._done != 4 and self._done % 10 != 9):
+        if not self._first or (self._n_updates != 4 and self._n_updates % 10 != 9):
             return
         self._first = False
         previous = None if self._parameter is None else self._parameter.grad
         if previous is None or previous.is_sparse or gradient.is_sparse:
             self._left = torch.zeros((), device=gradient.device)
             return
-        arriving = rms(sample(gradient).float()).clamp(min=1e-30)
-        self._left = rms(sample(previous).float()) / arriving
+        new_size = rms(sample(gradient).float()).clamp(min=1e-30)
+        self._left = rms(sample(previous).float()) / new_size

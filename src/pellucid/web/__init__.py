@@ -1,7 +1,6 @@
-"""The page: a sentence walked through a run, on this machine or kept in one file.
+"""The page: a sentence in a model, from a server on this machine or in one HTML file.
 
-Comes in: runs, and what a page asks. Goes out: JSON, a server on 127.0.0.1, an HTML file. It does
-not know how any number is computed.
+It answers requests with JSON. All numbers come from `explain`.
 """
 
 from pellucid.old_names import names_of as _names_of

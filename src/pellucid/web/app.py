@@ -1,7 +1,7 @@
-"""The web face: the same questions over HTTP, and the page's files.
+"""The HTTP application: requests of the page, and its files.
 
-Work runs in a thread. One question at a time is worked on; a few wait, more are told that it is
-busy. When the browser gives up, the work stops at the next layer.
+Work runs in a thread, one request at a time. A few requests wait; more get the answer that the page
+is busy. If the browser gives up, the work stops at the next layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from pellucid.errors import PellucidError
 from pellucid.reader import decode_text, parse_json
-from pellucid.web.assets import files
+from pellucid.web.assets import files, message
 from pellucid.web.cancellation import Stopped, stop
 from pellucid.web.requests import PageRequest, RequestError, parse_request
 from pellucid.web.security import LOCAL, Guard
@@ -30,28 +30,32 @@ from pellucid.web.session import Session
 
 _log = logging.getLogger(__name__)
 
-#: Questions that are worked on or wait, of everybody together.
-AT_ONCE = 16
-#: A question is a sentence and a few numbers.
+#: Most requests that are worked on or wait, from all clients.
+MAX_REQUESTS = 16
+#: Bytes of a request, which is a sentence and a few numbers.
 _LARGEST_QUESTION = 200_000
-_BUSY = "the page is busy with other questions: try again in a moment"
-_BROKEN = "something in pellucid failed while it answered; the terminal it runs in says what"
 
 
 def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = None) -> Starlette:
-    """The application. `token` is asked for where it is given."""
+    """The application.
+
+    Args:
+        session: Answers the requests.
+        hosts: The host names that it answers to.
+        token: A secret that every client has to send; None for none.
+    """
     assets = files()
-    places = anyio.CapacityLimiter(AT_ONCE)
+    places = anyio.CapacityLimiter(MAX_REQUESTS)
 
     async def page(request: Request) -> Response:
         name = request.path_params.get("name", "index.html")
         asset = assets.get(name)
         if asset is None:
-            return _refused("there is no such page here: open the address without a path", 404)
+            return _refused(message("no-page"), 404)
         return Response(asset.content, media_type=asset.kind)
 
     async def ask(request: Request) -> Response:
-        # first: a question that is still coming takes nobody's place
+        # read it first: an incomplete request takes no place of another
         try:
             question = parse_request(_read(await _body(request)))
         except PellucidError as error:
@@ -59,18 +63,18 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
         except ClientDisconnect:
             return Response(status_code=499)
         if places.available_tokens < 1:
-            return _refused(_BUSY, 503)
+            return _refused(message("busy"), 503)
         async with places:
             try:
                 return await _answered(request, session, question)
             except Stopped:
                 return Response(status_code=499)
             except PellucidError as error:
-                # a good question without an answer, such as half a sentence: nothing failed
+                # a valid request without an answer, such as half a sentence: nothing failed
                 return _refused(str(error), 200)
             except Exception:
-                _log.exception("a question could not be answered")
-                return _refused(_BROKEN, 500)
+                _log.exception("unanswered")
+                return _refused(message("broken"), 500)
 
     return Starlette(
         routes=[
@@ -90,19 +94,19 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _LARGEST_QUESTION:
-            raise RequestError("the question is too long: shorten the sentence")
+            raise RequestError(message("too-long"))
     return bytes(body)
 
 
 def _read(body: bytes) -> object:
     try:
-        return parse_json(decode_text(body, "the question"), "the question")
+        return parse_json(decode_text(body, message("request")), message("request"))
     except PellucidError as error:
-        raise RequestError(f"the question cannot be read ({error}): load the page again") from None
+        raise RequestError(message("unreadable", error=error)) from None
 
 
 async def _answered(request: Request, session: Session, question: PageRequest) -> Response:
-    """Work in a thread, and stop it where the browser has gone."""
+    """Work in a thread, and stop if the browser has gone."""
     given_up = threading.Event()
     answers: list[bytes] = []
 
@@ -110,27 +114,27 @@ async def _answered(request: Request, session: Session, question: PageRequest) -
         stop.set(given_up)
         return contextvars.copy_context().run(session.answer, question)
 
-    async def watch(done: anyio.Event) -> None:
-        while not done.is_set():
+    async def watch(finished: anyio.Event) -> None:
+        while not finished.is_set():
             if await request.is_disconnected():
                 given_up.set()
                 return
             with anyio.move_on_after(0.2):
-                await done.wait()
+                await finished.wait()
 
     failed: list[Exception] = []
-    done = anyio.Event()
+    finished = anyio.Event()
     async with anyio.create_task_group() as group:
-        group.start_soon(watch, done)
+        group.start_soon(watch, finished)
         try:
             answers.append(await run_sync(work))
-        except Exception as error:  # out of the group as itself, not as a group of errors
+        except Exception as error:  # raise it itself, not in a group of errors
             failed.append(error)
-        done.set()
+        finished.set()
     if failed:
         raise failed[0]
     return Response(answers[0], media_type="application/json")
 
 
-def _refused(why: str, status: int) -> Response:
-    return JSONResponse({"error": why}, status_code=status)
+def _refused(text: str, status: int) -> Response:
+    return JSONResponse({"error": text}, status_code=status)

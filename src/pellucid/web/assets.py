@@ -1,15 +1,21 @@
-"""The page's own files, as they lie in the package: read once, served from memory.
+"""The files of the page and its texts, from its folder in the package.
 
-No name leads out of the folder: only names that are listed are answered.
+No name leads out of the folder: only listed names are answered. All sentences of the page are in
+`messages.en.js`; its scripts and this room read them from there.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from functools import cache
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-#: What a browser is told a file is. Never asked of the system: on some, a registry says that
-#: JavaScript is plain text, and a browser then refuses to run it.
+from pellucid.reader import parse_json_table
+
+#: Media types by file ending. The system's own table is not used: on some systems it has plain
+#: text for JavaScript, which a browser then refuses to run.
 _KINDS = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -34,3 +40,20 @@ def files() -> dict[str, File]:
         if ending in _KINDS:
             files_by_name[file.name] = File(file.read_bytes(), _KINDS[ending])
     return files_by_name
+
+
+def message(key: str, **values: object) -> str:
+    """A sentence of the page, with its places filled in.
+
+    Args:
+        key: Its key in `messages.en.js`.
+        values: The values of its `{name}` places.
+    """
+    return str(_messages()[key]).format(**values)
+
+
+@cache
+def _messages() -> Mapping[str, Any]:
+    script = files()["messages.en.js"].content.decode()
+    table = script[script.index("{\n") : script.rindex("}") + 1]
+    return parse_json_table(re.sub(r",\s*}$", "}", table), "messages.en.js")

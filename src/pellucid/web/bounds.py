@@ -1,7 +1,7 @@
-"""What a connection may cost the page's server: seconds, bytes, and how many there may be.
+"""Limits for connections to the page's server: seconds, bytes, and their number.
 
-Nothing is bounded while the server works: then the other side waits. While it is their turn (a
-request to send, an answer to read), they have so many seconds, however slowly they trickle.
+There is no limit while the server works. A client has a limited time to send its whole request, and
+to read the next bytes of an answer.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pellucid import signals
 
-#: Seconds for a whole request to come, and for an answer to get on by a byte.
+#: Seconds for a whole request, and between two progressing reads of an answer.
 PATIENCE = 10.0
-#: Connections at once; a browser opens six. One more cuts off who has kept us waiting longest.
+#: Most connections; a browser opens six. One more closes the one that has waited longest.
 MOST_CONNECTIONS = 128
 #: Bytes of a request's head.
 LARGEST_HEAD = 16_384
-#: Seconds between two looks at a connection, and those that are left to answers at the end.
+#: Seconds between two checks of a connection, and for open answers at the end.
 _TICK, _GRACE = 0.5, 1
 
 
 class Bounded(H11Protocol):
     """One connection."""
 
-    _since = _left = 0.0
+    _idle_since = _unsent = 0.0
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._since = self.loop.time()
-        connections = cast("set[Bounded]", self.connections)  # no other kind is made
+        self._idle_since = self.loop.time()
+        connections = cast("set[Bounded]", self.connections)  # they are all of this class
         open_ones = [
             connection for connection in connections if not connection.transport.is_closing()
         ]
         if len(open_ones) > MOST_CONNECTIONS:
             waiting = [connection for connection in open_ones if not connection.working]
-            min(waiting, key=lambda connection: connection._since).transport.abort()
+            min(waiting, key=lambda connection: connection._idle_since).transport.abort()
         self._clock = self.loop.call_later(_TICK, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -53,18 +53,18 @@ class Bounded(H11Protocol):
 
     @property
     def working(self) -> bool:
-        """Whether a whole request has come that is not answered yet."""
+        """Whether a complete request waits for its answer."""
         cycle: Any = self.cycle  # None before the first request, whatever its type says
         return cycle is not None and not cycle.more_body and not cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
         try:
             super().data_received(data)
-        except h11.LocalProtocolError:  # an error of theirs that cannot be answered any more
+        except h11.LocalProtocolError:  # the client broke the protocol after the answer began
             self.transport.abort()
 
     def on_response_complete(self) -> None:
-        self._since = self.loop.time()
+        self._idle_since = self.loop.time()
         super().on_response_complete()
 
     def shutdown(self) -> None:
@@ -72,17 +72,17 @@ class Bounded(H11Protocol):
 
     def _look(self) -> None:
         current_time, buffered = self.loop.time(), self.transport.get_write_buffer_size()
-        if buffered < self._left or (self.working and not buffered):
-            self._since = current_time
-        self._left = buffered
-        if current_time - self._since > PATIENCE:
+        if buffered < self._unsent or (self.working and not buffered):
+            self._idle_since = current_time
+        self._unsent = buffered
+        if current_time - self._idle_since > PATIENCE:
             self.transport.abort()
         else:
             self._clock = self.loop.call_later(_TICK, self._look)
 
 
 class Server(uvicorn.Server):
-    """Serves until a signal comes, and tells which: `ended_by`."""
+    """Serves until a signal comes; `ended_by` is its number."""
 
     ended_by: int | None = None
 
@@ -100,7 +100,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """As everywhere in pellucid: one that was ignored stays ignored; SIGHUP ends it too."""
+        """Like everywhere in pellucid: an ignored signal stays ignored; SIGHUP ends it too."""
         with signals.handled(signals.ENDING, self._end):
             yield
 

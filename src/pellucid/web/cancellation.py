@@ -1,4 +1,4 @@
-"""Work that nobody waits for any more stops between two layers."""
+"""Stop work between two layers when its answer is no longer needed."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from torch import nn
 from pellucid.errors import PellucidError
 from pellucid.model import Stack
 
-#: Set by whoever starts the work; each layer looks at it.
+#: The event that stops the work; each layer checks it.
 stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 
 
 class Stopped(PellucidError):  # noqa: N818  an event, not an error
-    """Nobody waits for the answer any more."""
+    """The answer is no longer needed."""
 
 
 def check_cancelled() -> None:
-    """Stop here if that was asked for.
+    """Stop here if the request was cancelled.
 
     Raises:
-        Stopped: it was.
+        Stopped: It was.
     """
     event = stop.get()
     if event is not None and event.is_set():
-        raise Stopped("the question was taken back")
+        raise Stopped("cancelled")
 
 
 @contextmanager
 def stoppable(model: nn.Module) -> Generator[None]:
-    """Within it, every block of `model` looks whether to stop before it works."""
+    """Let every block of `model` check before its work whether to stop."""
 
     def check_stop(_: nn.Module, inputs: Any) -> None:
         check_cancelled()

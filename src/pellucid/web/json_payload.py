@@ -1,7 +1,7 @@
-"""Chapters and numbers as the page receives them: JSON, and matrices as bytes within it.
+"""Chapters and numbers for the page: JSON, with matrices as bytes in it.
 
-A matrix goes as float32, so that the page shows the model's own numbers; one that would be too
-large for an interaction is pooled to the largest of each tile by size, and says so.
+A matrix is sent as float32, so the page shows the model's own numbers. One that is too large is
+pooled: each cell is the largest value of a tile by size, and a note says so.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from torch import Tensor
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.expressions import to_plain
 from pellucid.explain.receipt_text import format_receipt
+from pellucid.web.assets import message
 
-#: What an interaction may bring in all, and what a matrix within it may have.
+#: Most bytes of an interaction, and most cells of a matrix in it.
 LARGEST_ANSWER = 150_000
-#: No response is larger, whatever is asked.
+#: Most bytes of any response.
 LARGEST_RESPONSE = 2_000_000
 _MOST_CELLS = 16_384
-#: How long a row of a table or of bars may be; the rest is counted in a note.
+#: Most rows of a table or bars; a note counts the others.
 _MOST_ROWS = 400
 
 Plain = dict[str, Any]
 
 
 def chapter_payload(chapter: Chapter) -> Plain:
-    """A chapter as JSON can hold it."""
+    """A chapter as JSON."""
     notes = list(chapter.notes)
     pictures = [_picture(picture, notes) for picture in chapter.pictures]
     return {
@@ -66,7 +67,7 @@ def thumbnails(weights: Tensor, side: int) -> Plain:
 
 
 def finite(value: float) -> float | str:
-    """A number, or its name where JSON has none for it."""
+    """A number, or its name if JSON has no number for it."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -75,7 +76,7 @@ def _receipt(receipt: Receipt) -> Plain:
     return {
         "title": receipt.title,
         "formula": receipt.formula,
-        "expression": _named(to_plain(receipt.expression)),
+        "expression": _finite_tree(to_plain(receipt.expression)),
         "spelled": line.operands,
         "digits": line.digits,
         "places": line.places,
@@ -87,12 +88,12 @@ def _receipt(receipt: Receipt) -> Plain:
     }
 
 
-def _named(tree: Any) -> Any:
-    """A tree without a number that JSON cannot hold: such a one is sent by its name."""
+def _finite_tree(tree: Any) -> Any:
+    """A tree whose numbers are all `finite`."""
     if isinstance(tree, dict):
-        return {key: _named(value) for key, value in tree.items()}  # pyright: ignore[reportUnknownVariableType]
+        return {key: _finite_tree(value) for key, value in tree.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(tree, list):
-        return [_named(value) for value in tree]  # pyright: ignore[reportUnknownVariableType]
+        return [_finite_tree(value) for value in tree]  # pyright: ignore[reportUnknownVariableType]
     return finite(tree) if isinstance(tree, float) else tree
 
 
@@ -104,11 +105,12 @@ def _picture(picture: Picture, notes: list[str]) -> Plain:
     if isinstance(picture, Frames):
         plain_fields = asdict(picture)
         return plain_fields | {"frames": packed(np.array(picture.frames, dtype=np.uint8))}
-    table: Plain = _named(asdict(picture))
+    table: Plain = _finite_tree(asdict(picture))
     for key in ("rows", "names"):
         rows: Sequence[Any] = table.get(key, ())
         if len(rows) > _MOST_ROWS and picture.kind != "lines":
-            notes.append(f"{picture.title}: the first {_MOST_ROWS} of {len(rows):,} are shown")
+            text = message("first-rows", title=picture.title, most=_MOST_ROWS, n=len(rows))
+            notes.append(text)
             table[key] = rows[:_MOST_ROWS]
             if "values" in table:
                 table["values"] = table["values"][:_MOST_ROWS]
@@ -116,7 +118,7 @@ def _picture(picture: Picture, notes: list[str]) -> Plain:
 
 
 def _film(picture: Film) -> Plain:
-    """Numbers as float32 in a row: a curve after another, a rung after another; NaN is none."""
+    """Numbers as float32: curve after curve, rung after rung; NaN means none."""
     rungs = [rung for snapshot in picture.rungs for rung in snapshot]
     numbers = [[math.nan if x is None else x for x in rung[1:]] for rung in rungs]
     words = list(dict.fromkeys(rung[0] for rung in rungs))
@@ -136,7 +138,7 @@ def _film(picture: Film) -> Plain:
 
 
 def _matrix(picture: Matrix) -> Plain:
-    """float32 in a row; NaN is what a mask hides."""
+    """float32 in row order; NaN is a value that a mask hides."""
     n_rows, n_columns = len(picture.rows), len(picture.columns)
     flat = [math.nan if value is None else value for row in picture.values for value in row]
     values = np.array(flat, dtype="<f4").reshape(n_rows, n_columns)
@@ -146,7 +148,8 @@ def _matrix(picture: Matrix) -> Plain:
         values, tall, wide = _largest_by_size(values)
         rows = [_stretch(rows, n * tall, tall) for n in range(values.shape[0])]
         columns = [_stretch(columns, n * wide, wide) for n in range(values.shape[1])]
-        note = f"each cell is the largest by size of {tall} x {wide} of {n_rows} x {n_columns}"
+        shape = {"tall": tall, "wide": wide, "rows": n_rows, "columns": n_columns}
+        note = message("pooled-cells", **shape)
         pooled, address = f"{pooled}; {note}" if pooled else note, ""
     return {
         "kind": "matrix",
@@ -175,8 +178,8 @@ def _largest_by_size(
     padded[: values.shape[0], : values.shape[1]] = values
     tiles = padded.reshape(shape[0] // tall, tall, shape[1] // wide, wide)
     tiles = tiles.transpose(0, 2, 1, 3).reshape(shape[0] // tall, shape[1] // wide, -1)
-    chosen = np.where(np.isnan(tiles), -1.0, np.abs(tiles)).argmax(-1)
-    return np.take_along_axis(tiles, chosen[..., None], -1)[..., 0], tall, wide
+    largest = np.where(np.isnan(tiles), -1.0, np.abs(tiles)).argmax(-1)
+    return np.take_along_axis(tiles, largest[..., None], -1)[..., 0], tall, wide
 
 
 def _stretch(names: list[str], start: int, length: int) -> str:

@@ -1,6 +1,6 @@
-"""A trace in a notebook: the page of its sentence, in a frame, read later without a kernel.
+"""A trace in a notebook: the page of its sentence in a frame, readable later without a kernel.
 
-Imported for what it does: from then on a trace shows itself so (`ModelTrace.face`).
+Importing this module sets `ModelTrace.face`, which a notebook calls.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pellucid.web.session import Session
 
 
 def render_notebook(trace: Trace) -> str | None:
-    """The page in a frame; None of a trace of bare ids, or one whose heads are scaled: a page of
-    these would not say so."""
+    """The page in a frame; None for a trace of bare ids or with scaled heads, which a page would
+    not show."""
     if trace.run is None or trace.scales or not trace.sentence.text:
         return None
     session = Session(RunRegistry([trace.run]), sentence=trace.sentence.text)
@@ -28,11 +28,11 @@ def render_notebook(trace: Trace) -> str | None:
 
 
 def framed(html: str, *, height: int = 760) -> str:
-    """The page within another one, such as a notebook: apart from it, with scripts of its own.
+    """The page in a sandboxed frame of another page, such as a notebook.
 
     Args:
-        html: the whole page.
-        height: of the frame, in pixels.
+        html: The whole page.
+        height: Height of the frame in pixels.
     """
     return (
         f'<iframe srcdoc="{escape(html)}" sandbox="allow-scripts" width="100%" height="{height}" '

@@ -1,7 +1,7 @@
-"""The page as one file: its modules, its style and the answers it needs, opened without a server.
+"""The page as one file that needs no server: its modules, its style, and all of its answers.
 
-The linker is small because the modules keep to a few forms: named imports of each other, and
-`export` before a function or a constant. Each becomes a function that is called once.
+The linker is small because the modules use few forms: named imports of each other, and `export`
+before a function or a constant. Each module becomes a function that is called once.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pellucid.web.session import Session
 
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w.]+)\.js";\n', re.M)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.M)
-#: So many heads in all are taken whole where not everything was asked for.
+#: Without `full`, a model with more heads gets only the first head of each layer.
 _MOST_HEADS = 48
-#: The parts of a place, in the order in which a key has those that matter.
+#: The axes of a place, in the order of keys.
 _AXES = tuple(field.name for field in fields(Place))
 
 Watch = Callable[[int, int], None]
@@ -37,7 +37,7 @@ Watch = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class OnePage:
-    """The file before it is written, and what it holds."""
+    """The file before it is written, and its number of answers."""
 
     html: str
     answers: int
@@ -45,7 +45,7 @@ class OnePage:
 
     @property
     def n_bytes(self) -> int:
-        """How large the file will be."""
+        """The size of the file."""
         return len(sealed(Path("page.html"), self.html))
 
 
@@ -56,31 +56,38 @@ def one_page(
     place: Place | None = None,
     versus: Reading | None = None,
     full: bool = False,
-    watch: Watch = lambda done, total: None,
+    watch: Watch = lambda n_done, total: None,
 ) -> OnePage:
-    """The page of one sentence. `full` takes every place, otherwise a path through them: every
-    layer and head at the chosen token, every token and every key at the chosen head. `versus` is
-    what it is compared with.
+    """The page of one sentence.
+
+    Args:
+        session: Answers the requests.
+        reading: The sentence and its run.
+        place: The place that the page shows first.
+        versus: A reading to compare with.
+        full: Whether to hold every place. Otherwise the file holds every layer and head at the
+            first place's token, and every token and key at its head.
+        watch: Called with the finished answers and their total.
 
     Raises:
-        PellucidError: the sentence cannot be read.
+        PellucidError: The sentence cannot be read.
     """
-    held = _held(partial(_ask_session, session, reading, versus), place or Place(), full, watch)
-    _keep_runs(held, session, reading, versus, place or Place())
-    return OnePage(_html(held), len(held["bodies"]), full)
+    content = _collect_answers(
+        partial(_ask_session, session, reading, versus), place or Place(), full, watch
+    )
+    _add_runs(content, session, reading, versus, place or Place())
+    return OnePage(_html(content), len(content["bodies"]), full)
 
 
 def check_name(file: Path) -> Path:
-    """The name of a file that can be written.
+    """Check the name of a file before work begins.
 
     Raises:
-        PellucidError: it does not end in .html, there is no such folder, or there is a file that
+        PellucidError: It does not end in .html, there is no such folder, or there is a file that
             pellucid did not write.
     """
     if file.suffix.lower() not in (".html", ".htm"):
-        raise PellucidError(
-            f"what is written is HTML, and {file} does not end in .html: name it so"
-        )
+        raise PellucidError(f"{file} does not end in .html: choose a name that does")
     if not file.parent.is_dir():
         raise PellucidError(f"there is no folder {file.parent}: make it, or choose another")
     check_output(file)
@@ -88,32 +95,32 @@ def check_name(file: Path) -> Path:
 
 
 def write_page(page: OnePage, file: Path) -> None:
-    """Write it.
+    """Write the page.
 
     Raises:
-        PellucidError: as `check_name`.
+        PellucidError: As for `check_name`.
     """
     write_output(check_name(file), page.html)
 
 
 def linked(modules: Mapping[str, str], start: str) -> str:
-    """One script of several modules, each after those that it imports."""
-    done: dict[str, str] = {}
+    """One script of several modules, each after its imports."""
+    scripts: dict[str, str] = {}
 
     def add(name: str) -> None:
-        if name in done:
+        if name in scripts:
             return
         source = modules[name]
         for _, imported in _IMPORT.findall(source):
             add(imported)
         names = ", ".join(_EXPORT.findall(source))
         body = _EXPORT.sub("", _IMPORT.sub(_format_import, source))
-        done[name] = (
+        scripts[name] = (
             f"const module_{_safe(name)} = (() => {{\n{body}\nreturn {{ {names} }};\n}})();\n"
         )
 
     add(start)
-    return "".join(done.values())
+    return "".join(scripts.values())
 
 
 def _format_import(match: re.Match[str]) -> str:
@@ -124,7 +131,7 @@ def _safe(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def _html(held: Plain) -> str:
+def _html(content: Plain) -> str:
     files_by_name = files()
     modules = {
         name.removesuffix(".js"): file.content.decode()
@@ -132,7 +139,7 @@ def _html(held: Plain) -> str:
         if name.endswith(".js")
     }
     script, style = linked(modules, "app"), files_by_name["app.css"].content.decode()
-    json_bytes = json_text(held, ensure_ascii=False).encode()
+    json_bytes = json_text(content, ensure_ascii=False).encode()
     payload = base64.b64encode(gzip.compress(json_bytes, 9, mtime=0)).decode()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
@@ -163,10 +170,12 @@ def _ask_session(
     return session.get(PageRequest(kind=kind, reading=reading, versus=versus, **parameters))
 
 
-def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) -> dict[str, Any]:
-    """The answers by their keys; equal ones once, and of chapters equal pictures once."""
+def _collect_answers(
+    ask: Callable[..., Plain], first: Place, full: bool, watch: Watch
+) -> dict[str, Any]:
+    """The answers by their keys; equal answers and equal pictures are stored once."""
     overview = ask("overview")
-    bodies, pictures, answers = _Once(), _Once(), dict[str, int]()
+    bodies, pictures, answers = _Deduplicated(), _Deduplicated(), dict[str, int]()
 
     def keep(key: str, body: Any) -> None:
         answers[key] = bodies.place(body)
@@ -174,8 +183,8 @@ def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) ->
     keep("overview", overview)
     if overview["backward"]["there"]:
         keep("backward", ask("backward"))
-    if not (chosen.stack == "encoder" and overview["spare"]):
-        chosen = replace(chosen, token=chosen.token % len(overview["ids"]))
+    if not (first.stack == "encoder" and overview["spare"]):
+        first = replace(first, token=first.token % len(overview["ids"]))
     for token in range(len(overview["ids"])):
         keep(f"prediction {token}", ask("prediction", place=Place(token=token)))
     for stack in overview["stacks"]:
@@ -184,7 +193,7 @@ def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) ->
                 place = Place(layer=layer, stack=stack["name"], cross=stack["cross"])
                 axes_of = f"{stack['name']} {_plain(stack['cross'])} {layer}"
                 keep(f"thumbnails {axes_of}", ask("thumbnails", place=place))
-    places = list(dict.fromkeys(_places(overview, chosen, full)))
+    places = list(dict.fromkeys(_places(overview, first, full)))
     axes: dict[str, list[str]] = {}
     total = len(overview["contents"]) * len(places)
     for number, heading in enumerate(overview["contents"]):
@@ -193,101 +202,93 @@ def _held(ask: Callable[..., Plain], chosen: Place, full: bool, watch: Watch) ->
             watch(number * len(places) + count, total)
             try:
                 chapter = ask("chapter", chapter=heading["id"], place=place)
-            except PellucidError as error:  # a chapter that this place has not: said by the page
+            except PellucidError as error:  # the page shows why this place has no such chapter
                 chapter_bodies[place] = {"error": str(error)}
             else:
-                held = [pictures.place(picture) for picture in chapter["pictures"]]
-                chapter_bodies[place] = chapter | {"pictures": held}
-        telling = {*_telling(chapter_bodies), *heading["axes"]}
-        axes[heading["id"]] = [axis for axis in _AXES if axis in telling]
+                indices = [pictures.place(picture) for picture in chapter["pictures"]]
+                chapter_bodies[place] = chapter | {"pictures": indices}
+        relevant = {*_relevant_axes(chapter_bodies), *heading["axes"]}
+        axes[heading["id"]] = [axis for axis in _AXES if axis in relevant]
         for place, body in chapter_bodies.items():
             keep(_key(heading["id"], place, axes[heading["id"]]), body)
     return {"answers": answers, "bodies": bodies.all, "pictures": pictures.all, "axes": axes}
 
 
-def _keep_runs(
-    held: dict[str, Any],
-    session: Session,
-    reading: Reading,
-    versus: Reading | None,
-    chosen: Place,
+def _add_runs(
+    content: Plain, session: Session, reading: Reading, versus: Reading | None, place: Place
 ) -> None:
-    """Whose numbers they are, what they are compared with, and what is chosen at first."""
+    """Add the run, the reading to compare with, and the first place."""
     answer = session.get(PageRequest(kind="runs"))
-    listed: list[Plain] = []
-    for listed_reading in (reading, versus):
-        if listed_reading is not None:
-            (run,) = (run for run in answer["runs"] if run["key"] == listed_reading.run)
-            listed.append(
-                {**run, "checkpoints": [], "chosen": listed_reading.checkpoint or run["chosen"]}
-            )
+    runs: list[Plain] = []
+    for run_reading in filter(None, (reading, versus)):
+        (run,) = (run for run in answer["runs"] if run["key"] == run_reading.run)
+        runs.append({**run, "checkpoints": [], "chosen": run_reading.checkpoint or run["chosen"]})
     versus_text = "" if versus is None else f"{versus.run}@{versus.checkpoint} {versus.sentence}"
-    first = {"sentence": reading.sentence, "place": asdict(chosen), "versus": versus_text}
-    held["answers"]["runs"] = len(held["bodies"])
-    held["bodies"].append({**answer, "runs": listed, **first})
+    first = {"sentence": reading.sentence, "place": asdict(place), "versus": versus_text}
+    content["answers"]["runs"] = len(content["bodies"])
+    content["bodies"].append({**answer, "runs": runs, **first})
 
 
-class _Once:
-    """Plain values in a row, equal ones once."""
+class _Deduplicated:
+    """A list of plain values without repetitions."""
 
     def __init__(self) -> None:
         self.all: list[Any] = []
-        self._known: dict[str, int] = {}
+        self._index: dict[str, int] = {}
 
     def place(self, value: Any) -> int:
-        """Where a value stands in the row."""
+        """The index of a value, which is added if it is new."""
         text = json_text(value, sort_keys=True)
-        if text not in self._known:
-            self._known[text] = len(self.all)
+        if text not in self._index:
+            self._index[text] = len(self.all)
             self.all.append(value)
-        return self._known[text]
+        return self._index[text]
 
 
-def _places(overview: Plain, chosen: Place, full: bool) -> Iterator[Place]:
-    """Where chapters are told: `chosen`, and what can be reached from it along each axis."""
+def _places(overview: Plain, first: Place, full: bool) -> Iterator[Place]:
+    """The places of chapters: `first`, and all that differ from it in one axis."""
     names = [(stack["name"], stack["cross"]) for stack in overview["stacks"]]
-    whole = (
-        full or sum(at["heads"] for s in overview["stacks"] for at in s["layers"]) <= _MOST_HEADS
-    )
-    stack_key = (chosen.stack, chosen.cross)
-    chosen = chosen if stack_key in names else replace(chosen, stack=names[0][0], cross=names[0][1])
-    yield chosen
-    yield replace(chosen, feature=chosen.feature + 1)
+    n_heads = sum(layer["heads"] for stack in overview["stacks"] for layer in stack["layers"])
+    every_head = full or n_heads <= _MOST_HEADS
+    if (first.stack, first.cross) not in names:
+        first = replace(first, stack=names[0][0], cross=names[0][1])
+    yield first
+    yield replace(first, feature=first.feature + 1)
     n_source = len(overview["spare"])
     for stack in overview["stacks"]:
         name, cross = stack["name"], stack["cross"]
         encodes = n_source > 0 and name == "encoder"
         tokens = range(n_source if encodes else len(overview["ids"]))
         keys = range(n_source if encodes or cross else len(overview["ids"]))
-        at = replace(chosen, stack=name, cross=cross)
-        if (name, cross) != (chosen.stack, chosen.cross):
+        start = replace(first, stack=name, cross=cross)
+        if (name, cross) != (first.stack, first.cross):
             # another text has other places: the page begins at its first token
-            at = replace(at, token=0 if encodes else -1, other=0)
-        at = replace(at, token=at.token % len(tokens), other=at.other % len(keys))
-        yield at
+            start = replace(start, token=0 if encodes else -1, other=0)
+        start = replace(start, token=start.token % len(tokens), other=start.other % len(keys))
+        yield start
         for layer, facts in enumerate(stack["layers"]):
-            heads = range(max(1, facts["heads"]) if whole or layer == chosen.layer else 1)
+            heads = range(max(1, facts["heads"]) if every_head or layer == first.layer else 1)
             for head in heads:
-                yield replace(at, layer=layer, head=head)
+                yield replace(start, layer=layer, head=head)
                 for token in tokens if full else ():
-                    yield replace(at, layer=layer, head=head, token=token)
+                    yield replace(start, layer=layer, head=head, token=token)
         for token in tokens:
-            yield replace(at, token=token)
+            yield replace(start, token=token)
         for key in keys:
-            yield replace(at, other=key)
+            yield replace(start, other=key)
 
 
-def _telling(bodies: Mapping[Place, Any]) -> list[str]:
-    """The axes along which a chapter changes: what does not matter is no part of its key."""
-    telling: list[str] = []
+def _relevant_axes(bodies: Mapping[Place, Any]) -> list[str]:
+    """The axes along which a chapter changes; only these are part of its key."""
+    relevant: list[str] = []
     for axis in _AXES:
         groups: dict[Any, set[str]] = {}
         for place, body in bodies.items():
             other_axes = tuple(getattr(place, name) for name in _AXES if name != axis)
             groups.setdefault(other_axes, set()).add(json_text(body, sort_keys=True))
         if any(len(variants) > 1 for variants in groups.values()):
-            telling.append(axis)
-    return telling
+            relevant.append(axis)
+    return relevant
 
 
 def _key(chapter: str, place: Place, axes: list[str]) -> str:
@@ -295,5 +296,5 @@ def _key(chapter: str, place: Place, axes: list[str]) -> str:
 
 
 def _plain(value: object) -> str:
-    """As JavaScript spells it."""
+    """The value as JavaScript writes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

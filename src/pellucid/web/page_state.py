@@ -1,4 +1,4 @@
-"""What the page always shows beside the open chapter: the layers, and the next token."""
+"""The parts of the page around the open chapter: the layers, and the next token."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapters import CHAPTERS, ChapterEntry
+from pellucid.web.assets import message
 from pellucid.web.json_payload import Plain, packed, thumbnails
 from pellucid.web.sentence_view import Attention, SentenceView
 
-#: Tokens that the overview shows at once; a longer sentence has a window around its end.
+#: Most tokens in the overview; of a longer sentence it shows the end.
 WINDOW = 64
-#: Heads' maps are sent up to so many bytes; the layers beyond it are asked for when they are seen.
+#: Most bytes of heads' maps; the page requests further layers when they become visible.
 _THUMBNAIL_BYTES = 90_000
 _SIDE = 24
-#: The likeliest logits are sent one by one, the others as sums over bins.
+#: The likeliest logits are sent one by one, the others as averages of bins.
 _EXACT = 256
 _BINS = 512
 
@@ -65,7 +66,7 @@ def _heading(number: int, entry: ChapterEntry) -> Plain:
 
 
 def backward(sentence: SentenceView) -> Plain:
-    """How long the gradients are that reach each layer, and the weights there are to choose."""
+    """The lengths of the gradients at each layer, and the weights to choose from."""
     stacks = dict.fromkeys(attention.stack for attention in sentence.heads)
     return {
         "stacks": {stack: list(sentence.gradients(stack)) for stack in stacks},
@@ -74,22 +75,25 @@ def backward(sentence: SentenceView) -> Plain:
 
 
 def head_thumbnails(sentence: SentenceView, attention: Attention, layer: int) -> Plain | None:
-    """The maps of one layer's heads, small; None where there are none."""
+    """Small maps of one layer's heads; None if it has none."""
     weights = sentence.weights(attention, layer)
     return None if weights is None else thumbnails(weights, _SIDE)
 
 
 def prediction(sentence: SentenceView, token: int, base: SentenceView | None) -> Plain:
-    """What is expected after a token: the likeliest, the lens at each layer, and what changed.
+    """The prediction after a token: the likeliest tokens, the lens of each layer, the changes.
 
-    `base` is what it is compared with: the same sentence with every head as it is, or another one.
+    Args:
+        sentence: The view.
+        token: The index of the token.
+        base: The view to compare with: the same sentence without scaled heads, or another one.
 
     Raises:
-        PellucidError: there is no such token.
+        PellucidError: There is no such token.
     """
     n = len(sentence.ids)
     if not -n <= token < n:
-        raise PellucidError(f"there is no token {token}: the sentence has {n}, counted from 0")
+        raise PellucidError(message("no-token-there", token=token, n=n))
     token %= n
     logits = sentence.logits(token)
     if logits is None:
@@ -103,12 +107,12 @@ def prediction(sentence: SentenceView, token: int, base: SentenceView | None) ->
         answer["target"] = _line(sentence, target, log_p)
     answer["lens"] = _ladder(sentence, token, target)
     if base is not None:
-        answer["changed"] = _changed(sentence, log_p, base, token, target)
+        answer["changed"] = _changes(sentence, log_p, base, token, target)
     return answer
 
 
 def _likely(sentence: SentenceView, logits: Tensor) -> Plain:
-    """The likeliest with their logits, exactly; the tail as means and counts of narrow bins."""
+    """The likeliest tokens with their exact logits; the others as averages of narrow bins."""
     count = min(_EXACT, logits.shape[-1])
     values, ids = logits.float().topk(count)
     likely = [
@@ -158,22 +162,22 @@ def _ladder(sentence: SentenceView, token: int, target: int | None) -> list[Plai
     return ladder
 
 
-def _changed(
+def _changes(
     sentence: SentenceView, log_p: Tensor, base: SentenceView, token: int, target: int | None
 ) -> Plain:
-    """Against `base`: KL(base || now), and what moved most; or why they cannot be compared."""
+    """The changes from `base`: KL(base || now) and the largest ones, or why there are none."""
     place = sentence.match_token(token, base)
-    was = None if isinstance(place, str) else base.logits(place)
-    if was is None:
+    base_logits = None if isinstance(place, str) else base.logits(place)
+    if base_logits is None:
         return {"kl": None, "rows": [], "why": place}
-    base_log_p = was.double().log_softmax(-1)
-    moved = log_p.exp() - base_log_p.exp()
-    moved_ids = moved.abs().topk(min(8, moved.shape[-1])).indices
-    chosen = sorted({int(i) for i in moved_ids}, key=lambda i: -abs(float(moved[i])))
-    if target is not None and target not in chosen:
-        chosen.append(target)
+    base_log_p = base_logits.double().log_softmax(-1)
+    change = log_p.exp() - base_log_p.exp()
+    largest = change.abs().topk(min(8, change.shape[-1])).indices
+    token_ids = sorted({int(i) for i in largest}, key=lambda i: -abs(float(change[i])))
+    if target is not None and target not in token_ids:
+        token_ids.append(target)
     rows: list[Any] = [
         [i, sentence.token_text(i), float(base_log_p[i].exp()), float(log_p[i].exp())]
-        for i in chosen
+        for i in token_ids
     ]
     return {"kl": float((base_log_p.exp() * (base_log_p - log_p)).sum()), "rows": rows}

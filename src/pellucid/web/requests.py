@@ -1,6 +1,6 @@
-"""What a page may request: a frozen value, made of JSON that nobody has checked.
+"""Requests of a page: frozen values, made from unchecked JSON.
 
-It holds no path of a file: a run is named by its key.
+A request has no path of a file: it names a run by its key.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import Any, cast
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import HeadScale
+from pellucid.web.assets import message
 
-#: What can be asked for.
+#: The kinds of requests.
 KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress")
-#: No sentence that a person types is longer; what is longer is refused before it is encoded.
+#: Most characters of a sentence; a longer one is refused before it is encoded.
 LONGEST_SENTENCE = 20_000
-#: A head is taken away or made to count up to so many times as much.
+#: The largest factor for a head's output.
 LARGEST_SCALE = 4.0
 _MOST_SCALES = 64
 _LONGEST_NAME = 300
@@ -26,12 +27,12 @@ _LAST = Place()
 
 
 class RequestError(PellucidError):
-    """What a page asked for cannot be answered; the message is for the person before it."""
+    """A request cannot be answered; the page shows the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sentence, read by a run at a checkpoint."""
+    """A sentence, and the run and checkpoint that read it."""
 
     run: str
     checkpoint: str
@@ -40,18 +41,18 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """How much one head counts: 0 takes it away, "mean" puts its mean in its place."""
+    """The factor of one head's output: 0 removes it, "mean" replaces it by its mean."""
 
     stack: str
     layer: int
     head: int
-    by: HeadScale
+    factor: HeadScale
     cross: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """One question of the page."""
+    """One request of the page."""
 
     kind: str
     reading: Reading | None = None
@@ -62,26 +63,26 @@ class PageRequest:
 
     @property
     def read(self) -> Reading:
-        """The sentence that it is about.
+        """The reading that it is about.
 
         Raises:
-            AskError: it names none.
+            RequestError: It has none.
         """
         if self.reading is None:
-            raise RequestError("the page did not say which run is meant: load it again")
+            raise RequestError(message("no-run-named"))
         return self.reading
 
 
-def parse_request(said: object) -> PageRequest:
-    """The question that JSON holds.
+def parse_request(raw: object) -> PageRequest:
+    """The request that JSON holds.
 
     Raises:
-        AskError: it is none.
+        RequestError: It holds none.
     """
-    table = _table(said, "the question")
+    table = _table(raw, message("request"))
     kind = _text(table, "kind")
     if kind not in KINDS:
-        raise RequestError(f"{kind!r} is not something to ask for: there are {', '.join(KINDS)}")
+        raise RequestError(message("unknown-kind", kind=repr(kind), kinds=", ".join(KINDS)))
     return PageRequest(
         kind=kind,
         reading=_reading(table["reading"]) if "reading" in table else None,
@@ -93,84 +94,79 @@ def parse_request(said: object) -> PageRequest:
 
 
 def _reading(raw: object) -> Reading:
-    table = _table(raw, "what is read")
+    table = _table(raw, "reading")
     sentence = _text(table, "sentence")
     if len(sentence) > LONGEST_SENTENCE:
-        raise RequestError(
-            f"the sentence has {len(sentence):,} characters, and at most {LONGEST_SENTENCE:,} are "
-            "taken: shorten it"
-        )
+        raise RequestError(message("long-sentence", n=len(sentence), most=LONGEST_SENTENCE))
     try:
         sentence.encode()
     except UnicodeEncodeError:
-        raise RequestError(
-            "the sentence holds half a character, which no tokenizer can read: delete it and type "
-            "it again"
-        ) from None
+        raise RequestError(message("half-character")) from None
     return Reading(_text(table, "run"), _text(table, "checkpoint", ""), sentence)
 
 
 def _scales(raw: object) -> tuple[Scale, ...]:
     if not isinstance(raw, list) or len(cast("list[object]", raw)) > _MOST_SCALES:
-        raise RequestError(f"scales has to be a list of at most {_MOST_SCALES} heads")
+        raise RequestError(message("many-scales", most=_MOST_SCALES))
     scales: list[Scale] = []
     for raw_scale in cast("list[object]", raw):
-        table = _table(raw_scale, "a scale")
+        table = _table(raw_scale, "scale")
         stack, cross = _text(table, "stack", "decoder"), _truth(table, "cross")
-        layer, head, by = _whole(table, "layer"), _whole(table, "head"), _by(table.get("by"))
-        scales.append(Scale(stack=stack, layer=layer, head=head, by=by, cross=cross))
+        layer, head = _integer(table, "layer"), _integer(table, "head")
+        factor = _factor(table.get("by"))
+        scales.append(Scale(stack=stack, layer=layer, head=head, factor=factor, cross=cross))
     return tuple(sorted(scales, key=lambda s: (s.stack, s.cross, s.layer, s.head)))
 
 
-def _by(raw: object) -> HeadScale:
+def _factor(raw: object) -> HeadScale:
     if raw == "mean":
         return "mean"
     if not isinstance(raw, int | float) or isinstance(raw, bool) or not math.isfinite(raw):
-        raise RequestError('a head counts by a number, such as 0 or 1.5, or by its "mean"')
+        raise RequestError(message("bad-factor"))
     if not 0 <= raw <= LARGEST_SCALE:
-        raise RequestError(f"a head counts from 0 to {LARGEST_SCALE:g} times, not {raw:g}")
+        raise RequestError(message("large-factor", most=LARGEST_SCALE, factor=raw))
     return float(raw)
 
 
 def _place(raw: object) -> Place:
-    table = _table(raw, "the place")
+    table = _table(raw, "place")
     names = {field.name for field in fields(Place)}
     if not table.keys() <= names:
-        raise RequestError(f"a place has {', '.join(sorted(names))}, not {sorted(table)}")
+        raise RequestError(message("bad-place", names=", ".join(sorted(names)), raw=sorted(table)))
     stack = table.get("stack", "decoder")
     if stack not in ("decoder", "encoder"):
-        raise RequestError("a stack is called decoder or encoder")
+        raise RequestError(message("bad-stack"))
     cross = _truth(table, "cross")
     weight = _text(table, "weight", "")
     if len(weight) > _LONGEST_NAME:
-        raise RequestError("the weight has too long a name: choose one from the list")
+        raise RequestError(message("long-weight"))
     words = ("stack", "cross", "weight")
-    numbers = {name: _whole(table, name) for name in table if name not in words}
+    numbers = {name: _integer(table, name) for name in table if name not in words}
     return Place(**numbers, stack=cast("Any", stack), cross=cross, weight=weight)
 
 
-def _table(raw: object, called: str) -> Mapping[str, object]:
+def _table(raw: object, name: str) -> Mapping[str, object]:
     if not isinstance(raw, dict):
-        raise RequestError(f"{called} has to be a JSON object: load the page again")
+        raise RequestError(message("no-object", name=name))
     return cast("Mapping[str, object]", raw)
 
 
 def _text(table: Mapping[str, object], key: str, default: str | None = None) -> str:
     value = table.get(key, default)
     if not isinstance(value, str):
-        raise RequestError(f"{key} has to be text: load the page again")
+        raise RequestError(message("no-text", name=key))
     return value
 
 
 def _truth(table: Mapping[str, object], key: str) -> bool:
     value = table.get(key, False)
     if not isinstance(value, bool):
-        raise RequestError(f"{key} is true or false: load the page again")
+        raise RequestError(message("no-truth", name=key))
     return value
 
 
-def _whole(table: Mapping[str, object], key: str) -> int:
+def _integer(table: Mapping[str, object], key: str) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > 10**9:
-        raise RequestError(f"{key} has to be a whole number: load the page again")
+        raise RequestError(message("no-integer", name=key))
     return value

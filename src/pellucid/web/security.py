@@ -1,8 +1,8 @@
-"""Who may speak with the page's server, and what the page may do: headers and refusals.
+"""Access to the page's server: headers and refusals.
 
-The page runs nothing and fetches nothing but its own: `default-src 'self'`. A name that another
-site made to point here (DNS rebinding) is refused by the host it says; a form of another site by
-its origin; on a wider address, whoever lacks the token.
+The page may run and fetch only its own files: `default-src 'self'`. The host header refuses names
+that another site points here (DNS rebinding), and the origin header refuses forms of other sites.
+On a wider address clients need the token.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from urllib.parse import parse_qs, urlsplit
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: Nothing from elsewhere, nothing inline, no frame around it.
+from pellucid.web.assets import message as page_message
+
+#: No content from other sites, no inline scripts, no frame around the page.
 POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "object-src 'none'"
@@ -32,13 +34,13 @@ _COOKIE = "pellucid-token"
 
 
 class Guard:
-    """Refuses who may not ask, and puts the headers on every response."""
+    """Refuses clients without access, and adds the headers to every response."""
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str], token: str | None) -> None:
         self._app, self._hosts, self._token = app, tuple(hosts), token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -65,16 +67,16 @@ class Guard:
     def _refusal(self, scope: Scope, headers: dict[str, str]) -> str | None:
         host = _without_port(headers.get("host", ""))
         if host not in self._hosts:
-            return f"this server does not answer to the name {host!r}: open the address it printed"
+            return page_message("wrong-host", host=repr(host))
         if scope["method"] == "POST":
             origin = headers.get("origin")
             if origin is None or urlsplit(origin).netloc != headers.get("host"):
-                return "the question came from another page: open the address that was printed"
-        if self._token is not None and not self._knows(scope, headers):
-            return "the token is missing: open the whole address that was printed"
+                return page_message("wrong-origin")
+        if self._token is not None and not self._has_token(scope, headers):
+            return page_message("no-token")
         return None
 
-    def _knows(self, scope: Scope, headers: dict[str, str]) -> bool:
+    def _has_token(self, scope: Scope, headers: dict[str, str]) -> bool:
         assert self._token is not None
         pairs = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
         cookies = [value for name, _, value in pairs if name == _COOKIE]
@@ -83,7 +85,7 @@ class Guard:
 
 
 def _read_token(scope: Scope) -> str:
-    """The token in the address, where there is one."""
+    """The token in the address, or empty."""
     return parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
 
 

@@ -1,4 +1,4 @@
-"""A sentence as the page needs it, read from a trace."""
+"""The numbers of a sentence for the page, from a trace."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pellucid.explain.trace_comparison import Comparison
 from pellucid.explain.trace_types import Progress
 from pellucid.runs import Run
 from pellucid.typed import length
+from pellucid.web.assets import message
 from pellucid.web.requests import Scale
 
 
@@ -30,7 +31,7 @@ class Attention(NamedTuple):
 
 
 class SentenceView:
-    """A trace, as the page needs it; `versus` is what its chapters compare it with."""
+    """A trace with the numbers for the page; its chapters compare it with `versus`."""
 
     def __init__(self, trace: Trace, versus: Trace | None = None) -> None:
         self.trace, self.versus = trace, versus
@@ -40,7 +41,7 @@ class SentenceView:
 
     @property
     def pieces(self) -> Sequence[str]:
-        """The tokens as text, the special ones by their name."""
+        """The tokens as text, special ones by name."""
         return self.trace.sentence.pieces
 
     @property
@@ -50,38 +51,40 @@ class SentenceView:
 
     @property
     def spare(self) -> Sequence[str]:
-        """The pieces of the encoder's text, where there is another one."""
+        """The pieces of the encoder's text; empty without an encoder-decoder."""
         return self.trace.sentence.source_pieces
 
     @property
     def heads(self) -> Mapping[Attention, Sequence[int]]:
-        """How many heads each layer has, by attention; 0 where one has no weights to show."""
+        """How many heads each layer has, by attention; 0 if a layer has no weights to show."""
         return self._heads
 
     @property
     def notes(self) -> Sequence[str]:
-        """What has to be said of how the sentence is read."""
+        """Notes on how the sentence is read."""
         return self.trace.sentence.notes
 
     def weights(self, attention: Attention, layer: int) -> Tensor | None:
-        """(heads, queries, keys) after the softmax; None where there are none."""
+        """(heads, queries, keys) after the softmax; None if the layer has no weights."""
         count = self._heads[attention][layer]
-        head_weights = [self.trace[f"{_named(attention, layer, n)}.weights"] for n in range(count)]
+        head_weights = [
+            self.trace[f"{_head_address(attention, layer, n)}.weights"] for n in range(count)
+        ]
         return torch.stack(head_weights) if head_weights else None
 
     def norms(self, stack: str) -> Tensor:
-        """(layers + 1, tokens): the length of the residual stream before each layer and at last."""
+        """(layers + 1, tokens): lengths of the residual stream before each layer and at the end."""
         states = self.trace.stack_pass(cast("Side", stack)).states
         return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
 
     def surprisals(self) -> Sequence[float | None]:
-        """-log2 p of each token given those before it; None where none was predicted."""
+        """-log2 p of each token after its context; None for a token without a prediction."""
         if not self.trace.predicts or len(self.ids) < 2:
             return [None] * len(self.ids)
         return [None, *(float(nats) / math.log(2) for nats in self.trace["surprisal"])]
 
     def logits(self, token: int) -> Tensor | None:
-        """(vocabulary,) at a token; None of a model without a language head."""
+        """(vocabulary,) at a token; None for a model without a language head."""
         return self.trace.logits_at(token).float() if self.trace.model.has_head else None
 
     def lens(self, token: int) -> Tensor | None:
@@ -91,14 +94,14 @@ class SentenceView:
             return None
         stack_pass = self.trace.stack_pass(self.trace.side)
         with torch.no_grad():
-            # the whole text goes through the norm: there are norms that look at all of it
-            ends = [
+            # the whole text goes through the norm, because some norms are over all of it
+            states = [
                 model.readable(stack_pass.stack.final_norm(state)) for state in stack_pass.states
             ]
-            return model.logits(torch.stack([end[0, token] for end in ends])).float()
+            return model.logits(torch.stack([state[0, token] for state in states])).float()
 
     def token_text(self, token_id: int) -> str:
-        """A token of the vocabulary as text; a row that no token has, by its number."""
+        """A token of the vocabulary as text; an unused row as its number."""
         run, spelling = self.trace.run, self.trace.spelling
         if run is None or spelling is None or token_id >= run.tokenizer.vocab_size:
             return f"#{token_id}"
@@ -106,58 +109,58 @@ class SentenceView:
 
     @property
     def has_loss(self) -> bool:
-        """Whether there is a loss to go back from."""
+        """Whether there is a loss, so that a backward pass is possible."""
         return "loss" in self.trace.addresses()
 
     @property
     def large(self) -> bool:
-        """Whether going back takes more than a moment."""
+        """Whether the backward pass takes more than a moment."""
         return is_large(self.trace)
 
     @property
     def has_gradients(self) -> bool:
-        """Whether that was done already."""
+        """Whether the backward pass is done."""
         return self.trace.has_gradients
 
-    def go_back(self, progress: Progress) -> None:
+    def run_backward(self, progress: Progress) -> None:
         """Run the backward pass; `progress` is called with segments done, and their number."""
         self.trace.backward(progress)
 
     def gradients(self, stack: str) -> Sequence[float]:
-        """The lengths of what reaches the stream before each layer and at last."""
-        back = self.trace.backward()
-        return [length(grad) for grad in back.stream(cast("Side", stack))]
+        """The lengths of the stream's gradient before each layer and at the end."""
+        gradients = self.trace.backward()
+        return [length(grad) for grad in gradients.stream(cast("Side", stack))]
 
     def parameters(self) -> Mapping[str, Sequence[int]]:
         """Shapes of all weights with a gradient, by name."""
         norms = self.trace.backward().norms
-        named = self.trace.model.named_parameters()
-        return {name: tuple(weight.shape) for name, weight in named if name in norms}
+        parameters = self.trace.model.named_parameters()
+        return {name: tuple(weight.shape) for name, weight in parameters if name in norms}
 
     def match_token(self, token: int, other: SentenceView) -> int | str:
-        """The place in `other` that belongs to a token; or why no probability is compared."""
+        """The index of a token in `other`, or why their probabilities cannot be compared."""
         comparison = Comparison(self.trace, other.trace)
         place = comparison.paired_token(token)
         if comparison.why_not is not None or place is None:
-            return comparison.why_not or "nothing in what is compared with stands beside this token"
+            return comparison.why_not or message("no-match")
         return place
 
     def inspect(self, place: Place, *chapters: str) -> Inspection:
         """Chapters at a place.
 
         Raises:
-            PellucidError: there is no such chapter or place.
+            PellucidError: There is no such chapter or place.
         """
         request = Request(trace=self.trace, chapters=chapters, place=place, versus=self.versus)
         return inspect(request)
 
     def _count_heads(self, attention: Attention) -> tuple[int, ...]:
-        """Heads with a map, by layer: a layer whose attention is not known has none."""
+        """Heads with a map, by layer; unknown attention has none."""
         addresses = self.trace.addresses()
         counts: list[int] = []
         for layer in range(self.trace.n_layers(cast("Side", attention.stack))):
             n = 0
-            while f"{_named(attention, layer, n)}.weights" in addresses:
+            while f"{_head_address(attention, layer, n)}.weights" in addresses:
                 n += 1
             counts.append(n)
         return tuple(counts)
@@ -166,30 +169,32 @@ class SentenceView:
 def open_view(
     run: Run, sentence: str, scales: Sequence[Scale], versus: SentenceView | None
 ) -> SentenceView:
-    """Read a sentence.
+    """Trace a sentence.
 
     Args:
-        run: whose model reads it.
-        sentence: its text.
-        scales: how much some heads count.
-        versus: another sentence that its chapters compare it with.
+        run: The run whose model reads it.
+        sentence: Its text.
+        scales: Factors of some heads.
+        versus: A view for its chapters to compare with.
 
     Raises:
-        PellucidError: the sentence cannot be read, or there is no such head.
+        PellucidError: The sentence cannot be read, or there is no such head.
     """
     sentence_trace = trace(run, sentence)
     if scales:
-        sentence_trace = sentence_trace.with_heads({_head(scale): scale.by for scale in scales})
+        sentence_trace = sentence_trace.with_heads(
+            {_scaled_head(scale): scale.factor for scale in scales}
+        )
     return SentenceView(sentence_trace, None if versus is None else versus.trace)
 
 
-def _head(scale: Scale) -> str:
+def _scaled_head(scale: Scale) -> str:
     if scale.stack not in ("decoder", "encoder"):
-        raise PellucidError(f"there is no stack {scale.stack!r}: it is decoder or encoder")
-    return _named(Attention(scale.stack, scale.cross), scale.layer, scale.head)
+        raise PellucidError(message("bad-stack"))
+    return _head_address(Attention(scale.stack, scale.cross), scale.layer, scale.head)
 
 
-def _named(attention: Attention, layer: int, head: int) -> str:
-    """A head as addresses call it."""
+def _head_address(attention: Attention, layer: int, head: int) -> str:
+    """The address of a head."""
     letter = "E" if attention.stack == "encoder" else "L"
     return f"{letter}{layer}.H{head}" + (".cross" if attention.crosses else "")

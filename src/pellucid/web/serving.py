@@ -1,4 +1,4 @@
-"""A server on this machine: an address, and the page behind it until it is stopped."""
+"""A server on this machine: it has an address, and serves the page until it is stopped."""
 
 from __future__ import annotations
 
@@ -29,22 +29,27 @@ def serve(
     ready: Callable[[str], None] = lambda address: None,
     fragment: str = "",
 ) -> None:
-    """Serve until a signal ends it; `ready` is told the address once it can be opened.
+    """Serve until a signal ends it. For other machines the address has a token.
 
-    Without a port the usual one is taken, or a free one where that is in use. Bound wider than this
-    machine, the page asks for a token, which is part of the address.
+    Args:
+        session: Answers the requests.
+        host: The address to listen on.
+        port: None for the usual port, or a free one if that is in use.
+        ready: Called with the page's address once a browser can open it.
+        fragment: The end of that address, which chooses a view.
 
     Raises:
-        KeyboardInterrupt, Signalled: it was ended.
-        PellucidError: the port is in use or not allowed, or the host is not of this machine.
+        KeyboardInterrupt: SIGINT ended it.
+        Signalled: Another signal ended it.
+        PellucidError: The port is in use or not allowed, or the host is not of this machine.
     """
     with closing(_bound(host, port)) as bound:
         bound_port = bound.getsockname()[1]
         wide = host not in _LOCAL_HOSTS
         token = secrets.token_urlsafe(18) if wide else None
-        named = f"[{host}]" if ":" in host else host
-        hosts = [*LOCAL, named, *_own_names()] if wide else LOCAL
-        shown_host = socket.gethostname() if host in ("0.0.0.0", "::") else named
+        host_in_address = f"[{host}]" if ":" in host else host
+        hosts = [*LOCAL, host_in_address, *_own_names()] if wide else LOCAL
+        shown_host = socket.gethostname() if host in ("0.0.0.0", "::") else host_in_address
         address = (
             f"http://{shown_host}:{bound_port}/" + (f"?token={token}" if token else "") + fragment
         )
@@ -56,7 +61,7 @@ def serve(
 
 
 def _own_names() -> list[str]:
-    """What this machine is called by others on its network."""
+    """The names and addresses of this machine on its network."""
     name = socket.gethostname()
     try:
         return [name, *socket.gethostbyname_ex(name)[2]]
@@ -68,22 +73,22 @@ def _bound(host: str, port: int | None) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for candidate in (PORT, 0) if port is None else (port,):
         bound = socket.socket(family, socket.SOCK_STREAM)
-        if os.name == "posix":  # elsewhere it would take the port from whoever has it
+        if os.name == "posix":  # on other systems it would take the port from another program
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             bound.bind((host, candidate))
-            # from here on a browser that is quick waits and is not turned away
+            # from now on an early browser waits instead of being refused
             bound.listen(128)
         except (OSError, OverflowError) as error:
             bound.close()
             if port is None and candidate == PORT and isinstance(error, OSError):
                 continue
-            raise PellucidError(_why(host, candidate, error)) from None
+            raise PellucidError(_bind_error(host, candidate, error)) from None
         return bound
     raise PellucidError(f"no port is free on {host}: close another program")
 
 
-def _why(host: str, port: int, error: OSError | OverflowError) -> str:
+def _bind_error(host: str, port: int, error: OSError | OverflowError) -> str:
     if isinstance(error, OverflowError):
         return (
             f"a port is a number from 0 to 65535, not {port}: leave --port out to take a free one"

@@ -1,8 +1,7 @@
-"""Hugging Face directories, and back.
+"""Read and write Hugging Face directories: `config.json` and safetensors, as in `transformers`.
 
-Comes in: a folder with `config.json` and safetensors, as `transformers` writes them. Goes out: a
-config and a model with its weights; and the other way. What a family is, is data: one file for each
-in `families/`. What is not known by name is refused by name.
+Families of models are data, in `families/`. pellucid refuses attributes and tensors that it does
+not know, and names them.
 """
 
 from pellucid.checkpoints.huggingface.adapter import (

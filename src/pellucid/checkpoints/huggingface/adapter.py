@@ -1,13 +1,10 @@
-"""An adapter alone, in the directory format that `peft` reads and writes.
+"""Adapters without their base, in the directory format of `peft`.
 
     adapter_config.json  adapter_model.safetensors
 
-Comes in: a base's config, and the tensors of its adapters by our names. Goes out: that directory;
-and the other way. It does not know the base's weights, nor runs.
-
-Of layers that are one matrix in a family, the file's metadata says which blocks there are, so that
-it reads back as it was. An update of such a matrix that is not of blocks (one that `peft` trained)
-is read as three that have the same `down`: the same numbers too, from more parameters.
+A family may publish several layers as one matrix. Then the file's metadata names the blocks of its
+update, so that it reads back unchanged. If an update of such a matrix has no blocks, because `peft`
+trained it, it becomes three updates with the same `down`: the same numbers from more parameters.
 """
 
 from __future__ import annotations
@@ -32,9 +29,9 @@ from pellucid.checkpoints.huggingface.adapter_config import (
 )
 from pellucid.checkpoints.huggingface.adapter_layers import (
     Base,
-    blocks_apart,
-    joined,
+    join_updates,
     shortest_targets,
+    split_blocks,
 )
 from pellucid.checkpoints.huggingface.directory import read_json, read_tensors
 from pellucid.errors import CheckpointError, ConfigError, PellucidError
@@ -47,13 +44,13 @@ ADAPTER_FILES = (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
 
 _ROOT = "base_model.model."
 _TENSOR = re.compile(re.escape(_ROOT) + r"(.+)\.lora_([AB])\.weight")
-#: In the metadata: of each fused layer, which of queries (0), keys (1) and values (2) are blocks.
+#: Metadata: for each joined update, which of queries (0), keys (1) and values (2) have a block.
 _BLOCKS = "blocks"
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """An adapter of a model of ours: its numbers, its tensors by our names, and its base's name."""
+    """An adapter: its numbers, its tensors by pellucid's names, and the name of its base."""
 
     lora: config.LoRA
     tensors: dict[str, Tensor]
@@ -66,7 +63,7 @@ def is_adapter(path: Path) -> bool:
 
 
 def base_of_adapter(folder: Path) -> str | None:
-    """Where the adapter in a directory says that its base is, if it does."""
+    """The name or path of the base that the adapter states, or None."""
     base = read_json(folder / ADAPTER_CONFIG).get("base_model_name_or_path")
     return base if isinstance(base, str) else None
 
@@ -79,49 +76,51 @@ def write_adapter(
     *,
     base: str | None = None,
 ) -> str:
-    """Write the adapters among `tensors` into a folder that is there; gives back the family.
+    """Write the adapters among `tensors` into an existing folder; returns the family.
 
-    `model` is the base's config, `tensors` the state of the adapted model or a part of it, `base`
-    where `peft` will look for the base if nobody says.
+    Args:
+        folder: where to write.
+        model: the base's config.
+        lora: rank, alpha and targets.
+        tensors: the state of the adapted model, or a part of it.
+        base: the name or path of the base, for `peft`.
 
     Raises:
-        CheckpointError: no family can say the base, there are no adapters, or there is a
-            classification head, which was trained whole.
+        CheckpointError: no family fits the base, there are no adapters, or there is a
+            classification head, which is not an adapter.
     """
-    whole = [name for name in tensors if name.split(".")[0] == "classifier"]
-    if whole:
+    heads = [name for name in tensors if name.split(".")[0] == "classifier"]
+    if heads:
         raise CheckpointError(
-            f"{whole[0]} was trained whole, and an adapter alone does not hold it: export the "
-            "model with its updates merged"
+            f"{heads[0]} is fully trained, and an adapter cannot contain it: export the model with "
+            "its updates merged"
         )
     base_layers = Base(model)
     adapted = {name.removesuffix(".lora_down") for name in tensors if name.endswith(".lora_down")}
     if not adapted:
-        raise CheckpointError("there are no adapters in this model: export it whole")
-    written: dict[str, Tensor] = {}
+        raise CheckpointError("this model has no adapters: export the whole model")
+    published: dict[str, Tensor] = {}
     blocks: dict[str, list[int]] = {}
     modules: list[str] = []
     for module, layers in base_layers.modules.items():
         updates = {
-            ours: (tensors[f"{ours}.lora_down"].cpu(), tensors[f"{ours}.lora_up"].cpu())
-            for ours in layers
-            if ours in adapted
+            path: (tensors[f"{path}.lora_down"].cpu(), tensors[f"{path}.lora_up"].cpu())
+            for path in layers
+            if path in adapted
         }
         if not updates:
             continue
-        thirds = [base_layers.sources[ours].third for ours in updates]
+        thirds = [base_layers.sources[path].third for path in updates]
         if None not in thirds:
             blocks[module] = [third for third in thirds if third is not None]
         modules.append(module)
-        down, up = joined(base_layers, list(updates), list(updates.values()))
-        written[f"{_ROOT}{module}.lora_A.weight"] = down.detach().contiguous()
-        written[f"{_ROOT}{module}.lora_B.weight"] = up.detach().contiguous()
+        down, up = join_updates(base_layers, list(updates), list(updates.values()))
+        published[f"{_ROOT}{module}.lora_A.weight"] = down.detach().contiguous()
+        published[f"{_ROOT}{module}.lora_B.weight"] = up.detach().contiguous()
     table = describe_adapter(
         lora,
         model,
-        modules=[
-            n.removeprefix(_ROOT).removesuffix(".lora_A.weight") for n in written if "_A" in n
-        ],
+        modules=modules,
         fused=_patterns({module: len(parts) for module, parts in blocks.items()}),
         transposed=base_layers.transposed,
         base=base,
@@ -129,8 +128,8 @@ def write_adapter(
     write_table(folder, table)
     metadata = {"format": "pt", _BLOCKS: json_text(blocks)} if blocks else {"format": "pt"}
     file = folder / ADAPTER_WEIGHTS
-    cast("Any", safetensors.torch).save_file(written, file, metadata=metadata)
-    # the library lets nobody else read what it writes; the directory is for others too
+    cast("Any", safetensors.torch).save_file(published, file, metadata=metadata)
+    # safetensors makes the file readable for the owner only, but other users may need it too
     shutil.copymode(folder / ADAPTER_CONFIG, file)
     return base_layers.family
 
@@ -139,8 +138,8 @@ def read_adapter(folder: Path, model: config.Transformer) -> Adapter:
     """The adapter in a directory, for the base that `model` describes.
 
     Raises:
-        CheckpointError: files are missing or damaged, something in them is not supported, or they
-            are of another base; says which.
+        CheckpointError: files are missing or damaged, have something unsupported, or belong to
+            another base; says which.
     """
     table = read_json(folder / ADAPTER_CONFIG)
     numbers = read_adapter_numbers(table)
@@ -151,19 +150,19 @@ def read_adapter(folder: Path, model: config.Transformer) -> Adapter:
     tensors: dict[str, Tensor] = {}
     alphas: dict[str, float] = {}
     for module, (down, up) in _pairs(stored, file).items():
-        layers = base.ours(module)
+        layers = base.paths_in(module)
         _check_shapes(base, module, layers, down, up, numbers)
-        alpha = numbers.of(module)[1]
+        alpha = numbers.for_layer(module)[1]
         if (parts := blocks.get(module)) is not None:
-            layers = [ours for ours in layers if base.sources[ours].third in parts]
-            updates = blocks_apart(base, layers, down, up, f"{file}: {module}")
+            layers = [path for path in layers if base.sources[path].third in parts]
+            updates = split_blocks(base, layers, down, up, source=f"{file}: {module}")
             alpha /= len(layers)
         else:
             updates = [(down, base.sources[o].take(up, n_heads=base.n_heads)) for o in layers]
-        for ours, (own_down, own_up) in zip(layers, updates, strict=True):
-            tensors[f"{ours}.lora_down"] = own_down.contiguous().clone()
-            tensors[f"{ours}.lora_up"] = own_up.contiguous().clone()
-            alphas[ours] = alpha
+        for path, (own_down, own_up) in zip(layers, updates, strict=True):
+            tensors[f"{path}.lora_down"] = own_down.contiguous().clone()
+            tensors[f"{path}.lora_up"] = own_up.contiguous().clone()
+            alphas[path] = alpha
     lora = _lora(base, tensors, alphas, numbers.dropout)
     return Adapter(lora, tensors, base_of_adapter(folder))
 
@@ -174,7 +173,7 @@ def _pairs(stored: Mapping[str, Tensor], file: Path) -> dict[str, tuple[Tensor, 
         match = _TENSOR.fullmatch(name)
         if match is None:
             raise CheckpointError(
-                f"{file} holds the tensor {name}, which is not of an update of a linear layer "
+                f"{file} has the tensor {name}, which is not part of an update of a linear layer "
                 f"({_ROOT}PATH.lora_A.weight or lora_B): nothing is read"
             )
         pairs.setdefault(match[1], {})[match[2]] = tensor
@@ -183,7 +182,7 @@ def _pairs(stored: Mapping[str, Tensor], file: Path) -> dict[str, tuple[Tensor, 
             missing = "B" if "A" in pair else "A"
             raise CheckpointError(f"{file} has no {_ROOT}{module}.lora_{missing}.weight")
     if not pairs:
-        raise CheckpointError(f"{file} holds no tensors")
+        raise CheckpointError(f"{file} has no tensors")
     return {module: (pair["A"], pair["B"]) for module, pair in pairs.items()}
 
 
@@ -195,41 +194,42 @@ def _check_shapes(
     up: Tensor,
     numbers: AdapterNumbers,
 ) -> None:
-    rank, layer = numbers.of(module)[0], base.layers[layers[0]]
-    outputs = sum(base.layers[ours].out_features for ours in layers)
+    rank, layer = numbers.for_layer(module)[0], base.layers[layers[0]]
+    outputs = sum(base.layers[path].out_features for path in layers)
     expected = [(rank, layer.in_features), (outputs, rank)]
     if [tuple(down.shape), tuple(up.shape)] != expected:
         raise CheckpointError(
-            f"the update of {module} has the shapes {list(down.shape)} and {list(up.shape)}; this "
-            f"base and {ADAPTER_CONFIG} ask for {list(expected[0])} and {list(expected[1])}"
+            f"the update of {module} has the shapes {list(down.shape)} and {list(up.shape)}; for "
+            f"this base and {ADAPTER_CONFIG} they must be {list(expected[0])} and "
+            f"{list(expected[1])}"
         )
 
 
 def _lora(
     base: Base, tensors: dict[str, Tensor], alphas: Mapping[str, float], dropout: float
 ) -> config.LoRA:
-    """One rank and one alpha for all, as a config says them; thinner updates get zeros beside.
+    """One rank and one alpha for all layers; updates of a lower rank are padded with zeros.
 
     Raises:
-        CheckpointError: the scales, alpha / rank, are different.
+        CheckpointError: the scales, alpha / rank, differ.
     """
     kinds: dict[tuple[int, float], str] = {}
-    for ours, alpha in alphas.items():
-        kinds.setdefault((tensors[f"{ours}.lora_down"].shape[0], alpha), ours)
+    for path, alpha in alphas.items():
+        kinds.setdefault((tensors[f"{path}.lora_down"].shape[0], alpha), path)
     if len({alpha / rank for rank, alpha in kinds}) > 1:
         scales = " and ".join(
-            f"{r} and {a:g} of {ours}" for (r, a), ours in list(kinds.items())[:2]
+            f"{r} and {a:g} of {path}" for (r, a), path in list(kinds.items())[:2]
         )
         raise CheckpointError(
-            f"the adapter has layers of different scale, by rank and alpha ({scales}), and LoRA "
-            "has one for all: merge the adapter into its base with peft, and import the model"
+            f"the adapter has layers of different scale, by rank and alpha ({scales}), but LoRA "
+            "here has one scale: merge the adapter into its base with peft, and import the model"
         )
     rank, alpha = max(kinds)
-    for ours in alphas:
-        down, up = f"{ours}.lora_down", f"{ours}.lora_up"
-        lacking = rank - tensors[down].shape[0]
-        tensors[down] = nn.functional.pad(tensors[down], (0, 0, 0, lacking))
-        tensors[up] = nn.functional.pad(tensors[up], (0, lacking))
+    for path in alphas:
+        down, up = f"{path}.lora_down", f"{path}.lora_up"
+        n_missing = rank - tensors[down].shape[0]
+        tensors[down] = nn.functional.pad(tensors[down], (0, 0, 0, n_missing))
+        tensors[up] = nn.functional.pad(tensors[up], (0, n_missing))
     try:
         return config.LoRA(
             rank=rank, alpha=alpha, dropout=dropout, targets=shortest_targets(alphas, base.layers)
@@ -239,7 +239,7 @@ def _lora(
 
 
 def _patterns(counts: dict[str, int]) -> dict[str, int]:
-    """The fused layers by the ends of their paths where that is enough, which old versions read."""
+    """The joined layers, by the last part of their paths if that is enough, for old versions."""
     fused = {module: n for module, n in counts.items() if n > 1}
     if len(set(counts.values())) == 1:
         return {module.rpartition(".")[2]: n for module, n in fused.items()}

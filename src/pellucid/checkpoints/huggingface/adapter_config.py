@@ -1,8 +1,7 @@
-"""What each attribute of an `adapter_config.json` is to us: read, off, or of no weight.
+"""Read and write `adapter_config.json`.
 
-Comes in: the table in that file. Goes out: the numbers of an adapter; and the table to write. It
-does not know tensors. `peft` adds attributes with every version, each off until it is asked for: an
-attribute that no line here names is refused unless it is off.
+Every version of `peft` adds attributes, which are off by default. So an attribute that is unknown
+here is refused unless it is off.
 """
 
 from __future__ import annotations
@@ -20,25 +19,25 @@ from pellucid.json_text import json_text
 
 ADAPTER_CONFIG = "adapter_config.json"
 
-#: Read below, or without weight: where it comes from, how it started, which layers it is at (the
-#: tensors say that).
+#: Attributes that are read, and attributes without effect: origin, start, and layers (the tensors
+#: name these).
 _READ = {"r", "lora_alpha", "lora_dropout", "rank_pattern", "alpha_pattern"}
 _IGNORED = {
     "peft_version", "task_type", "auto_mapping", "base_model_name_or_path", "revision",
     "inference_mode", "target_modules", "exclude_modules", "layers_to_transform",
     "layers_pattern", "fan_in_fan_out", "megatron_core", "qalora_group_size",
 }  # fmt: skip
-#: One value only, which is also what absence means.
+#: The only supported value, which is also the default.
 _ONE_VALUE = {"peft_type": "LORA", "bias": "none"}
-#: First weights that leave the base as it is; the others are an adapter of another base.
+#: Initial weights that do not change the base.
 _STARTS = (True, False, None, "gaussian", "orthogonal", "eva")
-_WHY = {
+_REASONS = {
     "peft_type": "only LoRA is",
-    "bias": "biases stay those of the base",
-    "use_rslora": "its updates are scaled by alpha / sqrt(rank), ours by alpha / rank",
-    "use_dora": "it trains the length of each row apart",
+    "bias": "the biases of the base do not change",
+    "use_rslora": "its updates are scaled by alpha / sqrt(rank), here by alpha / rank",
+    "use_dora": "it trains the length of each row separately",
     "lora_bias": "an update has no bias",
-    "modules_to_save": "weights that were trained whole belong to a model, not to an adapter",
+    "modules_to_save": "fully trained weights belong to a model, not to an adapter",
     "trainable_token_indices": "embeddings are not adapted",
     "target_parameters": "only linear layers are adapted",
     "layer_replication": "it makes another model of the base",
@@ -48,7 +47,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class AdapterNumbers:
-    """What the file says of ranks and scales; patterns are by the end of a module's path."""
+    """Ranks and scales; patterns are the last parts of a module's path."""
 
     rank: int
     alpha: float
@@ -56,8 +55,8 @@ class AdapterNumbers:
     ranks: Mapping[str, int]
     alphas: Mapping[str, float]
 
-    def of(self, module: str) -> tuple[int, float]:
-        """Rank and alpha of the layer at this path of theirs."""
+    def for_layer(self, module: str) -> tuple[int, float]:
+        """Rank and alpha of the layer at this published path."""
         rank, alpha = _match_pattern(self.ranks, module), _match_pattern(self.alphas, module)
         return self.rank if rank is None else int(rank), self.alpha if alpha is None else alpha
 
@@ -66,8 +65,7 @@ def read_adapter_numbers(table: Table) -> AdapterNumbers:
     """The numbers of an `adapter_config.json`.
 
     Raises:
-        CheckpointError: an attribute is on that is not supported, or is missing, or no number; says
-            which and why.
+        CheckpointError: an attribute is unsupported, missing, or not a number; says which and why.
     """
     for name, value in table.items():
         if name in _READ or name in _IGNORED:
@@ -79,10 +77,10 @@ def read_adapter_numbers(table: Table) -> AdapterNumbers:
         else:
             refused = value not in (None, False, "", [], {})
         if refused:
-            why = _WHY.get(name, "what it does to the numbers is unknown")
+            reason = _REASONS.get(name, "its effect on the numbers is unknown")
             raise CheckpointError(
-                f"{ADAPTER_CONFIG}: {name} = {value!r} is not supported: {why}; merge the adapter "
-                "into its base with peft, and import the model"
+                f"{ADAPTER_CONFIG}: {name} = {value!r} is not supported: {reason}; merge the "
+                "adapter into its base with peft, and import the model"
             )
     return AdapterNumbers(
         rank=int(_number(table, "r", table.get("r"), at_least=1)),
@@ -102,7 +100,16 @@ def describe_adapter(
     transposed: bool,
     base: str | None,
 ) -> Table:
-    """The table to write; `fused` has how many updates stand in a layer that holds several."""
+    """The table to write.
+
+    Args:
+        lora: rank, alpha and dropout.
+        model: the base's config.
+        modules: the published paths of adapted layers.
+        fused: the number of updates in each layer that has several.
+        transposed: whether the base's matrices are stored as (in, out).
+        base: the name or path of the base.
+    """
     return {
         "peft_type": "LORA",
         "task_type": _task(model),
@@ -138,14 +145,14 @@ def _task(model: config.Transformer) -> str | None:
 
 
 def _short(number: float) -> float:
-    """A whole number without its point: `peft` says alpha so."""
+    """A whole number as an int, as `peft` writes alpha."""
     return int(number) if number == int(number) else number
 
 
 def _number(table: Table, name: str, value: Any, *, at_least: int | None = None) -> float:
     expected = "a number" if at_least is None else f"a whole number, at least {at_least}"
-    whole = at_least is None or (type(value) is int and value >= at_least)
-    if type(value) not in (int, float) or not whole:
+    is_allowed = at_least is None or (type(value) is int and value >= at_least)
+    if type(value) not in (int, float) or not is_allowed:
         actual = f"{name} is {value!r}" if name in table else f"there is no {name}"
         raise CheckpointError(f"{ADAPTER_CONFIG}: {actual}, expected {expected}")
     return float(value)
@@ -169,7 +176,7 @@ def _pattern(table: Table, name: str) -> dict[str, float]:
 
 
 def _match_pattern(pattern: Mapping[str, float], module: str) -> float | None:
-    """The first entry that is the path or its end; "^" asks for the whole path."""
+    """The first entry that is the path or its end; "^" requires the whole path."""
     for key, value in pattern.items():
         if module == key.removeprefix("^") or module.endswith(f".{key}"):
             return value

@@ -1,8 +1,6 @@
-"""What each attribute of a `config.json` is to us: read, allowed one value only, or of no weight.
+"""The meaning of each attribute of a `config.json`: read, one allowed value only, or ignored.
 
-Comes in: a `config.json` and a family's table. Goes out: the attributes that decide something, with
-their defaults filled in. It does not know what they decide. An attribute that no table names is
-refused by name: a number that nobody looked at could change every logit.
+pellucid refuses an attribute that no table names: it could change every logit.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from pellucid.reader import Table, short
 
 
 class _Required:
-    """No default: the attribute has to be there."""
+    """No default: the attribute must be present."""
 
     def __repr__(self) -> str:
         return "required"
@@ -29,9 +27,9 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """It decides a part of the model. `default` is what `transformers` takes where it is absent.
+    """It determines a part of the model; `default` is the default of `transformers`.
 
-    With `or_none`, and where the default is null, it may be null.
+    It can be null with `or_none`, or if the default is null.
     """
 
     kind: type
@@ -40,20 +38,20 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Only:
-    """One value is handled, which is also what absence means; any other would be another model."""
+class FixedValue:
+    """Only one value is supported, which is also the default."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """It does not change the numbers; `why` says so."""
+    """It does not change the numbers, for this reason."""
 
-    why: str
+    reason: str
 
 
-Rule = Read | Only | Ignored
+Rule = Read | FixedValue | Ignored
 Rules = Mapping[str, Rule]
 
 _IDS = Ignored("names a token; the tokenizer's begin and end are found with it")
@@ -63,7 +61,7 @@ _MEMORY = Ignored("how the model computes, not the result")
 _TASK = Ignored("for heads that are not imported")
 _ORIGIN = Ignored("where the file comes from, or for another program")
 
-#: What any config.json may say, whatever its family.
+#: The attributes of every family.
 ANYWHERE: Rules = {
     "architectures": Ignored("read before the table"),
     "model_type": Ignored("read before the table"),
@@ -104,14 +102,14 @@ ANYWHERE: Rules = {
          "exponential_decay_length_penalty", "suppress_tokens", "begin_suppress_tokens"),
         _WRITING,
     ),
-    "is_encoder_decoder": Only(False),
-    "is_decoder": Only(False),
-    "add_cross_attention": Only(False),
-    "cross_attention_hidden_size": Only(None),
-    "tie_encoder_decoder": Only(False),
-    "pruned_heads": Only({}),
-    "quantization_config": Only(None),
-    "auto_map": Only(None),
+    "is_encoder_decoder": FixedValue(False),
+    "is_decoder": FixedValue(False),
+    "add_cross_attention": FixedValue(False),
+    "cross_attention_hidden_size": FixedValue(None),
+    "tie_encoder_decoder": FixedValue(False),
+    "pruned_heads": FixedValue({}),
+    "quantization_config": FixedValue(None),
+    "auto_map": FixedValue(None),
 }  # fmt: skip
 
 
@@ -120,24 +118,29 @@ _WIDEST = 2**63
 
 
 def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
-    """The attributes that a family reads, defaults filled in.
+    """The attributes that a family reads, with defaults.
+
+    Args:
+        table: the `config.json`.
+        rules: the attributes of the family.
+        family: its name, for messages.
 
     Raises:
-        CheckpointError: an attribute is unknown, missing, of the wrong type, or has a value that is
-            not handled; says which, and what is.
+        CheckpointError: an attribute is unknown, missing, of the wrong type, or has an unsupported
+            value; names it and the supported values.
     """
     all_rules = {**ANYWHERE, **rules}
     for name, value in table.items():
         rule = all_rules.get(name)
         if rule is None:
             close = difflib.get_close_matches(name, rules, n=1)
-            meant = f" (it looks like {close[0]!r}, which is handled)" if close else ""
+            hint = f" (it looks like {close[0]!r}, which is handled)" if close else ""
             raise CheckpointError(
                 f"config.json: the attribute {name!r} = {short(value)} is not one that the family "
-                f"{family} is known to have{meant}: what it does to the numbers is unknown, so "
-                "nothing is converted; take it out if it means nothing"
+                f"{family} is known to have{hint}: its effect on the model is unknown, so nothing "
+                "is converted; remove it if it has none"
             )
-        if isinstance(rule, Only) and value != rule.value:
+        if isinstance(rule, FixedValue) and value != rule.value:
             raise CheckpointError(
                 f"config.json: {name} = {short(value)} is not handled in the family {family}: the "
                 f"only value is {rule.value!r}"
@@ -172,6 +175,6 @@ def _read(table: Table, name: str, rule: Read, family: str) -> Any:
     return value
 
 
-def as_table(value: object, what: str) -> Table:
-    """A JSON object, refused where it is something else."""
-    return reader.as_table(value, what, CheckpointError)
+def as_table(value: object, name: str) -> Table:
+    """A JSON object; anything else is refused."""
+    return reader.as_table(value, name, CheckpointError)

@@ -1,10 +1,7 @@
-"""A family's class that names the class of a text, beside the one with a language head.
+"""Extend a family by its class for text classification.
 
-    BertForSequenceClassification   the first token's state, through the pooler
-    LlamaForSequenceClassification  the state of the last token that is no padding; no bias
-
-Comes in: a family. Goes out: the same family, which also reads and writes that class. It does not
-know which family it is handed.
+BertForSequenceClassification   the first token's state, through the pooler
+LlamaForSequenceClassification  the state of the last token that is not padding; no bias
 """
 
 from __future__ import annotations
@@ -15,11 +12,11 @@ from typing import Literal
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
-from pellucid.checkpoints.huggingface.family import Family, Found
+from pellucid.checkpoints.huggingface.family import DirectoryContents, Family
 from pellucid.checkpoints.huggingface.names import linear
 from pellucid.errors import CheckpointError
 
-#: What `problem_type` says where a text may be of several classes, or of none.
+#: `problem_type` if a text can have several classes, or none.
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
 
@@ -41,15 +38,20 @@ def with_classes(
     body: str = "",
     dropout: Sequence[str] = (),
 ) -> Family:
-    """The family with one class more.
+    """The family with one more architecture.
 
-    `matrix` is what it calls the one that gives each class a logit; with `body`, the class without
-    a head, it stands on a pooler. `dropout` names attributes, of which the first that is there is
-    the rate.
+    Args:
+        family: the family.
+        architecture: the class for text classification.
+        matrix: the published name of the matrix of the classes.
+        pooling: the state that the matrix reads.
+        bias: whether the matrix has a bias.
+        body: the class without a head, if the matrix reads the output of a pooler.
+        dropout: attributes for the rate of dropout; the first one with a value counts.
     """
-    without = body or family.architectures[0]
+    headless = body or family.architectures[0]
 
-    def read(attributes: Table, stored: Found) -> config.Transformer:
+    def read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
         if stored.architecture != architecture:
             return family.read(attributes, stored)
         rates = [attributes[name] for name in dropout if attributes[name] is not None]
@@ -59,18 +61,18 @@ def with_classes(
             dropout=rates[0] if rates else 0.0,
             bias=bias,
         )
-        model = family.read(attributes, replace(stored, architecture=without))
+        model = family.read(attributes, replace(stored, architecture=headless))
         return replace(model, head=head, pooler=bool(body))
 
     def describe(model: config.Transformer) -> Table:
         table = family.describe(model)
         if isinstance(model.head, config.ClassificationHead):
-            table |= _described(model.head, dropout[:1])
+            table |= _describe_head(model.head, dropout[:1])
         return table
 
     def architecture_of(model: config.Transformer) -> str:
         classifies = isinstance(model.head, config.ClassificationHead)
-        return architecture if classifies else family.architecture_of(model)
+        return architecture if classifies else family.architecture_for(model)
 
     return replace(
         family,
@@ -84,10 +86,10 @@ def with_classes(
 
 
 def read_classes(attributes: Table) -> tuple[str, ...]:
-    """The names of the classes, in order; `transformers` calls those without one LABEL_0 and so on.
+    """The names of the classes, in order; the default names are LABEL_0, LABEL_1 and so on.
 
     Raises:
-        CheckpointError: there are none, they contradict each other, or the task is another.
+        CheckpointError: there are too few, they contradict each other, or the task is another.
     """
     problem = attributes["problem_type"]
     if problem not in (None, SINGLE_LABEL, MULTI_LABEL):
@@ -98,14 +100,14 @@ def read_classes(attributes: Table) -> tuple[str, ...]:
     names = _names(attributes)
     if len(names) < 2:
         raise CheckpointError(
-            f"config.json names {len(names)} class in id2label or num_labels: a model that gives a "
-            "text one number is a regression, which is not handled"
+            f"config.json names {len(names)} class in id2label or num_labels: a model with one "
+            "number per text is a regression, which is not handled"
         )
     numbers: Table | None = attributes["label2id"]
     if numbers is not None and numbers != {name: place for place, name in enumerate(names)}:
         raise CheckpointError(
-            "config.json: label2id does not say the same as id2label: which class is which is "
-            "not known; correct it, or take it out"
+            "config.json: label2id contradicts id2label, so the classes are ambiguous: correct it "
+            "or remove it"
         )
     return names
 
@@ -124,7 +126,7 @@ def _names(attributes: Table) -> tuple[str, ...]:
     return class_names
 
 
-def _described(head: config.ClassificationHead, dropout: Sequence[str]) -> Table:
+def _describe_head(head: config.ClassificationHead, dropout: Sequence[str]) -> Table:
     names = head.names
     return {
         "id2label": {str(place): name for place, name in enumerate(names)},

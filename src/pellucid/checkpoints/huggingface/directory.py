@@ -1,10 +1,9 @@
-"""The files of a Hugging Face directory: JSON, and tensors that are read one by one.
+"""The files of a Hugging Face directory: JSON tables, and tensors that are read one by one.
 
     config.json  generation_config.json  model.safetensors
     model.safetensors.index.json  model-00001-of-00002.safetensors  ...
 
-Comes in: a folder. Goes out: tables, and tensors by name. It does not know what they mean, and
-never unpickles.
+Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ INDEX = "model.safetensors.index.json"
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 _FLOATS = {"F32", "F16", "BF16", "F64"}
-#: Reads tensors of a pickle without running what else is in it, and writes what we read.
+#: Converts the tensors of a pickle without running other code in it.
 _CONVERT = (
     'python -c "import torch, safetensors.torch as s; s.save_file({k: v.clone() for k, v in '
     "torch.load('FILE', weights_only=True).items()}, 'model.safetensors')\""
@@ -45,14 +44,14 @@ def read_json(file: Path) -> Table:
     """The object in a JSON file.
 
     Raises:
-        CheckpointError: it is missing, or not one.
+        CheckpointError: the file is missing or has something else.
     """
     return reader.read_json_table(file, refusal=CheckpointError)
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Where a tensor lies, and what its file's header says of it."""
+    """The file of a tensor, and its shape and type by the file's header."""
 
     file: Path
     shape: tuple[int, ...]
@@ -60,11 +59,11 @@ class Stored:
 
 
 class Shards:
-    """The tensors of a folder by name; only headers are read until a tensor is asked for.
+    """The tensors of a folder by name; it reads only headers until you read a tensor.
 
     Raises:
         CheckpointError: there are none, a shard is missing, cut off or not safetensors, or there
-            are pickles instead; says how to convert those.
+            are pickles instead; tells how to convert these.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -77,67 +76,67 @@ class Shards:
         self.folder = folder
         self.stored: dict[str, Stored] = {}
         for file, names in files.items():
-            held = _header(file)
-            if names is not None and (missing := sorted(names - held.keys())):
+            tensors = _header(file)
+            if names is not None and (missing := sorted(names - tensors.keys())):
                 raise CheckpointError(
                     f"{folder / INDEX} says that {missing[0]} is in {file.name}, but it is not"
                 )
-            self.stored.update(held)
+            self.stored.update(tensors)
 
     def read(self, name: str) -> Tensor:
-        """One tensor: the memory of the file itself, until the tensor is let go."""
+        """One tensor, in the memory of the mapped file."""
         with _opened(self.stored[name].file) as file:
             return cast("Tensor", file.get_tensor(name))
 
     def read_float(self, name: str) -> Tensor:
-        """One tensor as float32: the file's memory where it is float32 there.
+        """One tensor as float32, in the file's memory if it is float32 there.
 
         Raises:
-            CheckpointError: it is not of floating-point numbers.
+            CheckpointError: it has no floating-point numbers.
         """
         stored = self.stored[name]
         if stored.dtype not in _FLOATS:
             raise CheckpointError(
                 f"{stored.file}: {name} is of type {stored.dtype}, and only "
-                f"{', '.join(sorted(_FLOATS))} are handled: quantised weights are not"
+                f"{', '.join(sorted(_FLOATS))} are handled, but no quantised weights"
             )
         return self.read(name).to(torch.float32)
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors of one small file as float32, in memory of their own, and its metadata.
+    """All tensors of one small file as float32, copied to memory, and its metadata.
 
     Raises:
-        CheckpointError: it is missing, not safetensors, or holds what is not floating-point.
+        CheckpointError: it is missing, not safetensors, or has a tensor that is not floating-point.
     """
     if not file.is_file():
         raise _no_weights(file.parent, file.name)
-    held = _header(file)
-    for name, stored in held.items():
+    headers = _header(file)
+    for name, stored in headers.items():
         if stored.dtype not in _FLOATS:
             raise CheckpointError(f"{file}: {name} is of type {stored.dtype}, expected floats")
     with _opened(file) as opened:
         metadata = cast("dict[str, str] | None", opened.metadata()) or {}
-        # a copy: the file's memory is let go
-        tensors = {name: opened.get_tensor(name).to(torch.float32, copy=True) for name in held}
+        # a copy releases the file's memory
+        tensors = {name: opened.get_tensor(name).to(torch.float32, copy=True) for name in headers}
         return tensors, metadata
 
 
 def _indexed(folder: Path) -> dict[Path, set[str] | None]:
     index = folder / INDEX
-    where: Mapping[str, Any] = as_table(
+    shards: Mapping[str, Any] = as_table(
         read_json(index).get("weight_map"), f"weight_map in {index}"
     )
     files: dict[Path, set[str] | None] = {}
-    for name, shard in where.items():
+    for name, shard in shards.items():
         if not isinstance(shard, str) or os.path.basename(shard) != shard:
             raise CheckpointError(
-                f"{index} names the shard {shard!r}: expected the name of a file beside it"
+                f"{index} names the shard {shard!r}: expected the name of a file in its folder"
             )
         file = folder / shard
         if file not in files and not file.is_file():
             raise CheckpointError(
-                f"{file} is missing: {index.name} says that {name} is in it; get the whole "
+                f"{file} is missing: {index.name} says that {name} is in it; download the whole "
                 "directory again"
             )
         names = files.setdefault(file, set())
@@ -150,11 +149,11 @@ def _indexed(folder: Path) -> dict[Path, set[str] | None]:
 
 def _header(file: Path) -> dict[str, Stored]:
     with _opened(file) as opened:
-        held: dict[str, Stored] = {}
-        for name in opened.keys():  # noqa: SIM118  it is no dict
+        headers: dict[str, Stored] = {}
+        for name in opened.keys():  # noqa: SIM118  it is not a dict
             part = opened.get_slice(name)
-            held[name] = Stored(file, tuple(part.get_shape()), part.get_dtype())
-        return held
+            headers[name] = Stored(file, tuple(part.get_shape()), part.get_dtype())
+        return headers
 
 
 def _opened(file: Path) -> Any:
@@ -165,10 +164,10 @@ def _no_weights(folder: Path, expected: str = WEIGHTS) -> CheckpointError:
     pickles = sorted(file.name for pattern in _PICKLES for file in folder.glob(pattern))
     if pickles:
         return CheckpointError(
-            f"{folder} holds {pickles[0]}, which is a pickle, and no {expected}: a pickle can run "
-            "any code when it is read, so it is not; if you trust it, convert it there with "
+            f"{folder} has {pickles[0]}, which is a pickle, and no {expected}: a pickle can run "
+            "any code, so pellucid does not read it; if you trust it, convert it there with "
             + _CONVERT.replace("FILE", pickles[0]).replace(WEIGHTS, expected)
         )
     if expected != WEIGHTS:
-        return CheckpointError(f"{folder} holds no {expected}: there are no weights")
-    return CheckpointError(f"{folder} holds neither {WEIGHTS} nor {INDEX}: there are no weights")
+        return CheckpointError(f"{folder} has no {expected}: there are no weights")
+    return CheckpointError(f"{folder} has neither {WEIGHTS} nor {INDEX}: there are no weights")

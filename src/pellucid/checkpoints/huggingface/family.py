@@ -1,7 +1,7 @@
-"""What a family of published models is: tables, and a function each way between config and config.
+"""The type of a family of published models: tables, and functions between the two configs.
 
-A family is a value; `families` holds one file for each. Comes in: attributes of a `config.json`.
-Goes out: a `config.Transformer`, and back. It does not know files.
+A family is a value in `families`. It converts the attributes of a `config.json` to a
+`config.Transformer`, and back.
 """
 
 from __future__ import annotations
@@ -16,22 +16,19 @@ from pellucid.errors import CheckpointError
 
 
 class Unfit(Exception):  # noqa: N818  not an error: another family may fit
-    """A model cannot be said in a family at all, because of one of its parts.
+    """A family does not fit a model because of one of its parts.
 
-    `shape`: it is that the model has an encoder, or a decoder, or not.
+    `shape`: the part is an encoder or a decoder that the family does not have, or lacks.
     """
 
-    def __init__(self, part: str, why: str, *, shape: bool = False) -> None:
-        super().__init__(f"{part} {why}")
+    def __init__(self, part: str, reason: str, *, shape: bool = False) -> None:
+        super().__init__(f"{part} {reason}")
         self.shape = shape
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What a directory says beside its attributes: the architecture, and which tensors there are.
-
-    Tensors by their full names.
-    """
+class DirectoryContents:
+    """The architecture that a directory states, and the full names of its tensors."""
 
     architecture: str
     tensors: frozenset[str]
@@ -41,28 +38,38 @@ class Found:
 class Family:
     """One `model_type` of `transformers`.
 
-    `architectures`: the classes that are read, the first where a file names none. `read` and
-    `describe` go from attributes to config and back; `names` from parameter to tensor.
-    `architecture_of` is the class that a model is written as.
-
-    `names_when_gated` are laid over `names` where the feed-forward is gated. `prefix` is what all
-    names begin with in a model with a head, and lack in one without. `older` are ends of names that
-    older files have. `left_out`: patterns of tensors that have no place here, and why. `copies`:
-    tensors that may only repeat another.
+    Attributes:
+        model_type: its name.
+        architectures: the classes that can be read; the first if a file names none.
+        rules: what each attribute of `config.json` means.
+        names: the published tensor of each parameter.
+        read: from attributes to a config.
+        describe: from a config to attributes.
+        architecture_of: the class that a model is written as; None for the first.
+        prefix: what all names start with in a model with a head, and lack in one without.
+        older: ends of names in older files, and their ends today.
+        ignored_tensors: patterns of tensors that have no parameter, with the reason.
+        copies: tensors that must equal another one.
+        names_when_gated: names that replace some of `names` if the feed-forward is gated.
     """
 
     model_type: str
     architectures: tuple[str, ...]
     rules: Rules
     names: Names
-    read: Callable[[Table, Found], config.Transformer]
+    read: Callable[[Table, DirectoryContents], config.Transformer]
     describe: Callable[[config.Transformer], Table]
-    architecture_of: Callable[[config.Transformer], str]
+    architecture_of: Callable[[config.Transformer], str] | None = None
     prefix: str = ""
     older: Mapping[str, str] = field(default_factory=dict[str, str])
-    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    ignored_tensors: Mapping[str, str] = field(default_factory=dict[str, str])
     copies: Mapping[str, str] = field(default_factory=dict[str, str])
     names_when_gated: Names = field(default_factory=dict[str, Source])
+
+    def architecture_for(self, model: config.Transformer) -> str:
+        """The class that a model is written as."""
+        architecture_of = self.architecture_of
+        return self.architectures[0] if architecture_of is None else architecture_of(model)
 
     def names_for(self, model: config.Transformer) -> Names:
         """The names of a model's parameters."""
@@ -81,7 +88,7 @@ _ACTIVATIONS: dict[str, config.Activation] = {
     "silu": "silu",
     "swish": "silu",
 }
-#: What each of ours is written as: the last name of the table would do, these are the usual ones.
+#: The usual published name of each activation.
 WRITTEN_ACTIVATIONS: dict[config.Activation, str] = {
     "relu": "relu",
     "relu_squared": "relu2",
@@ -92,22 +99,21 @@ WRITTEN_ACTIVATIONS: dict[config.Activation, str] = {
 
 
 def activation(name: str, attribute: str) -> config.Activation:
-    """Our name of their activation.
+    """The activation with a published name.
 
     Raises:
-        CheckpointError: it is not one of ours.
+        CheckpointError: pellucid does not have it.
     """
-    ours = _ACTIVATIONS.get(name)
-    if ours is None:
+    if name not in _ACTIVATIONS:
         raise CheckpointError(
             f"config.json: {attribute} = {name!r} is not handled; those that are: "
             f"{', '.join(_ACTIVATIONS)}"
         )
-    return ours
+    return _ACTIVATIONS[name]
 
 
-def drawn(std: float, *, depth_scaled: bool = False) -> config.Initialisation:
-    """How the weights once started: all from one normal distribution."""
+def normal_start(std: float, *, depth_scaled: bool = False) -> config.Initialisation:
+    """Initial weights from one normal distribution."""
     return config.Initialisation(
         weights=config.Normal(std=std),
         embedding_std=std,
@@ -116,19 +122,19 @@ def drawn(std: float, *, depth_scaled: bool = False) -> config.Initialisation:
 
 
 def std_of(model: config.Transformer) -> float:
-    """The standard deviation that weights are drawn with, where it is one number."""
+    """The standard deviation of the initial weights; 0.02 if it is not one number."""
     weights = model.initialisation.weights
     return weights.std if isinstance(weights, config.Normal) else 0.02
 
 
 def lone_decoder(model: config.Transformer) -> config.Stack:
-    """The decoder of a model that is nothing else.
+    """The decoder of a model that is a decoder only.
 
     Raises:
         Unfit: it has an encoder.
     """
     if model.decoder is None or model.encoder is not None:
-        raise Unfit("encoder", "is there, and a decoder alone can be said", shape=True)
+        raise Unfit("encoder", "is present, but this family is a decoder only", shape=True)
     return model.decoder
 
 
@@ -136,30 +142,30 @@ def multi_head(stack: config.Stack) -> config.MultiHead:
     """The attention of the first layer.
 
     Raises:
-        Unfit: there is a layer with attention of another kind.
+        Unfit: a layer has another kind of attention.
     """
     for layer in stack.layers:
         if not isinstance(layer, config.MultiHead):
-            raise Unfit("attention", f"is {type(layer).__name__}, and only MultiHead can be said")
+            raise Unfit("attention", f"is {type(layer).__name__}, but this family has MultiHead")
     first = stack.layers[0]
     assert isinstance(first, config.MultiHead)
     return first
 
 
 def rotary(stack: config.Stack) -> config.Rotary:
-    """The positions, where they are rotary.
+    """The rotary positions of a stack.
 
     Raises:
-        Unfit: they are not.
+        Unfit: its positions are not rotary.
     """
     if not isinstance(stack.positions, config.Rotary):
         kind = type(stack.positions).__name__
-        raise Unfit("positions", f"is {kind}, and only Rotary can be said")
+        raise Unfit("positions", f"is {kind}, but this family has Rotary")
     return stack.positions
 
 
 def alternating(layers: tuple[config.MultiHead, ...]) -> config.Attention:
-    """The shortest pattern that repeats to these layers."""
+    """The attention of all layers: the shortest pattern that repeats to them."""
     period = next(
         n
         for n in range(1, len(layers) + 1)

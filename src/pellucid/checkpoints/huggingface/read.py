@@ -1,12 +1,9 @@
-"""A published model, opened: what it is, and its weights one by one.
+"""Open a published model: from a Hugging Face directory to a config, and to weights one by one.
 
-Comes in: a Hugging Face directory. Goes out: a `config.Transformer`, and a model filled with its
-weights. It does not know runs or tokenizers.
-
-Everything that can be refused is refused by what the headers of the files say, before a weight is
-read. Then the model, built without memory, is given its tensors one at a time: a tensor that lies
-in the file as it lies with us is the file's own memory, any other is made and the file's let go. So
-at most the model and one tensor are in memory.
+All checks use the headers of the files, before any weight is read. Then the model, which is built
+without memory, gets its tensors one at a time. A tensor with the same layout shares the file's
+memory; any other is copied, and the file's memory is released. So memory holds at most the model
+and one tensor.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, read_json
 from pellucid.checkpoints.huggingface.families import FAMILIES
-from pellucid.checkpoints.huggingface.family import Family, Found, multi_head
+from pellucid.checkpoints.huggingface.family import DirectoryContents, Family, multi_head
 from pellucid.checkpoints.huggingface.names import Source, source_of
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, assemble
@@ -35,47 +32,54 @@ _WINDOWS = os.name == "nt"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published model: its config, where each of its weights lies, and what was left out.
+    """A published model.
 
-    `places` has for each of our parameters its source and the name it has in the files; `left_out`
-    the tensors that have no place here, with the reason; `attributes` is the `config.json`, with
-    what only `generation_config.json` says of begin and end of a text.
+    Attributes:
+        folder: its directory.
+        family: its `model_type`.
+        model: its config.
+        attributes: the `config.json`, with begin and end tokens from `generation_config.json`.
+        ignored_tensors: tensors without a parameter, with the reason.
+        places: the source of each parameter, and the name of its tensor in the files.
+        shards: the files.
     """
 
     folder: Path
     family: str
     model: config.Transformer
     attributes: Table
-    left_out: dict[str, str]
+    ignored_tensors: dict[str, str]
     places: dict[str, tuple[Source, str]]
     shards: Shards
 
-    def tensor(self, ours: str) -> Tensor:
-        """One of our parameters, as float32."""
-        source, stored = self.places[ours]
-        theirs = self.shards.read_float(stored)
-        tensor = source.take(theirs, n_heads=multi_head(self.model.stacks[0]).n_heads)
-        shared = tensor.untyped_storage().data_ptr() == theirs.untyped_storage().data_ptr()
-        if shared and (tensor is not theirs or _WINDOWS):
-            # a part, or turned: made anew, so that the file's memory is let go; and Windows can
-            # neither replace nor delete a file whose memory is in use
+    def tensor(self, parameter: str) -> Tensor:
+        """The tensor of a parameter, as float32."""
+        source, stored = self.places[parameter]
+        published = self.shards.read_float(stored)
+        tensor = source.take(published, n_heads=multi_head(self.model.stacks[0]).n_heads)
+        shared = tensor.untyped_storage().data_ptr() == published.untyped_storage().data_ptr()
+        if shared and (tensor is not published or _WINDOWS):
+            # a copy of a part or a transpose releases the file's memory; and Windows can neither
+            # replace nor delete a file whose memory is in use
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         return tensor
 
     def fill(self, model: Transformer) -> None:
-        """Give a model built on the meta device its weights, one tensor at a time."""
-        for ours in self.places:
-            module, _, leaf = ours.rpartition(".")
-            held = model.get_submodule(module)
-            setattr(held, leaf, nn.Parameter(self.tensor(ours)))
+        """Fill a model that was built on the meta device, one tensor at a time."""
+        for parameter in self.places:
+            module, _, leaf = parameter.rpartition(".")
+            owner = model.get_submodule(module)
+            setattr(owner, leaf, nn.Parameter(self.tensor(parameter)))
 
 
 def open_published(
     folder: Path, *, fits: Callable[[config.Transformer], None] = lambda _: None
 ) -> Published:
-    """The model in a Hugging Face directory, every check done but no weight read.
+    """Check the model in a Hugging Face directory; no weight is read.
 
-    `fits` may refuse what the config describes before anything of it is built.
+    Args:
+        folder: the directory.
+        fits: may refuse a config before the model is built.
 
     Raises:
         CheckpointError: the family, the architecture, an attribute or a tensor is not handled, or
@@ -88,7 +92,7 @@ def open_published(
     shards = Shards(folder)
     stored = _full_names(shards.stored, family)
     try:
-        model = family.read(attributes, Found(architecture, frozenset(stored)))
+        model = family.read(attributes, DirectoryContents(architecture, frozenset(stored)))
         _refuse_too_few(model, shards, folder)
         fits(model)
         with torch.device("meta"):
@@ -97,29 +101,28 @@ def open_published(
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
     except ZeroDivisionError:  # a width by a number of heads, before the config is there to refuse
         raise CheckpointError(
-            f"{folder / CONFIG} describes no model: a number that another is divided by, such as "
-            "that of heads, is 0"
+            f"{folder / CONFIG} describes no model: a divisor, such as the number of heads, is 0"
         ) from None
     names = family.names_for(model)
-    sources = {ours: source_of(ours, names) for ours, _ in built.named_parameters()}
-    shapes = {ours: tuple(p.shape) for ours, p in built.named_parameters()}
+    sources = {parameter: source_of(parameter, names) for parameter, _ in built.named_parameters()}
+    shapes = {parameter: tuple(p.shape) for parameter, p in built.named_parameters()}
     places = _places(sources, stored, folder)
     _check_shapes(places, shapes, shards)
     copies = _copies(family, model)
-    left_out = _left_out(stored, places, family, copies, folder)
+    ignored_tensors = _find_ignored(stored, places, family, copies, folder)
     _check_copies(copies, stored, shards)
     return Published(
-        folder, family.model_type, model, _with_ends(folder, table), left_out, places, shards
+        folder, family.model_type, model, _with_ends(folder, table), ignored_tensors, places, shards
     )
 
 
 def _refuse_too_few(model: config.Transformer, shards: Shards, folder: Path) -> None:
-    """A layer has a tensor at least: a config of more layers than that is of no model here."""
+    """Refuse more layers than tensors, before so many layers are built."""
     n_layers, n_tensors = sum(stack.n_layers for stack in model.stacks), len(shards.stored)
     if n_layers > n_tensors:
         raise CheckpointError(
-            f"{folder / CONFIG} describes {n_layers:,} layers, but the files hold {n_tensors:,} "
-            "tensors in all: the files are of another model, or not all there"
+            f"{folder / CONFIG} describes {n_layers:,} layers, but the files have {n_tensors:,} "
+            "tensors in total: the files belong to another model, or some are missing"
         )
 
 
@@ -147,7 +150,7 @@ def _architecture(table: Table, family: Family) -> str:
 
 
 def _full_names(stored: Iterable[str], family: Family) -> dict[str, str]:
-    """From the name that a tensor has in a whole, recent file to the one that it has here."""
+    """From the full, recent name of each tensor to its name in these files."""
     names = list(stored)
     bare = family.prefix and not any(name.startswith(family.prefix) for name in names)
     full: dict[str, str] = {}
@@ -165,16 +168,16 @@ def _places(
 ) -> dict[str, tuple[Source, str]]:
     places: dict[str, tuple[Source, str]] = {}
     missing: list[str] = []
-    for ours, source in sources.items():
+    for parameter, source in sources.items():
         if source is None or source.name not in stored:
-            missing.append(f"{ours} (there {'no name' if source is None else source.name})")
+            missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
         else:
-            places[ours] = (source, stored[source.name])
+            places[parameter] = (source, stored[source.name])
     if missing:
         suffix = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise CheckpointError(
-            f"{folder} has no tensor for {missing[0]}{suffix}: its config.json asks for it; the "
-            "files are of another model, or not all there"
+            f"{folder} has no tensor for {missing[0]}{suffix}, which its config.json needs: the "
+            "files belong to another model, or some are missing"
         )
     return places
 
@@ -182,24 +185,24 @@ def _places(
 def _check_shapes(
     places: dict[str, tuple[Source, str]], shapes: dict[str, tuple[int, ...]], shards: Shards
 ) -> None:
-    for ours, (source, stored) in places.items():
-        expected, actual = source.shape(shapes[ours]), shards.stored[stored].shape
+    for parameter, (source, stored) in places.items():
+        expected, actual = source.shape(shapes[parameter]), shards.stored[stored].shape
         if actual != expected:
             raise CheckpointError(
                 f"{shards.stored[stored].file}: {stored} has the shape {list(actual)}, "
-                f"config.json asks for {list(expected)}"
+                f"but config.json needs {list(expected)}"
             )
 
 
 def _copies(family: Family, model: config.Transformer) -> dict[str, str]:
-    """Tensors that may only repeat another one; the head's too, where it is the embedding."""
+    """Tensors that must equal another one, including a head that is tied to the embedding."""
     copies = dict(family.copies)
     if model.embedding.tied and isinstance(model.head, config.LanguageHead):
         copies[family.names["head.weight"].name] = family.names["token_embedding.weight"].name
     return copies
 
 
-def _left_out(
+def _find_ignored(
     stored: dict[str, str],
     places: dict[str, tuple[Source, str]],
     family: Family,
@@ -207,18 +210,19 @@ def _left_out(
     folder: Path,
 ) -> dict[str, str]:
     used = {stored_name for _, stored_name in places.values()}
-    left_out: dict[str, str] = {}
+    ignored_tensors: dict[str, str] = {}
     for full, name in stored.items():
         if name in used or full in copies:
             continue
-        why = next((w for pattern, w in family.left_out.items() if re.fullmatch(pattern, full)), "")
-        if not why:
+        reasons = family.ignored_tensors.items()
+        reason = next((text for pattern, text in reasons if re.fullmatch(pattern, full)), None)
+        if reason is None:
             raise CheckpointError(
-                f"{folder} holds the tensor {name}, which a {family.model_type} with this "
-                "config.json does not have: what it is for is unknown, so nothing is converted"
+                f"{folder} has the tensor {name}, which a {family.model_type} with this "
+                "config.json does not have: its purpose is unknown, so nothing is converted"
             )
-        left_out[name] = why
-    return left_out
+        ignored_tensors[name] = reason
+    return ignored_tensors
 
 
 def _check_copies(copies: dict[str, str], stored: dict[str, str], shards: Shards) -> None:
@@ -227,9 +231,9 @@ def _check_copies(copies: dict[str, str], stored: dict[str, str], shards: Shards
             continue
         if not torch.equal(shards.read(stored[copy]), shards.read(stored[original])):
             raise CheckpointError(
-                f"{shards.folder}: {stored[copy]} should repeat {stored[original]}, but it does "
-                "not: the model has it once. If they are a head and an embedding that were "
-                "trained apart, set tie_word_embeddings to false in config.json"
+                f"{shards.folder}: {stored[copy]} should equal {stored[original]}, but they "
+                "differ: the model has this tensor once. If they are a head and an embedding that "
+                "were trained separately, set tie_word_embeddings to false in config.json"
             )
 
 

@@ -1,10 +1,9 @@
-"""Rotary positions as `config.json` spells them, old and new, and back.
+"""Rotary positions in a `config.json`, which has an old and a new form.
 
     old: rope_theta = 5e5, rope_scaling = {"rope_type": "llama3", "factor": 8.0, ...}
     new: rope_parameters = {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8.0, ...}
 
-Comes in: attributes. Goes out: a `config.Rotary`, and back in the old spelling, which every version
-of `transformers` reads. It does not know families.
+pellucid reads both and writes the old form, which every version of `transformers` reads.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
 from pellucid.errors import CheckpointError
 
-#: What a family with rotary positions reads for them.
+#: The attributes of families with rotary positions.
 ROTARY_RULES: Rules = {
     "rope_theta": Read(float, None),
     "rope_scaling": Read(dict, None),
@@ -30,13 +29,17 @@ Scaling = config.RotaryScaling | None
 def read_rotary(
     attributes: Table, *, d_head: int, base: float = 10_000.0, share: float | None = None
 ) -> config.Rotary:
-    """The positions that attributes describe; `base` and `share` hold where they say nothing.
+    """The positions that the attributes describe.
 
-    `share` is the part of each head's features that is turned. Families that give none turn all,
-    whatever `partial_rotary_factor` says: `transformers` does not read it for them.
+    Args:
+        attributes: of the family.
+        d_head: features per head.
+        base: if the attributes have none.
+        share: the rotated share of each head's features, if the attributes have none. For a family
+            without one, `transformers` ignores `partial_rotary_factor` and rotates all features.
 
     Raises:
-        CheckpointError: a kind of scaling that is not handled, or a number of it that is unknown.
+        CheckpointError: the kind of scaling is not handled, or one of its numbers is unknown.
     """
     parameters = _parameters(attributes)
     kind = parameters.pop("rope_type", None) or parameters.pop("type", None) or "default"
@@ -48,13 +51,13 @@ def read_rotary(
     if share is None and rotated_share != 1.0:
         raise CheckpointError(
             f"config.json: the rope parameter 'partial_rotary_factor' = {rotated_share} is not "
-            "handled in this family, which turns all features of a head: the only value is 1"
+            "handled in this family, which rotates all features of a head: the only value is 1"
         )
     if not isinstance(kind, str):
         raise CheckpointError(f"config.json: rope_type must be a name, was {kind!r}")
     if kind not in _KINDS:
         raise CheckpointError(
-            f"config.json: rope_type {kind!r} is not handled: {_WHY_NOT.get(kind, 'it is unknown')}"
+            f"config.json: rope_type {kind!r} is not handled: {_REASONS.get(kind, 'it is unknown')}"
             f"; those that are: {', '.join(_KINDS)}"
         )
     names, make = _KINDS[kind]
@@ -73,11 +76,11 @@ def read_rotary(
 
 def describe_rotary(rotary: config.Rotary) -> Table:
     """`rope_theta` and `rope_scaling`."""
-    return {"rope_theta": rotary.base, "rope_scaling": _described(rotary.scaling)}
+    return {"rope_theta": rotary.base, "rope_scaling": _describe_scaling(rotary.scaling)}
 
 
 def _parameters(attributes: Table) -> Table:
-    """The numbers of both spellings as one table; refused where they contradict each other."""
+    """The numbers of both forms as one table; contradictions are refused."""
     old: Table = dict(attributes["rope_scaling"] or {})
     if attributes["rope_theta"] is not None:
         old["rope_theta"] = attributes["rope_theta"]
@@ -85,14 +88,14 @@ def _parameters(attributes: Table) -> Table:
     for name in old.keys() & new.keys():
         if old[name] != new[name]:
             raise CheckpointError(
-                f"config.json says {name} twice, {old[name]!r} and {new[name]!r} (in "
-                "rope_parameters): take one out"
+                f"config.json has {name} twice, {old[name]!r} and {new[name]!r} (in "
+                "rope_parameters): remove one"
             )
     return old | new
 
 
 def _number(parameters: Table, name: str, default: float | None = None) -> Any:
-    """A number taken out of the table; `default` where it is absent or null."""
+    """A number, removed from the table; `default` if it is absent or null."""
     value = parameters.pop(name, None)
     if value is None:
         if default is None:
@@ -122,8 +125,12 @@ def _llama3(parameters: Table, context_length: int) -> Scaling:
 
 def _yarn(parameters: Table, context_length: int) -> Scaling:
     factor = float(_number(parameters, "factor"))
-    mscale, over = parameters.pop("mscale", None), parameters.pop("mscale_all_dim", None)
-    plain = _mscale(factor, mscale) / _mscale(factor, over) if mscale and over else _mscale(factor)
+    mscale, mscale_all = parameters.pop("mscale", None), parameters.pop("mscale_all_dim", None)
+    plain = (
+        _mscale(factor, mscale) / _mscale(factor, mscale_all)
+        if mscale and mscale_all
+        else _mscale(factor)
+    )
     truncated = parameters.pop("truncate", True)
     return config.YaRN(
         factor=factor,
@@ -136,7 +143,7 @@ def _yarn(parameters: Table, context_length: int) -> Scaling:
 
 
 def _mscale(factor: float, times: float = 1.0) -> float:
-    """What cos and sin are multiplied by (Peng et al. 2023, "YaRN", eq. 22)."""
+    """The factor of cos and sin (Peng et al. 2023, "YaRN", eq. 22)."""
     return 1.0 if factor <= 1 else 0.1 * times * math.log(factor) + 1.0
 
 
@@ -144,7 +151,7 @@ def _original(parameters: Table, context_length: int) -> int:
     return int(_number(parameters, "original_max_position_embeddings", context_length))
 
 
-#: For each rope_type its numbers, and what they become.
+#: For each rope_type the names of its numbers, and the function that reads them.
 _KINDS: dict[str, tuple[frozenset[str], Callable[[Table, int], Scaling]]] = {
     "default": (frozenset(), _default),
     "linear": (frozenset({"factor"}), _linear),
@@ -165,13 +172,13 @@ _KINDS: dict[str, tuple[frozenset[str], Callable[[Table, int], Scaling]]] = {
     ),
 }  # fmt: skip
 
-_WHY_NOT = {
+_REASONS = {
     "dynamic": "its angles change with the length of the text, so a cache of keys would be wrong",
     "longrope": "its angles change with the length of the text",
 }
 
 
-def _described(scaling: Scaling) -> Table | None:
+def _describe_scaling(scaling: Scaling) -> Table | None:
     match scaling:
         case None:
             return None
@@ -196,5 +203,5 @@ def _described(scaling: Scaling) -> Table | None:
                 "truncate": scaling.truncated,
             }
         case config.NTKScaling():
-            # there is no such kind: it is a larger base, which the comparison will show
+            # `transformers` has no such kind; the comparison will show the difference
             return None

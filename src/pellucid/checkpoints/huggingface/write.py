@@ -1,10 +1,9 @@
-"""A model of ours as a Hugging Face directory, which `transformers` reads.
+"""Write a model as a Hugging Face directory, which `transformers` reads.
 
-Comes in: a config, and tensors by our names. Goes out: `config.json`, `generation_config.json` and
-`model.safetensors`. It does not know runs; the tokenizer's files are another's.
+The files are `config.json`, `generation_config.json` and `model.safetensors`.
 
-A family can say a model if what it writes reads back as the same model. Rates of dropout and how
-weights started may differ: they do not change what a trained model computes.
+A family fits a model if its files read back as the same model. Rates of dropout and initial weights
+may differ: they do not change what a trained model computes.
 """
 
 from __future__ import annotations
@@ -22,24 +21,30 @@ from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, WEIGHTS
 from pellucid.checkpoints.huggingface.families import FAMILIES
-from pellucid.checkpoints.huggingface.family import Family, Found, Unfit, alternating, multi_head
+from pellucid.checkpoints.huggingface.family import (
+    DirectoryContents,
+    Family,
+    Unfit,
+    alternating,
+    multi_head,
+)
 from pellucid.checkpoints.huggingface.names import Source, source_of
 from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.json_text import json_text
 
-#: More differences than any comparison finds: a family that cannot say the model at all.
-_FAR = 1000
+#: More differences than any comparison finds, for a family that does not fit at all.
+_NO_FIT = 1000
 
 #: All that `write_published` may write.
 PUBLISHED_FILES = (CONFIG, GENERATION, WEIGHTS)
 
 
 def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple[Family, Table]:
-    """The first family that can say a model with these parameters, and its attributes.
+    """The first family that fits a model with these parameters, and its attributes.
 
     Raises:
-        CheckpointError: none can; says what the nearest one lacks, part by part.
+        CheckpointError: none fits; names the differences from the nearest one.
     """
     parameters = list(parameters)
     nearest: tuple[int, str, list[str]] | None = None
@@ -50,14 +55,14 @@ def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple
             distance = len(reasons)
         except Unfit as unfit:
             attributes, reasons = {}, [str(unfit)]
-            distance = 2 * _FAR if unfit.shape else _FAR
+            distance = 2 * _NO_FIT if unfit.shape else _NO_FIT
         if not reasons:
             return family, attributes
         if nearest is None or distance < nearest[0]:
             nearest = distance, family.model_type, reasons
     assert nearest is not None
     raise CheckpointError(
-        "no family of transformers that is handled can say this model. The nearest is "
+        "no family of transformers that pellucid writes fits this model. The nearest is "
         f"{nearest[1]}, but: {'; '.join(nearest[2])}"
     )
 
@@ -70,18 +75,21 @@ def write_published(
     *,
     problem_type: str | None = None,
 ) -> str:
-    """Write a model into a folder that is there; `ends` are ids such as `bos_token_id`.
+    """Write a model into an existing folder; returns its family.
 
-    `problem_type` says of a model with a head for classes whether a text may have several.
-
-    Gives back the family it was written as.
+    Args:
+        folder: where to write.
+        model: the config.
+        tensors: by pellucid's names.
+        ends: ids such as `bos_token_id`.
+        problem_type: for a classifier, whether a text can have several classes.
 
     Raises:
-        CheckpointError: no family can say it.
+        CheckpointError: no family fits the model.
     """
     family, attributes = choose_family(model, tensors)
     table: Table = {
-        "architectures": [family.architecture_of(model)],
+        "architectures": [family.architecture_for(model)],
         "model_type": family.model_type,
         **attributes,
         **ends,
@@ -93,7 +101,7 @@ def write_published(
         _write_json(folder / GENERATION, dict(ends))
     save_file = cast("Any", safetensors.torch).save_file
     save_file(_renamed(model, tensors, family), folder / WEIGHTS, metadata={"format": "pt"})
-    # the library lets nobody else read what it writes; the directory is for others too
+    # safetensors makes the file readable for the owner only, but other users may need it too
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)
     return family.model_type
 
@@ -101,20 +109,20 @@ def write_published(
 def _renamed(
     model: config.Transformer, tensors: Mapping[str, Tensor], family: Family
 ) -> dict[str, Tensor]:
-    """The tensors by their names, queries, keys and values joined where they lie so."""
+    """The published tensors, in which queries, keys and values may be joined."""
     n_heads = multi_head(model.stacks[0]).n_heads
     groups: dict[str, list[tuple[Source, Tensor]]] = {}
-    for ours, tensor in tensors.items():
-        source = source_of(ours, family.names_for(model))
+    for parameter, tensor in tensors.items():
+        source = source_of(parameter, family.names_for(model))
         assert source is not None  # choose_family has looked
         groups.setdefault(source.name, []).append((source, tensor.detach().cpu()))
     bare = isinstance(model.head, config.NoHead)
-    written: dict[str, Tensor] = {}
+    published: dict[str, Tensor] = {}
     for name, group in groups.items():
         group.sort(key=lambda pair: pair[0].third or 0)
         joined = group[0][0].join([tensor for _, tensor in group], n_heads=n_heads)
-        written[name.removeprefix(family.prefix) if bare else name] = joined.contiguous()
-    return written
+        published[name.removeprefix(family.prefix) if bare else name] = joined.contiguous()
+    return published
 
 
 def _write_json(file: Path, table: Table) -> None:
@@ -124,32 +132,32 @@ def _write_json(file: Path, table: Table) -> None:
 def _differences(
     model: config.Transformer, parameters: list[str], family: Family, attributes: Table
 ) -> list[str]:
-    """What reads back otherwise than it was, part by part."""
-    sources = {ours: source_of(ours, family.names_for(model)) for ours in parameters}
+    """The differences of a model that is written and read back."""
+    sources = {parameter: source_of(parameter, family.names_for(model)) for parameter in parameters}
     tensor_names = frozenset(source.name for source in sources.values() if source is not None)
     try:
         read = read_attributes(attributes, family.rules, family=family.model_type)
-        again = family.read(read, Found(family.architecture_of(model), tensor_names))
+        reread = family.read(read, DirectoryContents(family.architecture_for(model), tensor_names))
     except (CheckpointError, ConfigError) as error:
         return [str(error)]
-    reasons = list(_compared("model", encode(_plain(model)), encode(_plain(again))))
-    homeless = [ours for ours, source in sources.items() if source is None]
-    if homeless and not reasons:
-        reasons.append(f"there is no tensor for {homeless[0]}")
+    reasons = list(_compare("model", encode(_plain(model)), encode(_plain(reread))))
+    missing = [parameter for parameter, source in sources.items() if source is None]
+    if missing and not reasons:
+        reasons.append(f"there is no tensor for {missing[0]}")
     return reasons
 
 
-def _compared(at: str, ours: Any, theirs: Any) -> Iterable[str]:
-    if not isinstance(ours, dict) or not isinstance(theirs, dict):
-        if ours != theirs:
-            yield f"{at} is {_format_value(ours)}, it could only be {_format_value(theirs)}"
+def _compare(path: str, before: Any, after: Any) -> Iterable[str]:
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        if before != after:
+            yield f"{path} is {_format_value(before)}, it could only be {_format_value(after)}"
         return
-    mine, their_table = cast("Table", ours), cast("Table", theirs)
-    if mine["kind"] != their_table["kind"]:
-        yield f"{at} is {_format_value(mine)}, it could only be {_format_value(their_table)}"
+    table, other_table = cast("Table", before), cast("Table", after)
+    if table["kind"] != other_table["kind"]:
+        yield f"{path} is {_format_value(table)}, it could only be {_format_value(other_table)}"
         return
-    for key in dict.fromkeys((*mine, *their_table)):
-        yield from _compared(f"{at}.{key}", mine.get(key), their_table.get(key))
+    for key in dict.fromkeys((*table, *other_table)):
+        yield from _compare(f"{path}.{key}", table.get(key), other_table.get(key))
 
 
 def _format_value(value: Any) -> str:
@@ -159,7 +167,7 @@ def _format_value(value: Any) -> str:
 
 
 def _plain(model: config.Transformer) -> config.Transformer:
-    """A model without what does not change its numbers, each part said in one way."""
+    """An equal model in a normal form, without settings that do not change its numbers."""
     head = model.head
     spells = isinstance(head, config.LanguageHead)
     return replace(
@@ -200,6 +208,6 @@ def _plain_attention(layer: config.OneAttention) -> config.OneAttention:
         dropout=0.0,
         d_value=None if layer.d_value == layer.d_head else layer.d_value,
         scale=None if layer.scale == layer.d_head**-0.5 else layer.scale,
-        # without a norm there is nothing that it could go over
+        # without a norm this setting has no effect
         qk_norm_over=layer.qk_norm_over if layer.qk_norm is not None else "each_head",
     )

@@ -40,6 +40,12 @@ def read_texts(arguments: argparse.Namespace, *, purpose: str) -> list[str]:
     return texts
 
 
+def prompts_or_session(arguments: argparse.Namespace, prompts: list[str]) -> list[str]:
+    """The prompts of a command, or one from standard input; none for a session on a terminal."""
+    is_session = not arguments.json and sys.stdin is not None and sys.stdin.isatty()
+    return prompts or ([] if is_session else [read_stdin("prompt")])
+
+
 def read_stdin(name: str) -> str:
     """The text on standard input, without its last line end; `name` is for messages.
 

@@ -14,7 +14,7 @@ from pellucid.errors import CheckpointError, ConfigError, Interrupted, RunError
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
-    from pellucid.training import Observer, Watcher
+    from pellucid.training import Interrupts, Observer, Watcher
 
 
 def add_run_flags(parser: Any) -> None:
@@ -58,7 +58,7 @@ def train_from_flags(arguments: argparse.Namespace, paths: Sequence[str], **choi
     """Train the run that the flags and `choices` describe; then print its results."""
     with observed(arguments) as (result, observers):
         run = start_training(arguments, paths, observers, **choices)
-    print_summary(run, result, as_json=arguments.json)
+    print_summary(arguments, run, result)
 
 
 def start_training(
@@ -88,6 +88,35 @@ def start_training(
         show=not arguments.json,
         force=arguments.force,
         **choices,
+    )
+
+
+def resume_training(
+    arguments: argparse.Namespace,
+    folder: str,
+    observers: Sequence[Observer],
+    interrupts: Interrupts | None = None,
+) -> Run:
+    """Resume the run in a folder with the flags of `pellucid train`.
+
+    Args:
+        arguments: the flags.
+        folder: the run, or one of its checkpoints.
+        observers: functions that are called with every event.
+        interrupts: lets an observer stop the run.
+    """
+    from pellucid import runs
+
+    return runs.resume(
+        folder,
+        steps=arguments.steps,
+        reward=getattr(arguments, "reward", None),
+        observers=observers,
+        watchers=watchers_for(arguments),
+        show=not arguments.json,
+        allow_drift=arguments.allow_drift,
+        force=arguments.force,
+        interrupts=interrupts,
     )
 
 

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pellucid.cli.flags.numbers import NEW_TOKENS
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's parser, but flags may come anywhere among a list of texts.
+    """argparse's parser, but flags may come anywhere among the positional arguments."""
 
-    Before Python 3.13 a flag ends a list of words, and argparse does not recognise the words after
-    it. A command names its list with `set_defaults(list_of_words=...)`.
-    """
+    _is_intermixed = False
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """The namespace, and words that are neither flags nor in a list."""
-        parsed, extras = super().parse_known_args(args, namespace)
-        name: str | None = getattr(parsed, "list_of_words", None)
-        if name is None:
-            return parsed, extras
-        words = [word for word in extras if word == "-" or not word.startswith("-")]
-        setattr(parsed, name, [*getattr(parsed, name), *words])
-        return parsed, [word for word in extras if word not in words]
+        """The namespace, and the words that are neither flags nor positional arguments."""
+        if self._subparsers is not None or self._is_intermixed:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True  # argparse calls this method again for each of its two passes
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +34,29 @@ def add_run(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that every command has."""
+def finish_parser(
+    parser: argparse.ArgumentParser,
+    call: Callable[[argparse.Namespace], object],
+    *,
+    device: bool = False,
+    force: bool = False,
+    **defaults: str,
+) -> None:
+    """Add the last flags of a command, and the function that carries it out.
+
+    Args:
+        parser: the parser of the command.
+        call: the function.
+        device: whether you can choose the device.
+        force: whether the command checks its memory first.
+        **defaults: values without a flag.
+    """
+    if device:
+        add_device(parser)
+    if force:
+        add_force(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(call=call, **defaults)
 
 
 def add_force(parser: Any) -> None:
@@ -51,7 +69,7 @@ def add_force(parser: Any) -> None:
 
 
 def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add where the model computes."""
+    """Add the device of the model."""
     parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default), cuda, mps")
 
 

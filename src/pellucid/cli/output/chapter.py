@@ -1,12 +1,12 @@
-"""A chapter on one screen: a sentence, pictures, receipts, and what comes next."""
+"""A chapter on one screen: a sentence, pictures, receipts, and the next chapter."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
 
-from pellucid.cli.output.film import unrolled
-from pellucid.cli.output.pictures import ASCII, BLOCKS, WIDTH, Ink, drawn
+from pellucid.cli.output.film import draw_film
+from pellucid.cli.output.pictures import ASCII, BLOCKS, WIDTH, Ink, draw_picture
 from pellucid.display.terminal_text import folded, visible
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.chapters import CHAPTERS
@@ -16,8 +16,8 @@ from pellucid.explain.trace_types import Trace
 
 #: Maps that one screen holds.
 _MAPS = 3
-#: What of a place a chapter is about; all of it, for one that is not named here.
-_ABOUT: dict[str, tuple[str, ...]] = {
+#: The parts of a place that a chapter shows; all parts for other chapters.
+_PARTS: dict[str, tuple[str, ...]] = {
     "tokens": (),
     "embedding": ("token", "feature"),
     "norm": ("layer", "token", "feature"),
@@ -40,10 +40,12 @@ _ABOUT: dict[str, tuple[str, ...]] = {
 }
 
 
-def lines_of(chapter: Chapter, trace: Trace, chosen: Selection) -> Iterator[str]:
+def lines_of(chapter: Chapter, trace: Trace, selection: Selection) -> Iterator[str]:
     """The whole screen."""
     ink = ink_for(sys.stdout.encoding)
-    yield from _folded(f"{chapter.number} · {chapter.title}   {_place(chapter, trace, chosen)}", 0)
+    yield from _folded(
+        f"{chapter.number} · {chapter.title}   {_place(chapter, trace, selection)}", 0
+    )
     yield ""
     yield from _folded(chapter.sentence, 2)
     maps = [picture for picture in chapter.pictures if isinstance(picture, Matrix)]
@@ -51,11 +53,11 @@ def lines_of(chapter: Chapter, trace: Trace, chosen: Selection) -> Iterator[str]
         if picture in maps[_MAPS:]:
             continue
         yield ""
-        at = _about(picture, chapter, chosen)
+        cell = _selected_cell(picture, chapter, selection)
         if isinstance(picture, Film | Frames):
-            yield from unrolled(picture, ink, *at)
+            yield from draw_film(picture, ink, *cell)
         else:
-            yield from drawn(picture, ink, *at)
+            yield from draw_picture(picture, ink, *cell)
     if len(maps) > _MAPS:
         yield ""
         remainder = f"{len(maps) - _MAPS} small maps more are in --json; one at a time:"
@@ -72,28 +74,28 @@ def lines_of(chapter: Chapter, trace: Trace, chosen: Selection) -> Iterator[str]
 
 
 def receipt_lines(receipt: Receipt) -> Iterator[str]:
-    """Formula, operands, result, difference; where it stands, and what line computes it."""
-    off = abs(receipt.recomputed - receipt.model)
+    """Formula, operands, result, difference, address, and the line of code that computes it."""
+    difference = abs(receipt.recomputed - receipt.model)
     mark = "✓" if receipt.agrees else f"≠ differs ({receipt.dtype})"
     yield from _folded(f"{mark} {receipt.title}", 2)
     line = format_receipt(receipt)
     yield from _folded(f"{receipt.formula} = {line.operands} = {line.result}", 6, 4)
-    apart = f"{off:.0e} apart" if off else "the same"
+    comparison = f"{difference:.0e} apart" if difference else "the same"
     allowed = f"{receipt.allowed:.0e} allowed in {receipt.dtype}"
-    yield from _folded(f"the model has {line.model}: {apart}, {allowed}", 6, 4)
+    yield from _folded(f"the model has {line.model}: {comparison}, {allowed}", 6, 4)
     name, bracket, index = receipt.address.partition("[")
     yield from _folded(f'trace["{name}"]{bracket}{index}   {receipt.source}', 6, 4)
 
 
 def contents() -> Iterator[str]:
-    """The chapters there are, a line each."""
+    """The chapters, a line each."""
     width = max(len(entry.id) for entry in CHAPTERS)
     for place, entry in enumerate(CHAPTERS, start=1):
         yield f"  {place:>2}  {entry.id:<{width}}  {entry.summary}"
 
 
 def ink_for(encoding: str | None) -> Ink:
-    """Blocks where the output can spell them."""
+    """Block characters if the output can encode them, else ASCII."""
     try:
         (BLOCKS.shades + BLOCKS.steps).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -101,24 +103,24 @@ def ink_for(encoding: str | None) -> Ink:
     return BLOCKS
 
 
-def _place(chapter: Chapter, trace: Trace, chosen: Selection) -> str:
+def _place(chapter: Chapter, trace: Trace, selection: Selection) -> str:
     part_texts = {
-        "layer": f"layer {chosen.layer}",
-        "head": f"head {chosen.head}" + (" to the encoder" if chosen.cross else ""),
-        "token": f"token {chosen.query(trace)}",
-        "other": f"looking at {chosen.key(trace)}",
-        "feature": f"feature {chosen.feature}",
+        "layer": f"layer {selection.layer}",
+        "head": f"head {selection.head}" + (" to the encoder" if selection.cross else ""),
+        "token": f"token {selection.query(trace)}",
+        "other": f"looking at {selection.key(trace)}",
+        "feature": f"feature {selection.feature}",
     }
-    about = _ABOUT.get(chapter.id, ("layer", "head", "token", "other"))
-    stack = f"{chosen.side} · " if len(trace.sides) == 2 and about else ""
-    return stack + " · ".join(part_texts[part] for part in about)
+    parts = _PARTS.get(chapter.id, ("layer", "head", "token", "other"))
+    stack = f"{selection.side} · " if len(trace.sides) == 2 and parts else ""
+    return stack + " · ".join(part_texts[part] for part in parts)
 
 
-def _about(picture: Picture, chapter: Chapter, chosen: Selection) -> tuple[int, int]:
-    """The row and column of a map that have to be seen."""
+def _selected_cell(picture: Picture, chapter: Chapter, selection: Selection) -> tuple[int, int]:
+    """The row and column of a map that the screen must show."""
     if isinstance(picture, Frames) or (isinstance(picture, Matrix) and picture.address):
-        return chosen.token, chosen.other
-    return chosen.layer, chosen.head if chapter.id == "heads" else chosen.token
+        return selection.token, selection.other
+    return selection.layer, selection.head if chapter.id == "heads" else selection.token
 
 
 def _next(chapter: Chapter) -> str:
@@ -130,7 +132,7 @@ def _next(chapter: Chapter) -> str:
 
 
 def _folded(text: str, indent: int, first: int | None = None) -> Iterator[str]:
-    """Lines that fit, broken between words; the first may stand further out."""
+    """Lines that fit, broken between words; the first may have another indent."""
     first_indent = indent if first is None else first
     lines = folded(visible(text), WIDTH - indent)
     for place, line in enumerate(lines):

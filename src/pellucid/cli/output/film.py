@@ -1,10 +1,10 @@
-"""Pictures that move, standing still: a line for each curve, with its ends in digits."""
+"""Films as text: a line for each curve, with its ends in digits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pellucid.cli.output.pictures import WIDTH, Ink, drawn, number
+from pellucid.cli.output.pictures import WIDTH, Ink, draw_curve, draw_picture, number
 from pellucid.display.terminal_text import fitted, visible
 from pellucid.explain.chapter_types import AnimatedPicture, Film, Frames, Matrix, Table
 
@@ -12,7 +12,7 @@ from pellucid.explain.chapter_types import AnimatedPicture, Film, Frames, Matrix
 _LONG, _CURVES, _MOMENTS = 36, 16, 8
 
 
-def unrolled(picture: AnimatedPicture, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
+def draw_film(picture: AnimatedPicture, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
     """The lines of a film, or of one row of a head's map over time."""
     if isinstance(picture, Film):
         return [*_curves(picture, ink), *_ladder(picture, ink)]
@@ -43,41 +43,35 @@ def _curves(film: Film, ink: Ink) -> list[str]:
 
 
 def _curve(name: str, series: Sequence[float], ink: Ink) -> str:
-    low, span = min(series), max(series) - min(series) or 1.0
-    patch = -(-len(series) // _LONG)
-    means = [sum(part) / len(part) for part in _parts(series, patch)]
-    marks = "".join(ink.steps[round((x - low) / span * (len(ink.steps) - 1))] for x in means)
+    marks = draw_curve(series, ink, _LONG)
     ends = f"{number(series[0])} to {number(series[-1])}"
     return f"{fitted(visible(name), 14)} {marks:<{_LONG}} {ends}"
-
-
-def _parts(series: Sequence[float], size: int) -> list[Sequence[float]]:
-    return [series[i : i + size] for i in range(0, len(series), size)]
 
 
 def _ladder(film: Film, ink: Ink) -> list[str]:
     """The last layer at a few moments."""
     rows: list[tuple[str | float | int, ...]] = []
-    for at in moments(len(film.steps)):
-        word, p, target, norm = film.rungs[at][-1]
+    for snapshot in moments(len(film.steps)):
+        word, p, target, norm = film.rungs[snapshot][-1]
         cells = [
             word if p is not None else "–",
             *("–" if x is None else number(x) for x in (p, target)),
         ]
-        rows.append((film.steps[at], *cells, norm))
+        rows.append((film.steps[snapshot], *cells, norm))
     title = f"{film.title}, after the last layer; --json has every layer and snapshot"
     columns = ("update", "likeliest", "p", "p of what came", "length of the stream")
-    return drawn(Table(title=title, columns=columns, rows=tuple(rows)), ink)
+    return draw_picture(Table(title=title, columns=columns, rows=tuple(rows)), ink)
 
 
 def _row(picture: Frames, ink: Ink, row: int, column: int) -> list[str]:
-    """What one query looks at, at a few moments."""
-    at = min(row // picture.patch, len(picture.rows) - 1)
+    """The keys that one query looks at, at a few moments."""
+    query = min(row // picture.patch, len(picture.rows) - 1)
     snapshots = moments(len(picture.steps))
-    values = tuple(tuple(shade / 255 for shade in picture.frames[n][at]) for n in snapshots)
-    still = Matrix(
+    values = tuple(tuple(shade / 255 for shade in picture.frames[n][query]) for n in snapshots)
+    matrix = Matrix(
         title=fitted(
-            f"{picture.title.partition(':')[0]}: row {visible(repr(picture.rows[at]))}", WIDTH - 2
+            f"{picture.title.partition(':')[0]}: row {visible(repr(picture.rows[query]))}",
+            WIDTH - 2,
         ),
         rows=tuple(f"after {picture.steps[n]:,}" for n in snapshots),
         columns=picture.columns,
@@ -86,4 +80,4 @@ def _row(picture: Frames, ink: Ink, row: int, column: int) -> list[str]:
         address="",
         pooled=picture.pooled,
     )
-    return drawn(still, ink, 0, min(column // picture.patch, len(picture.columns) - 1))
+    return draw_picture(matrix, ink, 0, min(column // picture.patch, len(picture.columns) - 1))

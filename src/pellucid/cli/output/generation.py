@@ -5,130 +5,119 @@ A decoder's text follows its prompt. An encoder-decoder's text is complete, with
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output.printing import escape_controls, print_json
+from pellucid.cli.output.printing import escape_controls, print_result
 
 if TYPE_CHECKING:
-    from pellucid.generation import Beams, Continuation, Found, Sampling
+    from pellucid.generation import Beams, Continuation, Sampling
     from pellucid.runs import Run
 
-Warn = Callable[[], None]
+
+def read_prompts(run: Run, action: str) -> Iterator[str]:
+    """The prompts of a session on a terminal, until an empty line."""
+    print(f"{run.folder} {action} what you write; an empty line ends the session.")
+    while True:
+        try:
+            prompt = input("> ")
+        except (EOFError, KeyboardInterrupt):
+            print()
+            return
+        if not prompt:
+            return
+        yield prompt
 
 
-def overflow_warner(run: Run) -> Warn:
-    """A function that warns once that a text is longer than the context."""
-    from pellucid.generation import seen_past_context
+@dataclass(slots=True, kw_only=True)
+class TextPrinter:
+    """Prints the texts of a run; warns once if a text is longer than the context."""
 
-    context = run.model.context_length
-    warned = False
+    run: Run
+    logprobs: bool = False
+    force: bool = False
+    _warned: bool = field(default=False, init=False)
 
-    def warn() -> None:
-        nonlocal warned
-        if not warned:
+    def warn(self) -> None:
+        """Print the warning that a text outgrew the context, once."""
+        from pellucid.generation import seen_past_context
+
+        if not self._warned:
+            context = self.run.model.context_length
             print(
                 f"the text outgrew the context of {context:,} tokens: from here on the model sees "
                 f"{seen_past_context(context)} of it",
                 file=sys.stderr,
             )
-        warned = True
+        self._warned = True
 
-    return warn
+    def print_texts(
+        self, arguments: argparse.Namespace, prompts: Sequence[str], decoding: Sampling | Beams
+    ) -> None:
+        """Print a text for each prompt, or the best ones of a beam search.
 
+        Args:
+            arguments: with `--json` the texts are JSON.
+            prompts: the prompts or sources.
+            decoding: how to choose tokens.
+        """
+        from pellucid import runs
+        from pellucid.generation import Beams
 
-def print_facts(
-    run: Run,
-    prompts: Sequence[str],
-    decoding: Sampling | Beams,
-    *,
-    logprobs: bool,
-    warn: Warn,
-    force: bool,
-) -> None:
-    """Print everything as JSON: a text for each prompt, or the best ones of a beam search."""
-    from pellucid import runs
-    from pellucid.generation import Beams
+        options: dict[str, Any] = {"when_outgrown": self.warn, "force": self.force}
+        if isinstance(decoding, Beams):
+            found = runs.beam_search(self.run, prompts, decoding, **options)
+            texts = [{"best": [self._facts(text) for text in best]} for best in found]
+            lines = self._lines(prompts, found, ranked=decoding.n_best > 1)
+        else:
+            continuations = runs.generate(self.run, prompts, decoding, **options)
+            texts = [self._facts(text) for text in continuations]
+            lines = self._lines(prompts, [[text] for text in continuations], ranked=False)
+        key = "prompt" if runs.kind_of(self.run.model) == "decoder" else "source"
+        facts = [{key: p} | text for p, text in zip(prompts, texts, strict=True)]
+        print_result(arguments, facts, lines)
 
-    prompt_key = "prompt" if runs.kind_of(run.model) == "decoder" else "source"
-    if isinstance(decoding, Beams):
-        hypotheses = runs.beam_search(run, prompts, decoding, when_outgrown=warn, force=force)
-        texts = [
-            {"best": [_search_facts(hypothesis, logprobs=logprobs) for hypothesis in best]}
-            for best in hypotheses
-        ]
-    else:
-        continuations = runs.generate(run, prompts, decoding, when_outgrown=warn, force=force)
-        texts = [_text_facts(text, logprobs=logprobs) for text in continuations]
-    print_json([{prompt_key: p} | text for p, text in zip(prompts, texts, strict=True)])
+    def _facts(self, text: Continuation) -> dict[str, Any]:
+        from pellucid.generation import BeamContinuation
 
+        facts: dict[str, Any] = {"text": text.text, "ids": text.ids, "stopped": text.stopped}
+        if self.logprobs:
+            facts["logprobs"] = text.log_p
+        if isinstance(text, BeamContinuation):
+            facts |= {"score": text.score, "log_p": text.total_log_p}
+        return facts
 
-def _text_facts(text: Continuation, *, logprobs: bool) -> dict[str, Any]:
-    facts = {"text": text.text, "ids": text.ids, "stopped": text.stopped}
-    return facts | ({"logprobs": text.log_p} if logprobs else {})
+    def _lines(
+        self, prompts: Sequence[str], texts: Sequence[Sequence[Continuation]], *, ranked: bool
+    ) -> Iterator[str]:
+        from pellucid.generation import BeamContinuation
 
+        for prompt, best in zip(prompts, texts, strict=True):
+            for rank, text in enumerate(best, start=1):
+                if ranked and isinstance(text, BeamContinuation):
+                    yield f"{rank}. score {text.score:.4f}, log P {text.total_log_p:.4f} nats"
+                yield escape_controls(f"{self._visible(prompt)}{text.text}\n")
+                if self.logprobs:
+                    for token_id, log_p in zip(text.ids, text.log_p, strict=True):
+                        yield f"{log_p:>10.4f}  {self.run.tokenizer.token(token_id)!r}"
+                    yield f"{sum(text.log_p):>10.4f}  log P of the text, in nats\n"
 
-def _search_facts(text: Found, *, logprobs: bool) -> dict[str, Any]:
-    ranked_by = {"score": text.score, "log_p": text.total_log_p}
-    return _text_facts(text, logprobs=logprobs) | ranked_by
+    def stream(self, prompt: str, sampling: Sampling) -> None:
+        """Print one text token by token, as the model generates it."""
+        from pellucid.generation import stream
+        from pellucid.saved_runs.inference_memory import check_writing
 
+        run = self.run
+        check_writing(run, [prompt], sampling, force=self.force)
+        pieces = stream(run.model, run.tokenizer, prompt, sampling, when_outgrown=self.warn)
+        print(escape_controls(self._visible(prompt)), end="", flush=True)
+        for piece in pieces:
+            print(escape_controls(piece), end="", flush=True)
+        print()
 
-def print_texts(
-    run: Run,
-    prompts: Sequence[str],
-    decoding: Sampling | Beams,
-    *,
-    logprobs: bool,
-    warn: Warn,
-    force: bool,
-) -> None:
-    """Print one text after another; with `logprobs` also the log P of each token."""
-    from pellucid import runs
-    from pellucid.generation import Beams
-
-    if isinstance(decoding, Beams):
-        texts_by_prompt = runs.beam_search(run, prompts, decoding, when_outgrown=warn, force=force)
-    else:
-        texts_by_prompt = [
-            [text]
-            for text in runs.generate(run, prompts, decoding, when_outgrown=warn, force=force)
-        ]
-    for prompt, texts in zip(prompts, texts_by_prompt, strict=True):
-        for rank, text in enumerate(texts, start=1):
-            if isinstance(decoding, Beams) and decoding.n_best > 1:
-                _print_rank(rank, text)
-            print(escape_controls(f"{visible_prompt(run, prompt)}{text.text}\n"))
-            if logprobs:
-                _print_log_p(run, text)
-
-
-def _print_rank(rank: int, text: Continuation) -> None:
-    from pellucid.generation import Found
-
-    if isinstance(text, Found):
-        print(f"{rank}. score {text.score:.4f}, log P {text.total_log_p:.4f} nats")
-
-
-def _print_log_p(run: Run, text: Continuation) -> None:
-    for token_id, log_p in zip(text.ids, text.log_p, strict=True):
-        print(f"{log_p:>10.4f}  {run.tokenizer.token(token_id)!r}")
-    print(f"{sum(text.log_p):>10.4f}  log P of the text, in nats\n")
-
-
-def write(run: Run, prompt: str, sampling: Sampling, warn: Warn, *, force: bool) -> None:
-    """Print one text token by token, as the model generates it."""
-    from pellucid.generation import stream
-    from pellucid.saved_runs.inference_memory import check_writing
-
-    check_writing(run, [prompt], sampling, force=force)
-    pieces = stream(run.model, run.tokenizer, prompt, sampling, when_outgrown=warn)
-    print(escape_controls(visible_prompt(run, prompt)), end="", flush=True)
-    for piece in pieces:
-        print(escape_controls(piece), end="", flush=True)
-    print()
-
-
-def visible_prompt(run: Run, prompt: str) -> str:
-    """The prompt as printed before its continuation; empty for a source."""
-    return prompt if run.model.encoder is None else ""
+    def _visible(self, prompt: str) -> str:
+        """The prompt as printed before its continuation; empty for a source."""
+        return prompt if self.run.model.encoder is None else ""

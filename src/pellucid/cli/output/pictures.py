@@ -13,13 +13,13 @@ from pellucid.explain.chapter_types import Bars, Lines, Matrix, StaticPicture, T
 
 WIDTH = 80
 _LABEL = 12
-#: Bars beyond so many stand side by side as numbers; of all but maps, so many lines are shown.
+#: More bars than this become numbers in columns; the largest number of lines of a picture.
 _BARS, _LINES = 12, 18
 
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """What can be drawn with: shades from nothing to full, and steps of a curve."""
+    """The characters of a drawing: shades from empty to full, and steps of a curve."""
 
     shades: str
     steps: str
@@ -32,7 +32,7 @@ BLOCKS = Ink(shades=" ░▒▓█", steps="▁▂▃▄▅▆▇█", full="█
 ASCII = Ink(shades=" .:*#", steps="_.-=*#", full="#", negative="-", hidden=".")
 
 
-def drawn(picture: StaticPicture, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
+def draw_picture(picture: StaticPicture, ink: Ink, row: int = 0, column: int = 0) -> list[str]:
     """The lines of a picture, below its title; a map is shown about `row` and `column`."""
     match picture:
         case Tokens():
@@ -56,7 +56,7 @@ def number(x: float) -> str:
 
 
 def _tokens(picture: Tokens, ink: Ink) -> list[str]:
-    """Cells beside each other: place, token, id; and a number with its shade where there is one."""
+    """Cells in columns: place, token, id; and a number with its shade if the picture has values."""
     first = 1 if picture.values and len(picture.values) == len(picture.pieces) else 0
     largest = max((abs(x) for x in picture.values), default=0.0)
     cells: list[str] = []
@@ -66,38 +66,38 @@ def _tokens(picture: Tokens, ink: Ink) -> list[str]:
             x = picture.values[place]
             end = f"{_shade(x, largest, ink)}{x:.2f}"
         cells.append(f"{place + first:>4} {fitted(repr(piece), 12)} {end:>6} ")
-    lines = _beside(cells)
+    lines = _in_columns(cells)
     if len(lines) > _LINES:
         lines = [*lines[: _LINES - 1], f"  … {len(cells)} in all; --json has them"]
     return lines + ([f"    the number is in {picture.unit}"] if picture.unit else [])
 
 
 def _matrix(picture: Matrix, ink: Ink, row: int, column: int) -> list[str]:
-    """A shade and up to three digits for each cell; what is hidden is a dot."""
+    """A shade and up to three digits for each cell; a dot for a hidden cell."""
     signed = picture.scale == "diverging"
     wide = 5 if signed else 4
     fits = (WIDTH - 2 - _LABEL) // wide
     start_column = _start(column - picture.first_column, len(picture.columns), fits)
     start_row = _start(row - picture.first_row, len(picture.rows), _LINES)
-    across = range(start_column, min(start_column + fits, len(picture.columns)))
-    down = range(start_row, min(start_row + _LINES, len(picture.rows)))
-    magnitudes = [abs(x) for i in down for j in across if (x := picture.values[i][j]) is not None]
+    columns = range(start_column, min(start_column + fits, len(picture.columns)))
+    rows = range(start_row, min(start_row + _LINES, len(picture.rows)))
+    magnitudes = [abs(x) for i in rows for j in columns if (x := picture.values[i][j]) is not None]
     largest = max(magnitudes, default=0.0)
     unit = _unit(largest, signed=signed)
     numbered = range(
-        picture.first_column + start_column, picture.first_column + start_column + len(across)
+        picture.first_column + start_column, picture.first_column + start_column + len(columns)
     )
     margin = " " * (2 + _LABEL)
-    names = "".join(" " + fitted(_bare(picture.columns[j]), wide - 1) for j in across)
+    names = "".join(" " + fitted(_bare(picture.columns[j]), wide - 1) for j in columns)
     lines = [f"{margin}{names}".rstrip()]
     if picture.address:
         lines.insert(0, margin + "".join(f"{place:>{wide}}" for place in numbered))
-    for i in down:
-        cells = "".join(_cell(picture.values[i][j], wide, largest, unit, ink) for j in across)
+    for i in rows:
+        cells = "".join(_cell(picture.values[i][j], wide, largest, unit, ink) for j in columns)
         place = f"{i + picture.first_row:>3} " if picture.address else ""
         lines.append(f"  {fitted(place + _bare(picture.rows[i]), _LABEL)}{cells}".rstrip())
     notes = [f"cells in units of {unit:g}"]
-    if len(across) < len(picture.columns) or len(down) < len(picture.rows):
+    if len(columns) < len(picture.columns) or len(rows) < len(picture.rows):
         notes.append(f"a part of {len(picture.rows)} x {len(picture.columns)}")
     if picture.pooled:
         notes.append(picture.pooled)
@@ -122,7 +122,9 @@ def _bars(picture: Bars, ink: Ink) -> list[str]:
     largest = max((abs(x) for x in picture.values), default=0.0)
     pairs = list(zip(picture.names, picture.values, strict=True))
     if len(pairs) > _BARS and max(map(cell_len, picture.names)) <= 4:
-        return _beside([f"{name:>5} {_shade(x, largest, ink)}{x:>+8.3f}  " for name, x in pairs])
+        return _in_columns(
+            [f"{name:>5} {_shade(x, largest, ink)}{x:>+8.3f}  " for name, x in pairs]
+        )
     width = min(26, max((cell_len(visible(name)) for name in picture.names), default=0))
     lines = [_bar(name, x, largest, width, ink) for name, x in pairs[:_LINES]]
     if len(pairs) > _LINES:
@@ -169,33 +171,35 @@ def _row(cells: Sequence[str], widths: Sequence[int], lefts: Sequence[bool]) -> 
 def _curves(picture: Lines, ink: Ink) -> list[str]:
     lines: list[str] = []
     for name, series in zip(picture.names, picture.series, strict=True):
-        low, high = min(series), max(series)
-        span = high - low or 1.0
-        last = len(ink.steps) - 1
-        # one character a place, or the mean of neighbours where there are too many
-        patch = -(-len(series) // 56)
-        means = [
-            math.fsum(series[i : i + patch]) / len(series[i : i + patch])
-            for i in range(0, len(series), patch)
-        ]
-        curve = "".join(ink.steps[round((x - low) / span * last)] for x in means)
-        lines.append(f"    {fitted(name, 8)} {curve}")
+        lines.append(f"    {fitted(name, 8)} {draw_curve(series, ink, 56)}")
         lines.append(
             f"    {'':<8} from {number(series[0])} to {number(series[-1])}, "
-            f"least {number(low)}, most {number(high)}"
+            f"least {number(min(series))}, most {number(max(series))}"
         )
     return [*lines, f"    by {picture.x_unit}, {picture.x[0]:g} to {picture.x[-1]:g}"]
 
 
-def _beside(cells: Sequence[str]) -> list[str]:
+def draw_curve(series: Sequence[float], ink: Ink, width: int) -> str:
+    """A mark for each value from the lowest to the highest step.
+
+    If there are more values than `width`, each mark is a mean of neighbours.
+    """
+    low, span = min(series), max(series) - min(series) or 1.0
+    patch = -(-len(series) // width)
+    parts = (series[i : i + patch] for i in range(0, len(series), patch))
+    averages = (math.fsum(part) / len(part) for part in parts)
+    return "".join(ink.steps[round((x - low) / span * (len(ink.steps) - 1))] for x in averages)
+
+
+def _in_columns(cells: Sequence[str]) -> list[str]:
     width = max(map(cell_len, cells), default=1)
     fits = max(1, (WIDTH - 2) // width)
     return [("  " + "".join(cells[i : i + fits])).rstrip() for i in range(0, len(cells), fits)]
 
 
-def _start(chosen: int, count: int, fits: int) -> int:
-    """Where a part begins that holds what was chosen."""
-    return max(0, min(chosen - fits + 1, count - fits)) if chosen >= fits else 0
+def _start(selected: int, count: int, fits: int) -> int:
+    """The first of `fits` places that include the selected one."""
+    return max(0, min(selected - fits + 1, count - fits)) if selected >= fits else 0
 
 
 def _shade(x: float, largest: float, ink: Ink) -> str:

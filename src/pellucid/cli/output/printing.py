@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from pellucid.errors import Interrupted, PellucidError
@@ -16,18 +17,19 @@ from pellucid.json_text import json_text
 TEXT_WIDTH = 60
 
 
-def print_result(facts: Any, lines: Callable[[], Iterable[str]], *, as_json: bool) -> None:
-    """Print what a command found, once.
+def print_result(arguments: argparse.Namespace, facts: Any, lines: Iterable[str]) -> None:
+    """Print the result of a command.
 
     Args:
+        arguments: with `--json` programs get the facts.
         facts: the result for programs.
-        lines: makes the lines for people.
-        as_json: whether the user gave `--json`.
+        lines: the result for people; they are read only if they are printed.
     """
-    if as_json:
+    if arguments.json:
         print_json(facts)
-    else:
-        print("\n".join(lines()))
+        return
+    for line in lines:
+        print(line)
 
 
 def print_json(result: Any) -> None:
@@ -58,8 +60,12 @@ def shorten(text: str) -> str:
     """As much of a text as fits in one line."""
     from pellucid.display import visible
 
-    text = visible(text)
-    return text if len(text) <= TEXT_WIDTH else text[: TEXT_WIDTH - 1] + "…"
+    return cut(visible(text), TEXT_WIDTH)
+
+
+def cut(text: str, width: int) -> str:
+    """A text of at most `width` characters; an ellipsis replaces the rest."""
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def escape_controls(text: str) -> str:

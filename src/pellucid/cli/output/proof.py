@@ -80,12 +80,12 @@ class Progress:
     def __call__(self, advance: Advance) -> None:
         if self._silent:
             return
-        head = f"fork {advance.number}/{advance.of}  {advance.what}"
+        head = f"fork {advance.number}/{advance.n_forks}  {advance.label}"
         if advance.fork is not None:
             self._line(f"{head}: {_ended(advance)}")
         elif self._lively:
             self._line(
-                f"{head}: update {advance.done}/{advance.steps}{_format_eta(advance)}", ended=False
+                f"{head}: update {advance.step}/{advance.steps}{_format_eta(advance)}", ended=False
             )
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ def _format_eta(advance: Advance) -> str:
     seconds_left = advance.seconds_left
     return (
         ""
-        if seconds_left is None or advance.number == advance.of
+        if seconds_left is None or advance.number == advance.n_forks
         else f", eta {duration(seconds_left)}"
     )
 
@@ -123,9 +123,9 @@ def proof_lines(proof: Proof) -> list[str]:
     lines, shown_reasons = _head(proof), set[str]()
     for number, trial in enumerate(proof.trials, start=1):
         lines += ["", *_trial_lines(number, trial, shown_reasons)]
-        shown_reasons.add(trial.fix.why)
+        shown_reasons.add(trial.fix.reason)
     for fix, reason in proof.untried:
-        lines += ["", *_filled(f"not tried: {fix.does}, for {reason}")]
+        lines += ["", *_filled(f"not tried: {fix.change}, for {reason}")]
     if proof.incurable:
         lines += ["", *_filled(f"no value of a config cures {', '.join(proof.incurable)}")]
     return [*lines, "", *_advice(proof)]
@@ -150,7 +150,7 @@ def _trial_lines(number: int, trial: Trial, shown_reasons: set[str]) -> list[str
     """A fix and its result; the reason appears only once."""
     from pellucid.display.numbers import duration
 
-    lines = [f"{number}  {trial.fix.does}: {trial.verdict}"]
+    lines = [f"{number}  {trial.fix.change}: {trial.verdict}"]
     lines += _filled(f"{trial.words}; {duration(trial.seconds)}", "   ")
     for words, signs in (
         ("sick no more", trial.cured),
@@ -159,8 +159,8 @@ def _trial_lines(number: int, trial: Trial, shown_reasons: set[str]) -> list[str
     ):
         if signs:
             lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
-    if trial.fix.why not in shown_reasons:
-        lines += _filled(f"for {', '.join(trial.codes)}: {trial.fix.why}", "   ")
+    if trial.fix.reason not in shown_reasons:
+        lines += _filled(f"for {', '.join(trial.codes)}: {trial.fix.reason}", "   ")
     return lines + [f"   --set {shlex.quote(assignment)}" for assignment in trial.fix.assignments]
 
 
@@ -196,7 +196,7 @@ def _advice(proof: Proof) -> list[str]:
     )
     n = best.pairs[0][1].steps
     return [
-        *_filled(f"recommended: {best.fix.does}. {best.words.capitalize()}.{sick}"),
+        *_filled(f"recommended: {best.fix.change}. {best.words.capitalize()}.{sick}"),
         *_filled(
             f"This holds for {n} updates; it does not tell how a long training ends. "
             f"The whole config is in {proof.file}. To train with it:"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.output.printing import print_json, shorten
+from pellucid.cli.output.printing import print_result, shorten
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
@@ -66,18 +68,24 @@ class TrainSummary:
                 pass
 
 
-def print_summary(run: Run, result: TrainSummary, *, as_json: bool) -> None:
-    """Print the last numbers, a sample, and the next commands."""
-    if as_json:
-        print_json(result.facts | {"run": str(run.folder), "checkpoint": str(run.checkpoint)})
-    else:
-        _print_next_steps(run, result)
+def print_summary(arguments: argparse.Namespace, run: Run, result: TrainSummary) -> None:
+    """Print the last numbers, a sample, and the next commands.
+
+    Args:
+        arguments: with `--json` programs get the numbers.
+        run: the trained run.
+        result: its last numbers.
+    """
+    facts = result.facts | {"run": str(run.folder), "checkpoint": str(run.checkpoint)}
+    print_result(arguments, facts, _next_steps(run, result))
 
 
-def _print_next_steps(run: Run, result: TrainSummary) -> None:
+def _next_steps(run: Run, result: TrainSummary) -> Iterator[str]:
+    from pellucid import config
+
     folder, facts = shlex.quote(str(run.folder)), result.facts
     lines = [""]
-    if _is_language_model(run):
+    if config.continues_text(run.config.objective):
         lines += _sample(run, facts)
     elif "sentence" in facts:
         lines += [
@@ -100,7 +108,7 @@ def _print_next_steps(run: Run, result: TrainSummary) -> None:
             "the held-out loss was lowest earlier: after that the model memorised its data;",
             f"the best model is kept: {_commands(run, best, facts)[0]}",
         ]
-    print("\n".join(lines))
+    yield from lines
 
 
 def describe_vitals(result: TrainSummary, folder: str) -> list[str]:
@@ -129,14 +137,7 @@ def _describe_cost(cost: tuple[float, float, int] | None) -> str:
         return ""
     from pellucid.vitals import Cost
 
-    return Cost(*cost).told()
-
-
-def _is_language_model(run: Run) -> bool:
-    """Whether the run continues any text."""
-    from pellucid import config
-
-    return isinstance(run.config.objective, config.NextToken | config.Distillation)
+    return Cost(*cost).message()
 
 
 def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:

@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import SEED, TEMPERATURE
-from pellucid.cli.flags.read_texts import read_stdin
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_new_tokens, add_run
-from pellucid.cli.output.generation import escape_controls, overflow_warner
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.read_texts import prompts_or_session
+from pellucid.cli.flags.shared import add_new_tokens, add_run, finish_parser
+from pellucid.cli.output.generation import TextPrinter, read_prompts
+from pellucid.cli.output.printing import escape_controls, print_result
 from pellucid.errors import PellucidError
 
 if TYPE_CHECKING:
@@ -39,10 +39,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--seed", type=SEED, default=0, metavar="S", help="seed of the sampling (0)"
     )
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, list_of_words="texts")
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -50,50 +47,30 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
     from pellucid.generation import Sampling
 
-    texts: list[str] = arguments.texts
-    is_session = not texts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
-    if not texts and not is_session:
-        texts = [read_stdin("prompt")]
+    texts = prompts_or_session(arguments, arguments.texts)
     run = runs.load(arguments.run, device=arguments.device)
     sampling = Sampling(
         max_new_tokens=arguments.max_new_tokens,
         temperature=arguments.temperature,
         seed=arguments.seed,
     )
-    if is_session:
+    if not texts:
         _converse(run, sampling)
         return
-    answers = runs.answer(
-        run, texts, sampling, when_outgrown=overflow_warner(run), force=arguments.force
-    )
-    if arguments.json:
-        print_json(
-            [
-                {
-                    "prompt": prompt,
-                    "text": answer.text,
-                    "ids": answer.ids,
-                    "stopped": answer.stopped,
-                }
-                for prompt, answer in zip(texts, answers, strict=True)
-            ]
-        )
-        return
-    for answer in answers:
-        print(escape_controls(answer.text.strip()))
+    warn = TextPrinter(run=run).warn
+    answers = runs.answer(run, texts, sampling, when_outgrown=warn, force=arguments.force)
+    facts = [
+        {"prompt": prompt, "text": answer.text, "ids": answer.ids, "stopped": answer.stopped}
+        for prompt, answer in zip(texts, answers, strict=True)
+    ]
+    print_result(arguments, facts, (escape_controls(answer.text.strip()) for answer in answers))
 
 
 def _converse(run: Run, sampling: Sampling) -> None:
     from pellucid import runs
 
-    print(f"{run.folder} answers what you write; an empty line ends the session.")
-    warn = overflow_warner(run)
-    while True:
-        try:
-            prompt = input("> ")
-        except (EOFError, KeyboardInterrupt):
-            print()
-            return
+    warn = TextPrinter(run=run).warn
+    for prompt in read_prompts(run, "answers"):
         if not prompt.strip():
             return
         try:

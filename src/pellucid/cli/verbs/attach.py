@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pellucid.cli.flags.shared import add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.json_text import json_text
 
 
@@ -18,8 +18,7 @@ def add_to(verbs: Any) -> None:
         description="Show a run from its start and while it trains. This does not affect the run.",
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:

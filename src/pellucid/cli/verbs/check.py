@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.shared import add_finding_flags, add_force, add_json
+from pellucid.cli.flags.shared import add_finding_flags, finish_parser
 from pellucid.cli.output.printing import count_findings, print_result
 from pellucid.errors import ExitCode
 
@@ -37,9 +37,7 @@ def add_to(verbs: Any) -> None:
         help="its training data: a text file, or a file of rows",
     )
     add_finding_flags(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> ExitCode:
@@ -51,7 +49,7 @@ def call(arguments: argparse.Namespace) -> ExitCode:
         arguments.what, arguments.text, declared=declared, ignore=arguments.ignore
     )
     failed = arguments.fail_on is not None and has_severity(checked.findings, arguments.fail_on)
-    print_result(_facts(checked, failed), lambda: _format(checked), as_json=arguments.json)
+    print_result(arguments, _facts(checked, failed), _format(checked))
     return ExitCode.FINDINGS if failed else ExitCode.SUCCESS
 
 
@@ -59,14 +57,14 @@ def _facts(checked: Checked, failed: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
     return {
-        "checked": checked.what,
+        "checked": checked.target,
         "failed": failed,
         "findings": [asdict(finding) for finding in checked.findings],
     }
 
 
 def _format(checked: Checked) -> list[str]:
-    lines = [textwrap.fill(f"checked {checked.what}", _WIDTH, break_on_hyphens=False)]
+    lines = [textwrap.fill(f"checked {checked.target}", _WIDTH, break_on_hyphens=False)]
     if not checked.findings:
         return [*lines, "nothing was found"]
     lines += [f"\n{finding.text(_WIDTH)}" for finding in checked.findings]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.read_texts import add_texts, read_texts
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import add_run, finish_parser
+from pellucid.cli.output.printing import print_result, shorten
 
 if TYPE_CHECKING:
     from pellucid.inference.classification import Classified
@@ -24,10 +25,7 @@ def add_to(verbs: Any) -> None:
     add_run(parser)
     add_texts(parser)
     parser.add_argument("--all", action="store_true", help="show every class, the likeliest first")
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, list_of_words="texts")
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -37,21 +35,15 @@ def call(arguments: argparse.Namespace) -> None:
     texts = read_texts(arguments, purpose="classify")
     run = runs.load(arguments.run, device=arguments.device)
     predictions = runs.classify(run, texts)
-    if arguments.json:
-        multi_label = runs.has_several_labels(run)
-        print_json(
-            {
-                "multi_label": multi_label,
-                "texts": [_facts(prediction) for prediction in predictions],
-            }
-        )
-    elif arguments.all:
-        _print_all(predictions)
-    else:
-        _print(predictions)
-    cut = sum(prediction.truncated for prediction in predictions)
-    if cut and not arguments.json:
-        texts_were = "1 text was" if cut == 1 else f"{cut:,} texts were"
+    facts = {
+        "multi_label": runs.has_several_labels(run),
+        "texts": [_facts(prediction) for prediction in predictions],
+    }
+    lines = _all_classes(predictions) if arguments.all else _best_classes(predictions)
+    print_result(arguments, facts, lines)
+    n_cut = sum(prediction.truncated for prediction in predictions)
+    if n_cut and not arguments.json:
+        texts_were = "1 text was" if n_cut == 1 else f"{n_cut:,} texts were"
         longest = run.model.context_length
         print(f"\n{texts_were} cut to the first {longest:,} tokens, which is all the model reads")
 
@@ -65,14 +57,13 @@ def _facts(prediction: Classified) -> dict[str, Any]:
     }
 
 
-def _print(predictions: list[Classified]) -> None:
-    from pellucid.cli.output.printing import shorten
+def _best_classes(predictions: list[Classified]) -> Iterator[str]:
     from pellucid.display import visible
 
     labels = [visible(_format_classes(prediction)) for prediction in predictions]
     width = max(len(label) for label in labels)
     for prediction, label in zip(predictions, labels, strict=True):
-        print(f"{label:<{width}}  {shorten(prediction.text)}")
+        yield f"{label:<{width}}  {shorten(prediction.text)}"
 
 
 def _format_classes(prediction: Classified) -> str:
@@ -83,13 +74,12 @@ def _format_classes(prediction: Classified) -> str:
     return ", ".join(shares) or f"(none; {likeliest.name} {likeliest.probability:.4f})"
 
 
-def _print_all(predictions: list[Classified]) -> None:
-    from pellucid.cli.output.printing import shorten
+def _all_classes(predictions: list[Classified]) -> Iterator[str]:
     from pellucid.display import visible
 
     for place, prediction in enumerate(predictions):
         if len(predictions) > 1:
-            print(f"{'' if place == 0 else chr(10)}{shorten(prediction.text)}")
+            yield f"{'' if place == 0 else chr(10)}{shorten(prediction.text)}"
         for share in prediction.shares:
             mark = "*" if share.name in prediction.classes else " "
-            print(f"{share.probability:>10.4f} {mark} {visible(share.name)}")
+            yield f"{share.probability:>10.4f} {mark} {visible(share.name)}"

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.shared import add_corpus, add_json, add_settings
+from pellucid.cli.flags.shared import add_corpus, add_settings, finish_parser
 from pellucid.cli.output.printing import align_values, print_result
 from pellucid.cli.verbs import datasets
 
@@ -32,8 +32,7 @@ def add_to(verbs: Any) -> None:
     add_corpus(report, nargs="+")
     report.add_argument("--preset", default="nano", metavar="NAME", help="whose tokenizer to train")
     add_settings(report, example="text.tokenizer=Bytes")
-    add_json(report)
-    report.set_defaults(call=call)
+    finish_parser(report, call)
     datasets.add_to(actions)
 
 
@@ -51,14 +50,14 @@ def call(arguments: argparse.Namespace) -> None:
         "bytes": report.n_bytes,
         "tokens": report.n_tokens,
         "unknown_tokens": report.unknown,
-        "changed_documents": report.changed,
+        "changed_documents": report.changed_documents,
         "bytes_per_token": report.bytes_per_token,
         "vocab_size": report.vocab_size,
         "longest_bytes": report.longest_bytes,
         "longest": report.longest,
         "sha256": report.sha256,
     }
-    print_result(facts | asdict(report.tally), lambda: _format(report), as_json=arguments.json)
+    print_result(arguments, facts | asdict(report.tally), _format(report))
 
 
 def _format(report: CorpusReport) -> list[str]:
@@ -72,10 +71,10 @@ def _format(report: CorpusReport) -> list[str]:
         ("tokens", f"{report.n_tokens:,} of a vocabulary of {report.vocab_size:,}"),
         ("bytes per token", f"{report.bytes_per_token:.2f}"),
         ("unknown", f"{report.unknown:,} tokens that the tokenizer cannot spell"),
-        ("changed", f"{report.changed:,} documents do not come back as they were"),
+        ("changed", f"{report.changed_documents:,} documents do not come back as they were"),
         ("duplicates", f"{tally.duplicates:,} ({tally.duplicate_bytes:,} bytes; {fate})"),
         ("skipped", f"{tally.empty_rows:,} empty rows, {tally.other_files:,} other files"),
         ("content", report.sha256[:12]),
     ]
-    zero = {"unknown": not report.unknown, "changed": not report.changed}
+    zero = {"unknown": not report.unknown, "changed": not report.changed_documents}
     return align_values((label, value) for label, value in rows if not zero.get(label))

@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.shared import add_json
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import finish_parser
+from pellucid.cli.output.printing import print_json, print_result
 from pellucid.errors import Interrupted, TextError
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ _NO_CHECKSUM = "not known for this file: pellucid compares it with the checksum 
 def add_to(actions: Any) -> None:
     """Two actions of `pellucid data`, and their flags."""
     listing = actions.add_parser("list", help="the public datasets that `get` knows")
-    add_json(listing)
-    listing.set_defaults(call=_list)
+    finish_parser(listing, _list)
     getting = actions.add_parser(
         "get",
         help="download a public dataset",
@@ -47,28 +46,21 @@ def add_to(actions: Any) -> None:
         help="another server with the same paths (or set PELLUCID_MIRROR)",
     )
     getting.add_argument("--yes", action="store_true", help="download any size without a question")
-    add_json(getting)
-    getting.set_defaults(
-        call=_get,
-        when_stopped="at once; the same command continues the download",
-    )
+    finish_parser(getting, _get, when_stopped="at once; the same command continues the download")
 
 
 def _list(arguments: argparse.Namespace) -> None:
     from pellucid.datasets import DATASETS
 
-    if arguments.json:
-        # "what" is the key of 0.1
-        facts = {
-            name: asdict(dataset) | {"what": dataset.description}
-            for name, dataset in DATASETS.items()
-        }
-        print_json(facts)
-        return
-    for name, dataset in DATASETS.items():
-        print(f"{name:<18} {_size(dataset.n_bytes):>8}  {dataset.licence}")
-        print(f"    {dataset.description}")
-    print("\npellucid data get NAME")
+    facts = {
+        name: asdict(dataset) | {"what": dataset.description}  # the key of 0.1
+        for name, dataset in DATASETS.items()
+    }
+    lines = [
+        f"{name:<18} {_size(dataset.n_bytes):>8}  {dataset.licence}\n    {dataset.description}"
+        for name, dataset in DATASETS.items()
+    ]
+    print_result(arguments, facts, [*lines, "\npellucid data get NAME"])
 
 
 def _get(arguments: argparse.Namespace) -> None:
@@ -132,8 +124,8 @@ def _ask_if_much(missing: list[Part], arguments: argparse.Namespace) -> None:
     amount = "an unknown number of bytes" if None in sizes else _size(known_bytes)
     if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise TextError(
-            f"{arguments.name} is {amount} to download, and nobody can answer here: pass --yes to "
-            "download it without a question"
+            f"{arguments.name} is {amount} to download, and there is no terminal to ask on: pass "
+            "--yes to download it without a question"
         )
     try:
         answer = input(f"download {amount}? [y/N] ")

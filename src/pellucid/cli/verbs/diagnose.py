@@ -7,7 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import TOKENS_KNOWN
-from pellucid.cli.flags.shared import add_finding_flags, add_force, add_json
+from pellucid.cli.flags.shared import add_finding_flags, finish_parser
 from pellucid.cli.output.printing import count_findings, print_json
 from pellucid.cli.output.proof import add_prove_flags, proof_lines, prove_fixes
 from pellucid.errors import ConfigError, ExitCode
@@ -47,9 +47,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("--reward", metavar="M:F", help="the reward that the run is trained for")
     add_prove_flags(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, when_stopped="at once; the run is as it was")
+    finish_parser(parser, call, force=True, when_stopped="at once; the run is as it was")
 
 
 def call(arguments: argparse.Namespace) -> ExitCode:

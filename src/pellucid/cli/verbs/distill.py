@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.cli.flags.run import add_run_flags, train_from_flags
-from pellucid.cli.flags.shared import add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.errors import ConfigError
 
 
@@ -29,8 +29,7 @@ def add_to(verbs: Any) -> None:
         help="the student: a preset, or a TOML file as for --config (default: nano)",
     )
     add_run_flags(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, when_stopped="before the first step: there is nothing to save")
+    finish_parser(parser, call, when_stopped="before the first step: there is nothing to save")
 
 
 def call(arguments: argparse.Namespace) -> None:

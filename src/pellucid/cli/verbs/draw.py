@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pellucid.cli.flags.shared import add_json, add_settings
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import add_settings, finish_parser
+from pellucid.cli.output.printing import print_result
 from pellucid.config import Run, encode, run_from_table
 from pellucid.counting import parameter_count, with_vocabulary
 from pellucid.disk import write_output
@@ -37,8 +37,7 @@ def add_to(verbs: Any) -> None:
     )
     add_settings(parser, example="model.decoder.n_layers=6")
     parser.add_argument("--svg", metavar="FILE", help="write an SVG file instead of text")
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -48,13 +47,13 @@ def call(arguments: argparse.Namespace) -> None:
     drawing = assemble(model, name)
     if arguments.svg is not None:
         write_output(Path(arguments.svg), as_svg(place(drawing, side_by_side=True)))
-    if arguments.json:
-        file = {} if arguments.svg is None else {"file": arguments.svg}
-        print_json(_facts(drawing) | {"parameters": parameter_count(model)} | file)
-    elif arguments.svg is not None:
-        print(f"{arguments.svg}: {name}, {drawing.sentence}")
+    file = {} if arguments.svg is None else {"file": arguments.svg}
+    facts = _facts(drawing) | {"parameters": parameter_count(model)} | file
+    if arguments.svg is not None:
+        lines = [f"{arguments.svg}: {name}, {drawing.sentence}"]
     else:
-        print(as_text(place(drawing), ascii_only=not _spells_boxes()))
+        lines = [as_text(place(drawing), ascii_only=not _spells_boxes())]
+    print_result(arguments, facts, lines)
 
 
 def _facts(drawing: Drawing) -> dict[str, object]:
@@ -68,7 +67,7 @@ def _facts(drawing: Drawing) -> dict[str, object]:
 
 
 def _read_run(arguments: argparse.Namespace) -> tuple[str, Run]:
-    """What the drawing is called, and the run it shows.
+    """The name of the drawing, and its run.
 
     Raises:
         ConfigError: neither a preset nor a run; or a run and a config.
@@ -109,7 +108,7 @@ def _read_folder(path: str, settings: list[str]) -> tuple[str, Run]:
 
 
 def _spells_boxes() -> bool:
-    """Whether standard output's encoding has the characters that boxes are drawn with."""
+    """Whether standard output's encoding has the characters of boxes."""
     try:
         "┌┼▼▶╌".encode(sys.stdout.encoding or "ascii")
     except (UnicodeEncodeError, LookupError):

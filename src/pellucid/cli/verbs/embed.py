@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.read_texts import add_texts, read_texts
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
-from pellucid.cli.output.printing import TEXT_WIDTH, print_json, shorten
+from pellucid.cli.flags.shared import add_run, finish_parser
+from pellucid.cli.output.printing import TEXT_WIDTH, print_result, shorten
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,10 +41,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("--like", metavar="TEXT", help="rank the texts by closeness to this one")
     parser.add_argument("--out", metavar="FILE", help="write the vectors to a .npy file")
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, list_of_words="texts")
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -69,19 +67,29 @@ def call(arguments: argparse.Namespace) -> None:
     vectors = vectors[: len(texts)]
     if arguments.out is not None:
         _save(Path(arguments.out), vectors)
-    if arguments.json:
-        print_json(_facts(texts, vectors, query_vectors, arguments))
-        return
+    facts = _facts(texts, vectors, query_vectors, arguments) if arguments.json else None
+    print_result(arguments, facts, _format(texts, vectors, query_vectors, arguments))
+
+
+def _format(
+    texts: list[str], vectors: Vectors, query_vectors: Vectors, arguments: argparse.Namespace
+) -> Iterator[str]:
+    from pellucid import runs
+
     vectors_are = "1 vector" if len(texts) == 1 else f"{len(texts):,} vectors"
-    print(f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n")
+    yield f"{vectors_are} of {vectors.shape[1]:,} numbers, pooled by {arguments.pool}\n"
     if arguments.like is not None:
         for neighbour in runs.ranked(vectors, query_vectors):
-            print(f"{neighbour.cosine:>8.4f}  {shorten(texts[neighbour.text])}")
+            yield f"{neighbour.cosine:>8.4f}  {shorten(texts[neighbour.text])}"
     elif len(texts) > 1:
-        _print_neighbours(texts, vectors)
+        width = min(TEXT_WIDTH, max(4, *(len(shorten(text)) for text in texts)))
+        yield f"{'text':<{width}}  {'cosine':>7}  nearest"
+        for neighbour in runs.neighbours(vectors):
+            text, nearest = shorten(texts[neighbour.text]), shorten(texts[neighbour.nearest])
+            yield f"{text:<{width}}  {neighbour.cosine:>7.4f}  {nearest}"
     else:
-        print(" ".join(f"{number:.4f}" for number in vectors[0, :_PREVIEW_NUMBERS]), "...")
-        print("\nall of them: --json, or --out FILE.npy")
+        yield " ".join(f"{number:.4f}" for number in vectors[0, :_PREVIEW_NUMBERS]) + " ..."
+        yield "\nall of them: --json, or --out FILE.npy"
 
 
 def _save(file: Path, vectors: Vectors) -> None:
@@ -114,13 +122,3 @@ def _facts(
         for neighbour in runs.neighbours(vectors):
             rows[neighbour.text] |= {"nearest": neighbour.nearest, "cosine": neighbour.cosine}
     return facts | {"texts": rows}
-
-
-def _print_neighbours(texts: list[str], vectors: Vectors) -> None:
-    from pellucid import runs
-
-    width = min(TEXT_WIDTH, max(4, *(len(shorten(text)) for text in texts)))
-    print(f"{'text':<{width}}  {'cosine':>7}  nearest")
-    for neighbour in runs.neighbours(vectors):
-        text, nearest = shorten(texts[neighbour.text]), shorten(texts[neighbour.nearest])
-        print(f"{text:<{width}}  {neighbour.cosine:>7.4f}  {nearest}")

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import shutil
 import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.shared import add_json
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import finish_parser
+from pellucid.cli.output.printing import print_result
 
 if TYPE_CHECKING:
-    from pellucid.textbook import Entry, Misnomer
+    from pellucid.textbook import Computed, Entry, Misnomer
 
 #: The fields of an entry in order, and their labels.
 _PARTS = (
@@ -40,8 +41,7 @@ def add_to(verbs: Any) -> None:
         "failures, source, and examples that pellucid computes now.",
     )
     parser.add_argument("name", metavar="NAME", nargs="*", help="an equation or a topic")
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -49,60 +49,52 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import textbook
 
     if not arguments.name:
-        _list(textbook.topics(), as_json=arguments.json)
+        _print_topics(arguments, textbook.topics())
         return
     words = " ".join(arguments.name)
     match = textbook.look_up(words)
+    # "says" and "meant" are keys of 0.1
     if isinstance(match, tuple):
-        _list({words: match}, as_json=arguments.json)
+        _print_topics(arguments, {words: match})
     elif isinstance(match, textbook.Misnomer):
-        _correct(match, as_json=arguments.json)
+        old = {"says": match.explanation, "meant": match.suggestions}
+        print_result(arguments, asdict(match) | old | {"exists": False}, _correct(match))
     else:
-        _show(match, as_json=arguments.json)
-
-
-def _list(topics: dict[str, tuple[str, ...]], *, as_json: bool) -> None:
-    from pellucid import textbook
-
-    statements = {
-        topic: {name: textbook.entry(name).summary for name in names}
-        for topic, names in topics.items()
-    }
-    if as_json:
-        print_json(statements)
-        return
-    for topic, sentences in statements.items():
-        print(topic)
-        for name, statement in sentences.items():
-            print(f"  {name:<34}{textwrap.shorten(statement, _width() - 36, placeholder=' …')}")
-        print()
-    print("pellucid equations NAME")
-
-
-def _show(entry: Entry, *, as_json: bool) -> None:
-    examples = entry.examples()
-    if as_json:
-        facts = asdict(entry)
-        del facts["expressions"]
+        examples = match.examples()
         computed = [
             {"expression": example.expression, "value": example.plain} for example in examples
         ]
-        # "says" and "meant" are keys of 0.1
-        print_json(facts | {"says": entry.summary, "examples": computed})
-        return
-    print(f"{_rewrap(entry.signature, _width())}\n\n{textwrap.fill(entry.summary, _width())}")
+        facts = asdict(match) | {"says": match.summary, "examples": computed}
+        del facts["expressions"]
+        print_result(arguments, facts, _format_entry(match, examples))
+
+
+def _print_topics(arguments: argparse.Namespace, topics: dict[str, tuple[str, ...]]) -> None:
+    from pellucid import textbook
+
+    summaries = {
+        topic: {name: textbook.entry(name).summary for name in names}
+        for topic, names in topics.items()
+    }
+    lines: list[str] = []
+    for topic, by_name in summaries.items():
+        lines.append(topic)
+        for name, summary in by_name.items():
+            short = textwrap.shorten(summary, _width() - 36, placeholder=" …")
+            lines.append(f"  {name:<34}{short}")
+        lines.append("")
+    print_result(arguments, summaries, [*lines, "pellucid equations NAME"])
+
+
+def _format_entry(entry: Entry, examples: Sequence[Computed]) -> Iterator[str]:
+    yield f"{_rewrap(entry.signature, _width())}\n\n{textwrap.fill(entry.summary, _width())}"
     for part, word in _PARTS:
         text = getattr(entry, part)
         if text:
-            print()
-            print(_with_margin(word, _rewrap(text, _width() - _MARGIN)))
+            yield "\n" + _with_margin(word, _rewrap(text, _width() - _MARGIN))
     for number, example in enumerate(examples):
-        print()
-        print(
-            _with_margin(
-                "" if number else "computed", f">>> {example.expression}\n{example.shown_text}"
-            )
-        )
+        computation = f">>> {example.expression}\n{example.shown_text}"
+        yield "\n" + _with_margin("" if number else "computed", computation)
 
 
 def _width() -> int:
@@ -133,13 +125,8 @@ def _with_margin(word: str, text: str) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _correct(misnomer: Misnomer, *, as_json: bool) -> None:
-    if as_json:
-        old = {"says": misnomer.explanation, "meant": misnomer.suggestions}
-        print_json(asdict(misnomer) | old | {"exists": False})
-        return
-    print(f"{misnomer.name}\n")
-    print(textwrap.fill(misnomer.explanation, _width()))
-    print()
+def _correct(misnomer: Misnomer) -> Iterator[str]:
+    yield f"{misnomer.name}\n"
+    yield textwrap.fill(misnomer.explanation, _width()) + "\n"
     for name in misnomer.suggestions:
-        print(f"pellucid equations {name}")
+        yield f"pellucid equations {name}"

@@ -9,10 +9,9 @@ from pellucid.cli.flags.numbers import BEAMS, integer
 from pellucid.cli.flags.shared import (
     add_corpus,
     add_device,
-    add_force,
-    add_json,
     add_run,
     add_weights,
+    finish_parser,
     list_given,
 )
 from pellucid.cli.output.printing import align_values, print_result
@@ -59,9 +58,7 @@ def add_to(verbs: Any) -> None:
     rows.add_argument("--reward", metavar="M:F", help="for policy-gradient: as in pellucid train")
     add_device(parser)
     add_weights(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -101,7 +98,7 @@ def _print_text_score(run: Run, arguments: argparse.Namespace) -> None:
         "changed_documents": result.changed_documents,
         "bits_per_byte_comparable": result.comparable,
     }
-    print_result(facts, lambda: _format(result), as_json=arguments.json)
+    print_result(arguments, facts, _format(result))
 
 
 def _format(result: Evaluation) -> list[str]:
@@ -117,8 +114,8 @@ def _format(result: Evaluation) -> list[str]:
             ("unknown", f"{result.unknown_tokens:,} tokens that the tokenizer cannot spell")
         )
     if result.changed_documents:
-        changed = f"{result.changed_documents:,} documents do not come back as they were:"
-        rows += [("changed", changed), ("", "letters or white space")]
+        documents = f"{result.changed_documents:,} documents do not come back as they were:"
+        rows += [("changed", documents), ("", "letters or white space")]
     if not result.comparable:
         hidden = "it did not predict hidden characters"
         rows += [("", "bits per byte flatter the model:"), ("", hidden)]

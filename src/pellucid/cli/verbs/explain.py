@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, other_trace
 from pellucid.cli.flags.numbers import integer
-from pellucid.cli.flags.shared import add_force, add_json, add_run
-from pellucid.cli.output.printing import print_json
-from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, show_page
+from pellucid.cli.flags.shared import add_run, finish_parser
+from pellucid.cli.output.printing import cut, print_json, print_result
+from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, place_of, show_page
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
     from pellucid.explain import Trace
-    from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
     from pellucid.explain.inspection import Inspection
     from pellucid.runs import Run
@@ -77,10 +76,8 @@ def add_to(verbs: Any) -> None:
         "sentence in its place (L2.H1=mean); can be given again",
     )
     add_comparing_flags(parser)
-    add_force(parser)
-    add_json(parser)
     add_page_flags(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -118,29 +115,12 @@ def call(arguments: argparse.Namespace) -> None:
         _print_one(traced, chapter_name, arguments, versus)
 
 
-def _place(arguments: argparse.Namespace) -> Place:
-    from pellucid.explain.chapter_types import Place
-
-    return Place(
-        token=arguments.token,
-        other=arguments.other,
-        layer=arguments.layer,
-        head=arguments.head,
-        feature=arguments.feature,
-        stack=arguments.stack,
-        cross=arguments.cross,
-        weight=arguments.weight,
-        row=arguments.row,
-        column=arguments.column,
-    )
-
-
 def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None) -> None:
     """Every chapter, each as soon as it is read; one that the model does not have says why."""
     from pellucid.explain.chapter_json import plain_chapter
     from pellucid.explain.inspection import Refusal, Request, inspect, list_chapters
 
-    place, payload = _place(arguments), list[dict[str, Any]]()
+    place, payload = place_of(arguments), list[dict[str, Any]]()
     for number, name in enumerate(list_chapters()):
         inspection = inspect(Request(trace=trace, chapters=(name,), place=place, versus=versus))
         (chapter,) = inspection.chapters
@@ -154,16 +134,15 @@ def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None
         if refused:
             print(f"{name}: {chapter.reason}")
         else:
-            _print_chapter(inspection)
+            print("\n".join(_chapter_lines(inspection)))
     if arguments.json:
         print_json(payload)
 
 
-def _print_chapter(inspection: Inspection) -> None:
+def _chapter_lines(inspection: Inspection) -> Iterator[str]:
     from pellucid.cli.output.chapter import lines_of
 
-    for line in lines_of(inspection.chapter(), inspection.trace, inspection.selection):
-        print(line)
+    return lines_of(inspection.chapter(), inspection.trace, inspection.selection)
 
 
 def _print_one(
@@ -173,12 +152,9 @@ def _print_one(
     from pellucid.explain.chapter_json import plain_chapter
     from pellucid.explain.inspection import Request, inspect
 
-    request = Request(trace=trace, chapters=(name,), place=_place(arguments), versus=versus)
+    request = Request(trace=trace, chapters=(name,), place=place_of(arguments), versus=versus)
     inspection = inspect(request)
-    if arguments.json:
-        print_json(plain_chapter(inspection.chapter()))
-        return
-    _print_chapter(inspection)
+    print_result(arguments, plain_chapter(inspection.chapter()), _chapter_lines(inspection))
 
 
 def _scale(word: str) -> tuple[str, HeadScale]:
@@ -194,32 +170,31 @@ def _scale(word: str) -> tuple[str, HeadScale]:
 
 
 def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace) -> None:
-    """What changed at the chosen token."""
+    """The change of the predictions at the selected token."""
     from pellucid.explain.ablation import change
     from pellucid.explain.receipts.outputs import piece
     from pellucid.explain.selection import select_place
 
-    token = select_place(original, _place(arguments)).token
+    token = select_place(original, place_of(arguments)).token
     difference = change(original, ablated, token)
-    if arguments.json:
-        print_json(asdict(difference))
-        return
-    heads = ", ".join(arguments.ablate)
-    print(f"without {heads}, after token {original.pieces(original.side)[token]!r} ({token}):\n")
-    print(f"  {'token':<18} {'p before':>9} {'p after':>9} {'change':>9}")
-    for word, p_before, p_after in zip(
+    word = original.pieces(original.side)[token]
+    lines = [
+        f"without {', '.join(arguments.ablate)}, after token {word!r} ({token}):\n",
+        f"  {'token':<18} {'p before':>9} {'p after':>9} {'change':>9}",
+    ]
+    for token_id, p_before, p_after in zip(
         difference.words, difference.before, difference.after, strict=True
     ):
-        name = _cut(piece(original, word), 18)
-        print(f"  {name:<18} {p_before:>9.4f} {p_after:>9.4f} {p_after - p_before:>+9.4f}")
+        name = cut(piece(original, token_id), 18)
+        lines.append(f"  {name:<18} {p_before:>9.4f} {p_after:>9.4f} {p_after - p_before:>+9.4f}")
     loss_text = "" if difference.loss is None else f"; the loss changed by {difference.loss:+.6f}"
-    print(f"\nKL(before, after) {difference.kl:.6f} nats here{loss_text}")
+    lines.append(f"\nKL(before, after) {difference.kl:.6f} nats here{loss_text}")
+    print_result(arguments, asdict(difference), lines)
 
 
 def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     """A line per token, the whole and what would follow; then what else can be seen."""
     from pellucid import explain
-    from pellucid.cli.output.chapter import contents
     from pellucid.display.terminal_text import folded, visible
     from pellucid.explain.chapters import CHAPTERS
     from pellucid.saved_runs.requirements import kind_of
@@ -229,34 +204,28 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
         _print_tokens(run, arguments, chapters)
         return
     reading = explain.read_sentence(run, arguments.sentence)
-    if arguments.json:
-        print_json(asdict(reading) | {"bits": reading.bits, "chapters": chapters})
-        return
-    for line in _table(reading):
-        print(line)
-    for note in reading.notes:
-        print("\n" + "\n".join(folded(visible(note), 80)))
-    print("\nchapters, for --chapter (or --all):")
-    for line in contents():
-        print(line)
+    notes = ("\n" + "\n".join(folded(visible(note), 80)) for note in reading.notes)
+    facts = asdict(reading) | {"bits": reading.bits, "chapters": chapters}
+    print_result(arguments, facts, [*_table(reading), *notes, *_contents()])
 
 
 def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[str, str]]) -> None:
-    """For a model that gives no token a probability from those before it: what it reads."""
-    from pellucid.cli.output.chapter import contents
+    """The tokens alone, for a model that gives no token a probability from those before it."""
     from pellucid.explain import trace
     from pellucid.explain.chapter_json import plain_chapter
     from pellucid.explain.inspection import Request, inspect
 
     traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
-    if arguments.json:
-        request = Request(trace=traced, chapters=("tokens",), place=_place(arguments))
-        print_json({"tokens": plain_chapter(inspect(request).chapter()), "chapters": chapters})
-        return
-    _print_one(traced, "tokens", arguments)
-    print("\nchapters, for --chapter (or --all):")
-    for line in contents():
-        print(line)
+    inspection = inspect(Request(trace=traced, chapters=("tokens",), place=place_of(arguments)))
+    facts = {"tokens": plain_chapter(inspection.chapter()), "chapters": chapters}
+    print_result(arguments, facts, [*_chapter_lines(inspection), *_contents()])
+
+
+def _contents() -> list[str]:
+    """The chapters to choose from."""
+    from pellucid.cli.output.chapter import contents
+
+    return ["\nchapters, for --chapter (or --all):", *contents()]
 
 
 def _table(reading: Any) -> Iterator[str]:
@@ -264,20 +233,17 @@ def _table(reading: Any) -> Iterator[str]:
     yield f"{'':>4} {'token':<{width}} {'p':>7} {'bits':>6}  expected"
     for token in reading.tokens:
         yield (
-            f"{token.position:>4} {_cut(repr(token.token), width):<{width}} "
-            f"{token.probability:>7.4f} {token.surprisal_bits:>6.2f}  {_listed(token.expected)}"
+            f"{token.position:>4} {cut(repr(token.token), width):<{width}} "
+            f"{token.probability:>7.4f} {token.surprisal_bits:>6.2f}  "
+            f"{_format_expected(token.expected)}"
         )
     n = len(reading.tokens)
-    yield f"{'':>4} {'then':<{width}} {'':>7} {'':>6}  {_listed(reading.follows)}"
+    yield f"{'':>4} {'then':<{width}} {'':>7} {'':>6}  {_format_expected(reading.follows)}"
     yield (
         f"\n{reading.bits:.2f} bits for {n} tokens, {reading.bits / n:.2f} each "
         f"(guessing: {reading.guessing_bits:.2f})"
     )
 
 
-def _listed(expected: tuple[tuple[str, float], ...]) -> str:
-    return "  ".join(f"{_cut(repr(token), 12)} {p:.2f}" for token, p in expected)
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+def _format_expected(expected: tuple[tuple[str, float], ...]) -> str:
+    return "  ".join(f"{cut(repr(token), 12)} {p:.2f}" for token, p in expected)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_result
 from pellucid.errors import ConfigError
 
@@ -27,9 +27,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--base", metavar="DIR", help="with --adapter: where peft finds the exported base"
     )
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -45,4 +43,4 @@ def call(arguments: argparse.Namespace) -> None:
     reader = "peft" if arguments.adapter else "transformers"
     text = f"{exported.folder}: a {exported.family}, for {reader} and for pellucid"
     facts = {"folder": str(exported.folder), "family": exported.family}
-    print_result(facts, lambda: [text], as_json=arguments.json)
+    print_result(arguments, facts, [text])

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import integer
 from pellucid.cli.flags.read_texts import read_stdin
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import add_run, finish_parser
+from pellucid.cli.output.printing import print_result
+
+if TYPE_CHECKING:
+    from pellucid.runs import Filling
 
 
 def add_to(verbs: Any) -> None:
@@ -23,10 +28,7 @@ def add_to(verbs: Any) -> None:
     add_run(parser)
     parser.add_argument("text", metavar="TEXT", help="the text, or - for standard input")
     parser.add_argument("--top", type=integer(), default=5, metavar="N", help="the N likeliest (5)")
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -36,31 +38,17 @@ def call(arguments: argparse.Namespace) -> None:
     text = read_stdin("text") if arguments.text == "-" else arguments.text
     run = runs.load(arguments.run, device=arguments.device)
     filling = runs.fill(run, text, top=arguments.top)
-    if arguments.json:
-        print_json(
-            {
-                "text": filling.text,
-                "filled": filling.filled,
-                "masks": [
-                    {
-                        "position": mask.position,
-                        "likeliest": [
-                            {"token_id": t.token_id, "token": t.token, "probability": t.probability}
-                            for t in mask.likeliest
-                        ],
-                    }
-                    for mask in filling.masks
-                ],
-            }
-        )
-        return
+    print_result(arguments, asdict(filling), _format(filling))
+
+
+def _format(filling: Filling) -> Iterator[str]:
     many_masks = len(filling.masks) > 1
     for number, mask in enumerate(filling.masks, start=1):
         if many_masks:
-            print(f"mask {number}, token {mask.position}")
+            yield f"mask {number}, token {mask.position}"
         for candidate in mask.likeliest:
-            print(f"{candidate.probability:>10.4f}  {candidate.token!r}")
-        print()
-    print(filling.filled)
+            yield f"{candidate.probability:>10.4f}  {candidate.token!r}"
+        yield ""
+    yield filling.filled
     if many_masks:
-        print("\neach mask was filled while the others stayed masked")
+        yield "\neach mask was filled while the others stayed masked"

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.beams import add_beams, beams_from
 from pellucid.cli.flags.numbers import SEED, TEMPERATURE, integer, number
-from pellucid.cli.flags.read_texts import read_stdin
+from pellucid.cli.flags.read_texts import prompts_or_session
 from pellucid.cli.flags.shared import (
     add_device,
-    add_force,
-    add_json,
     add_new_tokens,
     add_run,
     add_weights,
+    finish_parser,
 )
-from pellucid.cli.output.generation import overflow_warner, print_facts, print_texts, write
+from pellucid.cli.output.generation import TextPrinter, read_prompts
 
 if TYPE_CHECKING:
     from pellucid.generation import Beams, Sampling
-    from pellucid.runs import Run
 
 
 def add_to(verbs: Any) -> None:
@@ -67,9 +64,7 @@ def add_to(verbs: Any) -> None:
     add_device(parser)
     add_weights(parser)
     add_beams(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, list_of_words="texts")
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -77,20 +72,15 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
 
     decoding = beams_from(arguments) or _sampling(arguments)
-    prompts: list[str] = [*arguments.texts, *(arguments.prompt or [])]
-    is_session = not prompts and not arguments.json and sys.stdin is not None and sys.stdin.isatty()
-    if not prompts and not is_session:
-        prompts = [read_stdin("prompt")]
+    prompts = prompts_or_session(arguments, [*arguments.texts, *(arguments.prompt or [])])
     run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
-    logprobs, force = arguments.logprobs, arguments.force
-    if is_session:
-        _converse(run, decoding, logprobs=logprobs, force=force)
-    elif arguments.json:
-        print_facts(
-            run, prompts, decoding, logprobs=logprobs, warn=overflow_warner(run), force=force
-        )
+    printer = TextPrinter(run=run, logprobs=arguments.logprobs, force=arguments.force)
+    if not prompts:
+        _converse(arguments, printer, decoding)
+    elif len(prompts) == 1 and not arguments.json:
+        _print_one(arguments, printer, prompts[0], decoding)
     else:
-        _print(run, prompts, decoding, logprobs=logprobs, force=force)
+        printer.print_texts(arguments, prompts, decoding)
 
 
 def _sampling(arguments: argparse.Namespace) -> Sampling:
@@ -103,41 +93,27 @@ def _sampling(arguments: argparse.Namespace) -> Sampling:
     return Sampling(max_new_tokens=arguments.max_new_tokens, stop=tuple(arguments.stop), **choices)
 
 
-def _print(
-    run: Run, prompts: list[str], decoding: Sampling | Beams, *, logprobs: bool, force: bool
+def _print_one(
+    arguments: argparse.Namespace, printer: TextPrinter, prompt: str, decoding: Sampling | Beams
 ) -> None:
+    """One text; if it is sampled and without log P, token by token."""
     from pellucid.generation import Sampling
 
-    if isinstance(decoding, Sampling) and len(prompts) == 1 and not logprobs:
-        write(run, prompts[0], decoding, overflow_warner(run), force=force)
+    if isinstance(decoding, Sampling) and not printer.logprobs:
+        printer.stream(prompt, decoding)
     else:
-        print_texts(
-            run, prompts, decoding, logprobs=logprobs, warn=overflow_warner(run), force=force
-        )
+        printer.print_texts(arguments, [prompt], decoding)
 
 
-def _converse(run: Run, decoding: Sampling | Beams, *, logprobs: bool, force: bool) -> None:
+def _converse(
+    arguments: argparse.Namespace, printer: TextPrinter, decoding: Sampling | Beams
+) -> None:
     from dataclasses import replace
 
     from pellucid.generation import Sampling
 
-    action = "continues" if run.model.encoder is None else "answers"
-    print(f"{run.folder} {action} what you write; an empty line ends the session.")
-    turn, warn = 0, overflow_warner(run)
-    while True:
-        try:
-            prompt = input("> ")
-        except (EOFError, KeyboardInterrupt):
-            print()
-            break
-        if not prompt:
-            break
+    action = "continues" if printer.run.model.encoder is None else "answers"
+    for prompt in read_prompts(printer.run, action):
+        _print_one(arguments, printer, prompt, decoding)
         if isinstance(decoding, Sampling):
-            turn_sampling = replace(decoding, seed=(decoding.seed + turn) % 2**63)
-            if not logprobs:
-                write(run, prompt, turn_sampling, warn, force=force)
-            else:
-                print_texts(run, [prompt], turn_sampling, logprobs=True, warn=warn, force=force)
-        else:
-            print_texts(run, [prompt], decoding, logprobs=logprobs, warn=warn, force=force)
-        turn += 1
+            decoding = replace(decoding, seed=(decoding.seed + 1) % 2**63)

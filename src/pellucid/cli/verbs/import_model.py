@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_result
 
 
@@ -29,9 +29,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--tokenizer", metavar="FILE", help="a tokenizer's file or folder, if DIR has none"
     )
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -52,4 +50,4 @@ def call(arguments: argparse.Namespace) -> None:
         f"use it: pellucid {verb.format(imported.folder)}",
     ]
     facts = asdict(imported) | {"folder": str(imported.folder)}
-    print_result(facts, lambda: lines, as_json=arguments.json)
+    print_result(arguments, facts, lines)

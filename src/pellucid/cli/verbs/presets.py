@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.cli.flags.shared import add_json, add_settings
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import add_settings, finish_parser
+from pellucid.cli.output.printing import print_result
 from pellucid.config import (
     Run,
     Transformer,
@@ -28,6 +28,7 @@ from pellucid.counting import (
     peak_memory,
     with_vocabulary,
 )
+from pellucid.counting.flops import FlopRow
 from pellucid.presets import FAMILIES, OBJECTIVES, PRESETS, ObjectivePreset, diff, find
 
 #: A number with or without a unit, as against a name or a formula.
@@ -60,33 +61,29 @@ def add_to(verbs: Any) -> None:
     add_settings(counting, example="model.d_model=384")
     calls = ((listing, _list), (showing, _show), (comparing, _diff), (counting, _count))
     for action, call in calls:
-        add_json(action)
-        action.set_defaults(call=call)
+        finish_parser(action, call)
 
 
 def _list(arguments: argparse.Namespace) -> None:
     if arguments.objectives:
-        _list_objectives(as_json=arguments.json)
+        objectives = {name: _describe_objective(preset) for name, preset in OBJECTIVES.items()}
+        print_result(arguments, objectives, _format_objectives(objectives))
         return
-    facts = {name: _size_of(run) for name, run in PRESETS.items()}
-    if arguments.json:
-        print_json(facts)
-        return
+    sizes = {name: _size_of(run) for name, run in PRESETS.items()}
+    print_result(arguments, sizes, _format_presets(sizes))
+
+
+def _format_presets(sizes: Mapping[str, str | None]) -> Iterator[str]:
     for family, presets in FAMILIES.items():
-        print(family)
+        yield family
         for name, run in presets.items():
-            print(f"  {name:<16} {facts[name] or 'by tokenizer':>14}  {_describe_model(run.model)}")
+            yield f"  {name:<16} {sizes[name] or 'by tokenizer':>14}  {_describe_model(run.model)}"
 
 
-def _list_objectives(*, as_json: bool) -> None:
-    """Print the values of --objective with their task, data and preset."""
-    if as_json:
-        print_json({name: _describe_objective(preset) for name, preset in OBJECTIVES.items()})
-        return
-    for name, preset in OBJECTIVES.items():
-        description = _describe_objective(preset)
-        print(f"{name:<16} {description['learns']}")
-        print(f"{'':<16} from {description['from']}; preset {description['preset']}")
+def _format_objectives(objectives: Mapping[str, dict[str, str]]) -> Iterator[str]:
+    for name, objective in objectives.items():
+        yield f"{name:<16} {objective['learns']}"
+        yield f"{'':<16} from {objective['from']}; preset {objective['preset']}"
 
 
 def _describe_objective(preset: ObjectivePreset) -> dict[str, str]:
@@ -111,26 +108,18 @@ def _size_of(run: Run) -> str | None:
 
 def _show(arguments: argparse.Namespace) -> None:
     run = find(arguments.name)
-    if arguments.json:
-        print_json(encode(run))
-    else:
-        print(run_to_toml(run), end="")
+    print_result(arguments, encode(run), [run_to_toml(run).removesuffix("\n")])
 
 
 def _diff(arguments: argparse.Namespace) -> None:
     differences = diff(find(arguments.left), find(arguments.right))
-    if arguments.json:
-        print_json({path: list(values) for path, values in differences.items()})
-        return
-    if not differences:
-        print(f"{arguments.left} and {arguments.right} are the same")
-        return
-    _print_table(
-        ("", arguments.left, arguments.right),
-        [
-            (path, str(left_value), str(right_value))
-            for path, (left_value, right_value) in differences.items()
-        ],
+    rows = [(path, str(left), str(right)) for path, (left, right) in differences.items()]
+    print_result(
+        arguments,
+        {path: list(values) for path, values in differences.items()},
+        _table(("", arguments.left, arguments.right), rows)
+        if rows
+        else [f"{arguments.left} and {arguments.right} are the same"],
     )
 
 
@@ -141,55 +130,65 @@ def _count(arguments: argparse.Namespace) -> None:
     flops = flops_per_token(run.model)
     bytes_needed = peak_memory(run).rows
     grows = growth(run.model, precision="float32")
-    if arguments.json:
-        print_json(
-            {
-                "parameters": parameter_count(run.model),
-                "parameters_by_part": {row.part: row.count for row in parts},
-                "flops_per_token": sum(row.forward + row.backward for row in flops),
-                "flops_by_part": {row.part: row.forward + row.backward for row in flops},
-                "memory_bytes": sum(row.n_bytes for row in bytes_needed),
-                "memory_by_part": {row.part: row.n_bytes for row in bytes_needed},
-                "growth_by_part": {row.part: _growth_facts(row) for row in grows},
-            }
-        )
-        return
-    rows = [(row.part, f"{row.count:,}", row.formula) for row in parts]
-    rows.append(("total", f"{parameter_count(run.model):,}", ""))
-    _print_table(("parameters", "", ""), rows)
-    rows = [
-        (row.part, f"{row.n_bytes / 1e6:,.1f} MB", row.formula)
-        for row in bytes_needed
-        if row.n_bytes
-    ]
-    rows.append(("total", f"{sum(row.n_bytes for row in bytes_needed) / 1e6:,.1f} MB", ""))
-    print()
-    _print_table((f"peak memory ({sequences} sequences, float32)", "", ""), rows)
-    rows = [
-        (row.part, f"{(row.forward + row.backward) / 1e6:,.2f} M", f"3 x ({row.formula})")
-        for row in flops
-    ]
-    rows.append(("total", f"{sum(row.forward + row.backward for row in flops) / 1e6:,.2f} M", ""))
-    print()
-    _print_table(("FLOPs per token (forward and backward)", "", ""), rows)
-    print()
-    _print_growth(grows)
+    facts = {
+        "parameters": parameter_count(run.model),
+        "parameters_by_part": {row.part: row.count for row in parts},
+        "flops_per_token": sum(map(_both, flops)),
+        "flops_by_part": {row.part: _both(row) for row in flops},
+        "memory_bytes": sum(row.n_bytes for row in bytes_needed),
+        "memory_by_part": {row.part: row.n_bytes for row in bytes_needed},
+        "growth_by_part": {row.part: _growth_facts(row) for row in grows},
+    }
+    sections = (
+        (
+            "parameters",
+            [(row.part, f"{row.count:,}", row.formula) for row in parts],
+            f"{parameter_count(run.model):,}",
+        ),
+        (
+            f"peak memory ({sequences} sequences, float32)",
+            [(row.part, _mb(row.n_bytes), row.formula) for row in bytes_needed if row.n_bytes],
+            _mb(sum(row.n_bytes for row in bytes_needed)),
+        ),
+        (
+            "FLOPs per token (forward and backward)",
+            [(row.part, _mega(_both(row)), f"3 x ({row.formula})") for row in flops],
+            _mega(sum(map(_both, flops))),
+        ),
+    )
+    lines: list[str] = []
+    for title, rows, total in sections:
+        lines += [*_table((title, "", ""), [*rows, ("total", total, "")]), ""]
+    print_result(arguments, facts, [*lines, *_format_growth(grows)])
 
 
-def _print_growth(grows: Sequence[GrowthRow]) -> None:
-    _print_table(
+def _mb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e6:,.1f} MB"
+
+
+def _mega(flops: int) -> str:
+    return f"{flops / 1e6:,.2f} M"
+
+
+def _both(row: FlopRow) -> int:
+    """The FLOPs of both passes."""
+    return row.forward + row.backward
+
+
+def _format_growth(grows: Sequence[GrowthRow]) -> Iterator[str]:
+    yield from _table(
         ("growth with the length T", "layers", "work", "memory", "one more token"),
         [(row.part, str(row.layers), row.work, row.memory, row.step) for row in grows],
     )
     for row in grows:
-        print()
-        print(textwrap.fill(f"{row.part}: {row.words}.", _WIDTH))
-        print(f"  FLOPs of a layer over a text: {row.work_formula}")
+        yield ""
+        yield textwrap.fill(f"{row.part}: {row.words}.", _WIDTH)
+        yield f"  FLOPs of a layer over a text: {row.work_formula}"
         if row.kept_formula != "none":
-            print(f"  kept by a layer in generation: {row.kept_formula}")
-            print(f"  kept by all of them, in float32: {_format_cache(row)}")
-    print()
-    print(textwrap.fill(_SYMBOLS, _WIDTH))
+            yield f"  kept by a layer in generation: {row.kept_formula}"
+            yield f"  kept by all of them, in float32: {_format_cache(row)}"
+    yield ""
+    yield textwrap.fill(_SYMBOLS, _WIDTH)
 
 
 def _format_cache(row: GrowthRow) -> str:
@@ -202,7 +201,7 @@ def _growth_facts(row: GrowthRow) -> dict[str, object]:
     return {key: value for key, value in asdict(row).items() if key != "part"}
 
 
-def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
     table = [head, *rows]
     body = rows if len(head) == 3 else table
     widths = [max(len(row[column]) for row in body) for column in range(len(head))]
@@ -211,4 +210,4 @@ def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
             cell.rjust(width) if _QUANTITY.fullmatch(cell) else cell.ljust(width)
             for cell, width in zip(row, widths, strict=True)
         ]
-        print("  ".join(cells).rstrip())
+        yield "  ".join(cells).rstrip()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pellucid.cli.flags.run import observed, watchers_for
+from pellucid.cli.flags.run import observed, resume_training, watchers_for
 from pellucid.cli.output.proof import proof_lines, prove_fixes
 from pellucid.cli.output.train_summary import TrainSummary, print_summary
 from pellucid.errors import Interrupted, NonFiniteError
@@ -85,7 +85,7 @@ def train_with_alarm(arguments: argparse.Namespace, begin: Begin) -> None:
             run = _continue(arguments, alarm, result, observers)
         except NonFiniteError as error:
             run = _past_non_finite(arguments, alarm, result, observers, error)
-    print_summary(run, result, as_json=arguments.json)
+    print_summary(arguments, run, result)
 
 
 def _continue(
@@ -103,7 +103,7 @@ def _continue(
     if choice == "fix" and diagnosis.proof is not None:
         return _with_fix(arguments, diagnosis.proof, observers)
     _print(arguments, ["", "the run continues unchanged; no other alarm will stop it"])
-    return _resume(arguments, alarm.folder, observers)
+    return resume_training(arguments, alarm.folder, observers)
 
 
 def _past_non_finite(
@@ -124,7 +124,7 @@ def _past_non_finite(
     if best is None or diagnosis.proof is None:
         raise error
     raise NonFiniteError(
-        f"{error}. On forks of the run, {best.fix.does} helped ({best.words}): "
+        f"{error}. On forks of the run, {best.fix.change} helped ({best.words}): "
         f"{diagnosis.proof.command}"
     ) from None
 
@@ -195,7 +195,9 @@ def _with_fix(arguments: argparse.Namespace, proof: Proof, observers: Sequence[O
     run = resolve_config(config_file=proof.file)
     if proof.checkpoint:
         fixed_folder = proof.file.removesuffix(".toml")
-        return _resume(arguments, str(runs.branch(proof.checkpoint, run, fixed_folder)), observers)
+        return resume_training(
+            arguments, str(runs.branch(proof.checkpoint, run, fixed_folder)), observers
+        )
     return runs.train_config(
         run,
         name=proof.file.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".toml"),
@@ -203,20 +205,6 @@ def _with_fix(arguments: argparse.Namespace, proof: Proof, observers: Sequence[O
         observers=observers,
         watchers=watchers_for(arguments),
         show=not arguments.json,
-    )
-
-
-def _resume(arguments: argparse.Namespace, folder: str, observers: Sequence[Observer]) -> Run:
-    from pellucid import runs
-
-    return runs.resume(
-        folder,
-        steps=arguments.steps,
-        reward=getattr(arguments, "reward", None),
-        observers=observers,
-        watchers=watchers_for(arguments),
-        show=not arguments.json,
-        allow_drift=arguments.allow_drift,
     )
 
 

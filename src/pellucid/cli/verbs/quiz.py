@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import integer
-from pellucid.cli.flags.shared import add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import PellucidError
 
@@ -28,8 +28,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "number", metavar="NUMBER", nargs="?", type=integer(), help="only this question"
     )
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -52,16 +51,16 @@ def call(arguments: argparse.Namespace) -> None:
         if place:
             print()
         print(textwrap.fill(f"{number}. {QUESTIONS[number - 1].text}", 96))
-        if waits and not _wants_more("Enter: the answer   q: stop "):
+        if waits and not _continues("Enter: the answer   q: stop "):
             return
         _answer(QUESTIONS[number - 1])
         last = place == len(numbers) - 1
-        if waits and not last and not _wants_more("Enter: the next question   q: stop "):
+        if waits and not last and not _continues("Enter: the next question   q: stop "):
             return
 
 
-def _wants_more(prompt: str) -> bool:
-    """Whether the user wants more; Ctrl-C and Ctrl-D end the quiz without an error."""
+def _continues(prompt: str) -> bool:
+    """Whether the user continues; Ctrl-C and Ctrl-D end the quiz without an error."""
     try:
         return not input(f"\n{prompt}").strip().lower().startswith("q")
     except (EOFError, KeyboardInterrupt):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pellucid.cli.flags.shared import add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_result
 
 
@@ -19,8 +19,7 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="a run's folder")
     parser.add_argument("--out", metavar="FILE", help="the file (default: report.html in the run)")
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -36,4 +35,4 @@ def call(arguments: argparse.Namespace) -> None:
         "events": report.events,
     }
     text = f"{report.file}: {size(report.n_bytes)}, one file, up to step {report.step:,}"
-    print_result(facts, lambda: [text], as_json=arguments.json)
+    print_result(arguments, facts, [text])

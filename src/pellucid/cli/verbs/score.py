@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import integer
 from pellucid.cli.flags.read_texts import read_stdin
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_run
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import add_run, finish_parser
+from pellucid.cli.output.printing import cut, print_result
 
 if TYPE_CHECKING:
     from pellucid.runs import Prediction, Score
@@ -33,10 +36,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--top", type=integer(), default=10, metavar="N", help="with --next: the N likeliest (10)"
     )
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -47,19 +47,13 @@ def call(arguments: argparse.Namespace) -> None:
     run = runs.load(arguments.run, device=arguments.device)
     if arguments.next:
         prediction = runs.next_token(run, text, top=arguments.top)
-        _warn_of_truncation(prediction.seen_from, run.model.context_length)
-        if arguments.json:
-            print_json({"text": text} | _next_facts(prediction))
-        else:
-            _print_next(prediction)
+        _warn_of_truncation(prediction.window_start, run.model.context_length)
+        facts = {"text": text} | _next_facts(prediction)
+        print_result(arguments, facts, _format_next(prediction))
         return
     score = runs.score(run, text)
-    _warn_of_truncation(score.tokens[-1].seen_from, score.context_length)
-    if arguments.json:
-        print_json(_facts(score))
-    else:
-        _print_tokens(score)
-        _print_totals(score)
+    _warn_of_truncation(score.tokens[-1].window_start, score.context_length)
+    print_result(arguments, _facts(score), chain(_token_lines(score), _total_lines(score)))
 
 
 def _warn_of_truncation(first_seen: int, context: int) -> None:
@@ -84,7 +78,7 @@ def _facts(score: Score) -> dict[str, Any]:
                 "token": token.token,
                 "probability": token.probability,
                 "log_p": _finite(token.log_p),
-                "seen_from": token.seen_from,
+                "seen_from": token.window_start,
             }
             for token in score.tokens
         ],
@@ -93,7 +87,7 @@ def _facts(score: Score) -> dict[str, Any]:
         "bits_per_byte": _finite(score.bits_per_byte),
         "bytes": score.n_bytes,
         "unknown_tokens": score.unknown_tokens,
-        "changed": score.changed,
+        "changed": score.is_altered,
         "context_length": score.context_length,
         "windows": score.windows,
         "products": {
@@ -109,62 +103,51 @@ def _finite(value: float) -> float | None:
 
 def _next_facts(prediction: Prediction) -> dict[str, Any]:
     return {
-        "seen": prediction.seen,
-        "seen_from": prediction.seen_from,
-        "next": [
-            {
-                "token_id": candidate.token_id,
-                "token": candidate.token,
-                "probability": candidate.probability,
-            }
-            for candidate in prediction.likeliest
-        ],
+        "seen": prediction.n_tokens,
+        "seen_from": prediction.window_start,
+        "next": [asdict(candidate) for candidate in prediction.likeliest],
     }
 
 
-def _print_tokens(score: Score) -> None:
+def _token_lines(score: Score) -> Iterator[str]:
     width = min(24, max(5, *(len(repr(token.token)) for token in score.tokens)))
-    print(f"{'':>6} {'token':<{width}} {'P(token)':>10} {'log P':>9} {'log P so far':>13}")
+    yield f"{'':>6} {'token':<{width}} {'P(token)':>10} {'log P':>9} {'log P so far':>13}"
     so_far = 0.0
     for token in score.tokens:
         so_far += token.log_p
-        print(
-            f"{token.position:>6} {_cut(repr(token.token), width):<{width}} "
+        yield (
+            f"{token.position:>6} {cut(repr(token.token), width):<{width}} "
             f"{token.probability:>10.4g} {token.log_p:>9.4f} {so_far:>13.4f}"
         )
 
 
-def _print_totals(score: Score) -> None:
+def _total_lines(score: Score) -> Iterator[str]:
     n = len(score.tokens)
-    print(f"\nlog P(text)    {score.log_p:.4f} nats: the sum of {n:,} logarithms")
+    yield f"\nlog P(text)    {score.log_p:.4f} nats: the sum of {n:,} logarithms"
     for width, value, zero in score.products():
         lost = "" if zero is None else f": underflowed to 0 at token {zero:,}"
-        print(f"product of P   {value:.4g} in {width}{lost}")
-    print(f"perplexity     {score.perplexity:.2f} per token")
-    print(f"bits per byte  {score.bits_per_byte:.4f} over {score.n_bytes:,} bytes")
+        yield f"product of P   {value:.4g} in {width}{lost}"
+    yield f"perplexity     {score.perplexity:.2f} per token"
+    yield f"bits per byte  {score.bits_per_byte:.4f} over {score.n_bytes:,} bytes"
     if score.unknown_tokens:
-        print(
+        yield (
             f"unknown        {score.unknown_tokens:,} tokens the tokenizer cannot spell: bits per\n"
             "               byte flatter the model"
         )
-    elif score.changed:
-        print(
+    elif score.is_altered:
+        yield (
             "changed        the text does not come back as it was: letters or white space;\n"
             "               bits per byte flatter the model"
         )
 
 
-def _print_next(prediction: Prediction) -> None:
-    width = max(5, *(len(_cut(repr(candidate.token), 24)) for candidate in prediction.likeliest))
-    print(f"{'':>4} {'token':<{width}} {'P(token)':>10} {'together':>9}")
+def _format_next(prediction: Prediction) -> Iterator[str]:
+    width = max(5, *(len(cut(repr(candidate.token), 24)) for candidate in prediction.likeliest))
+    yield f"{'':>4} {'token':<{width}} {'P(token)':>10} {'together':>9}"
     cumulative = 0.0
     for rank, candidate in enumerate(prediction.likeliest, start=1):
         cumulative += candidate.probability
-        print(
-            f"{rank:>4} {_cut(repr(candidate.token), 24):<{width}} {candidate.probability:>10.4g} "
+        yield (
+            f"{rank:>4} {cut(repr(candidate.token), 24):<{width}} {candidate.probability:>10.4g} "
             f"{cumulative:>9.4f}"
         )
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

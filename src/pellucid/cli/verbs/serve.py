@@ -12,14 +12,15 @@ from urllib.parse import quote
 
 from pellucid.cli.flags.against import compare_is_meant
 from pellucid.cli.flags.numbers import PORT
-from pellucid.cli.flags.shared import add_force, add_json
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
 
-#: What a page opens with where no sentence was given.
+#: The sentence of a page without --sentence.
 _SENTENCE = "The cat sat on the mat"
 
 
@@ -37,11 +38,9 @@ def add_to(verbs: Any) -> None:
         nargs="+",
         help="a run, one of its checkpoints, or a Hugging Face directory",
     )
-    parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="what to begin with")
+    parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="the first sentence")
     _add_address(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, when_stopped="and closed the page")
+    finish_parser(parser, call, force=True, when_stopped="and closed the page")
 
 
 def add_page_flags(parser: argparse.ArgumentParser) -> None:
@@ -50,14 +49,17 @@ def add_page_flags(parser: argparse.ArgumentParser) -> None:
     _add_address(parser)
     parser.add_argument("--html", metavar="FILE", help="write it as one file that fetches nothing")
     parser.add_argument(
-        "--full", action="store_true", help="with --html: every place, not a path through them"
+        "--full", action="store_true", help="with --html: every place, not one path through them"
     )
 
 
 def _add_address(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=PORT, metavar="N", help="default: 7357, or a free one")
     parser.add_argument(
-        "--host", default="127.0.0.1", metavar="H", help="another than this machine: asks a token"
+        "--host",
+        default="127.0.0.1",
+        metavar="H",
+        help="another address than this machine; the page then asks for a token",
     )
 
 
@@ -69,12 +71,19 @@ def call(arguments: argparse.Namespace) -> None:
 def serve_page(
     arguments: argparse.Namespace, paths: list[str], sentence: str, *, fragment: str = ""
 ) -> None:
-    """The page of some runs, until Ctrl-C; `fragment` is what is chosen there at first."""
+    """Serve a page of runs until Ctrl-C.
+
+    Args:
+        arguments: the host and port of the command.
+        paths: the runs.
+        sentence: the first sentence.
+        fragment: the first selection, as in the page's address.
+    """
     from pellucid.web import open_session
     from pellucid.web.serving import serve
 
     session = open_session(paths, sentence=sentence)
-    # what cannot be opened is said here, and not first in the browser
+    # load it now: a refusal belongs here, not in the browser
     session.shelf.load(session.shelf.keys[0])
 
     def ready(address: str) -> None:
@@ -98,7 +107,7 @@ def page_was_asked_for(arguments: argparse.Namespace) -> bool:
     wants_page = arguments.serve or arguments.html is not None
     if wants_page and arguments.target is not None:
         raise ConfigError(
-            "--target is for the terminal: on a page the decoder reads what it would write itself"
+            "--target is for the terminal: on a page the decoder reads its own output"
         )
     if arguments.html is not None and arguments.ablate:
         raise ConfigError(
@@ -112,17 +121,17 @@ def show_page(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) ->
     if arguments.html is not None:
         _write_html(arguments)
         return
-    fragment = _chosen(arguments, scales)
+    fragment = _fragment(arguments, scales)
     serve_page(arguments, _runs(arguments), arguments.sentence, fragment=fragment)
 
 
 def _runs(arguments: argparse.Namespace) -> list[str]:
-    """The run, and the one that it is compared with where that is another."""
+    """The run, and the one to compare it with if that is another."""
     return [arguments.run, *([] if arguments.against is None else [arguments.against])]
 
 
-#: Parts of the page's address that flags can say.
-_CALLED = {
+#: The flags of parts of the page's address.
+_FLAGS = {
     "chapter": "chapter",
     "stack": "stack",
     "t": "token",
@@ -136,13 +145,13 @@ _CALLED = {
 }
 
 
-def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> str:
-    """The chapter and place that flags name, as the page's address has them."""
-    parameters = {key: getattr(arguments, name) for key, name in _CALLED.items()}
-    parameters["x"] = " ".join(f"{head}={_number(by)}" for head, by in scales.items())
+def _fragment(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> str:
+    """The chapter and place of the flags, as the page's address has them."""
+    parameters = {key: getattr(arguments, name) for key, name in _FLAGS.items()}
+    parameters["x"] = " ".join(f"{head}={_format_scale(scale)}" for head, scale in scales.items())
     parameters["e"] = int(arguments.cross)
     parameters["vs"] = _versus(arguments)
-    # of a pair's two texts, what is chosen in the one that the encoder reads
+    # the selected token of the text that the encoder reads
     parameters["i"] = arguments.other if arguments.cross else arguments.token
     if arguments.stack == "decoder" and not arguments.cross:
         del parameters["i"]
@@ -150,27 +159,32 @@ def _chosen(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> s
     return "#" + "&".join(parts)
 
 
-def _number(by: HeadScale) -> str:
-    return by if isinstance(by, str) else f"{by:g}"
+def _format_scale(scale: HeadScale) -> str:
+    return scale if isinstance(scale, str) else f"{scale:g}"
 
 
 def _versus(arguments: argparse.Namespace) -> str:
-    """What is compared with, as the page's address has it: the last run on its list, a text."""
+    """The run and text to compare with, as the page's address has them."""
     if not compare_is_meant(arguments):
         return ""
     text = arguments.against_text
     return f"run{len(_runs(arguments)) - 1}@" + ("" if text is None else f" {text}")
 
 
-def _write_html(arguments: argparse.Namespace) -> None:
-    """The page as one file; its size is said first."""
-    from pellucid.display.numbers import size
+def place_of(arguments: argparse.Namespace) -> Place:
+    """The place that the flags of `pellucid explain` name."""
     from pellucid.explain.chapter_types import Place
+
+    return Place(**{field.name: getattr(arguments, field.name) for field in fields(Place)})
+
+
+def _write_html(arguments: argparse.Namespace) -> None:
+    """Write the page as one file, after a line with its size."""
+    from pellucid.display.numbers import size
     from pellucid.web import Reading, check_name, one_page, open_session, write_page
 
     file = check_name(Path(arguments.html))
-    names = [field.name for field in fields(Place)]
-    place = Place(**{name: getattr(arguments, name) for name in names})
+    place = place_of(arguments)
     session = open_session(_runs(arguments), sentence=arguments.sentence)
     reading, versus = Reading(session.shelf.keys[0], "", arguments.sentence), None
     if compare_is_meant(arguments):

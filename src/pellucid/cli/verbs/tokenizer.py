@@ -5,22 +5,28 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import TOKENS_KNOWN
-from pellucid.cli.flags.shared import add_corpus, add_json
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import add_corpus, finish_parser
+from pellucid.cli.output.printing import cut, print_result
 from pellucid.errors import TextError
 
 if TYPE_CHECKING:
     from pellucid import config
     from pellucid.data import Piece
     from pellucid.tokenizers import Tokenizer
-    from pellucid.tokenizers.merges import WordMerges
 
-_KINDS = ("bytes", "characters", "words", "byte-pairs", "wordpiece")
+#: The kinds of config by the words of `--kind`.
+_KINDS = {
+    "bytes": "Bytes",
+    "characters": "Characters",
+    "words": "Words",
+    "byte-pairs": "BytePairs",
+    "wordpiece": "WordPiece",
+}
 _COMPARISON_NOTE = """
 Do not compare perplexities of different tokenizers: they are per token, and the
 tokens differ. Bits per byte spread the same loss over the bytes of the text:
@@ -57,21 +63,15 @@ def add_to(verbs: Any) -> None:
         "repeated",
     )
     for action, call in ((training, _train), (showing, _show), (comparing, _compare)):
-        add_json(action)
-        action.set_defaults(call=call)
+        finish_parser(action, call)
 
 
 def _choice(kind: str, vocab_size: int, *, lowercase: bool) -> config.Tokenizer:
     from pellucid import config
 
-    choices: dict[str, Callable[[], config.Tokenizer]] = {
-        "bytes": config.Bytes,
-        "characters": config.Characters,
-        "words": lambda: config.Words(vocab_size=vocab_size),
-        "byte-pairs": lambda: config.BytePairs(vocab_size=vocab_size),
-        "wordpiece": lambda: config.WordPiece(vocab_size=vocab_size, lowercase=lowercase),
-    }
-    return choices[kind]()
+    options = {"vocab_size": vocab_size, "lowercase": lowercase}
+    kind_class = getattr(config, _KINDS[kind])
+    return kind_class(**{field.name: options[field.name] for field in fields(kind_class)})
 
 
 def _reader(paths: list[str], field: str | None) -> Callable[[], Iterator[Piece]]:
@@ -93,15 +93,16 @@ def _train(arguments: argparse.Namespace) -> None:
     tokenizer = data.assemble_tokenizer(choice, data.training_texts(read()))
     tokenizer.save(file)
     facts = asdict(data.measure(tokenizer, read()))
-    if arguments.json:
-        print_json({"file": str(file), "sha256": tokenizer.sha256, **facts})
-        return
-    print(f"{file}: {tokenizer.vocab_size:,} tokens, content {tokenizer.sha256[:12]}")
-    print(f"on its own text: {facts['bytes_per_token']:.2f} bytes per token")
+    lines = [
+        f"{file}: {tokenizer.vocab_size:,} tokens, content {tokenizer.sha256[:12]}",
+        f"on its own text: {facts['bytes_per_token']:.2f} bytes per token",
+    ]
     if facts["unknown"]:
-        print(f"unknown: {facts['unknown']:,} of {facts['tokens']:,} tokens")
+        lines.append(f"unknown: {facts['unknown']:,} of {facts['tokens']:,} tokens")
     if facts["changed"]:
-        print(f"changed by a round trip: {facts['changed']:,} of {facts['documents']:,} documents")
+        documents = f"{facts['changed']:,} of {facts['documents']:,} documents"
+        lines.append(f"changed by a round trip: {documents}")
+    print_result(arguments, {"file": str(file), "sha256": tokenizer.sha256, **facts}, lines)
 
 
 def _show(arguments: argparse.Namespace) -> None:
@@ -113,35 +114,27 @@ def _show(arguments: argparse.Namespace) -> None:
     rows = [(i, tokenizer.token(i), tokenizer.bytes_of(i)) for i in ids]
     words = replay(tokenizer, arguments.text)
     decoded = tokenizer.decode(ids)
-    if arguments.json:
-        print_json(
-            {
-                "tokens": [
-                    {"id": i, "token": token, "bytes": None if raw is None else raw.hex(" ")}
-                    for i, token, raw in rows
-                ],
-                "merges": [asdict(word) for word in words],
-                "decoded": decoded,
-                "round_trip": decoded == arguments.text,
-            }
-        )
-        return
-    print(f"{'id':>7}  {'token':<24}  bytes")
+    facts = {
+        "tokens": [
+            {"id": i, "token": token, "bytes": None if raw is None else raw.hex(" ")}
+            for i, token, raw in rows
+        ],
+        "merges": [asdict(word) for word in words],
+        "decoded": decoded,
+        "round_trip": decoded == arguments.text,
+    }
+    lines = [f"{'id':>7}  {'token':<24}  bytes"]
     for i, token, raw in rows:
         mark = "  unknown" if i == tokenizer.unknown_id else ""
-        print(f"{i:>7}  {_cut(repr(token), 24):<24}  {_cut(_hex(raw), 40)}{mark}")
+        raw_text = "-" if raw is None else raw.hex(" ")
+        lines.append(f"{i:>7}  {cut(repr(token), 24):<24}  {cut(raw_text, 40)}{mark}")
     for word in words:
-        _print_merges(word)
+        if word.steps:
+            lines.append(f"\n{'':>8}{cut(' '.join(word.symbols), 70)}")
+        lines += [f"{step.rank:>7} {cut(' '.join(step.symbols), 70)}" for step in word.steps]
     if decoded != arguments.text:
-        print(f"\nchanged by a round trip: {decoded!r}")
-
-
-def _print_merges(word: WordMerges) -> None:
-    if not word.steps:
-        return
-    print(f"\n{'':>8}{_cut(' '.join(word.symbols), 70)}")
-    for step in word.steps:
-        print(f"{step.rank:>7} {_cut(' '.join(step.symbols), 70)}")
+        lines.append(f"\nchanged by a round trip: {decoded!r}")
+    print_result(arguments, facts, lines)
 
 
 def _compare(arguments: argparse.Namespace) -> None:
@@ -159,26 +152,24 @@ def _compare(arguments: argparse.Namespace) -> None:
     for path, tokenizer in tokenizers.items():
         name = f"./{path}" if path in rows else path
         rows[name] = _row(tokenizer, parts.held_out.pieces(), trained_here=False)
-    if arguments.json:
-        print_json(rows)
-        return
-    n_bytes = parts.held_out.n_bytes
-    print(f"trained on 90% of the text, measured on the other 10%: {n_bytes:,} bytes\n")
-    print(
-        f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
-    )
+    print_result(arguments, rows, _format_comparison(rows, parts.held_out.n_bytes))
+
+
+def _format_comparison(rows: dict[str, Any], n_bytes: int) -> Iterator[str]:
+    yield f"trained on 90% of the text, measured on the other 10%: {n_bytes:,} bytes\n"
+    yield f"{'kind':<12} {'vocabulary':>10} {'tokens':>10} {'bytes each':>10} {'unknown':>8}  marks"
     labels = {name: f"file {n}" for n, name in enumerate(list(rows)[len(_KINDS) :], 1)}
     for kind, row in rows.items():
         line = (
             f"{labels.get(kind, kind):<12} {row['vocab_size']:>10,} {row['tokens']:>10,} "
             f"{row['bytes_per_token']:>10.2f} {row['unknown']:>8,}  {_marks(row)}"
         )
-        print(line.rstrip())
-    print(_COMPARISON_NOTE)
+        yield line.rstrip()
+    yield _COMPARISON_NOTE
     if labels:
-        print(_FOREIGN_NOTE)
+        yield _FOREIGN_NOTE
     for name, label in labels.items():
-        print(f"{label}  {name}")
+        yield f"{label}  {name}"
 
 
 def _row(tokenizer: Tokenizer, held_out: Iterable[Piece], *, trained_here: bool) -> Any:
@@ -199,11 +190,3 @@ def _marks(row: dict[str, Any]) -> str:
     elif row["changed"] and not row["unknown"]:
         marks.append("changed")
     return ", ".join(marks)
-
-
-def _hex(raw: bytes | None) -> str:
-    return "-" if raw is None else raw.hex(" ")
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import RANK
-from pellucid.cli.flags.run import add_run_flags, observed, start_training, watchers_for
-from pellucid.cli.flags.shared import add_json
+from pellucid.cli.flags.run import add_run_flags, observed, resume_training, start_training
+from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.proof import add_prove_flags
 from pellucid.cli.output.train_summary import print_summary
 from pellucid.cli.verbs.prove_on_alarm import train_with_alarm
@@ -89,8 +89,7 @@ def add_to(verbs: Any) -> None:
     )
     add_run_flags(parser)
     add_prove_flags(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, when_stopped="before the first step: there is nothing to save")
+    finish_parser(parser, call, when_stopped="before the first step: there is nothing to save")
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -105,7 +104,7 @@ def call(arguments: argparse.Namespace) -> None:
         return
     with observed(arguments) as (result, observers):
         run = start(arguments, observers)
-    print_summary(run, result, as_json=arguments.json)
+    print_summary(arguments, run, result)
 
 
 def _start(
@@ -131,19 +130,7 @@ def _resume(
     observers: Sequence[Observer],
     interrupts: Interrupts | None = None,
 ) -> Run:
-    from pellucid import runs
-
-    return runs.resume(
-        arguments.resume,
-        steps=arguments.steps,
-        reward=arguments.reward,
-        observers=observers,
-        watchers=watchers_for(arguments),
-        show=not arguments.json,
-        allow_drift=arguments.allow_drift,
-        force=arguments.force,
-        interrupts=interrupts,
-    )
+    return resume_training(arguments, arguments.resume, observers, interrupts)
 
 
 def _branch_or_refuse(arguments: argparse.Namespace) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from pellucid.cli.flags.numbers import BEAMS
 from pellucid.cli.flags.read_texts import read_stdin
-from pellucid.cli.flags.shared import add_device, add_force, add_json, add_new_tokens, add_run
-from pellucid.cli.output.generation import overflow_warner, print_facts, print_texts
+from pellucid.cli.flags.shared import add_new_tokens, add_run, finish_parser
+from pellucid.cli.output.generation import TextPrinter
 from pellucid.errors import PellucidError
 
 
@@ -25,10 +25,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("texts", nargs="*", metavar="TEXT")
     parser.add_argument("--beams", type=BEAMS, default=4, metavar="N", help="1 is greedy (4)")
     add_new_tokens(parser)
-    add_device(parser)
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call, list_of_words="texts")
+    finish_parser(parser, call, device=True, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -45,5 +42,4 @@ def call(arguments: argparse.Namespace) -> None:
         )
     texts = arguments.texts or [read_stdin("text")]
     beams = Beams(n_beams=arguments.beams, max_new_tokens=arguments.max_new_tokens)
-    print_in = print_facts if arguments.json else print_texts
-    print_in(run, texts, beams, logprobs=False, warn=overflow_warner(run), force=arguments.force)
+    TextPrinter(run=run, force=arguments.force).print_texts(arguments, texts, beams)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import KILLS, SEED, STEPS_VERIFIED
-from pellucid.cli.flags.shared import add_force, add_json
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import finish_parser
+from pellucid.cli.output.printing import print_result
 from pellucid.errors import RunError
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ def add_to(verbs: Any) -> None:
         "--seed", type=SEED, default=1337, metavar="S", help="seed of these moments (default: 1337)"
     )
     parser.add_argument("--reward", metavar="M:F", help="the reward that the run is trained for")
-    add_force(parser)
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call, force=True)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -58,34 +57,31 @@ def call(arguments: argparse.Namespace) -> None:
         proof = runs.verify_resume(
             arguments.run, steps=arguments.steps, reward=arguments.reward, force=arguments.force
         )
-    if arguments.json:
-        print_json(asdict(proof) | {"holds": proof.holds})
-    else:
-        print("\n".join(_lines(proof)))
-        print(f"losses   {_format_equality(proof.losses_equal)}")
-        print(f"weights  {_format_equality(proof.weights_equal)} (and the optimiser's memory)")
-    if not proof.holds:
+    print_result(arguments, asdict(proof) | {"holds": proof.is_equal}, _format(proof))
+    if not proof.is_equal:
         raise RunError(
             "resuming changes this run on this machine; torch_version and device_name in "
             "plan.json describe the machine it was computed on"
         )
 
 
-def _lines(proof: ResumeProof | KillProof) -> list[str]:
-    stretch = f"from step {proof.from_step} to {proof.to_step}"
+def _format(proof: ResumeProof | KillProof) -> Iterator[str]:
     from pellucid.runs import ResumeProof
 
+    stretch = f"from step {proof.from_step} to {proof.to_step}"
     if isinstance(proof, ResumeProof):
-        return [f"{stretch}, stopped and resumed at {proof.stopped_at}"]
-    kills = proof.kills
-    return [
-        f"{stretch}, killed {len(kills)} times at random moments (seed {proof.seed})",
-        *(
-            f"kill {number:<3} after step {kill.step}, resumed from step {kill.saved}: "
-            f"{_format_equality(kill.equal)}"
-            for number, kill in enumerate(kills, start=1)
-        ),
-    ]
+        yield f"{stretch}, stopped and resumed at {proof.stopped_at}"
+    else:
+        n_kills = len(proof.kills)
+        yield f"{stretch}, killed {n_kills} times at random moments (seed {proof.seed})"
+        for number, kill in enumerate(proof.kills, start=1):
+            equality = _format_equality(kill.equal)
+            yield (
+                f"kill {number:<3} after step {kill.step}, resumed from step {kill.saved}: "
+                f"{equality}"
+            )
+    yield f"losses   {_format_equality(proof.losses_equal)}"
+    yield f"weights  {_format_equality(proof.weights_equal)} (and the optimiser's memory)"
 
 
 def _format_equality(equal: bool) -> str:

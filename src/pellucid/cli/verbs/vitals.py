@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.cli.flags.shared import add_json
-from pellucid.cli.output.printing import print_json
+from pellucid.cli.flags.shared import finish_parser
+from pellucid.cli.output.printing import print_result
 from pellucid.disk import write_output
 from pellucid.errors import RunError
 
 if TYPE_CHECKING:
-    from pellucid.vitals import Rule
+    pass
 
 
 def add_to(verbs: Any) -> None:
@@ -29,14 +28,13 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--all", action="store_true", help="draw every sign, not one of each row")
     parser.add_argument("--why", action="store_true", help="only the rule behind each row's word")
     parser.add_argument("--out", metavar="FILE", help="the file (default: vitals.html in the run)")
-    add_json(parser)
-    parser.set_defaults(call=call)
+    finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:
     """Draw the vital signs, and write the file."""
     from pellucid import runs
-    from pellucid.report import Said, vitals_page
+    from pellucid.report import SignText, vitals_page
     from pellucid.training import Vitals
     from pellucid.vitals import chart, explain_rows, rules_of
 
@@ -53,32 +51,24 @@ def call(arguments: argparse.Namespace) -> None:
         print("\n".join(explain_rows(events, rules, columns=columns)))
         return
     rule_texts = {
-        id: Said(rule.equation, rule.told, rule.source, tuple(rule.limits))
+        id: SignText(rule.equation, rule.description, rule.source, tuple(rule.limits))
         for id, rule in rules.items()
     }
     file = folder.path / "vitals.html" if arguments.out is None else Path(arguments.out)
     if file.suffix.lower() not in (".html", ".htm"):
-        raise RunError(f"what is written is HTML, and {file} does not end in .html: name it so")
+        raise RunError(f"the file is HTML, but {file} does not end in .html: rename it")
     write_output(file, vitals_page(folder.path.name, events, rule_texts))
-    if arguments.json:
-        last = events[-1]
-        signs = [
-            {
-                "id": id,
-                "equation": equation,
-                "value": value,
-                "word": word,
-                "step": step,
-                "where": at,
-            }
-            for id, equation, value, word, step, at in last.signs
-        ]
-        facts = {"step": last.step, "rows": dict(last.rows), "signs": signs, "file": str(file)}
-        print_json(facts | {"rules": _rules(rules)} if arguments.why else facts)
-        return
-    print("\n".join(chart(events, rules, columns=columns, every=arguments.all)))
-    print(f"\n{file}: the same as a page")
-
-
-def _rules(rules: Mapping[str, Rule]) -> dict[str, dict[str, str]]:
-    return {id: {"rule": rule.told, "source": rule.source} for id, rule in rules.items()}
+    last = events[-1]
+    names = ("id", "equation", "value", "word", "step", "where")
+    facts: dict[str, Any] = {
+        "step": last.step,
+        "rows": dict(last.rows),
+        "signs": [dict(zip(names, sign, strict=True)) for sign in last.signs],
+        "file": str(file),
+    }
+    if arguments.why:
+        facts["rules"] = {
+            id: {"rule": rule.description, "source": rule.source} for id, rule in rules.items()
+        }
+    lines = chart(events, rules, columns=columns, every=arguments.all)
+    print_result(arguments, facts, [*lines, f"\n{file}: the same as a page"])

@@ -114,7 +114,7 @@ class Renderer:
         text: str = self._template.render(**context)
         if len(text) > _LONGEST:
             raise ValueError(f"it wrote more than {_LONGEST:,} characters")
-        return _unmarked(text, self.marks)
+        return _remove_marks(text, self.marks)
 
     def _strftime(self, form: str) -> str:
         return time.strftime(form, self._now)
@@ -130,7 +130,7 @@ class Renderer:
         return self.marks[0] + match[0] + self.marks[1]
 
 
-def _unmarked(text: str, marks: Marks) -> tuple[str, Spans | None, Spans | None]:
+def _remove_marks(text: str, marks: Marks) -> tuple[str, Spans | None, Spans | None]:
     """A text without marks, and the spans between them; None if marks do not match."""
     pieces: list[str] = []
     place, depth, start = 0, [0, 0], [0, 0]

@@ -68,7 +68,7 @@ class Sandbox:
     def has_tags(self) -> bool:
         """Whether the template marks the texts of the assistant with tags."""
         if self._has_tags is None:
-            self._started()
+            self._start()
         return bool(self._has_tags)
 
     def render(
@@ -85,7 +85,7 @@ class Sandbox:
             TextError: the template failed, or took too much time or memory; the message names the
                 row and the line of the template.
         """
-        process = self._started()
+        process = self._start()
         answer = self._ask(process, location, {"contexts": contexts, "special": special})
         texts: list[dict[str, Any]] = answer["texts"]
         return [
@@ -99,7 +99,7 @@ class Sandbox:
             _end(self._process)
         self._process = None
 
-    def _started(self) -> children.Child:
+    def _start(self) -> children.Child:
         if self._process is not None:
             return self._process
         renderer = Path(__file__).with_name("renderer.py")
@@ -139,7 +139,7 @@ class Sandbox:
             pass
         if not line:
             self.close()
-            raise self._stopped(prefix, late=line is None or process.returncode == _OUT_OF_TIME)
+            raise self._stop_error(prefix, late=line is None or process.returncode == _OUT_OF_TIME)
         answer = parse_json_table(line.decode(), self._name, refusal=TextError)
         if "error" in answer:
             place = "" if answer["line"] is None else f", line {answer['line']}"
@@ -148,7 +148,7 @@ class Sandbox:
             )
         return answer
 
-    def _stopped(self, prefix: str, *, late: bool) -> TextError:
+    def _stop_error(self, prefix: str, *, late: bool) -> TextError:
         if late:
             return TextError(
                 f"{prefix}{self._name} took longer than {self._seconds:g} seconds, so pellucid "

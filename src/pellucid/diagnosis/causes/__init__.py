@@ -1,10 +1,9 @@
-"""Causes of what a history shows: rows of one comparison, and functions for the others."""
+"""Causes of the faults in a history: rows of one comparison, and functions."""
 
 from pellucid.diagnosis.causes import (
     architecture,
     config_warnings,
     data,
-    decay,
     fit,
     initialisation,
     non_finite,
@@ -23,7 +22,6 @@ CAUSES: tuple[Cause, ...] = (
     *initialisation.CAUSES,
     *rates.CAUSES,
     *optimiser.CAUSES,
-    *decay.CAUSES,
     *non_finite.CAUSES,
     *objective.CAUSES,
     *data.CAUSES,
@@ -34,7 +32,7 @@ CAUSES: tuple[Cause, ...] = (
 
 
 def find_candidates(view: HistoryView, runner: ProbeRunner | None = None) -> list[Candidate]:
-    """Every cause that fits the history; if one raises, the others are still examined."""
+    """Every cause that fits the history; if one raises, the others still run."""
     run = runner or ProbeRunner()
     return [candidate for cause in CAUSES if (candidate := run(cause, view)) is not None]
 

@@ -1,6 +1,7 @@
-"""Causes: those that one comparison gives away are rows, the others are functions.
+"""A cause: a row of one comparison, or a function if it needs more.
 
-Both take a view of a history. Both give a `Candidate` if the cause fits, and None if it does not.
+Both take a view of a history, and give a `Candidate` if the cause fits. `codes.toml` has the
+thresholds of each cause and the source of each, `findings.toml` its sentences.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from pellucid.diagnosis.causes.history_view import HistoryView, clue
+from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import (
     Evidence,
     Finding,
     Severity,
+    Value,
     build_finding,
     limit,
     read_codes,
+    read_words,
 )
-from pellucid.diagnosis.history.history import Reading
 
-Value = float | int | str | bool
 Relation = Literal["<", "<=", ">", ">=", "is"]
 
 _COMPARE: Mapping[Relation, Callable[[Any, Any], bool]] = {
@@ -38,21 +39,21 @@ class Candidate:
     """A cause that fits a history.
 
     Args:
-        code: the cause, by its code in the register.
+        code: the cause, by its code.
         likely: how likely it is, between 0 and 1.
-        what: what is wrong, in one sentence.
+        message: the fault, in one sentence.
         clues: the evidence for it.
-        where: the module, parameter or config key; empty if not known.
-        step: the update it was first seen at; None if it concerns the whole training.
-        severity: another severity than the register's.
+        place: the module, parameter or config key; empty if unknown.
+        step: the update at which it first showed; None if it concerns the whole training.
+        severity: another severity than the code's.
         rivals: codes that the history cannot tell from this one.
     """
 
     code: str
     likely: float
-    what: str
+    message: str
     clues: tuple[Evidence, ...] = ()
-    where: str = ""
+    place: str = ""
     step: int | None = None
     severity: Severity | None = None
     rivals: tuple[str, ...] = ()
@@ -65,10 +66,10 @@ class Candidate:
             cause += f"; the records cannot tell this from: {rivals}"
         finding = build_finding(
             self.code,
-            self.what,
+            self.message,
             *self.clues,
             *symptoms,
-            where=self.where,
+            where=self.place,
             cause=cause,
             confidence=round(self.likely, 2),
             severity=self.severity,
@@ -76,12 +77,43 @@ class Candidate:
         return replace(finding, step=self.step)
 
 
+def suspect(
+    key: str,
+    likely: float | None = None,
+    *,
+    code: str = "",
+    place: str | None = None,
+    step: int | None = None,
+    severity: Severity | None = None,
+    rivals: Iterable[str] | None = None,
+    **values: Any,
+) -> Candidate:
+    """A candidate with its sentences from `findings.toml`.
+
+    Args:
+        key: its name there: the code, with a variant after a slash if the code has several.
+        likely: another likelihood than the file's `confidence`.
+        code: another code with the same sentences.
+        place: another place than the file's.
+        step: the update at which it first showed.
+        severity: another severity than the file's or the code's.
+        rivals: other rivals than the file's.
+        values: the measured values, by their names in the sentences; None if unknown.
+    """
+    words, code, values = read_words()[key], code or key.partition("/")[0], values | {"step": step}
+    return Candidate(
+        code=code,
+        likely=words.confidence if likely is None else likely,
+        message=words.message.format(**values),
+        clues=words.evidence(code, values),
+        place=(words.place or "").format(**values) if place is None else place,
+        step=step,
+        severity=severity or words.severity,
+        rivals=tuple(words.rivals if rivals is None else rivals),
+    )
+
+
 Cause = Callable[[HistoryView], Candidate | None]
-
-
-def _always(view: HistoryView) -> bool:
-    del view
-    return True
 
 
 def goes_badly(view: HistoryView) -> bool:
@@ -89,97 +121,73 @@ def goes_badly(view: HistoryView) -> bool:
     return not view.goes_well
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """A cause that shows in one number: a vital sign, or a value of the setup.
 
-    The register has the threshold, its source, the words and the fixes for `code`.
-
     Args:
-        code: the cause.
-        number: the id of a vital sign, or a function that reads a value from the history.
-        rule: what the number is if the cause fits, such as ("<", "least"). The limit is a name in
-            the register, or a number; after "is" it is the value itself.
-        likely: how likely the cause then is.
-        what: what is wrong; `{value}` and `{step}` stand for the reading.
+        key: the name of its sentences in `findings.toml`; `{value}` is the number.
+        number: the id of a vital sign, or a fact such as "facts.dropout".
+        rule: the relation and the limit that the number has if the cause fits, such as
+            ("<", "least"). The limit is a name in `codes.toml`, or a number; after "is" it is the
+            value itself.
         look: which readings of a sign count: `n` in a row, the first, or the median of the last.
         n: how many readings in a row.
-        condition: what else has to hold.
-        label: what the evidence calls the number; by default the id of the sign.
-        shown: the value that the evidence shows, if not the number.
-        also: further evidence, by label.
-        where: the place; by default the place of the reading.
-        step: the update; by default the update of the reading.
-        severity: another severity than the register's.
+        condition: another condition that has to hold.
+        further: further values of the sentences, by name.
+        step: the update; by default the update of the reading, and 0 for a fact.
         severity_if_well: the severity while the loss comes down.
-        rivals: codes that the history cannot tell from this one.
     """
 
-    code: str
-    number: str | Callable[[HistoryView], Value | None]
+    key: str
+    number: str
     rule: tuple[Relation, Value]
-    likely: float
-    what: str
     look: Literal["lasting", "first", "last"] = "lasting"
     n: int = 3
-    condition: Callable[[HistoryView], bool] = _always
-    label: str = ""
-    shown: float | str | None = None
-    also: Mapping[str, Callable[[HistoryView], float | str | None]] = field(
+    condition: Callable[[HistoryView], bool] = lambda view: True
+    further: Mapping[str, Callable[[HistoryView], float | str | None]] = field(
         default_factory=dict[str, Callable[[HistoryView], float | str | None]]
     )
-    where: str | None = None
     step: int | None = None
-    severity: Severity | None = None
     severity_if_well: Severity | None = None
-    rivals: tuple[str, ...] = ()
 
     @property
     def __name__(self) -> str:
-        return read_codes()[self.code].title
+        return read_codes()[self.key.partition("/")[0]].title
 
     def __call__(self, view: HistoryView) -> Candidate | None:
         """The candidate if the number and the condition hold; None otherwise."""
         reading = self._reading(view)
-        if reading is None or not self.condition(view):
+        if reading is None or not self._exceeds_rule(reading[0]) or not self.condition(view):
             return None
-        value, step, where = reading
-        shown = value if self.shown is None else self.shown
-        label = self.label or str(self.number)
-        clues = clue(self.code, label, shown)
-        for name, read in self.also.items():
-            clues += clue(self.code, name, read(view))
-        well = self.severity_if_well if view.goes_well else None
-        return Candidate(
-            code=self.code,
-            likely=self.likely,
-            what=self.what.format(value=value, step=step),
-            clues=clues,
-            where=where if self.where is None else self.where,
+        value, step, place = reading
+        values: dict[str, Any] = {name: read(view) for name, read in self.further.items()}
+        fixed_place = read_words()[self.key].place
+        return suspect(
+            self.key,
+            place=place if fixed_place is None else fixed_place,
             step=step if self.step is None else self.step,
-            severity=self.severity or well,
-            rivals=self.rivals,
+            severity=self.severity_if_well if view.goes_well else None,
+            value=value,
+            **values,
         )
 
-    def _reading(self, view: HistoryView) -> tuple[Value, int | None, str] | None:
-        """The number for which the rule holds, with its update and place."""
-        if not isinstance(self.number, str):
-            value = self.number(view)
-            return None if value is None or not self._exceeds_rule(value) else (value, None, "")
-        reading = self._of_sign(view, self.number)
-        return None if reading is None else (reading.value, reading.step, reading.where)
-
-    def _of_sign(self, view: HistoryView, sign: str) -> Reading | None:
+    def _reading(self, view: HistoryView) -> tuple[Value, int, str] | None:
+        """The number to compare, with its update and its place."""
+        if self.number.startswith("facts."):
+            fact: Value | None = getattr(view.facts, self.number.removeprefix("facts."))
+            return None if fact is None else (fact, 0, "")
         if self.look == "lasting":
-            return view.lasting(sign, self._exceeds_rule, n=self.n)
-        value = view.first(sign) if self.look == "first" else view.last(sign)
-        if value is None or not self._exceeds_rule(value):
+            reading = view.lasting(self.number, self._exceeds_rule, n=self.n)
+            return None if reading is None else (reading.value, reading.step, reading.place)
+        value = view.first(self.number) if self.look == "first" else view.last(self.number)
+        if value is None:
             return None
-        reading = view.readings(sign)[0 if self.look == "first" else -1]
-        return reading._replace(value=value)
+        reading = view.readings(self.number)[0 if self.look == "first" else -1]
+        return value, reading.step, reading.place
 
     def _exceeds_rule(self, value: Value) -> bool:
         relation, bound = self.rule
         if isinstance(bound, str) and relation != "is":
-            bound = limit(self.code, bound)
+            bound = limit(self.key.partition("/")[0], bound)
         return _COMPARE[relation](value, bound)

@@ -1,177 +1,97 @@
-"""What a config alone makes likely: a smell is no fault, and is a note at most."""
+"""Warnings from the config alone. Each is at most a note, because the training may go well."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pellucid import config
-from pellucid.diagnosis.causes.candidate import (
-    Candidate,
-    Cause,
-    Comparison,
-    Relation,
-    Value,
-)
-from pellucid.diagnosis.causes.history_view import HistoryView, clue
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
 _ADAMS = (None, "Adam", "AdamW")
-_UNSEEN = "This is from the config alone: the training has shown nothing of it yet."
 
 
 def hot_without_warm_up(view: HistoryView) -> Candidate | None:
-    """A rate that is high for Adam, from the first update on."""
-    rate, warm, total = (
-        view.facts.learning_rate,
-        view.facts.warmup_steps,
-        view.facts.total_steps,
-    )
-    if rate is None or warm is None or view.facts.optimiser not in _ADAMS:
+    """A rate that is high for Adam, almost from the first update on."""
+    facts = view.facts
+    rate, warm_up = facts.learning_rate, facts.warmup_steps
+    if rate is None or warm_up is None or facts.optimiser not in _ADAMS:
         return None
-    short = warm <= max(3, limit("OPT006", "share") * (total or 0))
-    if not short or rate < limit("OPT006", "hot") or view.readings("update.ratio", last_step=5):
+    is_short = warm_up <= max(3, limit("OPT006", "share") * (facts.total_steps or 0))
+    if not is_short or rate < limit("OPT006", "hot") or view.readings("update.ratio", last_step=5):
         return None
-    return _warning(
-        "OPT006", 0.4, f"The rate is {rate:g} after {warm} updates of warm-up.", "warm-up", warm
-    )
+    return suspect("OPT006/config", rate=rate, warm_up=warm_up, step=0)
 
 
 def deep_post_norm(view: HistoryView) -> Candidate | None:
-    """Post-norm, deep, hot, and at once."""
-    facts = view.facts
-    if facts.norm != "post" or (facts.n_layers or 0) < limit("ARC002", "layers"):
+    """Post-norm in a deep model, with a high rate or a short warm-up."""
+    facts, warm_up = view.facts, view.facts.warmup_steps
+    if facts.norm != "post" or (facts.n_layers or 0) < limit("ARC002", "layers") or view.losses:
         return None
-    quick = facts.warmup_steps is not None and facts.warmup_steps < 100
-    warm = (facts.learning_rate or 0) > limit("ARC002", "hot") or quick
-    if not warm or view.losses:
+    is_short = warm_up is not None and warm_up < 100
+    if not is_short and (facts.learning_rate or 0) <= limit("ARC002", "hot"):
         return None
-    text = f"Norms stand after the addition in {facts.n_layers} layers, which needs a long warm-up."
-    return _warning("ARC002", 0.4, text, "warm-up", facts.warmup_steps)
+    return suspect("ARC002/config", layers=facts.n_layers, warm_up=warm_up, step=0)
 
 
 def decay_product(view: HistoryView) -> Candidate | None:
-    """Rate times decay over all updates takes most of every weight."""
+    """A product of rate and decay that shrinks the weights to almost nothing."""
     facts = view.facts
-    if not facts.weight_decay or not facts.learning_rate or view.readings("weights.size"):
+    decay, rate = facts.weight_decay, facts.learning_rate
+    if not decay or not rate or view.readings("weights.size") or facts.optimiser not in _ADAMS:
         return None
-    if facts.optimiser not in _ADAMS:
+    if decay * rate < limit("OPT010", "product") and decay < limit("OPT010", "smell"):
         return None
-    product = facts.weight_decay * facts.learning_rate
-    if product < limit("OPT010", "product") and facts.weight_decay < limit("OPT010", "smell"):
-        return None
-    text = f"Weight decay {facts.weight_decay:g} at this rate takes {product:.2%} an update."
-    return _warning("OPT010", 0.45, text, "learning rate x weight decay", product)
+    return suspect("OPT010/config", decay=decay, product=decay * rate, step=0)
 
 
 def long_memory(view: HistoryView) -> Candidate | None:
-    """A memory of squares that is longer than the whole training."""
-    betas, total = view.facts.betas, view.facts.total_steps
-    memory = view.memory
+    """A second moment of Adam that lasts longer than the training."""
+    betas, total, memory = view.facts.betas, view.facts.total_steps, view.memory
     if betas is None or memory is None or total is None or view.losses or memory < total:
         return None
-    text = f"beta2 = {betas[1]:g} remembers {memory:.0f} updates; there are {total}."
-    return _warning("OPT008", 0.3, text, "beta2", betas[1])
+    return suspect("OPT008/config", beta2=betas[1], memory=memory, total=total, step=0)
 
 
 def no_positions(view: HistoryView) -> Candidate | None:
-    """A config without positions: by design, or forgotten."""
+    """A config without positions, by design or by mistake."""
     run = view.history.config
     stacks = () if run is None else run.model.stacks
     if not stacks or not all(isinstance(s.positions, config.NoPositions) for s in stacks):
         return None
-    text = "The model is told nothing of where a token stands."
-    return _warning("POS001", 0.3, text, "positions", "NoPositions")
+    return suspect("POS001/config", positions="NoPositions", step=0)
 
 
-def _warning(
-    code: str, likely: float, text: str, label: str, value: float | str | None
-) -> Candidate:
-    return Candidate(
-        code=code,
-        likely=likely,
-        what=f"{text} {_UNSEEN}",
-        clues=clue(code, label, value),
-        step=0,
-        severity="note",
-    )
+def _adam_is_new(view: HistoryView) -> bool:
+    """Whether Adam trains, or may train, and no update has a reading yet."""
+    return view.facts.optimiser in _ADAMS and not view.readings("update.ratio")
 
 
-def _adam_without(sign: str) -> Callable[[HistoryView], bool]:
-    """Whether Adam trains, or may, and no reading of a sign decides."""
-    return lambda view: view.facts.optimiser in _ADAMS and not view.readings(sign)
+def _trains_slowly(view: HistoryView) -> bool:
+    """Whether Adam begins with new weights and a rate that is not 0."""
+    return bool(view.facts.learning_rate) and not view.facts.pretrained and _adam_is_new(view)
 
 
-def _compare(
-    code: str,
-    number: Callable[[HistoryView], Value | None],
-    rule: tuple[Relation, Value],
-    likely: float,
-    text: str,
-    label: str,
-    condition: Callable[[HistoryView], bool],
-) -> Comparison:
-    return Comparison(
-        code=code,
-        number=number,
-        rule=rule,
-        likely=likely,
-        what=f"{text} {_UNSEEN}",
-        label=label,
-        condition=condition,
-        step=0,
-        severity="note",
-    )
+def _has_no_steps(view: HistoryView) -> bool:
+    return not view.readings("update.effective_step")
+
+
+def _has_few_norms(view: HistoryView) -> bool:
+    return len(view.history.grad_norms) < 5
+
+
+def _has_no_losses(view: HistoryView) -> bool:
+    return not view.losses
 
 
 CAUSES: tuple[Cause, ...] = (
     hot_without_warm_up,
-    _compare(
-        "OPT005",
-        lambda view: view.facts.learning_rate,
-        (">=", "hot"),
-        0.5,
-        "The learning rate is {value:g}.",
-        "learning rate",
-        _adam_without("update.ratio"),
-    ),
-    _compare(
-        "OPT007",
-        lambda view: view.facts.learning_rate or None,
-        ("<", "slow"),
-        0.4,
-        "The learning rate is {value:g}.",
-        "learning rate",
-        lambda view: not view.facts.pretrained and _adam_without("update.ratio")(view),
-    ),
+    Comparison("OPT005/config", "facts.learning_rate", (">=", "hot"), condition=_adam_is_new),
+    Comparison("OPT007/config", "facts.learning_rate", ("<", "slow"), condition=_trains_slowly),
     deep_post_norm,
     decay_product,
-    _compare(
-        "OPT009",
-        lambda view: view.facts.eps,
-        (">", "usual"),
-        0.5,
-        "Adam's eps is {value:g}; 1e-8 is usual.",
-        "eps",
-        lambda view: not view.readings("update.effective_step"),
-    ),
+    Comparison("OPT009/config", "facts.eps", (">", "usual"), condition=_has_no_steps),
     long_memory,
-    _compare(
-        "OPT012",
-        lambda view: view.facts.clip_norm,
-        ("<", "tiny"),
-        0.6,
-        "Gradients are cut to a norm of {value:g}.",
-        "clip_norm",
-        lambda view: len(view.history.grad_norms) < 5,
-    ),
+    Comparison("OPT012/config", "facts.clip_norm", ("<", "tiny"), condition=_has_few_norms),
     no_positions,
-    _compare(
-        "NUM007",
-        lambda view: view.facts.precision,
-        ("is", "float16"),
-        0.3,
-        "Training is in float16.",
-        "precision",
-        lambda view: not view.losses,
-    ),
+    Comparison("NUM007/config", "facts.precision", ("is", "float16"), condition=_has_no_losses),
 )

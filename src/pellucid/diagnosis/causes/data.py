@@ -5,40 +5,40 @@ from __future__ import annotations
 import math
 import statistics
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
-from pellucid.diagnosis.causes.history_view import HistoryView, clue
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
 
 def only_frequencies(view: HistoryView) -> Candidate | None:
     """A plateau at the entropy of single tokens, with gradients that reach all blocks.
 
-    {no residual, post-norm, shuffled labels, corrupted inputs}: the first two are told by the
-    frame and by gradients that vanish; between the last two only the data can tell.
+    Missing residuals and post-norm end there too, but their gradients vanish. Only the data can
+    tell shuffled labels from corrupted inputs.
     """
     unigram, end = view.facts.unigram, view.end
     if unigram is None or end is None or not view.at_frequencies:
         return None
     if view.updates - view.warm_up_end < limit("DAT009", "updates"):
         return None
-    if not view.facts.betas or not _early(view, unigram):
-        return None  # a slow training stays there for long, and leaves it
+    if not view.facts.betas or not _is_early(view, unigram):
+        return None  # a slow training stays there for long, and then leaves it
     ratio = view.usual("gradient.depth_ratio")
-    reach = ratio is None or ratio > limit("ARC002", "depth_ratio")
-    return Candidate(
-        code="DAT009",
-        likely=0.8 if reach else 0.4,
-        what=f"The loss stays at {end:.3g}; frequencies of single tokens alone give {unigram:.3g}.",
-        clues=clue("DAT009", "loss, of single tokens' entropy", end - unigram)
-        + clue("DAT009", "gradient.depth_ratio", ratio),
-        where="data",
+    reaches_all = ratio is None or ratio > limit("ARC002", "depth_ratio")
+    return suspect(
+        "DAT009",
+        0.8 if reaches_all else 0.4,
+        end=end,
+        unigram=unigram,
+        above=end - unigram,
+        ratio=ratio,
         step=view.updates,
-        rivals=() if reach else ("ARC012",),
+        rivals=() if reaches_all else ("ARC012",),
     )
 
 
-def _early(view: HistoryView, unigram: float) -> bool:
-    """Whether the loss was there after a third of the way: it has stood ever since."""
+def _is_early(view: HistoryView, unigram: float) -> bool:
+    """Whether the loss had reached its plateau after a third of the training."""
     n = len(view.losses) // 3
     window = view.losses[n : n + 10]
     early_loss = statistics.fmean(window) if window else 0.0
@@ -46,11 +46,11 @@ def _early(view: HistoryView, unigram: float) -> bool:
 
 
 def too_good(view: HistoryView) -> Candidate | None:
-    """A loss that falls far below what pairs of tokens tell, before it can."""
-    below = view.highest("loss.below_bigram", last_step=50)
-    bigram, start = view.facts.bigram, view.start
+    """A loss far below the entropy of token pairs, earlier than learning allows."""
+    gap = view.highest("loss.below_bigram", last_step=50)
+    bigram, start, step = view.facts.bigram, view.start, int(limit("DAT011", "tokens"))
     early = [v for s, v in view.history.losses if s <= limit("DAT011", "tokens")]
-    fast = (
+    is_fast = (
         bigram is not None
         and start is not None
         and not view.facts.pretrained
@@ -58,88 +58,53 @@ def too_good(view: HistoryView) -> Candidate | None:
         and len(early) >= 10
         and min(early) < limit("DAT011", "share") * bigram
     )
-    if not fast and (below is None or below.value < limit("DAT011", "below")):
+    if not is_fast and (gap is None or gap.value < limit("DAT011", "below")):
         return None
-    return Candidate(
-        code="DAT011",
-        likely=0.7,
-        what=f"The loss fell to {min(early, default=0):.2g} within {len(early)} updates.",
-        clues=clue("DAT011", "loss", min(early, default=0.0)),
-        where="labels, mask or loader",
-        step=int(limit("DAT011", "tokens")),
-        rivals=("LOS001", "ATT001", "DAT001"),
-    )
+    return suspect("DAT011", lowest=min(early, default=0.0), updates=len(early), step=step)
 
 
 def bad_batch(view: HistoryView) -> Candidate | None:
-    """A jump that comes alone and goes by itself."""
-    spikes = [step for step, by in jumps(view) if by > limit("DAT008", "jump")]
+    """A single jump of the loss that comes back."""
+    spikes = [step for step, rise in jumps(view) if rise > limit("DAT008", "jump")]
     if not spikes or view.history.stopped is not None or not view.goes_well:
         return None
-    since_spike = [loss for step, loss in view.history.losses if step >= spikes[0]]
-    # a model that has learnt something guesses worse than at random only where text is no text;
-    # one such batch is harmless
-    foreign = view.guessing is not None and sum(v > view.guessing for v in since_spike) >= 2
-    return Candidate(
-        code="DAT008",
-        likely=0.7 if foreign else 0.5,
-        severity="warn" if foreign else None,
-        what=f"The loss jumped at update {', '.join(map(str, spikes[:3]))} and came back"
-        + ("; for some updates it was worse than guessing." if foreign else "."),
-        clues=clue("DAT008", "jumps", len(spikes)),
-        where=f"batch of update {spikes[0]}",
+    losses = [loss for step, loss in view.history.losses if step >= spikes[0]]
+    # a trained model guesses worse than at random only if the batch is no text at all; a single
+    # such batch is harmless
+    is_foreign = view.guessing is not None and sum(v > view.guessing for v in losses) >= 2
+    return suspect(
+        "DAT008",
+        0.7 if is_foreign else 0.5,
+        steps=", ".join(map(str, spikes[:3])),
+        guessing="; for some updates it was worse than guessing" if is_foreign else "",
+        n=len(spikes),
         step=spikes[0],
-        rivals=("OPT008", "OPT005"),
+        severity="warn" if is_foreign else None,
     )
 
 
 def jumps(view: HistoryView) -> list[tuple[int, float]]:
-    """Updates whose loss is far above the window before, with how far."""
+    """The updates with a loss far above the window before them, and the rise of each."""
     window, k = int(limit("DAT008", "window")), limit("DAT008", "deviations")
-    points, jumped = view.history.losses, list[tuple[int, float]]()
+    points, rises = view.history.losses, list[tuple[int, float]]()
     for i in range(20, len(points)):
         recent = [v for _, v in points[max(0, i - window) : i]][-20:]
         if not all(map(math.isfinite, recent)):
-            continue  # of what is not finite, another cause
+            continue  # another cause reports these values
         spread = max(statistics.pstdev(recent), 1e-3)
-        by = points[i][1] - statistics.fmean(recent)
-        if by > k * spread:
-            jumped.append((points[i][0], by))
-    return jumped
+        rise = points[i][1] - statistics.fmean(recent)
+        if rise > k * spread:
+            rises.append((points[i][0], rise))
+    return rises
 
 
 CAUSES: tuple[Cause, ...] = (
     only_frequencies,
     too_good,
     Comparison(
-        code="DAT001",
-        number="batch.repeats",
-        rule=(">=", 2),
-        likely=0.97,
-        what="Up to update {step}, every batch that was looked at was the same.",
-        n=1,
-        also={"loss": lambda view: view.end},
-        where="loader",
+        "DAT001/history", "batch.repeats", (">=", 2), n=1, further={"loss": lambda view: view.end}
     ),
     bad_batch,
-    Comparison(
-        code="DAT012",
-        number="batch.repetitive",
-        rule=(">", "share"),
-        likely=0.9,
-        what="{value:.0%} of the rows of update {step} repeat a few tokens.",
-        n=2,
-        where="texts",
-        rivals=("DAT008", "FIT001"),
-    ),
-    Comparison(
-        code="DAT010",
-        number=lambda view: view.facts.batch_tokens,
-        rule=("<", "tokens"),
-        likely=0.5,
-        what="An update learns from {value} tokens.",
-        label="tokens in an update",
-        where="training.batch_size",
-        step=0,
-    ),
+    Comparison("DAT012", "batch.repetitive", (">", "share"), n=2),
+    Comparison("DAT010", "facts.batch_tokens", ("<", "tokens")),
 )

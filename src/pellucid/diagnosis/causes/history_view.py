@@ -1,4 +1,4 @@
-"""What causes read from a history: numbers, or None if they are not known."""
+"""The numbers that causes read from a history; None if unknown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
-from pellucid.diagnosis.finding import Evidence, evidence, limit
+from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.history.history import History, Reading
 
 
@@ -126,7 +126,7 @@ class HistoryView:
 
     @property
     def fresh(self) -> bool:
-        """Whether training began with an untrained model, as far as its loss tells."""
+        """Whether training began with an untrained model, judged by its loss."""
         start, guessing = self.start, self.guessing
         unlike = start is None or guessing is None or start > guessing - 1
         return unlike and not self.facts.pretrained
@@ -181,17 +181,6 @@ class HistoryView:
         highest = max((value for _, value in self.history.rates), default=0.0)
         early = (step for step, value in self.history.rates if value >= highest / 2)
         return next(early, 0)
-
-
-def clue(code: str, sign: str, value: float | int | str | None) -> tuple[Evidence, ...]:
-    """One piece of evidence against the code's threshold; none if the value is None.
-
-    Args:
-        code: the code whose threshold is expected.
-        sign: what was measured.
-        value: the value it had.
-    """
-    return () if value is None else (evidence(code, sign, value),)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -2,120 +2,79 @@
 
 from __future__ import annotations
 
-from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
-from pellucid.diagnosis.causes.history_view import HistoryView, clue
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
 
 
+def _first_distance(view: HistoryView) -> float | None:
+    return next((reading.value for reading in view.readings("reference.kl_start")), None)
+
+
 def other_reference(view: HistoryView) -> Candidate | None:
-    """A distance before the first update."""
-    start = next((read.value for read in view.readings("reference.kl_start")), None)
+    """A distance from the reference before the first update."""
+    start = _first_distance(view)
     if start is None or start < limit("REF001", "start"):
         return None
-    return Candidate(
-        code="REF001",
-        likely=0.9,
-        what=f"Before the first update the model is {start:.3g} nats a token from its reference.",
-        clues=clue("REF001", "reference.kl_start", start),
-        where="reference",
-        step=0,
-        severity=None if start > 0.01 else "warn",
-    )
+    return suspect("REF001", start=start, step=0, severity=None if start > 0.01 else "warn")
 
 
 def shared_reference(view: HistoryView) -> Candidate | None:
-    """A distance of exactly 0 that stays."""
-    late = view.readings("reference.kl", after=int(limit("REF002", "updates")))
+    """A distance from the reference that stays exactly 0."""
+    readings = view.readings("reference.kl", after=int(limit("REF002", "updates")))
     moves = view.usual("update.ratio") or view.usual("update.kl_forward")
-    if len(late) < 2 or any(read.value != 0 for read in late) or not moves:
+    if len(readings) < 2 or any(reading.value != 0 for reading in readings) or not moves:
         return None
-    return Candidate(
-        code="REF002",
-        likely=0.9,
-        what=f"After {late[-1].step} updates the reference says exactly what the model says.",
-        clues=clue("REF002", "reference.kl", 0.0),
-        where="reference",
-        step=late[0].step,
-    )
+    return suspect("REF002", updates=readings[-1].step, kl=0.0, step=readings[0].step)
 
 
-def coin(view: HistoryView) -> Candidate | None:
-    """A preference loss that stays that of a coin."""
-    low, high = limit("PRF001", "low"), limit("PRF001", "high")
+def no_preference(view: HistoryView) -> Candidate | None:
+    """A preference loss that stays at ln 2, the loss of guessing."""
     end = view.end
     if view.facts.objective != "DPO" or end is None:
         return None
-    if view.updates < limit("PRF001", "updates") or not low < end < high:
+    in_band = limit("PRF001", "low") < end < limit("PRF001", "high")
+    if view.updates < limit("PRF001", "updates") or not in_band:
         return None
-    return Candidate(
-        code="PRF001",
-        likely=0.8,
-        what=f"After {view.updates} updates the loss is {end:.4g}; a coin has ln 2 = 0.6931.",
-        clues=clue("PRF001", "loss", end),
-        where="preferences",
-        step=view.updates,
-        rivals=("OPT007",),
-    )
+    return suspect("PRF001", end=end, step=view.updates)
 
 
 def unchanged_answers(view: HistoryView) -> Candidate | None:
-    """A margin or a reward that rose, and greedy answers that stayed what they were."""
+    """A margin or a reward that rose, and greedy answers that did not change."""
     samples, gains = view.history.samples, [value for _, value in view.history.gains]
     n = len(gains) // 4
     if len(samples) < 2 or len({text for _, text in samples}) > 1 or not n:
         return None
-    risen = sum(gains[-n:]) / n - sum(gains[:n]) / n
-    if risen < limit("PRF002", "risen"):
+    end = sum(gains[-n:]) / n
+    rise = end - sum(gains[:n]) / n
+    if rise < limit("PRF002", "risen"):
         return None
-    gain_name = "margin" if view.facts.objective == "DPO" else "reward"
-    return Candidate(
-        code="PRF002",
-        likely=0.6,
-        what=f"The {gain_name} rose by {risen:.3g}, to {sum(gains[-n:]) / n:.3g}; of "
-        f"{len(samples)} samples the greedy answer is the same as before the first update.",
-        clues=clue("PRF002", f"{gain_name}, risen by", risen),
-        where="greedy answers",
-        step=samples[-1][0],
-    )
-
-
-def _reference_was_near(view: HistoryView) -> bool:
-    """Whether the model began within a nat of its reference, as far as is known."""
-    return next((read.value for read in view.readings("reference.kl_start")), 0.0) <= 1
+    key = "PRF002/margin" if view.facts.objective == "DPO" else "PRF002/reward"
+    return suspect(key, rise=rise, end=end, n=len(samples), step=samples[-1][0])
 
 
 def equal_rewards(view: HistoryView) -> Candidate | None:
-    """Updates without a gradient, in learning from rewards."""
-    norms = [value for _, value in view.history.grad_norms]
+    """Updates without a gradient while learning from rewards."""
+    norms = view.history.grad_norms
     if view.facts.objective != "PolicyGradient" or len(norms) < 10:
         return None
-    share = sum(norm < 1e-8 for norm in norms) / len(norms)
+    share = sum(norm < 1e-8 for _, norm in norms) / len(norms)
     if share < limit("RLH001", "share"):
         return None
-    return Candidate(
-        code="RLH001",
-        likely=0.85,
-        what=f"{share:.0%} of the updates had no gradient: no answer was better than another.",
-        clues=clue("RLH001", "share of updates without a gradient", share),
-        where="rewards",
-        step=view.history.grad_norms[0][0],
-    )
+    return suspect("RLH001", share=share, step=norms[0][0])
 
 
 CAUSES: tuple[Cause, ...] = (
     other_reference,
     shared_reference,
     Comparison(
-        code="REF003",
-        number="reference.kl",
-        rule=(">=", "kl"),
-        likely=0.7,
-        what="The model is {value:.3g} nats a token from its reference.",
+        "REF003",
+        "reference.kl",
+        (">=", "kl"),
         look="last",
-        condition=_reference_was_near,
-        where="",
+        condition=lambda view: (_first_distance(view) or 0.0) <= 1,
     ),
-    coin,
+    no_preference,
     unchanged_answers,
     equal_rewards,
 )

@@ -1,4 +1,4 @@
-"""Remedies for what a model is made of, and for its first weights: what each makes of a config."""
+"""Fixes of the architecture and of the first weights: the config changes of each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from pellucid import config
-from pellucid.diagnosis.fixes.training import Changes, ConfigChange, near
+from pellucid.diagnosis.fixes.training import Changes, ConfigChange, round_number
 
 _OVER_OTHERS = (config.BatchNorm, config.InstanceNorm)
 _NORM_AFTER = (config.PostNorm, config.DeepNorm)
-#: Beyond these an eps is either above the variance or below what float32 can add to it.
+#: A larger eps may exceed the variance; a smaller one vanishes in float32.
 _LARGEST_EPS, _SMALLEST_EPS = 1e-4, 1e-9
 _PLAIN_NORM = config.LayerNorm(eps=1e-5, bias=True)
 
@@ -25,24 +25,28 @@ def _stacks(run: config.Run) -> Iterator[tuple[str, config.Stack]]:
             yield f"model.{name}", stack
 
 
-def _residual(run: config.Run) -> Changes:
-    return _normed_before(run, (config.NoResidual,))
+def _in_stacks(change: Callable[[config.Stack], Changes]) -> ConfigChange:
+    """The changes of each stack, by their paths in the run."""
+    return lambda run: {
+        f"{path}.{key}": value
+        for path, stack in _stacks(run)
+        for key, value in change(stack).items()
+    }
 
 
-def _pre_norm(run: config.Run) -> Changes:
-    return _normed_before(run, (config.PostNorm, config.NoResidual, config.DeepNorm))
-
-
-def _normed_before(run: config.Run, kinds: tuple[type[Any], ...]) -> Changes:
-    changes: Changes = {}
-    for path, stack in _stacks(run):
-        if isinstance(stack.residual, kinds):
-            changes |= {f"{path}.residual": config.PreNorm(), f"{path}.final_norm": True}
-    return changes
+def _pre_norm(*kinds: type[Any]) -> ConfigChange:
+    """PreNorm instead of residual rules of these kinds."""
+    return _in_stacks(
+        lambda stack: (
+            {"residual": config.PreNorm(), "final_norm": True}
+            if isinstance(stack.residual, kinds)
+            else {}
+        )
+    )
 
 
 def _deep_norm(run: config.Run) -> Changes:
-    """The constants of table 2: for one stack alone, and for an encoder with its decoder."""
+    """The constants of table 2, for a single stack and for an encoder with its decoder."""
     layers = {path: stack.n_layers for path, stack in _stacks(run)}
     n, m = layers.get("model.encoder", 0), layers.get("model.decoder", 0)
     changes: Changes = {}
@@ -55,34 +59,31 @@ def _deep_norm(run: config.Run) -> Changes:
             alpha, beta = 0.81 * (n**4 * m) ** (1 / 16), 0.87 * (n**4 * m) ** (-1 / 16)
         else:
             alpha, beta = (3 * m) ** 0.25, (12 * m) ** -0.25
-        changes[f"{path}.residual"] = config.DeepNorm(alpha=near(alpha), beta=near(beta))
+        changes[f"{path}.residual"] = config.DeepNorm(
+            alpha=round_number(alpha), beta=round_number(beta)
+        )
     return changes
 
 
-def _sandwich_norm(run: config.Run) -> Changes:
-    return {
-        f"{path}.residual": config.SandwichNorm()
-        for path, stack in _stacks(run)
-        if isinstance(stack.residual, config.PreNorm)
+@_in_stacks
+def _sandwich_norm(stack: config.Stack) -> Changes:
+    return {"residual": config.SandwichNorm()} if isinstance(stack.residual, config.PreNorm) else {}
+
+
+@_in_stacks
+def _final_norm(stack: config.Stack) -> Changes:
+    is_missing = not stack.final_norm and not isinstance(stack.residual, _NORM_AFTER)
+    return {"final_norm": True} if is_missing else {}
+
+
+@_in_stacks
+def _token_norm(stack: config.Stack) -> Changes:
+    changes: Changes = {
+        name: _PLAIN_NORM
+        for name in ("norm", "input_norm")
+        if isinstance(getattr(stack, name), _OVER_OTHERS)
     }
-
-
-def _final_norm(run: config.Run) -> Changes:
-    return {
-        f"{path}.final_norm": True
-        for path, stack in _stacks(run)
-        if not stack.final_norm and not isinstance(stack.residual, _NORM_AFTER)
-    }
-
-
-def _token_norm(run: config.Run) -> Changes:
-    changes: Changes = {}
-    for path, stack in _stacks(run):
-        for name in ("norm", "input_norm"):
-            if isinstance(getattr(stack, name), _OVER_OTHERS):
-                changes[f"{path}.{name}"] = _PLAIN_NORM
-        changes |= _attention(path, stack, _without_leak)
-    return changes
+    return changes | _attention(stack, _without_leak)
 
 
 def _without_leak(layer: config.MultiHead) -> config.MultiHead:
@@ -91,44 +92,37 @@ def _without_leak(layer: config.MultiHead) -> config.MultiHead:
     return layer
 
 
-def _norm_eps(run: config.Run) -> Changes:
-    changes: Changes = {}
-    for path, stack in _stacks(run):
-        for name in ("norm", "input_norm"):
-            norm = getattr(stack, name)
-            if norm is not None and not _SMALLEST_EPS <= norm.eps <= _LARGEST_EPS:
-                changes[f"{path}.{name}.eps"] = 1e-5
-    return changes
+@_in_stacks
+def _norm_eps(stack: config.Stack) -> Changes:
+    norms = {name: getattr(stack, name) for name in ("norm", "input_norm")}
+    return {
+        f"{name}.eps": 1e-5
+        for name, norm in norms.items()
+        if norm is not None and not _SMALLEST_EPS <= norm.eps <= _LARGEST_EPS
+    }
 
 
 def _attention(
-    path: str, stack: config.Stack, changed: Callable[[config.MultiHead], config.MultiHead]
+    stack: config.Stack, change: Callable[[config.MultiHead], config.MultiHead]
 ) -> Changes:
-    """Every layer of softmax attention as `changed` has it: value by value, or the whole list."""
+    """Change every layer of softmax attention: single values, or the list of layers."""
 
     def change_layer(layer: config.OneAttention) -> config.OneAttention:
-        return changed(layer) if isinstance(layer, config.MultiHead) else layer
+        return change(layer) if isinstance(layer, config.MultiHead) else layer
 
     if isinstance(stack.attention, config.Alternating):
         layers = tuple(change_layer(layer) for layer in stack.attention.layers)
-        return {} if layers == stack.attention.layers else {f"{path}.attention.layers": layers}
+        return {} if layers == stack.attention.layers else {"attention.layers": layers}
     new_attention = change_layer(stack.attention)
-    names = ("qk_norm", "soft_cap", "scale", "window")
     return {
-        f"{path}.attention.{name}": getattr(new_attention, name)
-        for name in names
+        f"attention.{name}": getattr(new_attention, name)
+        for name in ("qk_norm", "soft_cap", "scale", "window")
         if getattr(new_attention, name, None) != getattr(stack.attention, name, None)
     }
 
 
-def _in_attention(changed: Callable[[config.MultiHead], config.MultiHead]) -> ConfigChange:
-    def change(run: config.Run) -> Changes:
-        changes: Changes = {}
-        for path, stack in _stacks(run):
-            changes |= _attention(path, stack, changed)
-        return changes
-
-    return change
+def _in_attention(change: Callable[[config.MultiHead], config.MultiHead]) -> ConfigChange:
+    return _in_stacks(lambda stack: _attention(stack, change))
 
 
 def _with_qk_norm(layer: config.MultiHead) -> config.MultiHead:
@@ -140,51 +134,36 @@ def _with_cap(layer: config.MultiHead) -> config.MultiHead:
     return layer if capped else replace(layer, soft_cap=50.0)
 
 
-def _with_scale(layer: config.MultiHead) -> config.MultiHead:
-    return replace(layer, scale=None)
-
-
-def _with_window(layer: config.MultiHead) -> config.MultiHead:
-    return replace(layer, window=None)
-
-
 def _logit_cap(run: config.Run) -> Changes:
     head = run.model.head
     is_needed = isinstance(head, config.LanguageHead) and (head.soft_cap or math.inf) > 30
     return {"model.head.soft_cap": 30.0} if is_needed else {}
 
 
-def _positions(run: config.Run) -> Changes:
-    return {
-        f"{path}.positions": config.Rotary(base=10_000.0)
-        for path, stack in _stacks(run)
-        if isinstance(stack.positions, config.NoPositions) and stack.d_head % 2 == 0
-    }
+@_in_stacks
+def _positions(stack: config.Stack) -> Changes:
+    fits = isinstance(stack.positions, config.NoPositions) and stack.d_head % 2 == 0
+    return {"positions": config.Rotary(base=10_000.0)} if fits else {}
 
 
-def _gelu(run: config.Run) -> Changes:
-    return {
-        f"{path}.feed_forward.activation": "gelu"
-        for path, stack in _stacks(run)
-        if stack.feed_forward.activation in ("relu", "relu_squared")
-    }
+@_in_stacks
+def _gelu(stack: config.Stack) -> Changes:
+    is_relu = stack.feed_forward.activation in ("relu", "relu_squared")
+    return {"feed_forward.activation": "gelu"} if is_relu else {}
 
 
-def _swiglu(run: config.Run) -> Changes:
-    """Three matrices of two thirds of the width: as many weights as two."""
-    changes: Changes = {}
-    for path, stack in _stacks(run):
-        ff = stack.feed_forward
-        if isinstance(ff, config.MLP):
-            width = max(1, round(ff.d_ff * 2 / 3))
-            changes[f"{path}.feed_forward"] = config.GatedMLP(
-                d_ff=width, activation="silu", bias=ff.bias
-            )
-    return changes
+@_in_stacks
+def _swiglu(stack: config.Stack) -> Changes:
+    """Three matrices of two thirds of the width have as many weights as two."""
+    ff = stack.feed_forward
+    if not isinstance(ff, config.MLP):
+        return {}
+    width = max(1, round(ff.d_ff * 2 / 3))
+    return {"feed_forward": config.GatedMLP(d_ff=width, activation="silu", bias=ff.bias)}
 
 
 def _small(run: config.Run) -> float:
-    return near(math.sqrt(2 / (5 * run.model.d_model)))
+    return round_number(math.sqrt(2 / (5 * run.model.d_model)))
 
 
 def _small_init(run: config.Run) -> Changes:
@@ -194,26 +173,13 @@ def _small_init(run: config.Run) -> Changes:
     }
 
 
-def _scaled_init(run: config.Run) -> Changes:
-    """Small weights, and what layers add to the stream smaller by their number."""
-    return _small_init(run) | {"model.initialisation.outputs": "depth_scaled"}
-
-
-def _small_embedding(run: config.Run) -> Changes:
-    return {"model.initialisation.embedding_std": _small(run)}
-
-
-def _weights(kind: config.He | config.Xavier) -> ConfigChange:
-    return lambda run: {"model.initialisation.weights": kind}
-
-
-def _outputs(word: str) -> ConfigChange:
-    return lambda run: {"model.initialisation.outputs": word}
+def _initialise(name: str, value: Any) -> ConfigChange:
+    return lambda run: {f"model.initialisation.{name}": value}
 
 
 MODEL_FIXES: Mapping[str, ConfigChange] = {
-    "residual": _residual,
-    "pre_norm": _pre_norm,
+    "residual": _pre_norm(config.NoResidual),
+    "pre_norm": _pre_norm(config.PostNorm, config.NoResidual, config.DeepNorm),
     "deep_norm": _deep_norm,
     "sandwich_norm": _sandwich_norm,
     "final_norm": _final_norm,
@@ -221,17 +187,17 @@ MODEL_FIXES: Mapping[str, ConfigChange] = {
     "norm_eps": _norm_eps,
     "qk_norm": _in_attention(_with_qk_norm),
     "score_cap": _in_attention(_with_cap),
-    "score_scale": _in_attention(_with_scale),
-    "whole_window": _in_attention(_with_window),
+    "score_scale": _in_attention(lambda layer: replace(layer, scale=None)),
+    "whole_window": _in_attention(lambda layer: replace(layer, window=None)),
     "logit_cap": _logit_cap,
     "positions": _positions,
     "gelu": _gelu,
     "swiglu": _swiglu,
     "small_init": _small_init,
-    "scaled_init": _scaled_init,
-    "xavier": _weights(config.Xavier()),
-    "he": _weights(config.He()),
-    "depth_scaled": _outputs("depth_scaled"),
-    "zero_outputs": _outputs("zero"),
-    "small_embedding": _small_embedding,
+    "scaled_init": lambda run: _small_init(run) | {"model.initialisation.outputs": "depth_scaled"},
+    "xavier": _initialise("weights", config.Xavier()),
+    "he": _initialise("weights", config.He()),
+    "depth_scaled": _initialise("outputs", "depth_scaled"),
+    "zero_outputs": _initialise("outputs", "zero"),
+    "small_embedding": lambda run: {"model.initialisation.embedding_std": _small(run)},
 }

@@ -1,7 +1,7 @@
 """Fixes: changes of a config that may help against a finding, the best first.
 
-`codes.toml` names the fixes of each cause, and `fixes.toml` has their words. Whether a fix helps is
-for `prove` to find out.
+`codes.toml` names the fixes of each cause, and `fixes.toml` describes them. `prove` tests whether a
+fix helps.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pellucid import config
 from pellucid.config import encode, run_from_table
@@ -21,10 +21,11 @@ from pellucid.diagnosis.fixes.model import MODEL_FIXES
 from pellucid.diagnosis.fixes.training import RATES, SGD_RATE, TRAINING_FIXES
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.old_names import old_attributes
 from pellucid.presets import find
 from pellucid.reader import parse_toml
 
-#: How far an update moves a matrix, of its own size, early in a healthy training (docs/vitals.md).
+#: How far an update moves a matrix early in a healthy training, relative to its size.
 _HEALTHY_UPDATE = 0.03
 #: Weights that ran away have grown, so an update is a smaller share of them than before; without
 #: warm-up the first update is measured against the initial weights.
@@ -40,23 +41,26 @@ class Fix:
     """A change of a config that may help.
 
     Args:
-        does: the change, in words.
+        change: the change, in words.
         assignments: the `--set` texts that make it in this config.
-        why: why it may help.
-        source: who says so.
-        needs: a "replay" continues from a checkpoint; a "restart" starts a new run, because shapes,
+        reason: why it may help.
+        source: the publication, or our own measurement.
+        start: a "replay" continues from a checkpoint; a "restart" starts a new run, because shapes,
             first weights or the beginning of the schedule change.
     """
 
-    does: str
+    change: str
     assignments: tuple[str, ...]
-    why: str
+    reason: str
     source: str
-    needs: Literal["replay", "restart"]
+    start: Literal["replay", "restart"]
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(does="change", why="reason", needs="start")
 
 
 def propose_fixes(finding: Finding, run: config.Run) -> list[Fix]:
-    """The fixes that change `run` against a finding, the best first.
+    """The fixes for a finding that change this config, the best first.
 
     If the run started from the weights of another, its model stays as it is, except for dropout.
     """
@@ -82,8 +86,13 @@ def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> S
 
     The evidence may say how far an update moved a matrix, which is proportional to the rate.
     """
-    if _USUAL in names and _is_extreme(run.optimiser):
-        return [_USUAL, *(name for name in names if name != _USUAL)]
+    optimiser, usual_first = run.optimiser, [_USUAL, *(name for name in names if name != _USUAL)]
+    # SGD's rate may be so high that the weights no longer show by how much
+    is_extreme = isinstance(optimiser, config.SGD) and (
+        optimiser.learning_rate >= _EXTREME_RATE * SGD_RATE
+    )
+    if _USUAL in names and is_extreme:
+        return usual_first
     ratios = [clue.value for clue in finding.evidence if clue.sign.startswith("update.ratio")]
     ratios = [value for value in ratios if isinstance(value, float) and 0 < value < math.inf]
     if not ratios:
@@ -95,7 +104,7 @@ def _nearest_rates(names: Sequence[str], finding: Finding, run: config.Run) -> S
     )
     if factor < min(RATES.values()) / 3 and _USUAL in names:
         rates.insert(0, _USUAL)
-        names = [_USUAL, *(name for name in names if name != _USUAL)]
+        names = usual_first
     in_order = iter(rates)
     return [next(in_order) if name in rates else name for name in names]
 
@@ -107,11 +116,6 @@ def _target_update(finding: Finding, run: config.Run) -> float:
     return _GROWN_UPDATE if run.schedule.warm_up > 0 else _FIRST_UPDATE
 
 
-def _is_extreme(optimiser: config.Optimiser) -> bool:
-    """Whether SGD's rate is so high that the weights no longer tell by how much."""
-    return isinstance(optimiser, config.SGD) and optimiser.learning_rate >= _EXTREME_RATE * SGD_RATE
-
-
 def build_fix(name: str, run: config.Run) -> Fix | None:
     """The fix of this name for a config; None if it would change nothing.
 
@@ -121,28 +125,21 @@ def build_fix(name: str, run: config.Run) -> Fix | None:
     changes = {**TRAINING_FIXES, **MODEL_FIXES}[name](run)
     assignments = tuple(f"{path}={_toml_value(value)}" for path, value in changes.items())
     changed_run = apply_assignments(run, assignments) if assignments else run
-    if changed_run == run or (
-        run.start is not None and not _same_model(run.model, changed_run.model)
-    ):
+    model, changed_model = (_without_dropout(encode(r.model)) for r in (run, changed_run))
+    # trained weights fit both models if only the dropout differs
+    if changed_run == run or (run.start is not None and model != changed_model):
         return None
     return Fix(assignments=assignments, **read_fixes()[name])
 
 
-def _same_model(first: config.Transformer, second: config.Transformer) -> bool:
-    """Whether trained weights fit both: everything except dropout is equal."""
-    return _without_dropout(first) == _without_dropout(second)
-
-
-def _without_dropout(part: Any) -> Any:
-    """A config without its dropout rates, as plain values."""
-    if isinstance(part, tuple):
-        return [_without_dropout(member) for member in cast("tuple[Any, ...]", part)]
-    if not hasattr(part, "__dataclass_fields__"):
-        return part
-    plain_fields = {
-        f.name: _without_dropout(getattr(part, f.name)) for f in fields(part) if f.name != "dropout"
-    }
-    return type(part).__name__, plain_fields
+def _without_dropout(plain: Any) -> Any:
+    """A config as plain values, without its dropout rates."""
+    if isinstance(plain, list):
+        return [_without_dropout(entry) for entry in cast("list[Any]", plain)]
+    if not isinstance(plain, dict):
+        return plain
+    table = cast("dict[str, Any]", plain)
+    return {key: _without_dropout(value) for key, value in table.items() if key != "dropout"}
 
 
 def _toml_value(value: Any) -> str:
@@ -164,6 +161,6 @@ def _toml_value(value: Any) -> str:
 
 @cache
 def read_fixes() -> Mapping[str, Mapping[str, Any]]:
-    """The words of every fix in `fixes.toml`, by its name."""
+    """The record of every fix in `fixes.toml`, by its name."""
     text = (files("pellucid.diagnosis.fixes") / "fixes.toml").read_text("utf-8")
     return cast("dict[str, dict[str, Any]]", parse_toml(text, "fixes.toml"))

@@ -1,1 +1,1 @@
-"""The history of a training: of a run, and of any loop that was watched."""
+"""The history of a training: of pellucid's own run, or of any loop under watch."""

@@ -1,13 +1,14 @@
-"""A training as far as it is known, wherever it was trained: what causes are found from."""
+"""The history of a training, of pellucid or any other tool: causes are found from it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pellucid import config
 from pellucid.diagnosis.finding import Finding
+from pellucid.old_names import old_attributes
 
 #: (update, value) in the order of updates.
 Points = tuple[tuple[int, float], ...]
@@ -19,18 +20,21 @@ class Reading(NamedTuple):
     step: int
     value: float
     word: str
-    where: str = ""
+    place: str = ""
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(where="place")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """How it was trained, as far as that is known; None is "not known".
+    """How the model was trained; None means unknown.
 
-    `learning_rate` is the highest there was. `norm` is where norms stand in a block. `decays` says
-    which parameters weight decay takes: all, or matrices alone. `unigram` and `bigram` are the
-    entropies of the labels, in nats. `score_scale` is what scores of attention are multiplied by,
-    in units of 1 / sqrt(d_head). `frozen` is the share of parameters that are not
-    trained, `norm_eps` the largest eps of the norms.
+    `learning_rate` is the highest. `norm` is the placement of norms in a block. `decays` says which
+    parameters weight decay shrinks: all, or only matrices. `unigram` and `bigram` are the entropies
+    of the labels, in nats. `score_scale` is the factor of attention scores, in units of
+    1 / sqrt(d_head). `frozen` is the share of parameters that are not trained, `norm_eps` the
+    largest eps of the norms.
     """
 
     vocab_size: int | None = None
@@ -64,11 +68,11 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What was recorded of a training, and what probes found in its model.
+    """The records of a training, and the findings of probes in its model.
 
-    `stopped` is the update at which a value was not finite, and what and where that was. `config`
-    is there for pellucid's own runs: patches are laid over it. `samples` are greedy answers to one
-    prompt, `gains` what the training is to raise: margins of preferences, or rewards.
+    `stopped` is the update at which a value was not finite, the name of that value, and its place.
+    pellucid's own runs have a `config`, which fixes change. `samples` are greedy answers to one
+    prompt; `gains` are the margins of preferences or the rewards, which training should raise.
     """
 
     name: str

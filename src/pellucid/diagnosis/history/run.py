@@ -18,7 +18,7 @@ from pellucid.training import Evaluated, Event, Logged, Sampled, Started, Stoppe
 
 
 def history_of_run(path: str | Path, *, findings: Iterable[Finding] = ()) -> History:
-    """What a run's folder tells of its training; `findings` are those of probes.
+    """The history of a training, from the run's folder; `findings` come from probes.
 
     Raises:
         RunError: there is no run at `path`.
@@ -36,12 +36,20 @@ def history_of_run(path: str | Path, *, findings: Iterable[Finding] = ()) -> His
 def history_of_events(
     name: str, events: Sequence[Event], run: config.Run | None, findings: Iterable[Finding] = ()
 ) -> History:
-    """The same from the events, and the config where there is one."""
+    """The history of a training, from its events and its config.
+
+    Args:
+        name: the name of the history.
+        events: the events of the training, in order.
+        run: the config, if it is known.
+        findings: the findings of probes.
+    """
     logged = [event for event in events if isinstance(event, Logged)]
     signs = _signs(event for event in events if isinstance(event, Vitals))
     stops = [event for event in events if isinstance(event, StoppedNonFinite)]
     losses = tuple(point for event in logged for point in _numbered(event.step, event.losses))
-    facts = Facts() if run is None else facts_of(run, _total(events))
+    totals = [event.total_steps for event in events if isinstance(event, Started | Logged)]
+    facts = Facts() if run is None else facts_of(run, totals[-1] if totals else None)
     started = next((event for event in events if isinstance(event, Started)), None)
     if started is not None and started.guessing_nats is not None and facts.vocab_size is None:
         facts = replace(facts, vocab_size=round(math.exp(started.guessing_nats)))
@@ -62,13 +70,13 @@ def history_of_events(
 
 
 def _gains(event: Logged) -> list[tuple[int, float]]:
-    """Margins of preferences or rewards, where the objective has them."""
+    """Margins of preferences or rewards, if the objective has them."""
     parts = dict(event.parts)
     return _numbered(event.step, parts.get("margin", parts.get("reward", ())))
 
 
 def facts_of(run: config.Run, total: int | None) -> Facts:
-    """What a config says of a training of so many updates."""
+    """The facts that a config states of a training of `total` updates."""
     stack = run.model.stacks[-1]
     optimiser, schedule, training = run.optimiser, run.schedule, run.training
     adam = optimiser.rest if isinstance(optimiser, config.Muon) else optimiser
@@ -117,24 +125,21 @@ def _numbered(last: int, values: Sequence[float]) -> list[tuple[int, float]]:
     return list(enumerate(values, start=last - len(values) + 1))
 
 
-def _total(events: Sequence[Event]) -> int | None:
-    totals = [event.total_steps for event in events if isinstance(event, Started | Logged)]
-    return totals[-1] if totals else None
-
-
 def _signs(events: Iterable[Vitals]) -> dict[str, tuple[Reading, ...]]:
-    """Each sign's readings in order; an event repeats what has not been measured anew."""
+    """Each sign's readings in order; an event repeats a reading until there is a new one."""
     readings: dict[str, dict[int, Reading]] = {}
     for event in events:
-        for id, _, value, word, step, where in event.signs:
-            readings.setdefault(id, {})[step] = Reading(step, value, word, where)
-    return {id: tuple(at[step] for step in sorted(at)) for id, at in readings.items()}
+        for id, _, value, word, step, place in event.signs:
+            readings.setdefault(id, {})[step] = Reading(step, value, word, place)
+    return {
+        id: tuple(by_step[step] for step in sorted(by_step)) for id, by_step in readings.items()
+    }
 
 
 def _with_entropies(
     facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: Mapping[int, float]
 ) -> Facts:
-    """The labels' entropies, taken back out of the signs that compare the loss with them."""
+    """The facts, with the labels' entropies from the signs that compare the loss with them."""
     for read in signs.get("loss.below_bigram", ())[:1]:
         if read.step in losses:
             facts = replace(facts, bigram=read.value + losses[read.step])

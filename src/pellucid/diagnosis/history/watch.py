@@ -1,18 +1,17 @@
-"""The history of a training that was watched, whoever's model and loop it was.
+"""The history of any training under watch, with any model and loop.
 
-pellucid runs the model once, to see where its norms are, and leaves it unchanged.
+pellucid runs the model once to find the placement of its norms, and leaves it unchanged.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, assert_never, cast
 
 from torch import nn
 
-from pellucid.diagnosis.finding import Evidence, Finding, build_finding, limit
+from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
 from pellucid.model.facts import (
@@ -25,18 +24,21 @@ from pellucid.model.facts import (
 from pellucid.training import silently
 from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
 
-#: Fewer labels tell nothing of how frequent tokens are.
+#: Fewer labels are too few to estimate the frequencies of tokens.
 _LEAST_LABELS = 128
 
 
 def history_of_watch(
     watch: Watch, *, optimizer: Any = None, findings: Iterable[Finding] = ()
 ) -> History:
-    """What a watch has seen, and how it is trained as far as model and optimiser tell.
+    """The readings of a watch, and the facts that model and optimiser state of the training.
 
-    `optimizer` is needed where the watch was given none; `findings` are those of probes.
+    Args:
+        watch: the watch.
+        optimizer: the optimiser, if the watch has none.
+        findings: the findings of probes.
     """
-    watched = watch.seen
+    watched = watch.state
     record = watched.judge.record
     optimisers = watched.optimisers or (() if optimizer is None else (optimizer,))
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
@@ -46,7 +48,9 @@ def history_of_watch(
     groups = [group for optimiser in optimisers for group in optimiser.param_groups]
     with silently():
         facts = watch.guard("facts of the training", _facts, watched, groups, rates)
-        of_the_loop = watch.guard("findings of the loop", _of_the_loop, watch, groups)
+        loop_findings = watch.guard("findings of the loop", _examine_loop, watch, groups) or []
+    findings = tuple(findings)
+    codes = {finding.code for finding in findings}
     return History(
         name=type(watched.anatomy.model).__name__,
         losses=losses,
@@ -54,7 +58,7 @@ def history_of_watch(
         rates=rates,
         signs=signs,
         facts=facts or Facts(),
-        findings=_together(findings, of_the_loop or []),
+        findings=(*findings, *(f for f in loop_findings if f.code not in codes)),
         stopped=_not_finite(losses, norms, signs),
     )
 
@@ -96,7 +100,7 @@ def _facts(watched: WatchState, groups: list[dict[str, Any]], rates: Points) -> 
 
 
 def _numbers(groups: list[dict[str, Any]], name: str) -> Iterator[float]:
-    """The groups' numbers of a name, those that are numbers: Adafactor's eps are two."""
+    """The values of a setting that are one number: Adafactor's eps are two."""
     return (value for group in groups if (value := number_in(group, name)) is not None)
 
 
@@ -112,7 +116,7 @@ def _betas(groups: list[dict[str, Any]]) -> tuple[float, float] | None:
 
 
 def _decays(groups: list[dict[str, Any]]) -> Any:
-    """Whether weight decay takes gains and biases too."""
+    """Whether weight decay shrinks gains and biases too."""
     shrinking = [group for group in groups if number_in(group, "weight_decay")]
     if not shrinking:
         return None
@@ -138,7 +142,7 @@ def _rising(rates: Points) -> int | None:
 
 
 def _attention(model: nn.Module) -> tuple[int | None, float | None]:
-    """The features of a head, and the scale of scores times their root, where a module says so."""
+    """The first known width of a head, and the scale of its scores times the root of the width."""
     for module in model.modules():
         facts = attention_facts(module)
         match facts:
@@ -161,81 +165,45 @@ def _attribute(module: nn.Module, *names: str) -> object:
     return next((getattr(module, name) for name in names if hasattr(module, name)), None)
 
 
-def _of_the_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
-    """What is plain from the loop itself."""
-    return [*_left_out(watch.seen, groups), *_never_stepped(watch), *_begun_anew(watch)]
-
-
-def _together(findings: Iterable[Finding], additions: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings, with those of others that were not found yet."""
-    first = tuple(findings)
-    codes = {finding.code for finding in first}
-    return (*first, *(finding for finding in additions if finding.code not in codes))
-
-
-def _never_stepped(watch: Watch) -> list[Finding]:
-    """Losses that were handed over, and no update."""
-    if watch.updates or watch.seen.told < limit("OPT017", "losses"):
-        return []
-    sign = Evidence(
-        "losses without an update", watch.seen.told, "an update for each few", "by definition"
-    )
-    return [
-        build_finding(
-            "OPT017", f"{watch.seen.told} losses were computed, and no update was made.", sign
-        )
-    ]
-
-
-def _begun_anew(watch: Watch) -> list[Finding]:
-    """An optimiser whose memory is younger than the watch."""
+def _examine_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
+    """The faults of the loop: weights without an optimiser, no update, a restarted optimiser."""
+    watched, findings = watch.state, list[Finding]()
+    ids = {id(p) for group in groups for p in cast("list[nn.Parameter]", group["params"])}
+    parameters = watched.anatomy.parameters
+    names = [name for name, parameter in parameters.items() if id(parameter) not in ids]
+    if watched.optimisers and names:
+        n, total, place = len(names), len(parameters), ", ".join(names[:4])
+        findings.append(describe("OPT001/watch", n=n, total=total, place=place))
+    if not watch.updates and watched.n_losses >= limit("OPT017", "losses"):
+        findings.append(describe("OPT017/watch", losses=watched.n_losses))
     ages = [
-        age
-        for optimiser in watch.seen.optimisers
+        int(age)
+        for optimiser in watched.optimisers
         for state in cast("dict[Any, dict[str, Any]]", optimiser.state).values()
         if (age := number_in(state, "step")) is not None
     ]
-    lost = watch.updates - int(max(ages, default=watch.updates))
-    if lost < 2 or max(ages, default=0) < 1:
-        return []
-    sign = Evidence(
-        "updates that it remembers", int(max(ages)), str(watch.updates), "by definition"
-    )
-    text = f"Of {watch.updates} updates, the optimiser remembers {int(max(ages))}."
-    return [replace(build_finding("OPT015", text, sign, where="optimiser state"), step=lost)]
-
-
-def _left_out(watched: WatchState, groups: list[dict[str, Any]]) -> list[Finding]:
-    """Trainable parameters that no optimiser of the watch moves."""
-    if not watched.optimisers:
-        return []
-    moved = {id(p) for group in groups for p in cast("list[nn.Parameter]", group["params"])}
-    names = [name for name, p in watched.anatomy.parameters.items() if id(p) not in moved]
-    if not names:
-        return []
-    sign = Evidence("parameters not in the optimiser", len(names), "0", "by definition")
-    text = (
-        f"{len(names)} of {len(watched.anatomy.parameters)} trainable tensors are in no optimiser."
-    )
-    return [build_finding("OPT001", text, sign, where=", ".join(names[:4]))]
+    updates, age = watch.updates, max(ages, default=watch.updates)
+    if updates - age >= 2 and age >= 1:  # the optimiser's state is younger than the watch
+        findings.append(describe("OPT015/watch", updates=updates, age=age, step=updates - age))
+    return findings
 
 
 def _not_finite(
     losses: Points, norms: Points, signs: Mapping[str, tuple[Reading, ...]]
 ) -> tuple[int, str, str] | None:
-    """The first value that was not finite: at which update, what, and where.
+    """The first value that was not finite: its update, its name, and its place.
 
-    A sign that is not finite while loss and gradients are is none of these: a step of 0 has no
-    ratio to a learning rate of 0.
+    Signs count only if the loss or a gradient is not finite either: a step of 0 has no ratio to a
+    learning rate of 0.
     """
-    met = [(step, "loss", "") for step, value in losses if not math.isfinite(value)]
-    met += [(step, "gradient", "") for step, value in norms if not math.isfinite(value)]
-    if met:
-        met += [
-            (read.step, id, read.where)
+    points = [(step, "loss", "") for step, value in losses if not math.isfinite(value)]
+    points += [(step, "gradient", "") for step, value in norms if not math.isfinite(value)]
+    if points:
+        points += [
+            (reading.step, id, reading.place)
             for id, readings in signs.items()
-            for read in readings
-            if not math.isfinite(read.value)
+            for reading in readings
+            if not math.isfinite(reading.value)
         ]
-    # of those of one update, one with a place says most
-    return min(met, key=lambda point: (point[0], not point[2]), default=None)
+    # at the first update, prefer a value with a place
+    return min(points, key=lambda point: (point[0], not point[2]), default=None)

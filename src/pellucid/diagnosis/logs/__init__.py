@@ -1,1 +1,1 @@
-"""Logs of any tool: read, named and diagnosed."""
+"""Logs of any tool: read them, find their columns, and diagnose the curves."""

@@ -1,159 +1,65 @@
-"""What columns of a log are called, by those who write logs."""
+"""The names of columns in the logs of common tools."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from functools import cache
+from importlib.resources import files
+from typing import Literal, cast, get_args
+
+from pellucid.reader import parse_toml
 
 Kind = Literal["loss", "held_out", "grad_norm", "rate"]
 
-#: Usual names, the surer ones first; spaces and hyphens are underscores here, dots are slashes.
-_NAMES: Mapping[Kind, tuple[str, ...]] = {
-    "loss": (
-        "loss",
-        "train/loss",
-        "train/loss_nats",
-        "train_loss",
-        "training_loss",
-        "train_loss_step",
-        "train/loss_step",
-        "loss_step",
-        "lm_loss",
-        "train/lm_loss",
-        "lm_loss_training/lm_loss",
-        "training/loss",
-        "loss/train",
-        "losses/train",
-        "loss_metrics/global_avg_loss",
-        "train/ce_loss",
-        "train/crossentropyloss",
-        "ce_loss",
-        "cross_entropy",
-        "nll_loss",
-        "train_inner/loss",
-        "train/total_loss",
-        "total_loss",
-        "train_loss_epoch",
-        "train/loss_epoch",
-        "loss_epoch",
-    ),
-    "held_out": (
-        "eval_loss",
-        "eval/loss",
-        "val_loss",
-        "val/loss",
-        "valid_loss",
-        "valid/loss",
-        "validation_loss",
-        "validation/loss",
-        "held_out_loss",
-        "held_out/loss_nats",
-        "dev_loss",
-        "dev/loss",
-        "test_loss",
-        "test/loss",
-        "loss/val",
-        "loss/valid",
-        "loss/validation",
-        "loss/eval",
-        "loss/test",
-        "losses/val",
-        "val_loss_epoch",
-        "val/loss_epoch",
-        "lm_loss_validation/lm_loss_validation",
-        "lm_loss_validation",
-    ),
-    "grad_norm": (
-        "grad_norm",
-        "train/grad_norm",
-        "gradient_norm",
-        "train/gradient_norm",
-        "grad_norm/total",
-        "gradient_norm/total",
-        "optim/total_grad_norm",
-        "grad_2/0_norm_total",
-        "grad_2_norm_total",
-        "global_grad_norm",
-        "total_grad_norm",
-        "total_norm",
-        "grads/norm",
-        "gnorm",
-        "grad_norm/grad_norm",
-        "norm",
-    ),
-    "rate": (
-        "learning_rate",
-        "train/learning_rate",
-        "lr",
-        "train/lr",
-        "training/lr",
-        "optim/learning_rate_group0",
-        "learning_rate/learning_rate",
-        "lr_group0",
-        "lr/group0",
-        "train/learning_rate/0",
-        "optim/lr",
-    ),
-}
-#: What rows are counted by, the surer ones first.
-STEPS = (
-    "step",
-    "global_step",
-    "train/global_step",
-    "steps",
-    "trainer/global_step",
-    "iter",
-    "iters",
-    "iteration",
-    "iterations",
-    "it",
-    "update",
-    "updates",
-    "num_updates",
-    "train/step",
-    "epoch",
-)
-#: Such columns come with an objective that has no tokens to guess: ln V says nothing of it.
+#: Columns of objectives without targets, for which ln V means nothing.
 _OF_PREFERENCES = re.compile(r"(^|/)(rewards?|kl|chosen|rejected)(/|_|$)")
 _OF_A_RANGE = re.compile(r"__(min|max|step)$")
 _OF_A_MONITOR = re.compile(r"^lr_[a-z0-9]+(/pg\d+)?$")
 
 
+@cache
+def _usual_names() -> Mapping[str, Sequence[str]]:
+    """The usual names of each kind of column, and of the counter of updates."""
+    text = (files("pellucid.diagnosis.logs") / "columns.toml").read_text("utf-8")
+    return cast("dict[str, list[str]]", parse_toml(text, "columns.toml"))
+
+
 def plain(name: str) -> str:
-    """A column's name in small letters, without a run's name before it."""
+    """A column's name in lower case, without the name of a run before it."""
     last = name.strip().rsplit(" - ", 1)[-1].strip().lower()
     return re.sub(r"[\s\-]+", "_", last).replace(".", "/")
 
 
 def kind_of(name: str) -> tuple[Kind, int] | None:
-    """What a column holds, and how far down it stands in the list; None for anything else."""
+    """The kind of a column and the rank of its name; None for any other column."""
     plain_name = plain(name)
     if _OF_A_RANGE.search(plain_name):
         return None
-    for kind, names in _NAMES.items():
+    for kind in get_args(Kind):
+        names = _usual_names()[kind]
         if plain_name in names:
             return kind, names.index(plain_name)
     if _OF_A_MONITOR.match(plain_name):
-        return "rate", len(_NAMES["rate"])
+        return "rate", len(_usual_names()["rate"])
     return None
 
 
 def steps_of(names: Sequence[str]) -> str | None:
-    """The column that counts updates; an epoch where there is nothing better."""
+    """The column that counts updates, or else the one that counts epochs."""
     by_plain_name = {plain(name): name for name in reversed(names)}
     return next(
-        (by_plain_name[candidate] for candidate in STEPS if candidate in by_plain_name), None
+        (by_plain_name[name] for name in _usual_names()["steps"] if name in by_plain_name), None
     )
 
 
 def is_preference(names: Sequence[str]) -> bool:
-    """Whether the columns are those of training on preferences or rewards."""
+    """Whether the columns show a training on preferences or rewards."""
     return any(_OF_PREFERENCES.search(plain(name)) for name in names)
 
 
 def only_loss(names: Sequence[str]) -> str | None:
-    """The one column that speaks of a loss, where no name is a usual one."""
+    """The only column with "loss" in its name, for logs without usual names."""
     excluded = ("scale", "aux", "balanc", "val", "eval", "test", "dev", "best", "z_loss")
     loss_names = [
         n for n in names if "loss" in plain(n) and not any(o in plain(n) for o in excluded)

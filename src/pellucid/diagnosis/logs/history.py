@@ -1,10 +1,10 @@
-"""A history out of anybody's log: Hugging Face's, TensorBoard's, a table, lines of a console."""
+"""Read a history from any tool's log: Hugging Face, TensorBoard, a table, lines of a console."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -12,6 +12,7 @@ from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.logs.columns import Kind, is_preference, kind_of, only_loss, plain, steps_of
 from pellucid.diagnosis.logs.curves import Log, of_curves
 from pellucid.diagnosis.logs.huggingface import (
+    STATE,
     facts_of_state,
     is_state,
     newest_state,
@@ -33,75 +34,72 @@ _EXPECTED = (
     "with a column such as loss, train/loss, eval_loss, grad_norm or learning_rate, or a console's "
     "lines such as 'step 10 | loss 4.21'"
 )
-#: Names of files in which a folder may keep a log, the usual ones first.
+#: Usual names of logs in a folder, the likeliest first.
 _FILES = ("metrics.csv", "log.csv", "metrics.jsonl", "log.jsonl", "log.txt", "train.log")
-#: One column: (step or None, value) in the order of writing, values that are no numbers among them.
+#: One column: (step or None, value) in the order of the log, with NaN and infinity.
 _Column = list[tuple[float | None, float]]
 
 
-class _Read(NamedTuple):
-    """The columns of a log, by their names, and what is known besides."""
+class _Columns(NamedTuple):
+    """The columns of a log by name, the facts of its training, and its file."""
 
     columns: dict[str, _Column]
     facts: Facts
     file: Path
 
 
-@dataclass(frozen=True, slots=True)
-class _Series:
-    """One column, in order of updates: what was written over is left out."""
+class _Series(NamedTuple):
+    """One column in order of updates, and the updates from which the training was resumed."""
 
     points: Points
     resumed: tuple[int, ...] = ()
 
 
 def is_log(path: str | Path) -> bool:
-    """Whether a path may be somebody's log: any file, or a folder with one and no run in it."""
-    place = Path(path)
-    if place.is_file():
+    """Whether a path may be a log: any file, or a folder with a log and without a run."""
+    path = Path(path)
+    if path.is_file():
         return True
-    return place.is_dir() and not (place / "config.toml").is_file() and _within(place) is not None
+    return path.is_dir() and not (path / "config.toml").is_file() and _find_log(path) is not None
 
 
 def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> History:
-    """The history that a log tells, whoever wrote it; `findings` hold what its curves show.
+    """The history in any tool's log; its `findings` are the faults that the curves show.
 
     Raises:
-        PellucidError: there is no log, it is empty or damaged, or nothing in it is known by name.
+        PellucidError: there is no log, it is empty or damaged, or no column has a known name.
     """
-    place = Path(path)
-    read = _read(place)
-    columns = _chosen(read.columns)
-    if not columns:
-        raise PellucidError(f"{read.file}: {_unknown(read.columns)}; {_EXPECTED}")
-    series = {kind: _ordered(read.columns[name]) for kind, name in columns.items()}
+    path = Path(path)
+    columns, facts, file = _read_columns(path)
+    names = _choose_columns(columns)
+    if not names:
+        raise PellucidError(f"{file}: {_describe_unknown(list(columns))}; {_EXPECTED}")
+    series = {kind: _in_order(columns[name]) for kind, name in names.items()}
     points = {kind: curve.points for kind, curve in series.items()}
+    rates = _finite(points.get("rate", ()))
+    if vocab_size is not None:
+        facts = replace(facts, vocab_size=vocab_size)
+    if facts.objective is None and is_preference(list(columns)):
+        facts = replace(facts, objective="preferences")
+    if facts.learning_rate is None and rates:
+        facts = replace(facts, learning_rate=max(value for _, value in rates))
+    epochs = [column for name, column in columns.items() if plain(name) == "epoch"]
     log = Log(
         loss=points.get("loss", ()),
         held_out=points.get("held_out", ()),
         grad_norm=points.get("grad_norm", ()),
         rate=points.get("rate", ()),
-    )
-    resumed = series["loss"].resumed if "loss" in series else ()
-    facts = replace(
-        read.facts, vocab_size=vocab_size if vocab_size is not None else read.facts.vocab_size
-    )
-    if facts.objective is None and is_preference(list(read.columns)):
-        facts = replace(facts, objective="preferences")
-    rates = _finite(log.rate)
-    if facts.learning_rate is None and rates:
-        facts = replace(facts, learning_rate=max(value for _, value in rates))
-    epochs = [read.columns[name] for name in read.columns if plain(name) == "epoch"]
-    log = replace(
-        log, facts=facts, resumed=resumed, epochs=_ordered(epochs[0]).points if epochs else ()
+        epochs=_in_order(epochs[0]).points if epochs else (),
+        resumed=series["loss"].resumed if "loss" in series else (),
+        facts=facts,
     )
     return History(
-        name=str(place),
+        name=str(path),
         losses=_finite(log.loss),
         held_out=_finite(log.held_out),
         grad_norms=_finite(log.grad_norm),
         rates=rates,
-        signs=_signs(read.columns),
+        signs=_read_signs(columns),
         facts=facts,
         findings=tuple(of_curves(log)),
         stopped=log.stopped,
@@ -111,22 +109,29 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
 # ---- reading
 
 
-def _read(place: Path) -> _Read:
-    if not place.exists():
-        raise PellucidError(f"{place} does not exist; {_EXPECTED}")
-    if place.is_dir():
-        log_path = _within(place)
+def _read_columns(path: Path) -> _Columns:
+    if not path.exists():
+        raise PellucidError(f"{path} does not exist; {_EXPECTED}")
+    if path.is_dir():
+        log_path = _find_log(path)
         if log_path is None:
             raise PellucidError(
-                f"{place} holds neither a run (config.toml) nor a log that is known; {_EXPECTED}"
+                f"{path} holds neither a run (config.toml) nor a known log; {_EXPECTED}"
             )
-        place = log_path
-    if place.is_dir() or is_event_file(place):
-        return _Read(_of_scalars(_scalars(place)), Facts(), place)
-    return _of_file(place)
+        path = log_path
+    if path.is_dir() or is_event_file(path):
+        return _Columns(
+            {
+                tag: [(float(step), value) for step, value in points]
+                for tag, points in _read_scalars(path).items()
+            },
+            Facts(),
+            path,
+        )
+    return _read_file(path)
 
 
-def _within(folder: Path) -> Path | None:
+def _find_log(folder: Path) -> Path | None:
     """The log in a folder: a trainer's state, a folder of event files, a file of a usual name."""
     state = newest_state(folder)
     if state is not None:
@@ -134,20 +139,20 @@ def _within(folder: Path) -> Path | None:
     events = folders_within(folder)
     if events:
         return events[-1] if len(events) == 1 else folder
-    named = [folder / name for name in _FILES if (folder / name).is_file()]
-    if named:
-        return named[0]
+    usual_files = [folder / name for name in _FILES if (folder / name).is_file()]
+    if usual_files:
+        return usual_files[0]
     # Lightning's CSVLogger numbers its versions
     tables = sorted(folder.glob("**/metrics.csv"), key=lambda file: file.stat().st_mtime)
     return tables[-1] if tables else None
 
 
-def _scalars(place: Path) -> Scalars:
-    """The scalars of the newest folder that has any known one."""
-    if not place.is_dir():
-        return scalars_of(place)
+def _read_scalars(path: Path) -> Scalars:
+    """The scalars of a file, or of the newest folder that has a known one."""
+    if not path.is_dir():
+        return scalars_of(path)
     last: Scalars = {}
-    for folder in reversed(folders_within(place)):
+    for folder in reversed(folders_within(path)):
         scalars = scalars_of(folder)
         if any(kind_of(tag) for tag in scalars):
             return scalars
@@ -155,40 +160,34 @@ def _scalars(place: Path) -> Scalars:
     return last
 
 
-def _of_scalars(scalars: Scalars) -> dict[str, _Column]:
-    return {
-        tag: [(float(step), value) for step, value in points] for tag, points in scalars.items()
-    }
-
-
-def _of_file(file: Path) -> _Read:
+def _read_file(file: Path) -> _Columns:
     try:
         text = read_text(file, limit=LARGE)
     except PellucidError as error:
         raise PellucidError(f"{error}; {_EXPECTED}") from None
     if not text.strip():
         raise PellucidError(f"{file} is empty; {_EXPECTED}")
-    if text.lstrip().startswith("{"):
-        state = _state(file, text)
-        if state is not None:
-            return _Read(_of_rows(rows_of_state(file, state)), facts_of_state(file, state), file)
-    return _Read(_of_rows(rows_in(text, file.name)), Facts(), file)
+    state = _parse_state(file, text) if text.lstrip().startswith("{") else None
+    if state is not None:
+        facts = facts_of_state(file, state)
+        return _Columns(_build_columns(rows_of_state(file, state)), facts, file)
+    return _Columns(_build_columns(rows_in(text, file.name)), Facts(), file)
 
 
-def _state(file: Path, text: str) -> Mapping[str, Any] | None:
+def _parse_state(file: Path, text: str) -> Mapping[str, Any] | None:
     try:
-        read = parse_json(text, file.name, lenient=True)
+        state = parse_json(text, file.name, lenient=True)
     except PellucidError as error:
-        if file.name == "trainer_state.json":
+        if file.name == STATE:
             raise PellucidError(
-                f"{file} is damaged ({error}): take the one of an earlier checkpoint"
+                f"{file} is damaged ({error}): use the one of an earlier checkpoint"
             ) from None
         return None
-    return cast("Mapping[str, Any]", read) if is_state(read) else None
+    return cast("Mapping[str, Any]", state) if is_state(state) else None
 
 
-def _of_rows(rows: Sequence[Row]) -> dict[str, _Column]:
-    """The columns of rows, each with the step of its row."""
+def _build_columns(rows: Sequence[Row]) -> dict[str, _Column]:
+    """The columns of rows, each value with the step of its row."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     counter = steps_of(names)
     columns: dict[str, _Column] = {name: [] for name in names if name != counter}
@@ -202,8 +201,8 @@ def _of_rows(rows: Sequence[Row]) -> dict[str, _Column]:
     return columns
 
 
-def _chosen(columns: Mapping[str, _Column]) -> dict[Kind, str]:
-    """Of each kind the column with the most values; of equals, that of the surest name."""
+def _choose_columns(columns: Mapping[str, _Column]) -> dict[Kind, str]:
+    """For each kind the column with the most values; of equals, the one with the surest name."""
     best: dict[Kind, tuple[int, int, str]] = {}
     for name, column in columns.items():
         kind_and_rank = kind_of(name)
@@ -211,26 +210,25 @@ def _chosen(columns: Mapping[str, _Column]) -> dict[Kind, str]:
             continue
         kind, rank = kind_and_rank
         best[kind] = max(best.get(kind, (0, 0, "")), (len(column), -rank, name))
-    chosen: dict[Kind, str] = {kind: name for kind, (_, _, name) in best.items()}
+    names: dict[Kind, str] = {kind: name for kind, (_, _, name) in best.items()}
     loss_name = only_loss([name for name, column in columns.items() if column])
-    if "loss" not in chosen and loss_name is not None:
-        chosen["loss"] = loss_name
-    return chosen
+    if "loss" not in names and loss_name is not None:
+        names["loss"] = loss_name
+    return names
 
 
-def _unknown(columns: Mapping[str, _Column]) -> str:
-    names = list(columns)
+def _describe_unknown(names: list[str]) -> str:
     if not names:
-        return "no row of numbers was found in it"
-    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"none of its columns is known by name ({listed})"
+        return "it has no row of numbers"
+    first_names = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"none of its columns has a known name ({first_names})"
 
 
 # ---- order
 
 
-def _ordered(column: _Column) -> _Series:
-    """In order of updates. Where steps go back, a training was resumed: what it repeats counts."""
+def _in_order(column: _Column) -> _Series:
+    """The column in order of updates; after a resumption, the repeated updates count."""
     if any(step is None or not math.isfinite(step) for step, _ in column):
         return _Series(tuple((i + 1, value) for i, (_, value) in enumerate(column)))
     points: list[tuple[int, float]] = []
@@ -250,8 +248,8 @@ def _finite(points: Points) -> Points:
     return tuple((step, value) for step, value in points if math.isfinite(value))
 
 
-def _signs(columns: Mapping[str, _Column]) -> dict[str, tuple[Reading, ...]]:
-    """Vital signs, where somebody watched: `vitals/<group>/all/<stat>`."""
+def _read_signs(columns: Mapping[str, _Column]) -> dict[str, tuple[Reading, ...]]:
+    """The vital signs in a log, if it has any: `vitals/<group>/all/<stat>`."""
     rules = rules_of()
     signs: dict[str, tuple[Reading, ...]] = {}
     for name, column in columns.items():
@@ -260,6 +258,6 @@ def _signs(columns: Mapping[str, _Column]) -> dict[str, tuple[Reading, ...]]:
             continue
         id = f"{parts[1]}.{parts[3]}"
         if id in rules:
-            points = _ordered(column).points
+            points = _in_order(column).points
             signs[id] = tuple(Reading(step, v, rules[id].word(v)) for step, v in points)
     return signs

@@ -1,4 +1,4 @@
-"""What Hugging Face's trainer leaves behind: `trainer_state.json`, and plain JSON beside it.
+"""Read the log of Hugging Face's trainer: `trainer_state.json`, and the JSON files next to it.
 
 pellucid never opens `training_args.bin`: it is a pickle, and a pickle can run anything.
 """
@@ -6,11 +6,12 @@ pellucid never opens `training_args.bin`: it is a pickle, and a pickle can run a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from pellucid.diagnosis.history.history import Facts
-from pellucid.diagnosis.logs.parsers import Row, flat, number
+from pellucid.diagnosis.logs.parsers import Row, flat_records, number
 from pellucid.errors import PellucidError
 from pellucid.reader import LARGE, read_json
 
@@ -18,103 +19,85 @@ STATE = "trainer_state.json"
 
 
 def newest_state(folder: Path) -> Path | None:
-    """The state in a folder that has come furthest: its own, or that of a checkpoint within."""
-    files = [folder / STATE, *folder.glob(f"*/{STATE}")]
-    files = [file for file in files if file.is_file()]
-    if not files:
-        return None
-    return max(files, key=lambda file: (_step_of(file), file.parent == folder))
+    """The state with the most updates: the folder's own, or the one of a checkpoint in it."""
+    files = [file for file in (folder / STATE, *folder.glob(f"*/{STATE}")) if file.is_file()]
+    return max(files, key=lambda file: (_step_of(file), file.parent == folder), default=None)
 
 
 def _step_of(file: Path) -> float:
     try:
-        read = read_json(file, limit=LARGE, lenient=True)
+        state = read_json(file, limit=LARGE, lenient=True)
     except PellucidError:
         return -1.0
-    step = cast("Mapping[str, Any]", read).get("global_step") if isinstance(read, Mapping) else None
-    return number(step) or 0.0
+    if not isinstance(state, Mapping):
+        return 0.0
+    return number(cast("Mapping[str, Any]", state).get("global_step")) or 0.0
 
 
-def is_state(read: object) -> bool:
+def is_state(content: object) -> bool:
     """Whether a JSON value is a trainer's state."""
-    return isinstance(read, Mapping) and "log_history" in read
+    return isinstance(content, Mapping) and "log_history" in content
 
 
 def rows_of_state(file: Path, state: Mapping[str, Any]) -> list[Row]:
-    """The rows of a trainer's state, but for the sum at its end.
+    """The rows of a trainer's state, without the summary at its end.
 
     Raises:
-        PellucidError: nothing was logged yet.
+        PellucidError: the state has no rows.
     """
     history = state["log_history"]
     if not isinstance(history, list):
         raise PellucidError(f"{file}: log_history must be a list, was {type(history).__name__}")
-    rows = [
-        flat(cast("Mapping[str, Any]", entry))
-        for entry in cast("list[Any]", history)
-        if isinstance(entry, Mapping) and "train_runtime" not in entry
-    ]
+    rows = [row for row in flat_records(cast("list[Any]", history)) if "train_runtime" not in row]
     if not rows:
         raise PellucidError(
-            f"{file} has no row in log_history: nothing was logged before it was saved; set "
-            "logging_steps to less than the number of steps"
+            f"{file} has no row in log_history: the trainer saved it before it logged anything; "
+            "set logging_steps to less than the number of steps"
         )
     return rows
 
 
 def facts_of_state(file: Path, state: Mapping[str, Any]) -> Facts:
-    """How it was trained, as far as plain JSON beside the state says so."""
-    args = _json(file.parent, "training_args.json")
-    model = _json(file.parent, "config.json")
+    """The facts of the training, as far as JSON files next to the state have them."""
+    args = _read_neighbour(file.parent, "training_args.json")
+    model = _read_neighbour(file.parent, "config.json")
     nested = model.get("text_config")
     model = cast("dict[str, Any]", nested) if isinstance(nested, dict) else model
-    adapter = _json(file.parent, "adapter_config.json")
+    layer_counts = (model[n] for n in ("num_hidden_layers", "n_layer", "num_layers") if n in model)
+    optimiser = args.get("optim")
+    beta1, beta2 = number(args.get("adam_beta1")), number(args.get("adam_beta2"))
     return Facts(
-        total_steps=_whole(state.get("max_steps")),
-        vocab_size=_whole(model.get("vocab_size")),
-        n_layers=_whole(_first(model, "num_hidden_layers", "n_layer", "num_layers")),
-        d_head=_whole(model.get("head_dim")),
-        optimiser=_text(args.get("optim")),
+        total_steps=_count(state.get("max_steps")),
+        vocab_size=_count(model.get("vocab_size")),
+        n_layers=_count(next(layer_counts, None)),
+        d_head=_count(model.get("head_dim")),
+        optimiser=optimiser if isinstance(optimiser, str) else None,
         learning_rate=number(args.get("learning_rate")),
-        warmup_steps=_whole(args.get("warmup_steps")),
-        betas=_pair(args.get("adam_beta1"), args.get("adam_beta2")),
+        warmup_steps=_count(args.get("warmup_steps")),
+        betas=None if beta1 is None or beta2 is None else (beta1, beta2),
         eps=number(args.get("adam_epsilon")),
         weight_decay=number(args.get("weight_decay")),
         clip_norm=number(args.get("max_grad_norm")) or None,
         precision=next(
             (precision for precision in ("fp16", "bf16") if args.get(precision) is True), None
         ),
-        pretrained=True if adapter else None,
+        pretrained=True if _read_neighbour(file.parent, "adapter_config.json") else None,
     )
 
 
-def _json(folder: Path, name: str) -> dict[str, Any]:
-    """A file beside the state, or in the folder above a checkpoint; nothing where there is none."""
-    for place in (folder / name, folder.parent / name):
-        if place.parent != folder and not folder.name.startswith("checkpoint-"):
+def _read_neighbour(folder: Path, name: str) -> dict[str, Any]:
+    """A file next to the state, or above its checkpoint's folder; empty if there is none."""
+    for file in (folder / name, folder.parent / name):
+        if file.parent != folder and not folder.name.startswith("checkpoint-"):
             continue
-        try:
-            read = read_json(place, lenient=True)
-        except PellucidError:
-            continue
-        if isinstance(read, dict):
-            return cast("dict[str, Any]", read)
+        with suppress(PellucidError):
+            content = read_json(file, lenient=True)
+            if isinstance(content, dict):
+                return cast("dict[str, Any]", content)
     return {}
 
 
-def _first(table: Mapping[str, Any], *names: str) -> object:
-    return next((table[name] for name in names if name in table), None)
-
-
-def _whole(value: object) -> int | None:
-    read = number(value)
-    return int(read) if read is not None and read.is_integer() and read > 0 else None
-
-
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _pair(first: object, second: object) -> tuple[float, float] | None:
-    a, b = number(first), number(second)
-    return (a, b) if a is not None and b is not None else None
+def _count(value: object) -> int | None:
+    """A whole number above 0; None for anything else."""
+    count = number(value)
+    return int(count) if count is not None and count.is_integer() and count > 0 else None

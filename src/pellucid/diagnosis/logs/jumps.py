@@ -5,151 +5,118 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable
+from typing import Any
 
-from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.history.history import Points
 from pellucid.diagnosis.logs.statistics import Log, noise, values
 
 
 def of_jumps(log: Log) -> list[Finding]:
-    """Everything of the kind, in no order."""
+    """The findings of this file, in no order."""
     checks = (_fall, _jumps, _overfitted, _resumed)
-    return [finding for ask in checks for finding in ask(log)]
+    return [finding for check in checks for finding in check(log)]
 
 
 def _fall(log: Log) -> Iterable[Finding]:
-    """A loss that stood, and fell by more than half from one row to the next, for good."""
-    losses = log.losses
+    """A loss that was steady, and fell by more than half from one row to the next, for good."""
+    losses, numbers = log.losses, values(log.losses)
     width = round(limit("LOG011", "points"))
-    numbers = values(losses)
     for i in range(2 * width, len(numbers) - width):
-        preceding, end = numbers[i - width : i], statistics.median(numbers[i : i + width])
-        level = statistics.median(preceding)
+        end = statistics.median(numbers[i : i + width])
+        level = statistics.median(numbers[i - width : i])
         if end > limit("LOG011", "share") * level or level - end < limit("LOG011", "nats"):
             continue
         if statistics.median(numbers[i - 2 * width : i - width]) - level > 0.1 * (level - end):
-            continue  # it was falling anyway
-        step = losses[i][0]
-        yield build_finding(
-            "LOG011",
-            f"The loss was {level:.3f}, and from update {step} on it is {end:.3f}.",
-            evidence("LOG011", "loss after / loss before", end / level),
-            where=f"update {step}",
-            step=step,
-            confidence=0.5,
-        )
+            continue  # it was falling before
+        yield describe("LOG011", level=level, end=end, ratio=end / level, step=losses[i][0])
         return
 
 
 def _jumps(log: Log) -> Iterable[Finding]:
-    """Rows far above those before them, until the loss comes back; a jump that lasts counts once.
+    """Rows far above those before them, until the loss comes back; a long jump counts once.
 
-    One that has not come back by the last row is the end of the curve, and is told as such.
+    A jump that has not come back by the last row is the end of the curve, which `curves` reports.
     """
-    losses = log.losses
+    losses, numbers = log.losses, values(log.losses)
     window, least = round(limit("LOG003", "window")), 20
-    numbers, high = values(losses), list[int]()
+    high: list[int] = []
     for i in range(least, len(numbers)):
         preceding = numbers[max(0, i - window) : i]
         level = statistics.median(preceding[-least:])
-        least_share, spreads = limit("LOG003", "share"), limit("LOG003", "sd")
-        bar = level + max(least_share * level, spreads * noise(preceding))
-        if numbers[i] > bar and any(later <= bar for later in numbers[i + 1 :]):
+        rise = max(limit("LOG003", "share") * level, limit("LOG003", "sd") * noise(preceding))
+        if numbers[i] > level + rise and min(numbers[i + 1 :], default=math.inf) <= level + rise:
             high.append(i)
-    first = [i for n, i in enumerate(high) if n == 0 or i - high[n - 1] > 5]
-    if not first:
+    steps = [losses[i][0] for n, i in enumerate(high) if n == 0 or i - high[n - 1] > 5]
+    if not steps:
         return
-    steps = ", ".join(str(losses[i][0]) for i in first[:6]) + (", ..." if len(first) > 6 else "")
-    yield build_finding(
+    cause, ratio = _why_jumps(log, steps[0])
+    yield describe(
         "LOG003",
-        f"{_times(len(first))} in {len(numbers)} rows, at update {steps}.",
-        evidence("LOG003", "jumps", len(first)),
-        where=f"update {losses[first[0]][0]}",
-        step=losses[first[0]][0],
-        cause=_why_jumps(log, losses[first[0]][0]),
-        confidence=0.5,
+        jumps="One jump" if len(steps) == 1 else f"{len(steps)} jumps",
+        n=len(steps),
+        rows=len(numbers),
+        steps=", ".join(map(str, steps[:6])) + (", ..." if len(steps) > 6 else ""),
+        ratio=ratio,
+        cause=cause,
+        step=steps[0],
     )
 
 
-def _times(number: int) -> str:
-    return "One jump" if number == 1 else f"{number} jumps"
-
-
-def _why_jumps(log: Log, step: int) -> str:
+def _why_jumps(log: Log, step: int) -> tuple[str, float]:
+    """The name of the cause, and the gradient norm relative to its median before."""
     norms = [(s, v) for s, v in log.grad_norm if math.isfinite(v)]
     norms_before = [v for s, v in norms if s < step][-20:]
-    near = [v for s, v in norms if step - 2 <= s <= step]
-    cause = (
-        "a bad batch, steps that are too large, or a second moment that is out of date (beta2): "
-        "replaying the batch tells them apart"
-    )
-    if len(norms_before) < 5 or not near:
-        return cause
-    ratio = max(near) / max(statistics.median(norms_before), 1e-30)
-    return f"{cause}; the gradient norm was {ratio:.3g} times its median there"
+    jump_norms = [v for s, v in norms if step - 2 <= s <= step]
+    if len(norms_before) < 5 or not jump_norms:
+        return "unknown", 0.0
+    return "with norms", max(jump_norms) / max(statistics.median(norms_before), 1e-30)
 
 
 def _overfitted(log: Log) -> Iterable[Finding]:
-    """The held-out loss rises for good while the training loss falls."""
+    """A held-out loss that rises for good while the training loss falls."""
     curve = [(step, value) for step, value in log.held_out if math.isfinite(value)]
     if len(curve) < limit("LOG010", "evaluations"):
         return
-    at, lowest = min(curve, key=lambda point: point[1])
-    later = [value for step, value in curve if step > at]
+    step, lowest = min(curve, key=lambda point: point[1])
+    losses_after = [value for s, value in curve if s > step]
     least = max(limit("LOG010", "nats"), limit("LOG010", "share") * lowest)
-    if len(later) < 2 or min(later[-2:]) - lowest <= least:
+    if len(losses_after) < 2 or min(losses_after[-2:]) - lowest <= least:
         return
-    trained = [value for step, value in log.losses if step <= at][-5:]
+    trained = [value for s, value in log.losses if s <= step][-5:]
     latest = values(log.losses)[-5:]
     if not trained or not latest or statistics.median(latest) > statistics.median(trained):
         return
-    yield build_finding(
-        "LOG010",
-        f"The held-out loss was {lowest:.3f} at update {at} and is {later[-1]:.3f}; the training "
-        "loss went on falling.",
-        evidence("LOG010", "held-out loss now - lowest", later[-1] - lowest),
-        where=f"update {at}",
-        step=at,
-        cause="over-fitting: what is learnt after that update is these texts, and not the language",
-        confidence=0.9,
-    )
+    end = losses_after[-1]
+    yield describe("LOG010", lowest=lowest, end=end, rise=end - lowest, step=step)
 
 
 def _resumed(log: Log) -> Iterable[Finding]:
-    """A loss that is higher after a training was taken up again than before."""
+    """A loss that is higher after a resumption than before."""
     for step in log.resumed:
         losses_before = [value for s, value in log.losses if s < step][-10:]
         losses_after = [value for s, value in log.losses if s >= step][:5]
         if len(losses_before) < 3 or len(losses_after) < 2:
             continue
-        jump = statistics.median(losses_after) - statistics.median(losses_before)
-        least = max(
-            limit("LOG013", "nats"), limit("LOG013", "share") * statistics.median(losses_before)
-        )
-        if jump <= least or jump <= 3 * noise(losses_before):
+        start, end = statistics.median(losses_before), statistics.median(losses_after)
+        least = max(limit("LOG013", "nats"), limit("LOG013", "share") * start)
+        if end - start <= max(least, 3 * noise(losses_before)):
             continue
-        yield build_finding(
+        yield describe(
             "LOG013",
-            f"Before update {step} the loss was {statistics.median(losses_before):.3f}, after it "
-            f"was taken up again {statistics.median(losses_after):.3f}.",
-            evidence("LOG013", "loss after - loss before", jump),
-            where=f"update {step}",
+            start=start,
+            end=end,
+            rise=end - start,
             step=step,
-            cause=_why_resumed(log.rate, step),
-            confidence=0.8,
+            **_explain_rise(log.rate, step),
         )
 
 
-def _why_resumed(rates: Points, step: int) -> str:
-    rates_before = [rate for s, rate in rates if s < step][-1:]
-    rates_after = [rate for s, rate in rates if s >= step][:1]
-    if (
-        rates_before
-        and rates_after
-        and abs(rates_after[0] - rates_before[0]) > 0.2 * max(rates_before[0], rates_after[0])
-    ):
-        return (
-            f"the learning rate went from {rates_before[0]:.3g} to {rates_after[0]:.3g}: "
-            "the schedule began anew, or at another step"
-        )
-    return "the optimiser's moments, the schedule or the place in the data were not loaded"
+def _explain_rise(rates: Points, step: int) -> dict[str, Any]:
+    """The name of the cause of a higher loss, and the learning rates around the resumption."""
+    old_rates = [rate for s, rate in rates if s < step][-1:]
+    new_rates = [rate for s, rate in rates if s >= step][:1]
+    for old, new in zip(old_rates, new_rates, strict=False):
+        if abs(new - old) > 0.2 * max(old, new):
+            return {"cause": "rate", "old_rate": old, "new_rate": new}
+    return {"cause": "state"}

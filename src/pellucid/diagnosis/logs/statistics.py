@@ -1,4 +1,4 @@
-"""The curves of a log, and the plain statistics that are asked of them."""
+"""The curves of a log, and simple statistics of curves."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pellucid.diagnosis.history.history import Facts, Points
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Curves as they were logged: values that are no numbers are still among them.
+    """The curves of a log, with NaN and infinity.
 
-    `resumed` are the updates from which a training was taken up again; `epochs` are fractions of
-    passes over the data, in the order of rows.
+    `resumed` are the updates from which the training was resumed; `epochs` are fractions of passes
+    over the data, in the order of rows.
     """
 
     loss: Points = ()
@@ -29,15 +29,16 @@ class Log:
 
     @property
     def losses(self) -> Points:
-        """The losses that are numbers, up to where training stopped being one."""
+        """The finite losses before the update at which the training broke down."""
         end = math.inf if self.stopped is None else self.stopped[0]
         return tuple((step, v) for step, v in self.loss if math.isfinite(v) and step < end)
 
     @property
     def stopped(self) -> tuple[int, str, str] | None:
-        """Where the loss is no number from then on; or 0, as some trainers log what is none.
+        """The first update from which no loss is finite.
 
-        A loss of exactly 0 is no number where the norm is none, and after a loss that was none.
+        Some trainers log 0 for a loss that is not finite: a loss of exactly 0 counts as one if the
+        gradient norm of the update is not finite either, or if the loss before it was not finite.
         """
         norms = dict(self.grad_norm)
         first: int | None = None
@@ -51,24 +52,30 @@ class Log:
 
     @property
     def in_tokens(self) -> bool:
-        """Whether the loss is, as far as is known, one of guessing tokens."""
+        """Whether the loss predicts tokens, as far as pellucid knows the objective."""
         return self.facts.objective in (None, "NextToken", "SFT")
 
 
 def values(points: Points) -> list[float]:
-    """The numbers of a curve, without their steps."""
+    """The finite values of a curve, without their steps."""
     return [value for _, value in points if math.isfinite(value)]
 
 
 def ends(points: Points, share: float = 0.2, least: int = 3) -> tuple[float, float]:
-    """The median of the first and of the last part of a curve."""
+    """The medians of the first and of the last part of a curve.
+
+    Args:
+        points: the curve.
+        share: the part, as a share of the values.
+        least: the part has at least so many values.
+    """
     numbers = values(points)
     n = max(least, round(len(numbers) * share))
     return statistics.median(numbers[:n]), statistics.median(numbers[-n:])
 
 
 def noise(numbers: Sequence[float]) -> float:
-    """The standard deviation from point to point, which neither a trend nor a jump disturbs."""
+    """The standard deviation from point to point, independent of trends and jumps."""
     steps = [abs(b - a) for a, b in pairwise(numbers)]
     return 1.4826 * statistics.median(steps) / math.sqrt(2) if steps else 0.0
 

@@ -1,8 +1,8 @@
 """TensorBoard's event files, read without TensorBoard.
 
-A file is a row of records: the length in 8 bytes, 4 bytes of checksum, the record, 4 bytes of
-checksum. A record is a protocol buffer, of which three fields are read: step (2), summary (5), and
-in it values (1) with tag (1) and the number, simple (2) or as a tensor (8).
+A file is a sequence of records: the length in 8 bytes, 4 bytes of checksum, the record, 4 bytes of
+checksum. A record is a protocol buffer. pellucid reads its step (2) and its summary (5) with
+values (1): their tag (1) and their number, simple (2) or as a tensor (8).
 """
 
 from __future__ import annotations
@@ -20,31 +20,31 @@ _FLOAT, _DOUBLE = 1, 2
 
 
 def is_event_file(path: Path) -> bool:
-    """Whether it is named as TensorBoard's files are."""
+    """Whether the file has a name like TensorBoard's files."""
     return path.is_file() and "tfevents" in path.name
 
 
 def folders_within(folder: Path) -> list[Path]:
     """Folders that hold event files, the newest last."""
-    files = [path for path in folder.rglob("*tfevents*") if path.is_file()]
-    newest = {path.parent: 0.0 for path in files}
-    for path in files:
-        newest[path.parent] = max(newest[path.parent], path.stat().st_mtime)
+    newest: dict[Path, float] = {}
+    for path in folder.rglob("*tfevents*"):
+        if path.is_file():
+            newest[path.parent] = max(newest.get(path.parent, 0.0), path.stat().st_mtime)
     return sorted(newest, key=lambda parent: (newest[parent], str(parent)))
 
 
-def scalars_of(place: Path) -> Scalars:
+def scalars_of(path: Path) -> Scalars:
     """The scalars of a file, or of all files of a folder in the order of their names.
 
     Raises:
-        PellucidError: it holds something else.
+        PellucidError: a file is damaged, empty or not an event file.
     """
-    files = sorted(place.glob("*tfevents*")) if place.is_dir() else [place]
+    files = sorted(path.glob("*tfevents*")) if path.is_dir() else [path]
     scalars: Scalars = {}
     for file in files:
         for record in _records(file):
             try:
-                step, summaries = _event(record)
+                step, summaries = _read_event(record)
                 for tag, value in (pair for summary in summaries for pair in _values(summary)):
                     scalars.setdefault(tag, []).append((step, value))
             except (IndexError, struct.error, UnicodeDecodeError):
@@ -53,37 +53,37 @@ def scalars_of(place: Path) -> Scalars:
 
 
 def _records(file: Path) -> Generator[bytes]:
-    """The records; the last may be cut off, as it is while somebody writes."""
+    """The records; while a tool still writes, the last may be cut off."""
     data = read_bytes(file, limit=LARGE)
     if not data:
-        raise PellucidError(f"{file} is empty: no event was written to it yet")
-    place = 0
-    while place + 12 <= len(data):
-        (length,) = struct.unpack_from("<Q", data, place)
-        if place == 0 and length > len(data):
+        raise PellucidError(f"{file} is empty: no tool has written an event to it yet")
+    offset = 0
+    while offset + 12 <= len(data):
+        (length,) = struct.unpack_from("<Q", data, offset)
+        if offset == 0 and length > len(data):
             raise _damaged(file)
-        end = place + 12 + length
+        end = offset + 12 + length
         if end > len(data):
             return
-        yield data[place + 12 : end]
-        place = end + 4
+        yield data[offset + 12 : end]
+        offset = end + 4
 
 
 def _damaged(file: Path) -> PellucidError:
     return PellucidError(
-        f"{file} is named like an event file of TensorBoard and is none, or is damaged: expected "
-        "what SummaryWriter writes (events.out.tfevents...)"
+        f"{file} has the name of a TensorBoard event file, but is damaged or has other content: "
+        "expected the output of SummaryWriter (events.out.tfevents...)"
     )
 
 
 def _fields(data: bytes) -> Generator[tuple[int, int | bytes]]:
     """The fields of a protocol buffer: whole numbers, or bytes."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
+    offset = 0
+    while offset < len(data):
+        key, offset = _varint(data, offset)
         match key & 7:
             case 0:
-                value, place = _varint(data, place)
+                value, offset = _varint(data, offset)
                 yield key >> 3, value
                 continue
             case 1:
@@ -91,26 +91,26 @@ def _fields(data: bytes) -> Generator[tuple[int, int | bytes]]:
             case 5:
                 length = 4
             case 2:
-                length, place = _varint(data, place)
+                length, offset = _varint(data, offset)
             case _:
                 raise IndexError
-        if place + length > len(data):
+        if offset + length > len(data):
             raise IndexError
-        yield key >> 3, data[place : place + length]
-        place += length
+        yield key >> 3, data[offset : offset + length]
+        offset += length
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
     value, shift = 0, 0
     while True:
-        byte = data[place]
+        byte = data[offset]
         value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 128:
-            return value, place
+            return value, offset
 
 
-def _event(record: bytes) -> tuple[int, list[bytes]]:
+def _read_event(record: bytes) -> tuple[int, list[bytes]]:
     step, summaries = 0, list[bytes]()
     for field, value in _fields(record):
         if field == 2 and isinstance(value, int):
@@ -133,13 +133,13 @@ def _values(summary: bytes) -> Generator[tuple[str, float]]:
             elif inner == 2 and len(payload) == 4:
                 number = float(struct.unpack("<f", payload)[0])
             elif inner == 8:
-                number = _of_tensor(payload)
+                number = _read_tensor(payload)
         if number is not None:
             yield tag, number
 
 
-def _of_tensor(tensor: bytes) -> float | None:
-    """The number in a tensor that holds one: float or double, in bytes or as numbers."""
+def _read_tensor(tensor: bytes) -> float | None:
+    """The number in a tensor of one float or double; None for any other tensor."""
     kind, raw = 0, b""
     for field, value in _fields(tensor):
         if field == 1 and isinstance(value, int):

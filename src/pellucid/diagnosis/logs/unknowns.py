@@ -1,4 +1,4 @@
-"""What cannot be known from what a history has, and how it could be."""
+"""List the faults that a history cannot show, and how to find them."""
 
 from __future__ import annotations
 
@@ -13,36 +13,35 @@ _CALLBACK = (
 
 
 def list_unknowns(history: History) -> list[str]:
-    """Which signs are missing, which causes therefore look alike, and what to run to know."""
-    notes = [*_of_curves(history), *_of_signs(history)]
+    """The missing signs, the causes that look alike without them, and the command that helps."""
+    notes = [*_missing_curves(history), *_missing_signs(history)]
     if not history.findings and history.config is None:
         notes.append(
-            "A curve does not show the code: a missing causal mask, labels that are moved twice "
-            "or weights that never learn can leave a healthy loss. `pellucid check MODEL DATA` "
-            "asks the model itself, in seconds."
+            "A curve does not show the code: the loss can look healthy with a missing causal mask, "
+            "labels that are shifted twice or weights that never learn. `pellucid check MODEL "
+            "DATA` tests the model itself, in seconds."
         )
     elif history.config is None:
         notes.append(
-            "Whether the code of the model, its labels or its data are to blame is not in a log: "
-            "`pellucid check MODEL DATA` asks them, in seconds."
+            "A log does not show whether the model's code, its labels or its data are at fault: "
+            "`pellucid check MODEL DATA` tests them, in seconds."
         )
     if history.losses:
         notes.append(
-            "Labels with errors and data that are hard look the same, here and everywhere, "
-            "without a set that is known to be clean."
+            "Wrong labels and hard data look the same, here and everywhere, without examples that "
+            "are known to be correct."
         )
     return notes
 
 
-def _of_curves(history: History) -> Iterable[str]:
-    facts = history.facts
+def _missing_curves(history: History) -> Iterable[str]:
     if not history.losses:
-        yield "There is no training loss: whether it learns is not known."
+        yield "There is no training loss: it is unknown whether the model learns."
     if not history.grad_norms:
         yield (
             "There are no gradient norms: a bad batch and steps that are too large look the same, "
-            "and so do a rate of nearly 0 and gradients of nearly 0. Log what clip_grad_norm_ "
-            "returns."
+            "and so do a rate of nearly 0 and gradients of nearly 0. Log the value that "
+            "clip_grad_norm_ returns."
         )
     if not history.rates:
         yield (
@@ -50,33 +49,28 @@ def _of_curves(history: History) -> Iterable[str]:
             "and a schedule that ended look the same. Log the rate of each update."
         )
     if len(history.held_out) < 2:
-        yield "There is no loss on held-out text: over-fitting would not be seen."
-    if facts.vocab_size is None and history.losses:
+        yield "There is no held-out loss: it is unknown whether the model over-fits."
+    if history.facts.vocab_size is None and history.losses:
         yield (
-            "The size of the vocabulary is not known, and with it ln V, what guessing costs: say "
-            "--vocab-size N to know whether it began there, or never left it."
+            "The size of the vocabulary is unknown, and so is ln V, the loss of guessing. Pass "
+            "--vocab-size N to compare the loss with it."
         )
 
 
-def _of_signs(history: History) -> Iterable[str]:
-    signs = {name.split(".")[0] for name in history.signs}
-    missing: list[str] = []
-    if "attention" not in signs:
-        missing.append(
-            "scores of attention (without them, scores that grow until softmax saturates look "
-            "like a learning rate that is too high)"
-        )
-    if not any("profile" in name or "ratio" in name for name in history.signs):
-        missing.append(
-            "gradients by depth (missing residuals, norms in the wrong place and shuffled labels "
-            "all end at the entropy of single tokens)"
-        )
-    if "update" not in signs:
-        missing.append(
-            "sizes of updates (a learning rate that is too low, an eps that is too large and "
-            "updates lost to rounding look alike)"
-        )
-    if "stream" not in signs and "norm" not in signs:
-        missing.append("variances by depth (weights that start too large or too small)")
+def _missing_signs(history: History) -> Iterable[str]:
+    groups = {name.split(".")[0] for name in history.signs}
+    has_depth = any("profile" in name or "ratio" in name for name in history.signs)
+    is_present = {
+        "attention scores (without them, scores that grow until the softmax saturates look like a "
+        "learning rate that is too high)": "attention" in groups,
+        "gradients by depth (missing residuals, norms in the wrong place and shuffled labels all "
+        "end at the entropy of single tokens)": has_depth,
+        "sizes of updates (a learning rate that is too low, an eps that is too large and updates "
+        "lost to rounding look alike)": "update" in groups,
+        "variances by depth (weights that start too large or too small)": bool(
+            {"stream", "norm"} & groups
+        ),
+    }
+    missing = [signs for signs, present in is_present.items() if not present]
     if missing:
-        yield f"Not in it: {'; '.join(missing)}. To have them: {_CALLBACK}."
+        yield f"Missing signs: {'; '.join(missing)}. To record them: {_CALLBACK}."

@@ -1,1 +1,1 @@
-"""Probes: experiments on a model that take seconds, each a few findings."""
+"""Probes: experiments on a model that take seconds and report faults."""

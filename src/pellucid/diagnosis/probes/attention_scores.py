@@ -1,4 +1,4 @@
-"""The scores of attention, listened to from outside: whatever module computes them."""
+"""Record the scores of attention from outside, whichever module computes them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from torch.overrides import TorchFunctionMode
 _SOFTMAX = {torch.softmax, F.softmax, Tensor.softmax, torch.nn.functional.softmax}
 
 
-class _Listening(TorchFunctionMode):
+class _ScoreRecorder(TorchFunctionMode):
     def __init__(self, time: int) -> None:
         super().__init__()
         self.time = time
-        self.heard: list[Tensor] = []
-        self.inside = False
+        self.scores: list[Tensor] = []
+        self.is_nested = False
 
     def __torch_function__(
         self,
@@ -28,15 +28,15 @@ class _Listening(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         keywords = kwargs or {}
-        if not self.inside:
-            self.inside = True  # softmax within softmax is one
+        if not self.is_nested:
+            self.is_nested = True  # a softmax may call another softmax
             try:
-                self._hear(func, args, keywords)
+                self._record(func, args, keywords)
             finally:
-                self.inside = False
+                self.is_nested = False
         return func(*args, **keywords)
 
-    def _hear(
+    def _record(
         self, func: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
     ) -> None:
         if func is F.scaled_dot_product_attention:
@@ -46,7 +46,7 @@ class _Listening(TorchFunctionMode):
         else:
             return
         if scores.ndim >= 3 and scores.shape[-2:] == (self.time, self.time):
-            self.heard.append(scores.detach().double())
+            self.scores.append(scores.detach().double())
 
 
 def _of_fused(args: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
@@ -69,15 +69,15 @@ def _of_fused(args: tuple[Any, ...], keywords: dict[str, Any]) -> Tensor:
 
 
 def scores_of(call: Callable[[], Any], time: int) -> list[Tensor]:
-    """The (..., time, time) scores of every attention that `call` computes, in their order.
+    """The (..., time, time) scores of every attention that `call` computes, in order.
 
-    What is masked is minus infinity, or very negative where the model says it so.
+    Masked scores are minus infinity, or the very negative number that the model uses.
     """
-    with _Listening(time) as listening:
+    with _ScoreRecorder(time) as recorder:
         call()
-    return listening.heard
+    return recorder.scores
 
 
 def visible(scores: Tensor) -> Tensor:
-    """Which scores are not masked."""
+    """True for the scores that are not masked."""
     return torch.isfinite(scores) & (scores > -1e4)

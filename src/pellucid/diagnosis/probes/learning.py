@@ -1,154 +1,120 @@
-"""Probes of learning: every weight gets a gradient and moves, and one batch can be learnt."""
+"""Probes of learning: every weight gets a gradient and moves, and the model learns one batch."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.diagnosis.probes.trial_updates import (
-    Seen,
+    UpdateRecord,
     adam,
-    few_steps,
-    held,
     loss_of,
+    parameter_ids,
     torch_optimizers,
+    try_updates,
 )
 from pellucid.typed import backward
 
-#: Stands beside the way from ids to logits in BERT and its kin: trained with another head.
-_BESIDE = re.compile(r"(^|\.)pooler(\.|$)")
+#: In BERT and similar models the pooler belongs to another head, and the logits do not use it.
+_POOLER = re.compile(r"(^|\.)pooler(\.|$)")
 _RATES = (3e-3, 3e-4, 2e-2)
-#: A batch whose loss is below this is known already.
+#: The model knows a batch with a lower loss already.
 _LEARNT_LOSS = 0.05
 _TOO_LARGE = 20_000_000
 
 
 def probe_gradients(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Finding]:
-    """Whether every weight that is to be trained gets a gradient that is not zero."""
-    findings = _left_over(adapter) + _frozen(adapter)
-    return findings + _of_gradients(adapter, few_steps(adapter, _ids(adapter, ids), None))
+    """Whether every weight to train gets a gradient that is not zero."""
+    parameters = list(adapter.model.named_parameters())
+    leftover = [n for n, p in parameters if p.grad is not None and p.grad.any()]
+    frozen = [
+        n
+        for n, p in parameters
+        if p.is_floating_point() and not p.requires_grad and not adapter.declared.is_frozen(n)
+    ]
+    record = try_updates(adapter, _ids(adapter, ids), None)
+    trainable = [name for name in record.trained if _is_trainable(adapter, name)]
+    connected = [name for name in trainable if name in record.with_some_gradient]
+    return [
+        *_describe_names("GRD004", leftover),
+        *_describe_names("GRD003", frozen),
+        *_describe_names("GRD001", [name for name in trainable if name not in connected]),
+        *_describe_names(
+            "GRD002", [name for name in connected if name not in record.with_gradient]
+        ),
+    ]
 
 
 def probe_moves(adapter: ModelAdapter, optimizer: Any, ids: Tensor | None = None) -> list[Finding]:
-    """Whether the optimiser holds every weight that is to be trained, and moves it."""
-    named = {n: p for n, p in adapter.model.named_parameters() if p.requires_grad}
-    holds = held(optimizer)
-    missing = [n for n, p in named.items() if id(p) not in holds and _is_trainable(adapter, n)]
-    if len(missing) == len(named) and named:
-        return [
-            build_finding(
-                "OPT003",
-                "The optimiser holds no parameter of this model: it updates another one's.",
-                evidence("OPT003", "parameters of the model in the optimiser", 0),
-                where="optimizer",
-            )
-        ]
-    findings = [_named("OPT001", "are not in the optimiser", missing)] if missing else []
-    observed = few_steps(adapter, _ids(adapter, ids), optimizer)
-    still = [
+    """Whether the optimiser has every weight to train, and moves it.
+
+    Args:
+        adapter: the model.
+        optimizer: the optimiser; a copy of it takes the updates.
+        ids: (batch, time); by default random ids.
+    """
+    trained = {n: p for n, p in adapter.model.named_parameters() if p.requires_grad}
+    known_ids = parameter_ids(optimizer)
+    missing = [
         name
-        for name in observed.trained
-        if name in observed.with_gradient
-        and name not in observed.moved | observed.stayed.keys()
+        for name, parameter in trained.items()
+        if id(parameter) not in known_ids and _is_trainable(adapter, name)
+    ]
+    if len(missing) == len(trained) and trained:
+        return [describe("OPT003", n=0)]
+    record = try_updates(adapter, _ids(adapter, ids), optimizer)
+    unmoved = [
+        name
+        for name in record.trained
+        if name in record.with_gradient
+        and name not in record.updated | record.stayed.keys()
         and name not in missing
     ]
-    if still:
-        findings.append(_named("OPT002", "have a gradient and do not move", still))
-    return findings + _of_zero_rate(optimizer) + _of_half(observed)
+    findings = [*_describe_names("OPT001", missing), *_describe_names("OPT002", unmoved)]
+    groups = [group for inner in torch_optimizers(optimizer) for group in inner.param_groups]
+    if all(float(group["lr"]) == 0 for group in groups):
+        findings.append(describe("OPT004", rate=0.0))
+    return findings + _half_precision(record)
 
 
-def _of_zero_rate(optimizer: Any) -> list[Finding]:
-    rates = [
-        g["lr"]
-        for torch_optimizer in torch_optimizers(optimizer)
-        for g in torch_optimizer.param_groups
-    ]
-    if any(float(rate) != 0 for rate in rates):
-        return []
-    sign = evidence("OPT004", "learning rate", 0.0)
-    return [
-        build_finding("OPT004", "The learning rate of every group is 0.", sign, where="optimizer")
-    ]
-
-
-def _of_half(observed: Seen) -> list[Finding]:
-    lost = {
-        name: share for name, share in observed.stayed.items() if share > limit("NUM001", "share")
-    }
+def _half_precision(record: UpdateRecord) -> list[Finding]:
+    """Weights in half precision that lose many of their updates to rounding."""
+    largest = limit("NUM001", "share")
+    lost = {name: share for name, share in record.stayed.items() if share > largest}
     if not lost:
         return []
     worst = max(lost, key=lambda name: lost[name])
-    return [
-        build_finding(
-            "NUM001",
-            f"Of {len(observed.stayed)} weights in half precision, {len(lost)} lose more than a "
-            f"fifth of their updates to rounding.",
-            evidence("NUM001", "elements that have a gradient and stay", lost[worst]),
-            where=worst,
-        )
-    ]
-
-
-def _left_over(adapter: ModelAdapter) -> list[Finding]:
-    with_gradient = [
-        n for n, p in adapter.model.named_parameters() if p.grad is not None and p.grad.any()
-    ]
-    return [_named("GRD004", "carry a gradient already", with_gradient)] if with_gradient else []
-
-
-def _frozen(adapter: ModelAdapter) -> list[Finding]:
-    named = [(n, p) for n, p in adapter.model.named_parameters() if p.is_floating_point()]
-    frozen = [n for n, p in named if not p.requires_grad and not adapter.declared.is_frozen(n)]
-    return [_named("GRD003", "do not require a gradient", frozen)] if frozen else []
-
-
-def _of_gradients(adapter: ModelAdapter, observed: Seen) -> list[Finding]:
-    trainable = [name for name in observed.trained if _is_trainable(adapter, name)]
-    none = [name for name in trainable if name not in observed.with_some_gradient]
-    zero = [
-        n for n in trainable if n in observed.with_some_gradient and n not in observed.with_gradient
-    ]
-    findings = [_named("GRD001", "are not reached by the loss", none)] if none else []
-    if zero:
-        findings.append(_named("GRD002", "get a gradient of exactly zero", zero))
-    return findings
+    n, total = len(lost), len(record.stayed)
+    return [describe("NUM001", n=n, total=total, share=lost[worst], place=worst)]
 
 
 def _is_trainable(adapter: ModelAdapter, name: str) -> bool:
-    return not adapter.declared.is_frozen(name) and not _BESIDE.search(name)
+    return not adapter.declared.is_frozen(name) and not _POOLER.search(name)
 
 
-def _named(code: str, do_what: str, names: list[str]) -> Finding:
-    return build_finding(
-        code,
-        f"{len(names)} parameters {do_what}.",
-        evidence(code, "parameters", len(names)),
-        where=_listed(names),
-    )
-
-
-def _listed(names: Iterable[str], n_shown: int = 4) -> str:
-    names = list(names)
-    n_hidden = len(names) - n_shown
-    return ", ".join(names[:n_shown]) + (f" and {n_hidden} more" if n_hidden > 0 else "")
+def _describe_names(code: str, names: list[str]) -> list[Finding]:
+    """A finding about these parameters, if there are any."""
+    n_hidden = len(names) - 4
+    place = ", ".join(names[:4]) + (f" and {n_hidden} more" if n_hidden > 0 else "")
+    return [describe(code, n=len(names), place=place)] if names else []
 
 
 def _ids(adapter: ModelAdapter, ids: Tensor | None) -> Tensor:
-    """A small batch: what is asked does not depend on how much there is of it."""
+    """A small batch, because the answer does not depend on its size."""
     batch = adapter.random_ids(2) if ids is None else ids[:4, : max(32, adapter.length)]
     return batch.to(adapter.device)
 
 
 def probe_overfit(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Finding]:
-    """Whether 60 updates on one small batch bring its loss down by half.
+    """Whether 60 updates on one small batch halve its loss.
 
-    Asked of models of at most 20 million weights, and where at least a tenth of them is trained.
+    The probe skips models of more than 20 million weights, and models that train less than a tenth
+    of their weights.
     """
     weights = list(adapter.model.parameters())
     trained = sum(p.numel() for p in weights if p.requires_grad)
@@ -158,23 +124,18 @@ def probe_overfit(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Find
     batch = _ids(adapter, ids)[:2, :16]
     first, last = 0.0, float("inf")
     for rate in _RATES:
-        first, reached = _overfitted(adapter, batch, rate)
-        last = min(last, reached)
+        first, lowest = _overfit(adapter, batch, rate)
+        last = min(last, lowest)
         if last <= limit("LRN001", "share") * first or first < _LEARNT_LOSS:
             return []
+    updates, tokens = limit("LRN001", "updates"), batch.numel()
     return [
-        build_finding(
-            "LRN001",
-            f"{limit('LRN001', 'updates'):.0f} updates on one batch of {batch.numel()} tokens "
-            f"brought its loss from {first:.3f} to {last:.3f} only.",
-            evidence("LRN001", "loss after / loss before", last / first),
-            confidence=0.8,
-        )
+        describe("LRN001", updates=updates, tokens=tokens, first=first, last=last, r=last / first)
     ]
 
 
-def _overfitted(adapter: ModelAdapter, batch: Tensor, rate: float) -> tuple[float, float]:
-    """The first and the lowest loss of one batch, learnt by Adam."""
+def _overfit(adapter: ModelAdapter, batch: Tensor, rate: float) -> tuple[float, float]:
+    """The first and the lowest loss while Adam learns one batch."""
     with adapter.as_is(wide=True):
         trained = [p for p in adapter.model.parameters() if p.requires_grad]
         learner = adam(trained, rate)

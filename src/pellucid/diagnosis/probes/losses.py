@@ -1,4 +1,4 @@
-"""Probes of the loss: whether it is the cross-entropy, and whether it starts where it should."""
+"""Probes of the loss: whether it is the cross-entropy, and whether it starts near ln V."""
 
 from __future__ import annotations
 
@@ -12,32 +12,30 @@ from torch import Tensor
 
 from pellucid.batches import IGNORED
 from pellucid.diagnosis.batches import Examples, cross_entropy, targets_for
-from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.diagnosis.model_outputs import loss_in
-from pellucid.diagnosis.probes.embedding_and_head import find_ends
-from pellucid.diagnosis.probes.labels import expected_shift
+from pellucid.diagnosis.probes.labels import expected_shift, true_targets
+from pellucid.diagnosis.probes.weights import find_embedding_and_head
 
-#: The loss that is reported: a number, or a function of (logits, labels) or (model, ids, labels).
+#: The reported loss: a number, or a function of (logits, labels) or (model, ids, labels).
 Reported = float | Callable[..., Any]
 
-#: How far apart logits are spread to see mistakes.
+#: Logits with this standard deviation differ enough to show mistakes.
 _LOUD = 2.0
-
-
-def true_targets(adapter: ModelAdapter, data: Examples) -> Tensor:
-    """What each place is to predict: the labels moved into place, or the next token."""
-    if data.labels is None:
-        return targets_for(data.ids, 1 if adapter.causal else 0)
-    if expected_shift(adapter) == 0 and adapter.causal and not adapter.has_encoder_and_decoder:
-        return targets_for(data.labels, 1)
-    return data.labels
 
 
 def reported_loss(
     adapter: ModelAdapter, data: Examples, logits: Tensor, loss: Reported | None
 ) -> float | None:
-    """The loss as whoever trains would see it; None where nobody computes one."""
+    """The loss that the training would report; None if it is unknown.
+
+    Args:
+        adapter: the model.
+        data: the batch.
+        logits: (batch, time, vocab) of the batch.
+        loss: the loss, or the function that computes it.
+    """
     if isinstance(loss, int | float):
         return float(loss)
     labels = data.labels
@@ -59,7 +57,7 @@ def reported_loss(
 def _logits(adapter: ModelAdapter, data: Examples) -> Tensor:
     return adapter.outputs(
         data.ids,
-        padding=_padding(adapter, data),
+        padding=data.padding if adapter.takes_padding else None,
         source=data.source,
         source_padding=data.source_padding,
     )
@@ -68,9 +66,14 @@ def _logits(adapter: ModelAdapter, data: Examples) -> Tensor:
 def probe_loss(
     adapter: ModelAdapter, data: Examples, loss: Reported | None = None
 ) -> list[Finding]:
-    """Whether the reported loss is the mean cross-entropy of the supervised places.
+    """Whether the reported loss is the mean cross-entropy of the supervised positions.
 
-    Where it is not, the usual mistakes are computed too, and the one that gives it is named.
+    If not, pellucid also computes the usual mistakes, and names the one with the same value.
+
+    Args:
+        adapter: the model.
+        data: the batch.
+        loss: the reported loss, or the function that computes it.
     """
     if not _has_outputs(adapter, data):
         return []
@@ -83,21 +86,31 @@ def probe_loss(
     if reported is None or not bool((targets != IGNORED).any()):
         return []
     recomputed = cross_entropy(logits, targets)
-    whole = logits.dtype in (torch.float32, torch.float64)
-    allowed = limit("LOS005", "share" if whole else "half")
+    is_full = logits.dtype in (torch.float32, torch.float64)
+    allowed = limit("LOS005", "share" if is_full else "half")
     if not math.isfinite(reported) or not math.isfinite(recomputed):
-        return []  # of what is not finite, another probe
+        return []  # another probe reports this
     if abs(reported - recomputed) <= allowed * max(recomputed, 0.1):
         return []
-    code, cause = _explained(reported, recomputed, logits, targets, data, allowed)
-    sign = evidence(code, "reported loss / recomputed cross-entropy", reported / recomputed)
+    mistakes = _mistakes(recomputed, logits, targets, data)
+    error, code, cause = min((abs(reported - value), *names) for names, value in mistakes.items())
+    micro_batches = 0
+    if error > allowed * max(abs(reported), 0.1):
+        code, cause = "LOS005", "unknown"
+        if recomputed > 0 and reported > 0:
+            ratio = max(reported / recomputed, recomputed / reported)
+            micro_batches = round(ratio)
+            if 2 <= micro_batches <= 256 and abs(ratio / micro_batches - 1) <= allowed:
+                code, cause = "LOS007", "micro-batches"
     return [
-        build_finding(
-            code,
-            f"The reported loss is {reported:.4g}; the cross-entropy of the same logits, in "
-            f"float32, is {recomputed:.4g}.",
-            sign,
-            where="loss",
+        describe(
+            "LOS005",
+            code=code,
+            reported=reported,
+            recomputed=recomputed,
+            ratio=reported / recomputed,
+            n=int((targets != IGNORED).sum()),
+            micro_batches=micro_batches,
             cause=cause,
             confidence=0.95 if code != "LOS005" else 0.5,
         )
@@ -105,76 +118,39 @@ def probe_loss(
 
 
 def _louder(adapter: ModelAdapter, data: Examples, logits: Tensor) -> Tensor:
-    """Logits of the copy with its head turned up, where they are nearly equal.
+    """The logits; if they are nearly equal, the logits of a copy with a scaled head.
 
-    At the start every loss is near ln V, right or wrong; mistakes show where predictions differ.
+    At the start every loss is near ln V, right or wrong. Mistakes show if predictions differ.
     """
-    ends, loud = find_ends(adapter), float(logits.float().std(dim=-1).mean())
-    if ends is None or loud >= _LOUD or loud == 0:
+    ends, spread = find_embedding_and_head(adapter), float(logits.float().std(dim=-1).mean())
+    if ends is None or spread >= _LOUD or spread == 0:
         return logits
-    ends[1].data.mul_(_LOUD / loud)
+    ends[1].data.mul_(_LOUD / spread)
     return _logits(adapter, data)
 
 
-def _explained(
-    reported: float,
-    recomputed: float,
-    logits: Tensor,
-    targets: Tensor,
-    data: Examples,
-    allowed: float,
-) -> tuple[str, str]:
-    """Which mistake gives the reported value."""
+def _mistakes(
+    recomputed: float, logits: Tensor, targets: Tensor, data: Examples
+) -> dict[tuple[str, str], float]:
+    """The loss that each usual mistake gives, by its code and its name in `findings.toml`."""
     n = int((targets != IGNORED).sum())
-    rows, places = data.ids.shape
-    twice = cross_entropy(torch.softmax(logits.float(), dim=-1), targets)
-    counted = recomputed * n / targets.numel()
-    guesses = [
-        ("LOS009", -recomputed, "the sign is turned: training would make the text less probable"),
-        ("LOS006", recomputed * n, f"a sum over the {n} supervised tokens, where a mean is meant"),
-        ("LOS006", recomputed * n / rows, "a sum over each row's tokens, then a mean over rows"),
-        (
-            "LOS006",
-            recomputed * n / places,
-            "a mean over places, and a sum over the rows of the batch",
-        ),
-        ("LOS008", twice, "softmax is applied before a cross-entropy that applies it itself"),
-        ("LOS010", counted, "the sum is divided by all places, the ignored ones among them"),
-    ]
-    guesses += [
-        (_SHIFTED[s], cross_entropy(logits, targets_for(data.ids, s)), _MOVED[s]) for s in _SHIFTED
-    ]
-    fits = [(abs(reported - value), code, why) for code, value, why in guesses]
-    off, code, why = min(fits)
-    if off <= allowed * max(abs(reported), 0.1):
-        return code, why
-    parts = (
-        round(max(reported / recomputed, recomputed / reported))
-        if recomputed > 0 and reported > 0
-        else 0
-    )
-    if (
-        2 <= parts <= 256
-        and abs(max(reported / recomputed, recomputed / reported) / parts - 1) <= allowed
-    ):
-        return "LOS007", f"{parts} micro-batches are added up without being divided, or the reverse"
-    return "LOS005", (
-        "not known: neither a sum, nor a shift, nor a second softmax, nor counted padding gives "
-        "this value; label smoothing, a z-loss or another auxiliary loss would change it too"
-    )
-
-
-_SHIFTED = {0: "LOS001", 2: "LOS002"}
-_MOVED = {
-    0: "logits are compared with the tokens they stand at, not with the next ones",
-    2: "labels are moved twice: once where they are made, once in the model or the loss",
-}
+    rows, positions = data.ids.shape
+    return {
+        ("LOS009", "sign"): -recomputed,
+        ("LOS006", "sum"): recomputed * n,
+        ("LOS006", "sum over tokens"): recomputed * n / rows,
+        ("LOS006", "sum over rows"): recomputed * n / positions,
+        ("LOS008", "softmax"): cross_entropy(torch.softmax(logits.float(), dim=-1), targets),
+        ("LOS010", "ignored"): recomputed * n / targets.numel(),
+        ("LOS001", "no shift"): cross_entropy(logits, targets_for(data.ids, 0)),
+        ("LOS002", "two shifts"): cross_entropy(logits, targets_for(data.ids, 2)),
+    }
 
 
 def probe_initial_loss(adapter: ModelAdapter, data: Examples) -> list[Finding]:
     """Whether an untrained model starts at ln V + Var(z) / 2, and near ln V.
 
-    What is trained is below; so a low loss is no finding unless `declare(pretrained=False)`.
+    A trained model starts lower, so a low loss is a finding only with `declare(pretrained=False)`.
     """
     if not _has_outputs(adapter, data) or adapter.declared.pretrained:
         return []
@@ -185,38 +161,21 @@ def probe_initial_loss(adapter: ModelAdapter, data: Examples) -> list[Finding]:
         return []
     loss, chance = cross_entropy(logits, targets), math.log(adapter.vocab)
     predicted = chance + float(logits.double().var(dim=-1).mean()) / 2
-    loss_of_others = cross_entropy(_but_its_own(logits, data.ids), targets)
+    loss_of_others = cross_entropy(_without_input_token(logits, data.ids), targets)
+    excess, vocab = loss - chance, adapter.vocab
     if min(loss, loss_of_others) > chance + limit("INI001", "nats"):
-        return [
-            build_finding(
-                "INI001",
-                f"The first loss is {loss:.3f}, {loss - chance:.2f} nats above ln {adapter.vocab} "
-                f"= {chance:.3f}, which guessing would cost.",
-                evidence("INI001", "first loss - ln V", loss - chance),
-                where="logits",
-                confidence=0.9,
-            )
-        ]
+        return [describe("INI001", loss=loss, above=excess, vocab=vocab, chance=chance)]
     fresh = adapter.declared.pretrained is False and adapter.causal
     if fresh and loss < predicted - limit("INI002", "nats"):
-        return [
-            build_finding(
-                "INI002",
-                f"The first loss of an untrained model is {loss:.3f}, where {predicted:.3f} is "
-                "predicted: it knows what it cannot know.",
-                evidence("INI002", "first loss - predicted", loss - predicted),
-                where="logits",
-                confidence=0.8,
-            )
-        ]
+        return [describe("INI002", loss=loss, predicted=predicted, below=loss - predicted)]
     return []
 
 
-def _but_its_own(logits: Tensor, ids: Tensor) -> Tensor:
-    """Logits in which the token that stands there is like the average one.
+def _without_input_token(logits: Tensor, ids: Tensor) -> Tensor:
+    """Logits with the average logit for the input token of each position.
 
-    A tied head says it loudly before training: the state still is that token's embedding. It is
-    unlearnt in a few updates, and is no fault of the first weights.
+    Before training, a tied head predicts the input token, because the state is still its embedding.
+    The model unlearns this in a few updates, so it is no fault of the first weights.
     """
     if logits.shape[:2] != ids.shape:
         return logits
@@ -224,10 +183,6 @@ def _but_its_own(logits: Tensor, ids: Tensor) -> Tensor:
 
 
 def _has_outputs(adapter: ModelAdapter, data: Examples) -> bool:
-    """Whether there are logits for the data: of two stacks only where the source is there too."""
-    two = adapter.has_encoder_and_decoder
-    return adapter.has_logits and (not two or data.source is not None)
-
-
-def _padding(adapter: ModelAdapter, data: Examples) -> Tensor | None:
-    return data.padding if adapter.takes_padding else None
+    """Whether there are logits for the data; an encoder-decoder also needs a source."""
+    needs_source = adapter.has_encoder_and_decoder
+    return adapter.has_logits and (not needs_source or data.source is not None)

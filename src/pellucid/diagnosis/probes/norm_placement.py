@@ -1,8 +1,8 @@
-"""How the blocks of a model are framed: whether a path goes past its layers, and where norms stand.
+"""Find the residual path of the blocks, and the placement of their norms.
 
-Every matrix in the blocks is made to say nothing, and what a block is given is made three times as
-large. What comes out is then the residual path alone: three times as large where nothing stands in
-it, of its own size where a norm does, and nothing where there is no path.
+The probe sets the output of every matrix in the blocks to zero, and makes the input of each block
+three times as large. So only the residual path remains. Its output is three times as large if the
+path has no norm, of the usual size if it has one, and zero if there is no path.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.typed import named_modules
-from pellucid.vitals import Anatomy, at_rest
+from pellucid.vitals import Anatomy, reading_mode
 
 _TIMES = 3.0
 
 
 class Frame(NamedTuple):
-    """Where norms stand in the blocks, and whether each has a residual path; None is not known."""
+    """The placement of norms in the blocks, and whether a residual path exists; None: unknown."""
 
     norm: Literal["pre", "post", "none"] | None
     residual: bool | None
 
 
 def frame_of(anatomy: Anatomy, call: Callable[[], Any]) -> Frame:
-    """The frame of the blocks, by one call of the model, which leaves no trace."""
+    """The frame of the blocks, from one call of the model, which stays as it is."""
     ratios: list[float] = []
     handles: list[Any] = []
     try:
-        with at_rest(anatomy.model):
+        with reading_mode(anatomy.model):
             for block in anatomy.blocks.values():
-                handles.extend(_silenced(block, ratios))
+                handles.extend(_silence(block, ratios))
             call()
     except Exception:
-        # somebody's code may not bear such inputs: then nothing is known
+        # a foreign model may refuse such inputs
         return Frame(None, None)
     finally:
         for handle in handles:
@@ -57,26 +57,26 @@ def _read(ratios: list[float], has_norms: bool) -> Frame:
 
 
 def _forgets_size(anatomy: Anatomy, call: Callable[[], Any]) -> bool:
-    """Whether the first block adds much the same to a larger stream: a norm of any make does so."""
+    """Whether the first block adds about the same to a larger stream, as any norm makes it do."""
     added: list[Tensor] = []
     factors = iter((1.0, _TIMES))
 
-    def louder(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        return _times(next(factors), args, named)
+    def scale(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _times(next(factors), args, kwargs)
 
     def keep(
-        module: nn.Module, args: tuple[Any, ...], named: dict[str, Any], returned: Any
+        module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], returned: Any
     ) -> None:
-        out = returned if isinstance(returned, Tensor) else returned[0]
-        added.append(out - (args[0] if args else named["hidden_states"]))
+        output = returned if isinstance(returned, Tensor) else returned[0]
+        added.append(output - (args[0] if args else kwargs["hidden_states"]))
 
     block = next(iter(anatomy.blocks.values()))
     handles = [
-        block.register_forward_pre_hook(louder, with_kwargs=True),
+        block.register_forward_pre_hook(scale, with_kwargs=True),
         block.register_forward_hook(keep, with_kwargs=True),
     ]
     try:
-        with at_rest(anatomy.model):
+        with reading_mode(anatomy.model):
             call()
             call()
     except Exception:
@@ -87,41 +87,39 @@ def _forgets_size(anatomy: Anatomy, call: Callable[[], Any]) -> bool:
     return float(_size(added[1] - added[0])) < 0.5 * float(_size(added[0]))
 
 
-def _times(factor: float, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A block's inputs, with what comes down the stream so many times as large."""
+def _times(factor: float, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A block's inputs, with the stream multiplied by a factor."""
     if args and isinstance(args[0], Tensor):
-        return (args[0] * factor, *args[1:]), named
-    if isinstance(named.get("hidden_states"), Tensor):
-        return args, named | {"hidden_states": named["hidden_states"] * factor}
-    return args, named
+        return (args[0] * factor, *args[1:]), kwargs
+    if isinstance(kwargs.get("hidden_states"), Tensor):
+        return args, kwargs | {"hidden_states": kwargs["hidden_states"] * factor}
+    return args, kwargs
 
 
-def _silenced(block: nn.Module, ratios: list[float]) -> Iterator[Any]:
+def _silence(block: nn.Module, ratios: list[float]) -> Iterator[Any]:
+    """Register the hooks of one block; each call of it adds a ratio of output to input."""
     inputs: list[Tensor] = []
 
-    def louder(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        args, named = _times(_TIMES, args, named)
-        inputs.append(args[0] if args else named["hidden_states"])
-        return args, named
+    def scale(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        args, kwargs = _times(_TIMES, args, kwargs)
+        inputs.append(args[0] if args else kwargs["hidden_states"])
+        return args, kwargs
 
     def compare(module: nn.Module, args: Any, returned: Any) -> None:
-        out = returned if isinstance(returned, Tensor) else returned[0]
+        output = returned if isinstance(returned, Tensor) else returned[0]
         x = inputs.pop()
-        if isinstance(out, Tensor) and out.shape == x.shape:
-            ratios.append(float(_size(out) / _size(x).clamp(min=1e-30)))
+        if isinstance(output, Tensor) and output.shape == x.shape:
+            ratios.append(float(_size(output) / _size(x).clamp(min=1e-30)))
 
-    def silent(module: nn.Module, args: Any, returned: Any) -> Any:
+    def zero(module: nn.Module, args: Any, returned: Any) -> Any:
         return torch.zeros_like(returned) if isinstance(returned, Tensor) else returned
 
-    yield block.register_forward_pre_hook(louder, with_kwargs=True)
+    yield block.register_forward_pre_hook(scale, with_kwargs=True)
     for part in named_modules(block).values():
-        if isinstance(getattr(part, "weight", None), Tensor) and _is_matrix(part):
-            yield part.register_forward_hook(silent)
+        weight = getattr(part, "weight", None)
+        if isinstance(weight, Tensor) and weight.ndim == 2 and not isinstance(part, nn.Embedding):
+            yield part.register_forward_hook(zero)
     yield block.register_forward_hook(compare)
-
-
-def _is_matrix(part: Any) -> bool:
-    return part.weight.ndim == 2 and not isinstance(part, nn.Embedding)
 
 
 def _size(x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Probes of numbers and of chance: what a dtype cannot hold, and what should not be random."""
+"""Probes of numbers and of randomness: values that a dtype cannot hold, outputs that vary."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
-from pellucid.diagnosis.probes.leakage import moved, tolerance
+from pellucid.diagnosis.probes.leakage import relative_change, tolerance
 from pellucid.diagnosis.probes.trial_updates import torch_optimizers
 from pellucid.typed import named_modules
 
@@ -18,13 +18,13 @@ _TABLE = re.compile(r"(^|\.|_)(inv_freq|cos|sin|cos_cached|sin_cached)$")
 
 
 def probe_finite(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Finding]:
-    """Whether outputs are finite; if not, which module is the first that gives what is not."""
+    """Whether outputs are finite; if not, the first module with other outputs."""
     ids = adapter.random_ids(2) if ids is None else ids
     names = {module: name for name, module in named_modules(adapter.model).items()}
     culprits: list[str] = []
     largest = {"": 0.0}
 
-    def look(module: nn.Module, _: Any, output: Any) -> None:
+    def record(module: nn.Module, _: Any, output: Any) -> None:
         outputs = cast("tuple[Any, ...]", output if isinstance(output, tuple) else (output,))
         for tensor in outputs:
             if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
@@ -36,97 +36,65 @@ def probe_finite(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Findi
 
     hooks: list[Any] = []
     try:
-        hooks.extend(module.register_forward_hook(look) for module in names)
+        hooks.extend(module.register_forward_hook(record) for module in names)
         with adapter.as_is(), torch.no_grad():
             adapter.outputs(ids)
     finally:
         for hook in hooks:
             hook.remove()
     if culprits:
-        sign = evidence("NUM004", "modules with outputs that are not finite", len(culprits))
-        where = culprits[0] or "the model"
-        return [build_finding("NUM004", f"The first is {where}.", sign, where=where)]
+        return [describe("NUM004", n=len(culprits), place=culprits[0] or "the model")]
     worst = max(largest, key=lambda name: largest[name])
     if largest[worst] <= limit("NUM002", "value"):
         return []
-    sign = evidence("NUM002", "largest value in float16", largest[worst])
-    return [
-        build_finding(
-            "NUM002", f"{worst} gives values up to {largest[worst]:.3g}.", sign, where=worst
-        )
-    ]
+    return [describe("NUM002", value=largest[worst], module=worst)]
 
 
 def probe_dtypes(adapter: ModelAdapter, optimizer: Any | None = None) -> list[Finding]:
     """Whether small numbers that matter (eps, angles of positions) survive the dtype."""
     findings: list[Finding] = []
-    types = {p.dtype for p in adapter.model.parameters() if p.is_floating_point()}
-    if torch.float16 in types:
+    if any(p.dtype == torch.float16 for p in adapter.model.parameters()):
         lost = _lost_eps(adapter, optimizer)
         if lost:
-            sign = evidence("NUM003", "eps that float16 rounds to zero", lost[0][1])
-            findings.append(
-                build_finding("NUM003", f"{len(lost)} of them.", sign, where=lost[0][0])
-            )
-    if torch.float16 in types and optimizer is not None:
-        sign = evidence("NUM005", "dtype of the weights", "float16")
-        findings.append(build_finding("NUM005", "Weights that are trained are float16.", sign))
+            place, eps = lost[0]
+            findings.append(describe("NUM003", n=len(lost), eps=eps, place=place))
+        if optimizer is not None:
+            findings.append(describe("NUM005", dtype="float16"))
     tables = [
         name
         for name, buffer in adapter.model.named_buffers()
         if buffer.dtype in HALF and _TABLE.search(name)
     ]
     if tables:
-        sign = evidence("NUM006", "tables in half precision", len(tables))
-        findings.append(build_finding("NUM006", "Tables of rotary angles.", sign, where=tables[0]))
+        findings.append(describe("NUM006", n=len(tables), place=tables[0]))
     return findings
 
 
 def _lost_eps(adapter: ModelAdapter, optimizer: Any | None) -> list[tuple[str, float]]:
-    lost: list[tuple[str, float]] = []
-    for name, module in named_modules(adapter.model).items():
-        eps = getattr(module, "eps", getattr(module, "variance_epsilon", None))
-        if isinstance(eps, float) and 0 < eps < limit("NUM003", "eps"):
-            lost.append((name, eps))
-    if optimizer is not None:
-        groups = (
-            group
-            for torch_optimizer in torch_optimizers(optimizer)
-            for group in torch_optimizer.param_groups
-        )
-        all_eps = [float(group["eps"]) for group in groups if "eps" in group]
-        lost += [("optimizer", eps) for eps in all_eps if 0 < eps < limit("NUM003", "eps")]
-    return lost
+    """Every eps that float16 rounds to zero, with its place."""
+    modules = named_modules(adapter.model).items()
+    all_eps = [(n, getattr(m, "eps", getattr(m, "variance_epsilon", None))) for n, m in modules]
+    inner_optimizers = [] if optimizer is None else torch_optimizers(optimizer)
+    groups = (group for inner in inner_optimizers for group in inner.param_groups)
+    all_eps += [("optimizer", float(group["eps"])) for group in groups if "eps" in group]
+    least = limit("NUM003", "eps")
+    return [(place, eps) for place, eps in all_eps if isinstance(eps, float) and 0 < eps < least]
 
 
 def probe_chance(adapter: ModelAdapter, ids: Tensor | None = None) -> list[Finding]:
-    """Whether evaluation is free of chance, and dropout is not the same every time."""
+    """Whether evaluation is deterministic, and dropout differs from pass to pass."""
     ids = adapter.random_ids(2) if ids is None else ids
     with adapter.as_is(), torch.no_grad():
-        still, again = adapter.outputs(ids), adapter.outputs(ids)
-    noise = float(moved(still, again).max())
-    if noise > tolerance(still, "RND001"):
-        return [
-            build_finding(
-                "RND001",
-                "The same ids give other outputs the second time, in evaluation mode.",
-                evidence("RND001", "largest relative change", noise),
-            )
-        ]
+        output, repeated = adapter.outputs(ids), adapter.outputs(ids)
+    noise = float(relative_change(output, repeated).max())
+    if noise > tolerance(output, "RND001"):
+        return [describe("RND001", noise=noise)]
     if not _drops(adapter.model):
         return []
     with adapter.as_is(training=True), torch.no_grad():
         first, second = adapter.outputs(ids), adapter.outputs(ids)
-    dropped = float(moved(still, first).max()) > tolerance(still)
-    if not dropped or not torch.equal(first, second):
-        return []
-    return [
-        build_finding(
-            "RND002",
-            "Two passes in training mode drop exactly the same features.",
-            evidence("RND002", "difference of two passes", 0.0),
-        )
-    ]
+    drops_any = float(relative_change(output, first).max()) > tolerance(output)
+    return [describe("RND002", difference=0.0)] if drops_any and torch.equal(first, second) else []
 
 
 def _drops(model: nn.Module) -> bool:

@@ -1,4 +1,4 @@
-"""Probes of how far a model sees, and whether it knows where a token stands."""
+"""Probes of the receptive field, and of positions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import assert_never, cast
 import torch
 from torch import Tensor
 
-from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
 from pellucid.diagnosis.probes.attention_scores import scores_of, visible
-from pellucid.diagnosis.probes.leakage import moved, tolerance
+from pellucid.diagnosis.probes.leakage import relative_change, tolerance
 from pellucid.model import Block, Transformer
 from pellucid.model.facts import (
     AddedPositionFacts,
@@ -28,7 +28,7 @@ from pellucid.model.facts import (
 
 
 def probe_receptive_field(adapter: ModelAdapter) -> list[Finding]:
-    """Whether every token within the window has an influence on the last output."""
+    """Whether every token in the window influences the last output."""
     reach = _declared_reach(adapter)
     if reach is None or adapter.length < 3:
         return []
@@ -37,64 +37,49 @@ def probe_receptive_field(adapter: ModelAdapter) -> list[Finding]:
     diagonal = torch.eye(time, dtype=torch.bool, device=ids.device)
     variants = torch.where(diagonal, adapter.changed_ids(ids), ids)
     with adapter.awake():
-        original, changed = (
-            adapter.outputs(ids.expand(time, -1).contiguous()),
-            adapter.outputs(variants),
-        )
-    influence = moved(original, changed)[:, -1]
+        original = adapter.outputs(ids.expand(time, -1).contiguous())
+        influence = relative_change(original, adapter.outputs(variants))[:, -1]
     first = max(0, time - reach)
     # rounding in float64 is a thousand times smaller than the limit
-    none = limit("ATT005", "influence") if original.dtype == torch.float64 else 0.0
-    blind = [k for k in range(first, time) if float(influence[k]) <= none]
+    least = limit("ATT005", "influence") if original.dtype == torch.float64 else 0.0
+    blind = [k for k in range(first, time) if float(influence[k]) <= least]
     if not blind:
         return []
+    is_range = blind == list(range(blind[0], blind[-1] + 1))
     return [
-        build_finding(
+        describe(
             "ATT005",
-            f"{len(blind)} of the {time - first} tokens that the last output should see have no "
-            f"influence on it at all: those at positions {_ranges(blind)}.",
-            evidence("ATT005", "tokens without influence", len(blind)),
-            cause=_of_blindness(blind, time),
+            n=len(blind),
+            total=time - first,
+            positions=f"{blind[0]} to {blind[-1]}" if is_range else ", ".join(map(str, blind)),
+            cause="not connected" if len(blind) == time - 1 else "reshaped",
         )
     ]
 
 
-def _of_blindness(blind: list[int], time: int) -> str:
-    if len(blind) == time - 1:
-        return (
-            "no token sees any other: attention is not connected, its output is multiplied by "
-            "zero, or time and batch are confused (batch_first)"
-        )
-    return (
-        "heads are cut out of time and not out of features: reshaping (batch, time, heads, "
-        "d_head) to (batch, heads, time, d_head) needs transpose(1, 2), not view; or a window "
-        "that was not declared: declare(window=...)"
-    )
-
-
-def _ranges(places: list[int]) -> str:
-    whole = places == list(range(places[0], places[-1] + 1))
-    return f"{places[0]} to {places[-1]}" if whole else ", ".join(map(str, places))
-
-
 def _declared_reach(adapter: ModelAdapter) -> int | None:
-    """How many tokens back the last output is meant to see, itself among them; None: unknown."""
+    """How many tokens the last output should see, itself included; None: unknown."""
     if adapter.declared.window is not None:
         return adapter.declared.window
-    if adapter.family == "pellucid":
-        return _stated_reach(cast("Transformer", adapter.model), adapter.length)
-    around = getattr(adapter.settings, "attention_window", None)
-    if isinstance(around, list) and not adapter.has_encoder_and_decoder:  # half before, half after
-        return _through([width // 2 + 1 for width in cast("list[int]", around)], adapter.length)
-    window = getattr(adapter.settings, "sliding_window", None)
-    depth = getattr(adapter.settings, "num_hidden_layers", 1)
-    if isinstance(window, int) and not getattr(adapter.settings, "layer_types", None):
-        return _through([window] * depth, adapter.length)
-    kinds = getattr(adapter.settings, "layer_types", None)
-    if isinstance(window, int) and isinstance(kinds, list | tuple):
-        far = [window if kind == "sliding_attention" else None for kind in cast("list[str]", kinds)]
-        return _through(far, adapter.length)
-    return adapter.length
+    if adapter.transformer is not None:
+        return _stated_reach(adapter.transformer, adapter.length)
+    settings = adapter.settings
+    widths = getattr(settings, "attention_window", None)
+    if isinstance(widths, list) and not adapter.has_encoder_and_decoder:  # half before, half after
+        return _total_reach([width // 2 + 1 for width in cast("list[int]", widths)], adapter.length)
+    window, kinds = (
+        getattr(settings, "sliding_window", None),
+        getattr(settings, "layer_types", None),
+    )
+    if not isinstance(window, int):
+        return adapter.length
+    if not kinds:
+        depth = getattr(settings, "num_hidden_layers", 1)
+        return _total_reach([window] * depth, adapter.length)
+    if not isinstance(kinds, list | tuple):
+        return adapter.length
+    is_sliding = [kind == "sliding_attention" for kind in cast("list[str]", kinds)]
+    return _total_reach([window if sliding else None for sliding in is_sliding], adapter.length)
 
 
 def _stated_reach(model: Transformer, length: int) -> int | None:
@@ -107,49 +92,40 @@ def _stated_reach(model: Transformer, length: int) -> int | None:
             case LinearAttentionFacts():
                 windows.append(None)
             case NeuralMemoryFacts():
-                return None  # what its memory keeps of a chunk is learned
+                return None  # its memory learns what to keep of a chunk
             case UnknownFacts():
                 return None
             case _:
                 assert_never(facts)
-    return _through(windows, length)
+    return _total_reach(windows, length)
 
 
-def _through(windows: list[int | None], length: int) -> int:
+def _total_reach(windows: list[int | None], length: int) -> int:
+    """The reach through all layers; a window of None sees all tokens."""
     if not windows or any(window is None for window in windows):
         return length
     return 1 + sum(cast("int", window) - 1 for window in windows)
 
 
 def probe_positions(adapter: ModelAdapter) -> list[Finding]:
-    """Whether the order of tokens is told to the model at all.
+    """Whether the model knows the order of tokens.
 
-    The same token is written everywhere: whatever differs between places, in a state or in a score,
-    can come from the position alone. What shows no scores is asked whether two tokens may change
-    places.
+    With the same token at every position, only positions can make states or scores differ. If the
+    model shows no scores, the probe swaps two tokens.
     """
     if adapter.declared.no_positions or adapter.length < 4:
         return []
-    if adapter.family == "pellucid" and _has_none_by_design(cast("Transformer", adapter.model)):
+    if adapter.transformer is not None and _has_none_by_design(adapter.transformer):
         return []
-    same = torch.full((1, adapter.length), adapter.vocab // 2, device=adapter.device)
+    ids = torch.full((1, adapter.length), adapter.vocab // 2, device=adapter.device)
     with adapter.awake():
-        if _differs_by_place(adapter.outputs(same)[0]):
+        if _differs_by_position(adapter.outputs(ids)[0]):
             return []
-        scores = scores_of(lambda: adapter.outputs(same), adapter.length)
+        scores = scores_of(lambda: adapter.outputs(ids), adapter.length)
         if any(_spread(score) > limit("POS001", "change") for score in scores):
             return []
-        swapped = 0.0 if scores else _of_swapping(adapter)
-    if swapped > limit("POS001", "change"):
-        return []
-    return [
-        build_finding(
-            "POS001",
-            "With one token written at every place, no state and no score of attention differs "
-            "between places: the model cannot tell where a token stands.",
-            evidence("POS001", "largest difference between places", swapped),
-        )
-    ]
+        change = 0.0 if scores else _change_of_swap(adapter)
+    return [] if change > limit("POS001", "change") else [describe("POS001", change=change)]
 
 
 def _has_none_by_design(model: Transformer) -> bool:
@@ -165,10 +141,11 @@ def _has_none_by_design(model: Transformer) -> bool:
             assert_never(facts)
 
 
-def _differs_by_place(output: Tensor) -> bool:
+def _differs_by_position(output: Tensor) -> bool:
     exact = output.dtype == torch.float64
     allowed = limit("POS001", "change") if exact else tolerance(output)
-    return float(moved(output[None, :1].expand(1, len(output), -1), output[None]).max()) > allowed
+    first = output[None, :1].expand(1, len(output), -1)
+    return float(relative_change(first, output[None]).max()) > allowed
 
 
 def _spread(scores: Tensor) -> float:
@@ -180,51 +157,43 @@ def _spread(scores: Tensor) -> float:
     return float(((high - low) / size).nan_to_num(0.0, 0.0, 0.0).max())
 
 
-def _of_swapping(adapter: ModelAdapter) -> float:
+def _change_of_swap(adapter: ModelAdapter) -> float:
     ids = adapter.random_ids(1)
     swapped = ids.clone()
     swapped[0, 0], swapped[0, 1] = ids[0, 1], ids[0, 0]
-    pair = torch.cat((ids, swapped))
-    output = adapter.outputs(pair)
-    return float(moved(output[:1], output[1:])[0, -1])
+    output = adapter.outputs(torch.cat((ids, swapped)))
+    return float(relative_change(output[:1], output[1:])[0, -1])
 
 
 def probe_rotary(adapter: ModelAdapter) -> list[Finding]:
-    """Whether scores depend on the distance alone, where positions are rotary.
+    """Whether rotary scores depend on the distance alone.
 
-    With one token everywhere, the score of query i and key j must be that of i + 1 and j + 1.
+    With one token everywhere, the score of query i and key j must equal that between i + 1 and
+    j + 1.
     """
     if not _is_rotary(adapter) or adapter.length < 4:
         return []
-    same = torch.full((1, adapter.length), adapter.vocab // 2, device=adapter.device)
+    ids = torch.full((1, adapter.length), adapter.vocab // 2, device=adapter.device)
     with adapter.awake():
-        moves = _differs_by_place(adapter.outputs(same)[0])
-        scores = scores_of(lambda: adapter.outputs(same), adapter.length)
-    if moves:  # only what enters the first layer is known to be alike
-        scores = scores[:1] if _softmax_first(adapter) else []
-    worst = max(map(_shift, scores), default=0.0)
+        differs = _differs_by_position(adapter.outputs(ids)[0])
+        scores = scores_of(lambda: adapter.outputs(ids), adapter.length)
+    if differs:  # only the input of the first layer is known to be equal
+        scores = scores[:1] if _begins_with_softmax(adapter) else []
+    worst = max(map(_change_of_shift, scores), default=0.0)
     rounded = any(b.dtype in HALF for b in adapter.model.buffers())
     if worst <= limit("POS002", "half" if rounded else "change"):
         return []
-    return [
-        build_finding(
-            "POS002",
-            "With one token written at every place, the score of two tokens changes when both "
-            "are moved by the same distance.",
-            evidence("POS002", "largest relative change of a score", worst),
-        )
-    ]
+    return [describe("POS002", worst=worst)]
 
 
-def _softmax_first(adapter: ModelAdapter) -> bool:
-    if adapter.family != "pellucid":
+def _begins_with_softmax(adapter: ModelAdapter) -> bool:
+    if adapter.transformer is None:
         settings = cast("object", adapter.settings)
-        named = [getattr(settings, name, None) for name in ("layer_types", "layers_block_type")]
-        kinds = next((cast("list[str]", kinds) for kinds in named if kinds), ["attention"])
-        # a recurrent or convolutional layer: what leaves it differs by place
+        lists = [getattr(settings, name, None) for name in ("layer_types", "layers_block_type")]
+        kinds = next((cast("list[str]", kinds) for kinds in lists if kinds), ["attention"])
+        # the outputs of a recurrent or convolutional layer differ by position
         return "attention" in kinds[0] and kinds[0] != "linear_attention"
-    first = cast("Block", cast("Transformer", adapter.model).stack.blocks[0])
-    facts = attention_facts(first.attention)
+    facts = attention_facts(cast("Block", adapter.transformer.stack.blocks[0]).attention)
     match facts:
         case SoftmaxAttentionFacts():
             return True
@@ -234,19 +203,18 @@ def _softmax_first(adapter: ModelAdapter) -> bool:
             assert_never(facts)
 
 
-def _shift(scores: Tensor) -> float:
-    near, far = scores[..., :-1, :-1], scores[..., 1:, 1:]
-    is_visible = visible(near) & visible(far)
+def _change_of_shift(scores: Tensor) -> float:
+    first, shifted = scores[..., :-1, :-1], scores[..., 1:, 1:]
+    is_visible = visible(first) & visible(shifted)
     size = scores.masked_fill(~visible(scores), 0.0).abs().max().clamp_min(1e-30)
-    return float((near - far).abs().masked_fill(~is_visible, 0.0).max() / size)
+    return float((first - shifted).abs().masked_fill(~is_visible, 0.0).max() / size)
 
 
 def _is_rotary(adapter: ModelAdapter) -> bool:
     if adapter.declared.rotary is not None:
         return adapter.declared.rotary
-    if adapter.family == "pellucid":
-        positions = cast("Transformer", adapter.model).stack.positions
-        return isinstance(position_facts(positions), RotaryFacts)
+    if adapter.transformer is not None:
+        return isinstance(position_facts(adapter.transformer.stack.positions), RotaryFacts)
     if getattr(adapter.settings, "alibi", False):
         return False
     setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")

@@ -1,4 +1,4 @@
-"""Probes of the rows: ids that there are rows for, texts that are not the same one again."""
+"""Probes of ids: whether each has an embedding, and whether batches or rows come twice."""
 
 from __future__ import annotations
 
@@ -7,59 +7,42 @@ from typing import Any
 from torch import Tensor
 
 from pellucid.diagnosis.batches import Examples
-from pellucid.diagnosis.finding import Finding, build_finding, evidence, limit
+from pellucid.diagnosis.finding import Finding, describe, limit
 
 
 def probe_ids(data: Examples, vocab: int) -> list[Finding]:
-    """Whether every id has a row in the embedding: to be asked before any other probe."""
+    """Whether every id has a row in the embedding; run this before any other probe."""
     highest = max(int(batch.max()) for batch in data.batches)
     lowest = min(int(batch.min()) for batch in data.batches)
     if lowest >= 0 and highest < vocab:
         return []
-    outside = sum(int(((batch < 0) | (batch >= vocab)).sum()) for batch in data.batches)
-    return [
-        build_finding(
-            "DAT003",
-            f"{outside} ids are outside of the vocabulary: they reach from {lowest} to {highest}, "
-            f"and the model has rows for 0 to {vocab - 1}.",
-            evidence("DAT003", "ids outside", outside),
-            where="ids",
-        )
-    ]
+    n = sum(int(((batch < 0) | (batch >= vocab)).sum()) for batch in data.batches)
+    return [describe("DAT003", n=n, lowest=lowest, highest=highest, last=vocab - 1)]
 
 
 def probe_tokenizer(tokenizer: Any, vocab: int, data: Examples | None = None) -> list[Finding]:
-    """Whether the tokenizer fits the model, and knows the text."""
+    """Whether the tokenizer fits the model, and knows the text.
+
+    Args:
+        tokenizer: pellucid's or Hugging Face's.
+        vocab: the rows of the model's embedding.
+        data: the batches that it encoded.
+    """
     size = _size(tokenizer)
     findings: list[Finding] = []
     if size is not None and size > vocab:
-        findings.append(
-            build_finding(
-                "DAT007",
-                f"The tokenizer has {size} tokens, the model has rows for {vocab}.",
-                evidence("DAT007", "tokens without a row", size - vocab),
-                where="tokenizer",
-            )
-        )
+        findings.append(describe("DAT007", size=size, vocab=vocab, extra=size - vocab))
     unknown = getattr(tokenizer, "unk_token_id", getattr(tokenizer, "unknown_id", None))
-    if data is None or not isinstance(unknown, int):
-        return findings
-    share = float((data.ids == unknown).double().mean())
-    if share > limit("DAT004", "share"):
-        findings.append(
-            build_finding(
-                "DAT004",
-                f"{share:.1%} of the tokens are the one for what the tokenizer cannot spell.",
-                evidence("DAT004", "share of unknown tokens", share),
-                where="tokenizer",
-            )
-        )
+    if data is not None and isinstance(unknown, int):
+        share = float((data.ids == unknown).double().mean())
+        if share > limit("DAT004", "share"):
+            findings.append(describe("DAT004", share=share))
     return findings
 
 
 def _size(tokenizer: Any) -> int | None:
     try:
-        return len(tokenizer)  # Hugging Face's: with the tokens that were added
+        return len(tokenizer)  # Hugging Face's counts added tokens too
     except TypeError:
         size = getattr(tokenizer, "vocab_size", None)
         return size if isinstance(size, int) else None
@@ -69,28 +52,14 @@ def probe_duplicates(data: Examples) -> list[Finding]:
     """Whether a batch comes twice, or a row twice in one batch."""
     findings: list[Finding] = []
     hashes = [_key(batch) for batch in data.batches]
-    again = len(hashes) - len(set(hashes))
-    if again:
-        findings.append(
-            build_finding(
-                "DAT001",
-                f"Of {len(hashes)} batches in a row, {again} have come before.",
-                evidence("DAT001", "batches that came before", again),
-                where="batches",
-            )
-        )
+    repeated = len(hashes) - len(set(hashes))
+    if repeated:
+        findings.append(describe("DAT001", total=len(hashes), repeated=repeated))
     rows = [_key(row) for row in data.ids]
-    twice = len(rows) - len(set(rows))
-    if twice and data.ids.shape[1] >= 4:
-        findings.append(
-            build_finding(
-                "DAT002",
-                f"{twice} of the {len(rows)} rows of a batch are copies of another row of it.",
-                evidence("DAT002", "rows that are copies", twice),
-                where="batches",
-                severity="fault" if twice >= limit("DAT002", "half") * len(rows) else None,
-            )
-        )
+    copies, n = len(rows) - len(set(rows)), len(rows)
+    if copies and data.ids.shape[1] >= 4:
+        severity = "fault" if copies >= limit("DAT002", "half") * n else None
+        findings.append(describe("DAT002", copies=copies, total=n, severity=severity))
     return findings
 
 

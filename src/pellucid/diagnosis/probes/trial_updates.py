@@ -1,4 +1,4 @@
-"""A few updates of a copy: which weights get a gradient, and which move."""
+"""A few updates of a copy of the model: which weights get a gradient, and which move."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _RATE = 1e-3
 
 
 @dataclass(slots=True)
-class Seen:
-    """Names of parameters, by what happened to them in the updates."""
+class UpdateRecord:
+    """The names of parameters, by their behaviour in the updates."""
 
     trained: list[str] = field(default_factory=list[str])
     with_gradient: set[str] = field(default_factory=set[str])
     with_some_gradient: set[str] = field(default_factory=set[str])
-    moved: set[str] = field(default_factory=set[str])
-    #: of weights in half precision: the share of their elements that had a gradient and stayed
+    updated: set[str] = field(default_factory=set[str])
+    #: for weights in half precision: the share of elements that had a gradient and did not move
     stayed: dict[str, float] = field(default_factory=dict[str, float])
 
 
 def torch_optimizers(optimizer: Any) -> list[torch.optim.Optimizer]:
-    """The optimisers of torch inside: pellucid's has several, wrappers have one."""
+    """The torch optimisers inside an optimiser: pellucid's has several, a wrapper has one."""
     parts = getattr(optimizer, "parts", None)
     if parts is not None:
         return list(cast("Sequence[torch.optim.Optimizer]", parts))
@@ -43,65 +43,68 @@ def torch_optimizers(optimizer: Any) -> list[torch.optim.Optimizer]:
     return torch_optimizers(inner) if inner is not None else [optimizer]
 
 
-def held(optimizer: Any) -> set[int]:
+def parameter_ids(optimizer: Any) -> set[int]:
     """The identities of the parameters that an optimiser updates."""
-    groups = (
-        group
-        for torch_optimizer in torch_optimizers(optimizer)
-        for group in torch_optimizer.param_groups
-    )
+    groups = (group for inner in torch_optimizers(optimizer) for group in inner.param_groups)
     return {id(parameter) for group in groups for parameter in group["params"]}
 
 
-def few_steps(adapter: ModelAdapter, ids: Tensor, optimizer: Any | None) -> Seen:
-    """What happens to each weight in three updates by a copy of `optimizer`, or by Adam.
+def try_updates(adapter: ModelAdapter, ids: Tensor, optimizer: Any | None) -> UpdateRecord:
+    """The behaviour of each weight in three updates by a copy of `optimizer`, or by Adam.
 
-    A learning rate of zero, as at the foot of a warm-up, is replaced: it is not what is asked.
+    A learning rate of zero, as at the start of a warm-up, is replaced.
+
+    Args:
+        adapter: the model.
+        ids: (batch, time) of the batch.
+        optimizer: the optimiser; None for Adam.
     """
-    observed = Seen()
+    record = UpdateRecord()
     with adapter.as_is(training=True, wide=optimizer is None):
-        named = [(n, p) for n, p in each_weight(adapter.model) if p.requires_grad]
-        observed.trained = [name for name, weight in named if weight.numel()]
-        if not named:
-            return observed
-        initial = {name: weight.detach().clone() for name, weight in named}
-        stepping = _copies(adapter.model, optimizer) or [
-            adam([weight for _, weight in named], _RATE, eps=1e-30)
+        weights = [(n, p) for n, p in each_weight(adapter.model) if p.requires_grad]
+        record.trained = [name for name, weight in weights if weight.numel()]
+        if not weights:
+            return record
+        initial = {name: weight.detach().clone() for name, weight in weights}
+        copies = _copies(adapter.model, optimizer) or [
+            adam([weight for _, weight in weights], _RATE, eps=1e-30)
         ]
-        # where a projection starts at zero, what stands before it gets its gradient an update later
+        # before a projection that starts at zero, gradients arrive one update later
         for _ in range(round(limit("GRD002", "updates"))):
-            for _, weight in named:
+            for _, weight in weights:
                 weight.grad = None
             backward(loss_of(adapter, ids))
-            _note(observed, named)
-            for torch_optimizer in stepping:
+            for name, weight in weights:
+                if weight.grad is not None:
+                    record.with_some_gradient.add(name)
+                    if bool((weight.grad != 0).any()):
+                        record.with_gradient.add(name)
+            for torch_optimizer in copies:
                 cast("Any", torch_optimizer).step()
-        for name, weight in named:
+        for name, weight in weights:
             if not torch.equal(initial[name], weight.detach()):
-                observed.moved.add(name)
+                record.updated.add(name)
             if weight.element_size() < 4 and weight.grad is not None:
                 live = weight.grad != 0
                 stayed = (weight.detach() == initial[name]) & live
-                observed.stayed[name] = float(stayed.sum() / live.sum().clamp_min(1))
-    return observed
+                record.stayed[name] = float(stayed.sum() / live.sum().clamp_min(1))
+    return record
 
 
 def adam(weights: list[nn.Parameter], rate: float, *, eps: float = 1e-8) -> torch.optim.Optimizer:
-    """Adam, in one kernel where there is one."""
+    """Adam, with a fused kernel if there is one.
+
+    Args:
+        weights: the parameters, all on one device.
+        rate: the learning rate.
+        eps: Adam's eps.
+    """
     fused = weights[0].device.type in ("cpu", "cuda")
     return Adam(weights, lr=rate, eps=eps, fused=fused)
 
 
-def _note(observed: Seen, named: list[tuple[str, nn.Parameter]]) -> None:
-    for name, weight in named:
-        if weight.grad is not None:
-            observed.with_some_gradient.add(name)
-            if bool((weight.grad != 0).any()):
-                observed.with_gradient.add(name)
-
-
 def _copies(model: nn.Module, optimizer: Any | None) -> list[torch.optim.Optimizer]:
-    """Copies of the optimisers, with a memory of their own, over the model's own parameters."""
+    """Copies of the optimisers with their own state, for the model's own parameters."""
     if optimizer is None:
         return []
     memo: dict[int, Any] = {id(p): p for p in model.parameters()}
@@ -113,7 +116,7 @@ def _copies(model: nn.Module, optimizer: Any | None) -> list[torch.optim.Optimiz
 
 
 def _copy(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> torch.optim.Optimizer:
-    """A copy with all it has: torch's own copies its groups and memory alone."""
+    """A copy with all attributes: torch's own copies only groups and state."""
     copied = copy.deepcopy(optimizer, memo)
     for name, value in vars(optimizer).items():
         if not name.startswith("_") and not hasattr(copied, name):
@@ -122,7 +125,7 @@ def _copy(optimizer: torch.optim.Optimizer, memo: dict[int, Any]) -> torch.optim
 
 
 def loss_of(adapter: ModelAdapter, ids: Tensor) -> Tensor:
-    """A loss through every output: cross-entropy, or a fixed mixture of hidden states."""
+    """A loss that uses every output: cross-entropy, or a fixed mixture of hidden states."""
     outputs = adapter.outputs(ids).float()
     if not adapter.has_logits:
         draws = torch.Generator().manual_seed(3)

@@ -1,1 +1,1 @@
-"""Proof: fixes tried on forks of a run."""
+"""Proof: test fixes on forks of a run."""

@@ -1,4 +1,4 @@
-"""A fork of a run: some updates from one of its states, with its data, perhaps another config.
+"""A fork of a run: some updates from one of its states, on its data, perhaps with another config.
 
 A fork never writes to the run's folder.
 """
@@ -35,17 +35,18 @@ from pellucid.training import (
 from pellucid.training import train as run_loop
 from pellucid.vitals import watcher
 
-#: Held-out tokens that a fork is judged by, at most.
+#: A fork is evaluated on at most so many held-out tokens.
 _HELD_OUT = 40_000
-_NEVER = 10**15
+#: An interval that no run reaches.
+_LONGEST_INTERVAL = 10**15
 
-#: Called after each update of a fork, with how many of its updates are done.
+#: Called after each update of a fork, with the number of its updates so far.
 Ticks = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The run that forks are of: its folder, its config and plan; its reward, where it has one."""
+    """The run to fork: its folder, its config and plan, and its reward if it has one."""
 
     folder: RunFolder
     run: config.Run
@@ -55,10 +56,10 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """What came of some updates.
+    """The result of a fork.
 
-    `loss` is that of held-out data after the last update, in nats a `unit`; None where a value was
-    not finite, and `stopped` says what and where. `signs` are the last vital signs, by their ids.
+    `loss` is the held-out loss after the last update, in nats per `unit`. It is None if a value was
+    not finite; `stopped` then names the value and its place. `signs` are the last vital signs.
     """
 
     seed: int
@@ -72,16 +73,17 @@ class Fork:
 
     @property
     def sick(self) -> frozenset[str]:
-        """The signs whose last word was sick."""
+        """The signs that were sick at last."""
         return frozenset(id for id, sign in self.signs.items() if sign.word == "sick")
 
 
 @dataclass(slots=True)
 class _Record:
-    """An observer that keeps what is told of a fork at its end."""
+    """An observer that keeps a fork's last signs and loss, and the reason why it stopped."""
 
     tick: Ticks
     start: int
+    loss: float | None = None
     signs: dict[str, Reading] = field(default_factory=dict[str, Reading])
     stopped: str = ""
 
@@ -89,9 +91,11 @@ class _Record:
         match event:
             case events.Vitals():
                 self.signs = {
-                    id: Reading(step, value, word, where)
-                    for id, _, value, word, step, where in event.signs
+                    id: Reading(step, value, word, place)
+                    for id, _, value, word, step, place in event.signs
                 }
+            case events.Evaluated():
+                self.loss = event.loss_nats
             case events.StepFinished():
                 self.tick(event.step - self.start)
             case events.StoppedNonFinite():
@@ -106,27 +110,40 @@ def run_fork(
     checkpoint: Checkpoint | None,
     *,
     steps: int,
-    tick: Ticks = lambda done: None,
+    tick: Ticks = lambda n_done: None,
 ) -> Fork:
-    """Run `steps` updates of `run` from a checkpoint of `origin`, or from first weights.
+    """Run a fork of `origin`, and keep nothing of it on disk.
 
-    The seed of `run` decides the order of the data and the dropout, and first weights where they
-    are drawn. The place in the schedule is that of the checkpoint. Nothing is kept on disk.
+    Args:
+        origin: the run to fork.
+        run: its config, perhaps changed. The seed decides the order of the data, the dropout, and
+            first weights that are drawn.
+        checkpoint: the checkpoint to continue from, at its place in the schedule; None for first
+            weights.
+        steps: the number of updates.
+        tick: called after each update.
 
     Raises:
-        PellucidError: the data are damaged, or do not go with the config.
+        PellucidError: the data are damaged, or do not fit the config.
     """
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="pellucid-fork-") as scratch:
-        into = RunFolder(Path(scratch))
+        folder = RunFolder(Path(scratch))
         job = rebuild(
-            origin.folder, _quiet(run), _plan(origin, run), reward=origin.reward, into=into
+            origin.folder,
+            _evaluate_once(run),
+            _plan(origin, run),
+            reward=origin.reward,
+            target=folder,
         )
         progress = Progress() if checkpoint is None else restore(job, _copied(checkpoint))
-        _bring_windows(origin.folder, into)
+        windows = origin.folder.path / "vitals.json"  # the words of signs depend on these windows
+        if windows.is_file():
+            shutil.copy(windows, folder.path)
         record = _Record(tick, progress.step)
         end = min(progress.step + steps, origin.plan.total_steps)
-        loss = _run(_cut(job, progress, end, into), progress, record, into)
+        _run(_cut(job, progress, end, folder), progress, record, folder)
+    loss = record.loss
     return Fork(
         seed=run.seed,
         start=record.start,
@@ -139,46 +156,38 @@ def run_fork(
     )
 
 
-def _run(job: Job, progress: Progress, record: _Record, into: RunFolder) -> float | None:
-    """Run the loop under watch; the last held-out loss, None where the loop was stopped."""
-    held_out_losses: list[float] = []
-
-    def keep(event: Event) -> None:
-        if isinstance(event, events.Evaluated):
-            held_out_losses.append(event.loss_nats)
-
-    # whoever watches finds its windows where a run has them
-    begun = Resumed(
+def _run(job: Job, progress: Progress, record: _Record, folder: RunFolder) -> None:
+    """Run the loop under watch; the record has no loss if a value was not finite."""
+    # the watch reads its windows from the folder in this event
+    resumed = Resumed(
         step=progress.step,
         total_steps=job.plan.total_steps,
         checkpoint="",
-        folder=str(into.path),
+        folder=str(folder.path),
     )
     with watcher(max_overhead=None)(job, record) as watch:
-        watch(begun)
+        watch(resumed)
         try:
-            # not entered: Ctrl-C ends a fork at once, for there is nothing to save
-            run_loop(job, progress, [record, keep, watch], Interrupts())
+            # Interrupts without `with`: Ctrl-C ends a fork at once, as it saves nothing
+            run_loop(job, progress, [record, watch], Interrupts())
         except NonFiniteError:
-            return None
-    return held_out_losses[-1]
+            record.loss = None
 
 
-def _quiet(run: config.Run) -> config.Run:
-    """The run with intervals that are those of a fork: judged once, at its end, and never saved."""
-    training = run.training
-    quiet = replace(
-        training,
-        evaluate_every=_NEVER,
-        checkpoint_every=_NEVER,
-        log_every=min(training.log_every, 10),
-        evaluate_tokens=min(training.evaluate_tokens, _HELD_OUT),
+def _evaluate_once(run: config.Run) -> config.Run:
+    """The run with one evaluation at the end, and without checkpoints."""
+    training = replace(
+        run.training,
+        evaluate_every=_LONGEST_INTERVAL,
+        checkpoint_every=_LONGEST_INTERVAL,
+        log_every=min(run.training.log_every, 10),
+        evaluate_tokens=min(run.training.evaluate_tokens, _HELD_OUT),
     )
-    return replace(run, training=quiet)
+    return replace(run, training=training)
 
 
 def _plan(origin: Origin, run: config.Run) -> config.Plan:
-    """The run's own plan; not compiled, which takes longer than a fork."""
+    """The run's own plan without compilation, which takes longer than a fork."""
     plan = replace(origin.plan, compile=False)
     if run.training.precision == origin.run.training.precision:
         return plan
@@ -186,36 +195,29 @@ def _plan(origin: Origin, run: config.Run) -> config.Plan:
     return replace(plan, precision=precision)
 
 
-def _cut(job: Job, progress: Progress, end: int, into: RunFolder) -> Job:
-    """The job up to update `end`; schedule and growth are still those of the whole run."""
-    nothing = HeldOut(loss_nats=math.nan, over=0, unit=job.unit, measures={})
+def _cut(job: Job, progress: Progress, end: int, folder: RunFolder) -> Job:
+    """The job up to update `end`, with the schedule and the growth of the whole run."""
+    not_evaluated = HeldOut(loss_nats=math.nan, over=0, unit=job.unit, measures={})
+
+    def sample(step: int) -> None:
+        """A fork shows no samples."""
+
+    def save(step: int, checkpoint: Checkpoint, best: bool) -> Path:
+        """A fork saves nothing."""
+        return folder.path
+
     return replace(
         job,
         plan=replace(job.plan, total_steps=end, growth_steps=job.plan.grows_over),
-        # the loop asks before a run's first update too
-        evaluate=lambda: job.evaluate() if progress.step == end else nothing,
-        sample=_silent,
-        save=_nowhere(into),
-        aside=into.aside,
+        # the loop also evaluates before a run's first update
+        evaluate=lambda: job.evaluate() if progress.step == end else not_evaluated,
+        sample=sample,
+        save=save,
+        non_finite_folder=folder.non_finite,
     )
 
 
-def _silent(step: int) -> None:
-    """A fork shows nothing of what it would say."""
-
-
-def _nowhere(into: RunFolder) -> Callable[[int, Checkpoint, bool], Path]:
-    return lambda step, checkpoint, best: into.path
-
-
-def _bring_windows(source: RunFolder, into: RunFolder) -> None:
-    """The windows that words depend on, where the run kept them."""
-    windows = source.path / "vitals.json"
-    if windows.is_file():
-        shutil.copy(windows, into.path)
-
-
 def _copied(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint with a memory of its own, which the optimiser will write over."""
-    memory = {name: tensor.clone() for name, tensor in checkpoint.optimiser.items()}
-    return replace(checkpoint, optimiser=memory)
+    """The checkpoint with a copy of the optimiser's state, because the optimiser overwrites it."""
+    state = {name: tensor.clone() for name, tensor in checkpoint.optimiser.items()}
+    return replace(checkpoint, optimiser=state)

@@ -1,4 +1,4 @@
-"""Where forks of a run begin, and how far they go: before the trouble, and past it."""
+"""Choose the start and the length of forks: from before the trouble to past it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from pellucid.diagnosis.finding import Finding
 from pellucid.training import Event, events
 
-#: A sign is called sick after several readings: what it shows began about so many updates before.
+#: A sign becomes sick after several readings, so the trouble began about so many updates earlier.
 _MARGIN = 50
-#: A fork is at most so many times as long as was asked for, to reach the trouble.
+#: To reach the trouble, a fork may be so many times as long as `steps`.
 _STRETCH = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """After which update forks that replay begin (0: at the start), and the updates of each.
+    """The start and the length of forks.
 
-    `fresh_steps` are those of forks that have to begin anew. `note` is said where forks could not
-    begin before the trouble.
+    Forks that replay take `steps` updates after update `step` (0: from the beginning). Forks that
+    restart take `fresh_steps`. `note` says why forks cannot begin before the trouble.
     """
 
     step: int
@@ -29,18 +29,25 @@ class Start:
 
 
 def choose_start(
-    told: Sequence[Event],
+    run_events: Sequence[Event],
     findings: Sequence[Finding],
     checkpoints: Sequence[int],
     steps: int,
     total: int,
 ) -> Start:
-    """The newest checkpoint before the trouble, or the run's start, if forks reach it from there.
+    """Choose the newest checkpoint before the trouble, or the run's start.
 
-    The trouble is where the first sign was sick, the first finding was made, or a value was not
-    finite. Where none of these is known, forks begin at the newest checkpoint that leaves room.
+    The trouble is the first update with a sick sign, a finding, or a value that is not finite. If
+    there is none, forks begin at the newest checkpoint that is early enough.
+
+    Args:
+        run_events: the events of the run.
+        findings: its findings.
+        checkpoints: the updates of its checkpoints, in order.
+        steps: the least updates of a fork.
+        total: the updates of the run.
     """
-    trouble = min(_troubles(told, findings), default=None)
+    trouble = min(_troubles(run_events, findings), default=None)
     room = [step for step in (0, *checkpoints) if step == 0 or step + steps <= total]
     fresh = min(total, _length(0, trouble, steps))
     if trouble is None:
@@ -49,16 +56,16 @@ def choose_start(
     if trouble - checkpoint <= _STRETCH * steps:
         long = min(total - checkpoint, _length(checkpoint, trouble, steps))
         return Start(step=checkpoint, steps=long, fresh_steps=fresh)
-    near = min((step for step in room if step > checkpoint), default=checkpoint)
+    nearest = min((step for step in room if step > checkpoint), default=checkpoint)
     note = (
-        f"no checkpoint from shortly before the trouble (update {trouble}) is left: forks that go "
-        f"on from a checkpoint begin at update {near}"
+        f"there is no checkpoint from shortly before the trouble (update {trouble}): forks that "
+        f"continue from a checkpoint begin at update {nearest}"
     )
-    return Start(step=near, steps=min(steps, total - near), fresh_steps=fresh, note=note)
+    return Start(step=nearest, steps=min(steps, total - nearest), fresh_steps=fresh, note=note)
 
 
 def _length(start: int, trouble: int | None, steps: int) -> int:
-    """Half as many updates past the trouble as were asked for, and at least as many in all."""
+    """The updates of a fork: at least `steps`, and half of `steps` past the trouble."""
     if trouble is None or trouble - start > _STRETCH * steps:
         return steps
     return max(steps, trouble - start + steps // 2)

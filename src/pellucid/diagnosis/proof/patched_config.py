@@ -1,4 +1,4 @@
-"""The config that a proof recommends, as a file, and the command that trains with it."""
+"""Write the config that a proof recommends, and the command that trains with it."""
 
 from __future__ import annotations
 
@@ -21,32 +21,41 @@ def write_fixed(
     start: int,
     *,
     reward: str | None,
-    out: str | Path | None,
+    path: str | Path | None,
 ) -> Proof:
-    """The proof with its patched config on disk, where a fix helped, and what trains with it."""
+    """Write the patched config if a fix helped; the proof with its path and its command.
+
+    Args:
+        proof: the proof.
+        folder: the run's folder.
+        run: the run's config.
+        start: the update after which forks that replay began.
+        reward: the `--reward` of the run, if it has one.
+        path: the path of the config; by default next to the run's folder.
+    """
     best = proof.best
     if best is None:
         return proof
     name = folder.path.resolve().name
-    file = folder.path.parent / f"{name}-fixed.toml" if out is None else Path(out)
-    if out is None:
+    file = folder.path.parent / f"{name}-fixed.toml" if path is None else Path(path)
+    if path is None:
         file = free_name(file)
     comments = [
-        f"# {name} with {best.fix.does}, for {', '.join(best.codes)}:",
-        f"# {best.fix.why}",
+        f"# {name} with {best.fix.change}, for {', '.join(best.codes)}:",
+        f"# {best.fix.reason}",
         f"# Measured on {len(best.pairs)} pairs of forks of {best.pairs[0][1].steps} updates: "
         f"{best.words}.",
     ]
     text = run_to_toml(apply_assignments(run, best.fix.assignments))
     file.parent.mkdir(parents=True, exist_ok=True)
     write_output(file, "\n".join([*comments, "", text]))
-    again = "" if reward is None else f" --reward {shlex.quote(reward)}"
-    command, checkpoint = f"pellucid train --config {shlex.quote(str(file))}{again}", ""
-    if best.fix.needs == "replay" and start:
+    flag = "" if reward is None else f" --reward {shlex.quote(reward)}"
+    command, checkpoint = f"pellucid train --config {shlex.quote(str(file))}{flag}", ""
+    if best.fix.start == "replay" and start:
         checkpoint = str(folder.shelf.path(start))
         target = shlex.quote(str(file.with_suffix("")))
         command = (
             f"pellucid train --resume {shlex.quote(checkpoint)} --config {shlex.quote(str(file))} "
-            f"--out {target}{again}"
+            f"--out {target}{flag}"
         )
     return replace(proof, file=str(file), command=command, checkpoint=checkpoint)

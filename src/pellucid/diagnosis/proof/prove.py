@@ -1,4 +1,4 @@
-"""Proof: every fix is tried on forks of the run, against the same forks without it."""
+"""Proof: test each fix on forks of the run, against the same forks without the fix."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint
@@ -18,6 +19,7 @@ from pellucid.diagnosis.proof.patched_config import write_fixed
 from pellucid.diagnosis.proof.verdict import Proof, Trial
 from pellucid.disk import check_output
 from pellucid.errors import CheckpointError, ConfigError
+from pellucid.old_names import old_attributes
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.saved_runs.machine import machine_changes
@@ -25,22 +27,27 @@ from pellucid.saved_runs.records import read_events
 from pellucid.tasks.rewards import check_same_reward, find_reward
 from pellucid.training import generator_states, restore_generators
 
-#: Far apart, so that no seed of a fork is that of a run nearby.
+#: The distance of seeds, so large that forks share no seed with a neighbouring run.
 _NEXT_SEED = 1_000_003
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """How far a proof has come: fork `number` of `of`, and `done` of its updates."""
+    """The progress of a proof: fork `number` of `n_forks`, update `step` of its `steps`.
+
+    `fork` is its result, once it has ended.
+    """
 
     number: int
-    of: int
-    what: str
-    done: int
+    n_forks: int
+    label: str
+    step: int
     steps: int
     seconds_left: float | None
-    #: The fork, once it has ended.
     fork: Fork | None = None
+
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(of="n_forks", what="label", done="step")
 
 
 Advances = Callable[[Advance], None]
@@ -57,21 +64,21 @@ def prove(
     out: str | Path | None = None,
     advance: Advances = lambda advance: None,
 ) -> Proof:
-    """Try what is prescribed for the findings on forks of a run, each against an unfixed one.
+    """Test the fixes for findings on forks of a run, each against a fork without the fix.
 
     Args:
-        path: the run's folder, which is only read.
-        findings: what was found in it, the worst and most confident first.
-        steps: the updates of each fork, at least.
-        seeds: how many pairs of forks a fix is tried on: orders of the data, and first weights.
-        candidates: how many fixes are tried.
-        reward: the reward that the run is trained for, where it is.
-        out: where the patched config goes; beside the run's folder by default.
+        path: the run's folder, which stays as it is.
+        findings: its findings, the worst and most confident first.
+        steps: the least number of updates of each fork.
+        seeds: the pairs of forks for each fix, with other orders of the data and first weights.
+        candidates: how many fixes to test.
+        reward: the reward that the run is trained for, if it has one.
+        out: the path of the patched config; by default next to the run's folder.
         advance: called as forks advance.
 
     Raises:
-        ConfigError: fewer than 2 seeds or 1 candidate, or a reward that is missing.
-        RunError: there is no run, or this machine has not its device.
+        ConfigError: fewer than 2 seeds or 1 candidate, or the reward is missing.
+        RunError: there is no run, or this machine lacks its device.
     """
     for name, value, least in (
         ("steps", steps, 1),
@@ -84,7 +91,7 @@ def prove(
         check_output(Path(out))
     folder, _ = existing_folder(Path(path))
     run, plan = read_config(folder), read_plan(folder)
-    machine_changes(plan)  # for its refusal
+    machine_changes(plan)  # it refuses a device that this machine lacks
     check_same_reward(run.objective, folder, reward)
     origin = Origin(folder=folder, run=run, plan=plan, reward=find_reward(run.objective, reward))
     tried, untried = _candidates(findings, run, candidates)
@@ -104,9 +111,9 @@ def prove(
         incurable=tuple(
             dict.fromkeys(finding.code for finding in findings if not propose_fixes(finding, run))
         ),
-        note=start.note if any(t.fix.needs == "replay" for t in trials) else "",
+        note=start.note if any(t.fix.start == "replay" for t in trials) else "",
     )
-    return write_fixed(proof, folder, run, start.step, reward=reward, out=out)
+    return write_fixed(proof, folder, run, start.step, reward=reward, path=out)
 
 
 Candidate = tuple[Fix, tuple[str, ...]]
@@ -115,7 +122,7 @@ Candidate = tuple[Fix, tuple[str, ...]]
 def _candidates(
     findings: Sequence[Finding], run: config.Run, n_candidates: int
 ) -> tuple[list[Candidate], tuple[tuple[Fix, str], ...]]:
-    """What to try, with the codes it is for, and what forks cannot try, with why.
+    """The fixes to test with their codes, and the fixes that forks cannot test with the reasons.
 
     The second fix for the first finding comes before the first one for the third.
     """
@@ -132,25 +139,25 @@ def _candidates(
     tried: list[Candidate] = []
     untried: list[tuple[Fix, str]] = []
     for key, fix in by_assignments.items():
-        why = _incomparable(run, apply_assignments(run, fix.assignments))
-        if why:
-            untried.append((fix, why))
+        reason = _incomparable(run, apply_assignments(run, fix.assignments))
+        if reason:
+            untried.append((fix, reason))
         elif len(tried) < n_candidates:
             tried.append((fix, tuple(dict.fromkeys(codes[key]))))
     return tried, tuple(untried)
 
 
 def _incomparable(run: config.Run, fixed: config.Run) -> str:
-    """Why forks of the two cannot be compared; empty where they can."""
+    """Why forks of two configs cannot be compared; empty if they can."""
     if fixed.text != run.text:
-        return "the text would have to be prepared anew, and forks read what is prepared"
+        return "the fix changes the prepared text, which all forks share"
     if fixed.training.documents_apart != run.training.documents_apart:
-        return "it changes what the held-out loss is measured on, so that losses do not compare"
+        return "the fix changes the text of the held-out loss, so the losses cannot be compared"
     return ""
 
 
 class _Forks:
-    """Runs the forks of a proof; an unfixed one serves every fix that begins where it did."""
+    """Runs the forks of a proof; fixes with the same start share their unfixed forks."""
 
     def __init__(self, origin: Origin, start: Start, seeds: int, advance: Advances) -> None:
         self._origin = origin
@@ -159,70 +166,70 @@ class _Forks:
         self._advance = advance
         self._unfixed: dict[tuple[int, int], Fork] = {}
         self._checkpoint = _read(origin.folder, start.step)
-        #: when the first update was done: what comes before it (imports, reading) comes once
+        #: the time after the first update: imports and reading before it happen only once
         self._first: float | None = None
-        self._number = self._updates = self._of = self._all_updates = 0
+        self._number = self._updates = self._n_forks = self._all_updates = 0
 
     def trials(self, tried: Sequence[Candidate]) -> tuple[Trial, ...]:
         """Every fix on every seed."""
-        starts = [self._from(fix) for fix, _ in tried]
-        plain = [steps for _, steps in set(starts)]
-        self._of = (len(starts) + len(plain)) * len(self._seeds)
-        self._all_updates = (sum(steps for _, steps in starts) + sum(plain)) * len(self._seeds)
+        starts = [self._start_of(fix) for fix, _ in tried]
+        unfixed = set(starts)
+        all_steps = [steps for group in (starts, unfixed) for _, steps in group]
+        self._n_forks = len(all_steps) * len(self._seeds)
+        self._all_updates = sum(all_steps) * len(self._seeds)
         return tuple(
             Trial(fix=fix, codes=codes, pairs=tuple(self._pairs(fix))) for fix, codes in tried
         )
 
-    def _from(self, fix: Fix) -> tuple[int, int]:
-        """After which update, and for how many, a fix is tried."""
-        if fix.needs == "restart":
+    def _start_of(self, fix: Fix) -> tuple[int, int]:
+        """The update after which the forks of a fix begin, and their updates."""
+        if fix.start == "restart":
             return 0, self._start.fresh_steps
         return self._start.step, self._start.steps
 
     def _pairs(self, fix: Fix) -> Iterator[tuple[Fork, Fork]]:
-        start, steps = self._from(fix)
-        fixed = apply_assignments(self._origin.run, fix.assignments)
+        start, steps = self._start_of(fix)
+        run = self._origin.run
+        fixed = apply_assignments(run, fix.assignments)
         for seed in self._seeds:
             if (start, seed) not in self._unfixed:
-                self._unfixed[start, seed] = self._fork(
-                    self._origin.run, "unfixed", start, steps, seed
-                )
+                self._unfixed[start, seed] = self._fork(run, "unfixed", start, steps, seed)
             yield (
                 self._unfixed[start, seed],
-                self._fork(fixed, fix.does, start, steps, seed),
+                self._fork(fixed, fix.change, start, steps, seed),
             )
 
     def _fork(self, run: config.Run, label: str, start: int, steps: int, seed: int) -> Fork:
         self._number += 1
 
-        def tell(done: int, fork: Fork | None = None) -> None:
+        def report(step: int, fork: Fork | None = None) -> None:
             self._advance(
                 Advance(
                     number=self._number,
-                    of=self._of,
-                    what=f"{label}, seed {seed}",
-                    done=done,
+                    n_forks=self._n_forks,
+                    label=f"{label}, seed {seed}",
+                    step=step,
                     steps=steps,
-                    seconds_left=self._seconds_left(done),
+                    seconds_left=self._seconds_left(step),
                     fork=fork,
                 )
             )
 
-        tell(0)
+        report(0)
         fork = run_fork(
             self._origin,
             replace(run, seed=seed),
             self._checkpoint if start else None,
             steps=steps,
-            tick=tell,
+            tick=report,
         )
-        tell(fork.steps, fork)
+        report(fork.steps, fork)
         self._updates += steps
         return fork
 
-    def _seconds_left(self, done: int) -> float | None:
-        """By the time that updates took since the first one; None before there are two."""
-        updates, time_now = self._updates + done, time.perf_counter()
+    def _seconds_left(self, step: int) -> float | None:
+        """Estimated from the time of the updates after the first; None before there are two."""
+        updates, time_now = self._updates + step, time.perf_counter()
         if updates and self._first is None:
             self._first = time_now
         if updates < 2 or self._first is None:
@@ -236,7 +243,7 @@ def _read(folder: RunFolder, step: int) -> Checkpoint | None:
     checkpoint = load_checkpoint(folder.shelf.path(step))
     if not all(bool(tensor.isfinite().all()) for tensor in checkpoint.model.values()):
         raise CheckpointError(
-            f"{folder.shelf.path(step)} holds weights that are not finite: no fork can go on from "
-            "it; with an earlier checkpoint, name that one in checkpoints/latest"
+            f"{folder.shelf.path(step)} has weights that are not finite, so no fork can continue "
+            "from it: write the name of an earlier checkpoint to checkpoints/latest"
         )
     return checkpoint

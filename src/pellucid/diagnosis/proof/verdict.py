@@ -1,13 +1,13 @@
-"""What forks prove: each fix against the unfixed run, pair by pair, and a verdict by a stated rule.
+"""The verdict on each fix: compare pairs of forks with and without it, by a stated rule.
 
 The rule. A pair is an unfixed and a fixed fork with the same seed: the same batches and dropout,
-and where weights are drawn, the same draws. A difference counts where every pair agrees, and its
-mean is above twice its spread (the standard deviation over pairs) and above 1% of the unfixed loss.
+and the same random weights. A difference of losses counts if every pair agrees, and if its mean is
+above twice its spread (the standard deviation over pairs) and above 1% of the unfixed loss.
 
-not finite      a fixed fork met a value that is not finite
+    not finite      a fixed fork met a value that is not finite
     helped          the loss is lower by a difference that counts; or all fixed forks stay finite
-                    where an unfixed one did not; or signs are sick no more in any pair while the
-                    loss is no higher; and no sign is sick that was not
+                    while an unfixed one did not; or sick signs became healthy in every pair while
+                    the loss is no higher; and no other sign is sick
     mixed           the loss is lower by a difference that counts, and another sign is sick
     harmed          the loss is higher by a difference that counts, or another sign is sick
     no difference   none of these
@@ -19,11 +19,11 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pellucid.diagnosis.fixes.propose import Fix
 from pellucid.diagnosis.proof.fork import Fork
-from pellucid.old_names import warn_old_name
+from pellucid.old_names import old_attributes
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
 
@@ -32,21 +32,26 @@ _SPREADS, _SHARE = 2.0, 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One fix, tried: pairs of an unfixed and a fixed fork, and the codes that name the fix."""
+    """The test of one fix: pairs of an unfixed and a fixed fork, and the codes that name it."""
 
     fix: Fix
     codes: tuple[str, ...]
     pairs: tuple[tuple[Fork, Fork], ...]
 
+    if not TYPE_CHECKING:
+        __getattr__ = old_attributes(prescription="fix")
+
     @property
-    def prescription(self) -> Fix:
-        """The name of `fix` in 0.1."""
-        warn_old_name("Trial.prescription is Trial.fix now; the old name goes in 0.3")
-        return self.fix
+    def _unfixed_forks(self) -> list[Fork]:
+        return [unfixed for unfixed, _ in self.pairs]
+
+    @property
+    def _fixed_forks(self) -> list[Fork]:
+        return [fixed for _, fixed in self.pairs]
 
     @property
     def differences(self) -> tuple[float, ...]:
-        """Fixed less unfixed loss of each pair of which both are finite; below 0 is better."""
+        """The fixed minus the unfixed loss of each finite pair; below 0 is better."""
         return tuple(
             fixed.loss - unfixed.loss
             for unfixed, fixed in self.pairs
@@ -55,50 +60,46 @@ class Trial:
 
     @property
     def mean(self) -> float | None:
-        """The mean difference; None where no pair is finite."""
+        """The mean difference; None if no pair is finite."""
         return statistics.fmean(self.differences) if self.differences else None
 
     @property
     def spread(self) -> float:
-        """The standard deviation of the differences over pairs; 0 where there are not two."""
+        """The standard deviation of the differences; 0 if there are fewer than two."""
         return statistics.stdev(self.differences) if len(self.differences) > 1 else 0.0
 
     @property
     def cured(self) -> frozenset[str]:
-        """The signs that are sick in every unfixed fork, and in no fixed one."""
-        return _sick_in_all(unfixed for unfixed, _ in self.pairs) - _sick_in_any(
-            fixed for _, fixed in self.pairs
-        )
+        """The signs that are sick in every unfixed and in no fixed fork."""
+        return _sick_in_all(self._unfixed_forks) - _sick_in_any(self._fixed_forks)
 
     @property
     def caught(self) -> frozenset[str]:
-        """The signs that are sick in every fixed fork, and in no unfixed one."""
-        return _sick_in_all(fixed for _, fixed in self.pairs) - _sick_in_any(
-            unfixed for unfixed, _ in self.pairs
-        )
+        """The signs that are sick in every fixed and in no unfixed fork."""
+        return _sick_in_all(self._fixed_forks) - _sick_in_any(self._unfixed_forks)
 
     @property
     def still_sick(self) -> frozenset[str]:
         """The signs that are sick in any fixed fork."""
-        return _sick_in_any(fixed for _, fixed in self.pairs)
+        return _sick_in_any(self._fixed_forks)
 
     @property
     def seconds(self) -> float:
         """How long the fixed forks took."""
-        return sum(fixed.seconds for _, fixed in self.pairs)
+        return sum(fork.seconds for fork in self._fixed_forks)
 
     @property
     def rescued(self) -> bool:
-        """Whether an unfixed fork was not finite, and all fixed ones are."""
-        return any(unfixed.loss is None for unfixed, _ in self.pairs) and self._finite
+        """Whether all fixed forks stay finite, and an unfixed one does not."""
+        return any(fork.loss is None for fork in self._unfixed_forks) and self._finite
 
     @property
     def words(self) -> str:
         """What the fix did to the loss, in one phrase."""
         if self.rescued:
-            n = sum(unfixed.loss is None for unfixed, _ in self.pairs)
-            return f"stays finite, where {n} of {len(self.pairs)} unfixed forks do not"
-        stopped = sum(fixed.loss is None for _, fixed in self.pairs)
+            n = sum(fork.loss is None for fork in self._unfixed_forks)
+            return f"stays finite, while {n} of {len(self.pairs)} unfixed forks do not"
+        stopped = sum(fork.loss is None for fork in self._fixed_forks)
         if stopped or self.mean is None:
             return f"{stopped} of {len(self.pairs)} fixed forks met a value that is not finite"
         unit = self.pairs[0][1].unit.removesuffix("s")
@@ -112,7 +113,7 @@ class Trial:
 
     @property
     def _finite(self) -> bool:
-        return all(fixed.loss is not None for _, fixed in self.pairs)
+        return all(fork.loss is not None for fork in self._fixed_forks)
 
     @property
     def verdict(self) -> Verdict:
@@ -133,20 +134,20 @@ class Trial:
 
     def _counts(self, sign: int) -> bool:
         """Whether the loss is lower (-1) or higher (1) by a difference that counts."""
-        along = [sign * difference for difference in self.differences]
-        if not along:
+        changes = [sign * difference for difference in self.differences]
+        if not changes:
             return False
         unfixed = [fork.loss for fork, _ in self.pairs if fork.loss is not None]
         least = max(_SPREADS * self.spread, _SHARE * abs(statistics.fmean(unfixed)))
-        return min(along) > 0 and statistics.fmean(along) > least
+        return min(changes) > 0 and statistics.fmean(changes) > least
 
     def record(self) -> dict[str, Any]:
         """The trial as plain values."""
         return {
-            "does": self.fix.does,
+            "does": self.fix.change,
             "set": list(self.fix.assignments),
             "codes": list(self.codes),
-            "needs": self.fix.needs,
+            "needs": self.fix.start,
             "verdict": self.verdict,
             "difference": self.mean,
             "spread": self.spread,
@@ -161,12 +162,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """All fixes that were tried on forks of a run, in the order in which they were prescribed.
+    """The trials of all fixes, in the order of `propose_fixes`.
 
-    `untried` are those that forks cannot compare, with why; `incurable` codes that no config cures.
-    `note` says where forks began, where that is not before the trouble. `file` is the patched
-    config, where anything helped, and `command` what trains with it: from `checkpoint`, where it
-    goes on from one.
+    `untried` are fixes that forks cannot test, with the reason; `incurable` are codes without any
+    fix in the config. `note` says why forks began after the trouble. If a fix helped, `file` is the
+    patched config and `command` trains with it, from `checkpoint` if it continues from one.
     """
 
     run: str
@@ -180,7 +180,7 @@ class Proof:
 
     @property
     def best(self) -> Trial | None:
-        """What helped most: the lowest loss; where that is a tie, the fewest sick signs."""
+        """The trial that helped most."""
         return best_of(self.trials)
 
     def record(self) -> dict[str, Any]:
@@ -190,8 +190,8 @@ class Proof:
             "run": self.run,
             "trials": [trial.record() for trial in self.trials],
             "untried": [
-                {"does": fix.does, "set": list(fix.assignments), "why": why}
-                for fix, why in self.untried
+                {"does": fix.change, "set": list(fix.assignments), "why": reason}
+                for fix, reason in self.untried
             ],
             "incurable": list(self.incurable),
             "note": self.note,
@@ -202,22 +202,22 @@ class Proof:
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """The trial that helped most; None where none did.
+    """The trial that helped most; None if none helped.
 
-    Of those whose loss is within the spreads of the lowest, the one that leaves the fewest signs
-    sick is taken; where that is a tie too, the one that was prescribed first.
+    Among the trials within the spread of the lowest loss, the one with the fewest sick signs wins,
+    and then the first.
     """
     helped = [trial for trial in trials if trial.verdict == "helped"]
     if not helped:
         return None
     first = min(helped, key=_gain)
-    near = _gain(first) + max(trial.spread for trial in helped)
-    tied = [trial for trial in helped if _gain(trial) <= near]
+    highest = _gain(first) + max(trial.spread for trial in helped)
+    tied = [trial for trial in helped if _gain(trial) <= highest]
     return min(tied, key=lambda trial: len(trial.still_sick))
 
 
 def _gain(trial: Trial) -> float:
-    """The mean difference; where nothing unfixed is finite, as much as there can be."""
+    """The mean difference; the best possible if no unfixed fork is finite."""
     return -math.inf if trial.mean is None else trial.mean
 
 

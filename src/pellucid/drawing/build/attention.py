@@ -1,7 +1,4 @@
-"""What is inside attention and feed-forward, as parts of a drawing.
-
-With `assemble`, which calls it, the only file of this room that reads a config.
-"""
+"""The inside of attention and feed-forward layers, as parts of a drawing."""
 
 from __future__ import annotations
 
@@ -27,18 +24,23 @@ from pellucid.config import (
 )
 from pellucid.drawing.elements import Arrow, Box, Column, Fork
 
-#: What links call the places where positions act on scores or values.
+#: The key of the parts where positions act on scores or values.
 SCORES = "scores"
-#: What a link calls the place where a decoder reads an encoder's states.
+#: The key of the part where a decoder reads an encoder's states.
 KEYS = "keys"
 
 
 def attention_inside(
     attention: OneAttention, positions: Positions, *, d_model: int, causal: bool, scores: str
 ) -> Column:
-    """From the state that attention reads to what it writes.
+    """From the state that attention reads to its output.
 
-    `scores`: what links call the places where positions act on scores or values.
+    Args:
+        attention: Its config.
+        positions: The scheme of positions.
+        d_model: Width of the state.
+        causal: Whether a mask hides later tokens.
+        scores: The key of the parts where positions act on scores or values.
     """
     match attention:
         case MultiHead():
@@ -54,7 +56,7 @@ def attention_inside(
 
 
 def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
-    """From a decoder's state and an encoder's last ones to what the decoder gathers there."""
+    """From the states of a decoder and an encoder to the output of cross-attention."""
     heads, kv = attention.n_heads, attention.n_kv_heads
     d_head, d_value = attention.d_head, attention.value_width
     widths = f"{kv} x {d_head}" + ("" if d_value == d_head else f" and {kv} x {d_value}")
@@ -82,7 +84,7 @@ def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
 
 
 def feed_forward_inside(feed_forward: FeedForward, d_model: int) -> Column:
-    """Widened, bent, and narrowed again."""
+    """A wider layer, the activation, and a narrower layer."""
     d_ff, activation = feed_forward.d_ff, feed_forward.activation
     up = Box(name="up", lines=(f"{d_model} -> {d_ff}",))
     down = Box(name="down", lines=(f"{d_ff} -> {d_model}",))
@@ -119,7 +121,7 @@ def _multi_head(
     adds = isinstance(positions, ShawRelative) and positions.values
     weighted_sum = Box(
         name="weighted sum of values",
-        lines=("+ that of ShawRelative's vectors",) if adds else (),
+        lines=("+ of ShawRelative's vectors",) if adds else (),
         wide=True,
         key=key if adds else "",
     )

@@ -1,7 +1,4 @@
-"""A block with its norms and sums, as parts of a drawing.
-
-With `assemble`, which calls it, the only file of this room that reads a config.
-"""
+"""A block with its norms and sums, as parts of a drawing; every part with its counts."""
 
 from __future__ import annotations
 
@@ -21,33 +18,62 @@ from pellucid.config import (
     PreNorm,
     Residual,
     SandwichNorm,
+    Transformer,
 )
-from pellucid.counting.layers import AlikeLayers, NamedStack, group_layers
+from pellucid.counting import parameters
+from pellucid.counting.layers import LayerGroup, NamedStack, group_layers
 from pellucid.drawing.build.attention import (
     SCORES,
     attention_inside,
     cross_attention_inside,
     feed_forward_inside,
 )
-from pellucid.drawing.build.counts import ModelBoxes
 from pellucid.drawing.elements import Arrow, Box, Column, Frame, Item, Sum, boxes
 
 
+class ModelBoxes:
+    """A model, and its parts as boxes with their counts."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.shape = Arrow(f"(batch, time, {model.d_model})")
+        self._rows = {row.part: row for row in parameters(model)}
+
+    def box(self, row: str, name: str = "", lines: Sequence[str] = (), key: str = "") -> Box:
+        """The part that `counting` counts in `row`, each time it occurs.
+
+        Args:
+            row: The name of the row.
+            name: The name of the box, if it differs.
+            lines: More lines of the box.
+            key: The key for links.
+        """
+        counted_row = self._rows[row]
+        return Box(
+            name=name or row,
+            lines=tuple(lines),
+            parameters=counted_row.count // counted_row.times,
+            times=counted_row.times,
+            formula=counted_row.formula,
+            key=key,
+        )
+
+
 def blocks(model_boxes: ModelBoxes, named_stack: NamedStack) -> list[Frame]:
-    """A block for each kind of attention, and which layers have it."""
+    """A block for each kind of attention, with the layers that have it."""
     stack = named_stack.stack
     kinds = group_layers(named_stack)
     frames: list[Frame] = []
     for kind in kinds:
         lines = [_rule(stack.residual)]
         if isinstance(stack.attention, Alternating):
-            having = [
+            layer_numbers = [
                 n
                 for n, attention in enumerate(stack.layers, start=1)
                 if attention == kind.attention
             ]
             lines.append(f"Alternating: {kind.name.removeprefix(named_stack.prefix)}")
-            lines.append(f"layer{'s' * (len(having) > 1)} {_numbers(having)}")
+            lines.append(f"layer{'s' * (len(layer_numbers) > 1)} {_numbers(layer_numbers)}")
         if stack.reparametrisation is not None:
             lines.append(f"{type(stack.reparametrisation).__name__} of every matrix")
         if isinstance(stack.positions, NoPositions):
@@ -64,7 +90,7 @@ def blocks(model_boxes: ModelBoxes, named_stack: NamedStack) -> list[Frame]:
     return frames
 
 
-def _block(model_boxes: ModelBoxes, named_stack: NamedStack, kind: AlikeLayers) -> Column:
+def _block(model_boxes: ModelBoxes, named_stack: NamedStack, kind: LayerGroup) -> Column:
     stack, prefix, d_model = named_stack.stack, named_stack.prefix, model_boxes.model.d_model
     part = model_boxes.box(kind.name, f"attention: {type(kind.attention).__name__}")
     attention_column = attention_inside(
@@ -84,12 +110,12 @@ def _block(model_boxes: ModelBoxes, named_stack: NamedStack, kind: AlikeLayers) 
     layers.append(Frame(part, feed_forward_inside(stack.feed_forward, d_model)))
     norms = model_boxes.box(f"{prefix}norms of the blocks", type(stack.norm).__name__)
     norm = replace(norms, times=kind.layers)
-    column = (*_ruled(stack.residual, norm, layers, model_boxes.shape), Arrow())
+    column = (*_join_layers(stack.residual, norm, layers, model_boxes.shape), Arrow())
     return column if isinstance(column[0], Sum) else (Arrow(), *column)
 
 
-def _ruled(rule: Residual, norm: Box, layers: Sequence[Item], shape: Arrow) -> Column:
-    """Layers one after another, or side by side, with norms and sums where the rule has them."""
+def _join_layers(rule: Residual, norm: Box, layers: Sequence[Item], shape: Arrow) -> Column:
+    """Layers one after another, or side by side, with the norms and sums of the rule."""
     if isinstance(rule, Parallel):
         return (Sum(tuple((Arrow(), norm, shape, layer, shape) for layer in layers)),)
     column: Column = ()
@@ -143,7 +169,7 @@ def _rule(rule: Residual) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    """1, 3, 5, ..., 25 where the steps are equal; 1-5, 7-11 where they are not."""
+    """1, 3, 5, ..., 25 if the steps are equal; otherwise 1-5, 7-11."""
     if len(numbers) > 4 and len({b - a for a, b in pairwise(numbers)}) == 1:
         return f"{', '.join(map(str, numbers[:3]))}, ..., {numbers[-1]}"
     runs: list[list[int]] = []

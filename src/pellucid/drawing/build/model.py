@@ -1,6 +1,6 @@
 """From a model's config to the parts of its drawing.
 
-Counts and their formulas are those of `counting`; it adds up nothing but them.
+Counts and their formulas come from `counting`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from pellucid.config import (
 from pellucid.counting import parameter_count
 from pellucid.counting.layers import NamedStack, stacks
 from pellucid.drawing.build.attention import KEYS, SCORES
-from pellucid.drawing.build.block import blocks
-from pellucid.drawing.build.counts import ModelBoxes
+from pellucid.drawing.build.block import ModelBoxes, blocks
 from pellucid.drawing.elements import (
     Arrow,
     Box,
@@ -65,7 +64,7 @@ def assemble(model: Transformer, name: str) -> Drawing:
 
 
 def _sentence(model: Transformer, named_stacks: Sequence[NamedStack]) -> str:
-    """What kind of model it is, how deep, how many parameters."""
+    """The kind of model, its depth and its parameters."""
     if len(named_stacks) > 1:
         kind = "an encoder and a decoder"
     else:
@@ -121,7 +120,7 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
 
 
 def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
-    """What is added to the embedding, or stands aside for the scores to look at."""
+    """The part that is added to the embedding, or the side box that the scores read."""
     scheme, prefix, shape = named_stack.stack.positions, named_stack.prefix, model_boxes.shape
     match scheme:
         case Learned():
@@ -150,7 +149,7 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
 
 
 def _top(model_boxes: ModelBoxes) -> Column:
-    """What is made of the last states."""
+    """The parts after the last states."""
     model = model_boxes.model
     pooler: Column = ()
     if isinstance(model.head, ClassificationHead) and model.head.pooling == "first":
@@ -171,14 +170,14 @@ def _top(model_boxes: ModelBoxes) -> Column:
 
 
 def _classes(model_boxes: ModelBoxes, head: ClassificationHead) -> Column:
-    """Through the pooler, where the first token's state is read and there is one."""
+    """The classifier; before it the pooler, if there is one for the first token."""
     model, n = model_boxes.model, len(head.names)
     column: Column = ()
     phrases = {"first": "of the first token", "mean": "of the mean", "last": "of the last token"}
     pooled_input = phrases[head.pooling]
     if model.pooler and head.pooling == "first":
         box = model_boxes.box("pooler", lines=("tanh(dense(x)) of the first token",))
-        column, pooled_input = (box, Arrow(f"(batch, {model.d_model})")), "of what was pooled"
+        column, pooled_input = (box, Arrow(f"(batch, {model.d_model})")), "of the pooled text"
     lines = [f"{model.d_model} -> {n}", pooled_input, *(["with biases"] if head.bias else [])]
     box = model_boxes.box("classifier", "head: ClassificationHead", lines)
     return (*column, box, Arrow(f"(batch, {n})"), Words("logits of classes"))

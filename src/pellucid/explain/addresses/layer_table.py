@@ -6,15 +6,15 @@ from functools import partial
 
 from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.row import Address
+from pellucid.explain.receipts import out_receipt, score_receipt, weight_receipt
+from pellucid.explain.record_block import NORMS, PROJECTIONS, SUBLAYERS
 
-_SUBLAYERS = ("attention", "cross_attention", "feed_forward")
-_NORMS = tuple(f"{name}_norm{place}" for name in _SUBLAYERS for place in ("", ".before", ".after"))
-#: Parts of a layer that one row describes together, by the name that stands for them.
+#: Parts of a layer that one row describes together, by the name of their family.
 FAMILIES: dict[str, tuple[str, ...]] = {
-    "norm": _NORMS,
-    "sublayer": _SUBLAYERS,
+    "norm": NORMS,
+    "sublayer": SUBLAYERS,
     "matrix": ("feed_forward.up", "feed_forward.gate"),
-    "projection": ("attention.query", "attention.key", "attention.value", "cross_attention.query"),
+    "projection": PROJECTIONS,
     "sum": ("after_attention", "after_cross_attention"),
 }
 
@@ -128,7 +128,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         axes=("query", "key"),
         doc="cap(scale q k) + bias as the model adds it, **before** the mask",
         backward=backward.square_gradient,
-        receipt=receipts.score,
+        receipt=receipts.by_selection(score_receipt),
         exists=shapes.has_scores,
         has_gradient=shapes.has_softmax_gradient,
     ),
@@ -152,14 +152,14 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         axes=("query", "key"),
         doc="after mask and softmax, without the share of a sink",
         backward=backward.square_gradient,
-        receipt=receipts.weight,
+        receipt=receipts.by_selection(weight_receipt),
         has_gradient=shapes.has_softmax_gradient,
     ),
     _head_row(
         pattern="{layer}.{head}.out",
         axes=("query", "d_value"),
         doc="the head's output, before the output projection",
-        receipt=receipts.head_output,
+        receipt=receipts.by_selection(out_receipt),
     ),
     _head_row(
         pattern="{layer}.{head}.memory",

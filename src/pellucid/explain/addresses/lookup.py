@@ -14,6 +14,7 @@ from pellucid.explain.addresses.layer_table import FAMILIES
 from pellucid.explain.addresses.row import Address, Site, locate_cell
 from pellucid.explain.addresses.shapes import axis_sizes, count_heads
 from pellucid.explain.addresses.syntax import (
+    AddressParts,
     parse_address,
     split_index,
     stack_letter,
@@ -65,17 +66,15 @@ def find(trace: Trace, name: str) -> tuple[Address, Site] | None:
     """The row of an address without an index, and where it applies; None if there is none."""
     parts = parse_address(name)
     if parts is not None:
-        return _find_in_layer(trace, name)
+        return _find_in_layer(trace, name, parts)
     side, part = trace.side, name
     if name.startswith("encoder.") and len(trace.sides) == 2:
         side, part = "encoder", name.removeprefix("encoder.")
     if part in _STACK_ROWS:
         return _STACK_ROWS[part], Site(address=name, part=part, side=side)
     if name.startswith(_AFTER):
-        address_after = name.removeprefix(_AFTER)
-        return _ROWS["after_update.{address}"], Site(
-            address=name, part=address_after, side=trace.side
-        )
+        site = Site(address=name, part=name.removeprefix(_AFTER), side=trace.side)
+        return _ROWS["after_update.{address}"], site
     if name.startswith(f"{_TIED}.grad.") and name in _ROWS:
         return _ROWS[name], Site(address=name, part=_TIED, side=trace.side)
     if name in _ROWS:
@@ -83,9 +82,8 @@ def find(trace: Trace, name: str) -> tuple[Address, Site] | None:
     return _find_weight(trace, name)
 
 
-def _find_in_layer(trace: Trace, name: str) -> tuple[Address, Site] | None:
-    parts = parse_address(name)
-    if parts is None or parts.side not in trace.sides:
+def _find_in_layer(trace: Trace, name: str, parts: AddressParts) -> tuple[Address, Site] | None:
+    if parts.side not in trace.sides:
         return None
     site = Site(
         address=name,

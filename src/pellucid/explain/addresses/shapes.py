@@ -121,7 +121,7 @@ def has_bias(trace: Trace, site: Site) -> bool:
 
 
 def has_memory(trace: Trace, site: Site) -> bool:
-    """Whether the head reads a memory beside its window."""
+    """Whether the head reads a memory in addition to its window."""
     facts = _attention(trace, site)
     match facts:
         case NeuralMemoryFacts():

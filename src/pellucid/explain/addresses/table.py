@@ -7,7 +7,7 @@ from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.forward import of_trace
 from pellucid.explain.addresses.layer_table import FAMILIES, LAYER_ADDRESSES
 from pellucid.explain.addresses.row import Address
-from pellucid.explain.receipts import gradient_lengths
+from pellucid.explain.receipts import embedding_receipt, gradient_lengths
 from pellucid.explain.receipts import gradients as gradient_receipts
 from pellucid.explain.receipts import outputs as output_receipts
 
@@ -31,7 +31,7 @@ FORWARD: tuple[Address, ...] = (
         doc="the same scaled, with the vector of its kind of text",
         forward=forward.read_embedding,
         backward=backward.embedding_gradient,
-        receipt=receipts.embedding,
+        receipt=receipts.by_selection(embedding_receipt),
     ),
     Address(
         pattern="{stack}positions",
@@ -110,13 +110,13 @@ FORWARD: tuple[Address, ...] = (
         axes=(),
         doc="the mean of all surprisals",
         forward=of_trace(outputs.read_loss),
-        backward="it is 1: gradients are those of the loss",
+        backward="it is 1: every gradient is the loss's",
         receipt=receipts.by_index(output_receipts.loss_receipt),
         exists=shapes.has_next_token,
     ),
 )
 
-#: Addresses of the backward pass, beside `ADDRESS.grad`; `back.addresses()` lists them.
+#: More addresses of the backward pass than `ADDRESS.grad`; `back.addresses()` lists them.
 BACKWARD: tuple[Address, ...] = (
     Address(
         pattern="grad_norm",
@@ -191,7 +191,7 @@ ADDRESSES: tuple[Address, ...] = (
         doc="any address, after one optimiser step of all weights of a copy",
         forward=forward.read_after_update,
         backward=_IS_AN_UPDATE,
-        receipt="open the chapter after-update: its receipts are those of the copy",
+        receipt="open the chapter after-update: it shows the receipts of the copy",
     ),
 )
 

@@ -1,10 +1,10 @@
-"""Chapters: one part of a sentence's way each, for every face. Knows no screen.
+"""Chapters: one part of a sentence's way through the model each, for every display.
 
 `CHAPTERS` is the one list; `build_chapter` builds one of them at a place.
 """
 
 from pellucid.explain.chapters.contents import CHAPTERS, ChapterEntry, build_chapter, find_chapter
-from pellucid.explain.chapters.maps import pooled_map
+from pellucid.explain.chapters.pictures import pooled_map
 from pellucid.old_names import names_of
 
 __all__ = ["CHAPTERS", "ChapterEntry", "build_chapter", "find_chapter", "pooled_map"]

@@ -1,16 +1,17 @@
 """The list of chapters, in the order of the story.
 
-Adding one is a file of its own and a row here; its number is its place in the list.
+To add one, write its file and a row here; its number is its place in the list.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 
 from pellucid.errors import PellucidError
-from pellucid.explain.chapter_types import Chapter, Part, Place
+from pellucid.explain.chapter_types import Chapter, Content, Part, Place
 from pellucid.explain.chapters import (
     after_update,
     backward,
@@ -35,156 +36,108 @@ from pellucid.explain.chapters import (
     tokens,
     update,
 )
+from pellucid.explain.outputs import explain_no_loss
+from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class ChapterEntry:
-    """A chapter: its name, its title and part of the story, what it is about, what builds it.
+    """A chapter: its name, title and summary, its builder, and its part of the story.
 
-    `walks` says that it takes the way back through all layers, which of a large model is done when
-    it is asked for. `once` says that a file holds it at one place alone, and `axes` what of a place
-    it is about where that cannot be seen from a few places. `against` sets two traces side by side.
+    `needs_loss` means that it has no content for a sentence without a loss. `walks` means that it
+    runs the backward pass through all layers; for a large model this starts when you ask for it.
+    `at_one_place` means that a one-file page holds it at one place only. `axes` are the members of
+    a place that it depends on, for chapters that a page cannot try at a few places.
+    `build_comparison` compares two traces.
     """
 
     id: str
     title: str
-    part: Part
     summary: str
-    build: Callable[[Trace, Place], Chapter]
+    build: Callable[[Trace, Selection], Content]
+    part: Part
+    needs_loss: bool = False
     walks: bool = False
     at_one_place: bool = False
     axes: tuple[str, ...] = ()
-    build_comparison: Callable[[Trace, Trace, Place], Chapter] | None = None
+    build_comparison: Callable[[Trace, Trace, Selection], Content] | None = None
 
 
+_forward = partial(ChapterEntry, part="forward")
+_backward = partial(ChapterEntry, part="backward", needs_loss=True, walks=True)
+_update = partial(ChapterEntry, part="update", needs_loss=True, walks=True)
 _WEIGHT = ("weight", "row", "column")
 
 CHAPTERS: tuple[ChapterEntry, ...] = (
-    ChapterEntry(
-        "tokens", "Tokens", "forward", "how the tokenizer cuts the sentence", tokens.build
+    _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build),
+    _forward("embedding", "Embedding", "each token's row, and its neighbours", embedding.build),
+    _forward("positions", "Positions", "how the model knows the order of tokens", positions.build),
+    _forward("norm", "Norm", "features brought to a common scale", norm.build),
+    _forward("qkv", "Queries, keys, values", "queries, keys and values of a head", qkv.build),
+    _forward("scores", "Scores", "how well a query matches each key", scores.build),
+    _forward("softmax", "Softmax", "scores become weights; the head's output", softmax.build),
+    _forward("heads", "Heads", "all heads at once, by where they look", heads.build),
+    _forward("residual", "Residual stream", "what each part adds to a prediction", residual.build),
+    _forward("feed-forward", "Feed-forward", "the units that write most", feed_forward.build),
+    _forward("lens", "Logit lens", "the prediction after each layer", lens.build),
+    _forward(
+        "probabilities", "Probabilities", "logits, and how a token is sampled", probabilities.build
     ),
-    ChapterEntry(
-        "embedding",
-        "Embedding",
-        "forward",
-        "a row of numbers for each token, and its neighbours",
-        embedding.build,
+    _forward("loss", "Loss", "the loss of each token", loss.build, needs_loss=True),
+    _backward(
+        "backward", "Backward", "p - y: every gradient begins here", backward.build, walks=False
     ),
-    ChapterEntry(
-        "positions",
-        "Positions",
-        "forward",
-        "how the model knows where a token stands",
-        positions.build,
-    ),
-    ChapterEntry("norm", "Norm", "forward", "features brought to a common scale", norm.build),
-    ChapterEntry(
-        "qkv", "Queries, keys, values", "forward", "queries, keys and values of a head", qkv.build
-    ),
-    ChapterEntry("scores", "Scores", "forward", "how well a query matches each key", scores.build),
-    ChapterEntry(
-        "softmax", "Softmax", "forward", "scores become shares; what the head finds", softmax.build
-    ),
-    ChapterEntry("heads", "Heads", "forward", "all heads at once, by where they look", heads.build),
-    ChapterEntry(
-        "residual",
-        "Residual stream",
-        "forward",
-        "what each part adds to one prediction",
-        residual.build,
-    ),
-    ChapterEntry(
-        "feed-forward",
-        "Feed-forward",
-        "forward",
-        "the units that speak for a token",
-        feed_forward.build,
-    ),
-    ChapterEntry(
-        "lens", "Logit lens", "forward", "what would be predicted after each layer", lens.build
-    ),
-    ChapterEntry(
-        "probabilities",
-        "Probabilities",
-        "forward",
-        "logits, probabilities, and how a token is drawn",
-        probabilities.build,
-    ),
-    ChapterEntry("loss", "Loss", "forward", "what each token cost", loss.build),
-    ChapterEntry(
-        "backward",
-        "Backward",
-        "backward",
-        "p - y: where every gradient begins",
-        backward.build,
-    ),
-    ChapterEntry(
+    _backward(
         "head-gradient",
         "The head's gradient",
-        "backward",
-        "the head's own gradient, and both ways of a tied table",
+        "the gradient of the head, and both paths to a tied table",
         head_gradient.build,
-        walks=True,
     ),
-    ChapterEntry(
+    _backward(
         "gradients",
         "Gradients",
-        "backward",
         "how far the loss reaches back, by layer and matrix",
         gradients.build,
-        walks=True,
     ),
-    ChapterEntry(
+    _backward(
         "rules",
         "Local rules",
-        "backward",
         "how a gradient passes a softmax, a sum, a norm",
         local_gradients.build,
-        walks=True,
     ),
-    ChapterEntry(
+    _backward(
         "nudge",
         "Nudge",
-        "backward",
         "a weight moved a little: is its gradient true?",
         finite_difference.build,
-        walks=True,
         at_one_place=True,
         axes=("stack", "layer", *_WEIGHT),
     ),
-    ChapterEntry(
+    _update(
         "update",
         "Update",
-        "update",
         "the optimiser's step on one weight, number by number",
         update.build,
-        walks=True,
         axes=_WEIGHT,
     ),
-    ChapterEntry(
+    _update(
         "after-update",
         "After the step",
-        "update",
         "one step on a copy, and the sentence again",
         after_update.build,
-        walks=True,
         at_one_place=True,
         axes=("stack", "token"),
     ),
     ChapterEntry(
-        "over-time",
-        "Over time",
-        "over time",
-        "the sentence while the model was trained",
-        film.build,
+        "over-time", "Over time", "the sentence during the training", film.build, "over time"
     ),
     ChapterEntry(
         "compare",
         "Compare",
-        "compare",
-        "another checkpoint, model or sentence beside it",
+        "another checkpoint, model or sentence next to this one",
         compare.explain_how,
+        "compare",
         build_comparison=compare.build,
     ),
 )
@@ -194,7 +147,7 @@ def find_chapter(name: str) -> ChapterEntry:
     """The chapter of that name.
 
     Raises:
-        PellucidError: there is none; the message lists those there are.
+        PellucidError: there is none; the message lists all names.
     """
     for entry in CHAPTERS:
         if entry.id == name:
@@ -206,13 +159,34 @@ def find_chapter(name: str) -> ChapterEntry:
 
 
 def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
-    """One chapter at a place; `versus` is what it is compared with, where it compares.
+    """One chapter at a place.
+
+    Args:
+        trace: the sentence.
+        name: of the chapter, such as "softmax".
+        place: the token, layer, head and so on that it is about.
+        versus: the trace to compare with, for a chapter that compares.
 
     Raises:
         PellucidError: there is no such chapter, or the place is not in the trace.
     """
     entry = find_chapter(name)
-    number = 1 + CHAPTERS.index(entry)
-    if versus is not None and entry.build_comparison is not None:
-        return replace(entry.build_comparison(trace, versus, place), number=number)
-    return replace(entry.build(trace, place), number=number)
+    selection = select_place(trace, place)
+    reason = explain_no_loss(trace) if entry.needs_loss else None
+    if reason is not None:
+        prefix = "" if entry.part == "forward" else "There is no loss to go back from. "
+        content = Content(sentence=f"{prefix}{reason}")
+    elif versus is not None and entry.build_comparison is not None:
+        content = entry.build_comparison(trace, versus, selection)
+    else:
+        content = entry.build(trace, selection)
+    return Chapter(
+        id=entry.id,
+        number=1 + CHAPTERS.index(entry),
+        part=entry.part,
+        title=entry.title,
+        sentence=content.sentence,
+        pictures=tuple(picture for picture in content.pictures if picture is not None),
+        receipts=tuple(receipt for receipt in content.receipts if receipt is not None),
+        notes=tuple(note for note in content.notes if note is not None),
+    )

@@ -5,43 +5,35 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
+from pellucid.explain.chapter_types import Content, Receipt, Table
+from pellucid.explain.chapters.pictures import feature_bars
 from pellucid.explain.outputs import widen
 from pellucid.explain.receipts import embedding_receipt
-from pellucid.explain.receipts.builder import apply, at, product, receipt, row, source_line
+from pellucid.explain.receipts.builder import ReceiptBuilder, cell
 from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.receipts.sums import stack_prefix
-from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
-_FEATURES, _NEAREST = 24, 5
+_NEAREST = 5
 #: To bound memory, however large the vocabulary.
 _ROWS_AT_ONCE = 16_384
 
 
-def build(trace: Trace, place: Place) -> Chapter:
+def build(trace: Trace, selection: Selection) -> Content:
     """A token's row, its nearest neighbours by cosine, and whether the head is the same matrix."""
-    selection = select_place(trace, place)
-    model = trace.model
+    table = trace.model.token_embedding.weight
     token_id = int(trace.stack_pass(selection.side).ids[0, selection.token])
-    embedded = trace[at(f"{stack_prefix(trace, selection.side)}embedding", selection.token)]
-    rows, width = model.token_embedding.weight.shape
-    neighbours, cosines = nearest(model.token_embedding.weight, token_id)
-    n_shown = min(_FEATURES, width)
-    return Chapter(
-        id="embedding",
-        number=2,
-        part="forward",
-        title="Embedding",
-        sentence=f"Token {selection.query(trace)} becomes row {token_id:,} of a table of {rows:,} "
-        f"rows: {width} numbers that were learnt, the same wherever the token stands.",
+    embedded = trace[cell(f"{stack_prefix(trace, selection.side)}embedding", selection.token)]
+    neighbours, cosines = nearest(table, token_id)
+    cosine = _cosine(trace, selection, token_id, neighbours[0]) if neighbours else None
+    return Content(
+        sentence=f"Token {selection.query(trace)} becomes row {token_id:,} of a table of "
+        f"{len(table):,} rows: {table.shape[1]} learnt numbers, the same wherever the token is in "
+        "a text.",
         pictures=(
-            Bars(
-                title=f"the first {n_shown} of {width} features{_describe_scaling(trace)}",
-                names=tuple(map(str, range(n_shown))),
-                values=tuple(to_list(embedded[:n_shown].float())),
-            ),
+            feature_bars(f"the features of the token{_describe_scaling(trace)}", embedded),
             Table(
                 title="nearest tokens by cosine of their rows",
                 columns=("token", "id", "cosine"),
@@ -51,11 +43,8 @@ def build(trace: Trace, place: Place) -> Chapter:
                 ),
             ),
         ),
-        receipts=(
-            embedding_receipt(trace, selection),
-            *_cosine(trace, selection, token_id, neighbours),
-        ),
-        notes=(_tied(trace),),
+        receipts=(embedding_receipt(trace, selection), cosine),
+        notes=(_describe_head(trace),),
     )
 
 
@@ -74,42 +63,33 @@ def nearest(table: Tensor, token_id: int) -> tuple[list[int], list[float]]:
     return to_list(closest.indices), to_list(closest.values)
 
 
-def _cosine(
-    trace: Trace, selection: Selection, token_id: int, neighbours: list[int]
-) -> tuple[Receipt, ...]:
-    if not neighbours:
-        return ()
-    table, neighbour = trace.model.token_embedding.weight, neighbours[0]
-    a = row(table[token_id], f"E[{token_id}]", at("token_embedding.weight", token_id))
-    b = row(table[neighbour], f"E[{neighbour}]", at("token_embedding.weight", neighbour))
-    lengths = apply("mul", apply("sqrt", product(a, a)), apply("sqrt", product(b, b)))
-    cosine = receipt(
-        trace,
+def _cosine(trace: Trace, selection: Selection, token_id: int, neighbour: int) -> Receipt:
+    build, address = ReceiptBuilder(trace), "token_embedding.weight"
+    a, b = (build.vector(f"E[{word}]", address, word) for word in (token_id, neighbour))
+    return build.receipt(
+        a.address,
         title=f"cosine of {selection.query(trace)} and {piece(trace, neighbour)}",
         formula="a · b / (|a| |b|)",
-        expression=apply("div", product(a, b), lengths),
-        address=at("token_embedding.weight", token_id),
-        source=source_line(nearest, "cosines = products /"),
-        model=nearest(table, token_id)[1][0],
+        expression=a @ b / ((a @ a).sqrt() * (b @ b).sqrt()),
+        source=(nearest, "cosines = products /"),
+        model=nearest(trace.model.token_embedding.weight, token_id)[1][0],
     )
-    return (cosine,)
 
 
 def _describe_scaling(trace: Trace) -> str:
-    """What is done to the row before the first layer, in words."""
-    scaled = (
-        f", times {trace.model.embedding_scale:.6g}" if trace.model.embedding_scale != 1 else ""
-    )
-    kind = "" if trace.model.segment_embedding is None else ", with the vector of its kind of text"
-    return scaled + kind
+    """The changes of the row before the first layer, in words."""
+    scale = trace.model.embedding_scale
+    scaled = f", times {scale:.6g}" if scale != 1 else ""
+    has_segments = trace.model.segment_embedding is not None
+    return scaled + (", with the vector of its kind of text" if has_segments else "")
 
 
-def _tied(trace: Trace) -> str:
+def _describe_head(trace: Trace) -> str:
     if not trace.model.has_head:
         return "the model has no head: nothing else reads this table"
     if trace.model.head is None:
         return (
-            "tied: the head that makes logits is this same table, so a token's row is both what "
-            "it means and what speaks for it"
+            "tied: the head that makes logits is this same table, so a token's row is both its "
+            "input vector and its output vector"
         )
     return "not tied: the head that makes logits is another matrix"

@@ -1,71 +1,66 @@
-"""Over time: what a sentence looked like inside while the model was trained.
+"""Over time: a sentence inside the model while it was trained.
 
-Its numbers are those of the film, taken from the weights as they were; of the trace it is the
-sentence and the place.
+Its numbers come from the film, taken from the weights of each moment; the trace gives the sentence
+and the place.
 """
 
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from torch import Tensor
 
 from pellucid.explain.addresses.syntax import stack_letter
-from pellucid.explain.chapter_types import Chapter, Film, Frames, Picture, Place, Receipt
-from pellucid.explain.chapters.target_token import mask_or
+from pellucid.explain.chapter_types import Content, Film, Frames, Receipt
+from pellucid.explain.chapters.pictures import window
 from pellucid.explain.films.capture import SIDE, Snapshot, pooled
 from pellucid.explain.films.source import filmed_sentences, footage
 from pellucid.explain.films.store import Film as Footage
-from pellucid.explain.receipts.film import film_receipt
-from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.outputs import mask_or
+from pellucid.explain.receipts.outputs import film_receipt, piece
+from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.saved_runs.folder import is_published
 from pellucid.typed import to_list
 
 #: Curves and layers that are shown, at most.
 _CURVES, _LAYERS = 64, 16
-#: Bytes of all maps together: what is played has come at once.
+#: Bytes of all maps together: a page holds all of a film that it plays.
 _BYTES = 56_000
 
-_chapter = partial(Chapter, id="over-time", part="over time", title="Over time")
 
-
-def build(trace: Trace, place: Place) -> Chapter:
-    """Probabilities and loss by snapshot, the chosen head's map, the chosen token's ladder."""
-    selection = select_place(trace, place)
+def build(trace: Trace, selection: Selection) -> Content:
+    """Probabilities and loss by snapshot; the head's map; the layers at the selected token."""
     if trace.run is None or not trace.sentence.text:
-        return _chapter(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
+        return Content(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
     if trace.sentence.kind == "encoder-decoder":
-        return _chapter(
-            sentence="Of an encoder-decoder there is no film: what its decoder reads would be "
-            "another text in each snapshot."
+        return Content(
+            sentence="There are no films of an encoder-decoder: its decoder would read another "
+            "text in each snapshot."
         )
     film = footage(trace.run, trace.sentence)
     if film.ids != trace.sentence.ids:
-        return _chapter(
-            sentence="The film of this sentence was cut into other tokens: the run's tokenizer is "
-            "not the one that it was filmed_sentences with."
+        return Content(
+            sentence="The film of this sentence has other tokens: it was made with another "
+            "tokenizer than the run's."
         )
     if len(film.snapshots) < 2:
-        return _chapter(sentence=_describe_filming(trace, film), notes=film.problems)
-    token = mask_or(trace, selection.token)
-    pictures: list[Picture] = [_film(trace, film, token)]
-    frames = _frames(trace, film, selection)
-    pictures += [] if frames is None else [frames]
-    notes = [*film.problems]
-    if frames is None:
-        notes.append(f"layer {selection.layer} has no map of weights")
-    if trace.scales:
-        notes.append("the film is of the model as it was trained: no head is scaled in it")
-    if film.origin.endswith("checkpoints"):
-        notes.append(f"for more moments, film it: {_command(trace)}")
-    return _chapter(
+        return Content(sentence=_describe_filming(trace, film), notes=film.problems)
+    token, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
+    return Content(
         sentence=_story(trace, film, token),
-        notes=tuple(notes),
-        pictures=tuple(pictures),
-        receipts=_receipts(trace, film, token),
+        pictures=(_film(trace, film, token), frames),
+        receipts=(_receipt(trace, film, token),),
+        notes=(
+            *film.problems,
+            f"layer {selection.layer} has no map of weights" if frames is None else None,
+            "the film shows the model as it was trained: no head is scaled in it"
+            if trace.scales
+            else None,
+            f"for more moments, film it: {_command(trace)}"
+            if film.origin.endswith("checkpoints")
+            else None,
+        ),
     )
 
 
@@ -75,9 +70,9 @@ def _story(trace: Trace, film: Footage, token: int) -> str:
     text += f"{last.step:,}"
     if first.loss is None or last.loss is None:
         return f"{text}: what the model expected in this sentence, and where it looked."
-    last_token = min(token, len(trace.ids) - 2)
-    word = piece(trace, int(trace.ids[last_token + 1]))
-    p = [math.exp(-float(snapshot.tensors["surprisal"][last_token])) for snapshot in (first, last)]
+    token = min(token, len(trace.ids) - 2)
+    word = piece(trace, int(trace.ids[token + 1]))
+    p = [math.exp(-float(snapshot.tensors["surprisal"][token])) for snapshot in (first, last)]
     return (
         f"{text}: the loss of the sentence went from {first.loss:.4f} to {last.loss:.4f} nats, and "
         f"the probability of {word} from {p[0]:.4f} to {p[1]:.4f}."
@@ -91,13 +86,12 @@ def _describe_filming(trace: Trace, film: Footage) -> str:
             "A published model holds no snapshots of its training. Film a run of your own: "
             f"{_command(trace)}."
         )
-    sentences = filmed_sentences(trace.run)
-    quoted_sentences = ", ".join(map(repr, sentences[:5]))
-    other_films = f" It has films of {quoted_sentences}." if sentences else ""
+    sentences = ", ".join(map(repr, filmed_sentences(trace.run)[:5]))
+    other_films = f" It has films of {sentences}." if sentences else ""
     available = "one readable snapshot" if film.snapshots else "no film of this sentence"
     return (
-        f"This run has {available} and fewer than two checkpoints: there is nothing to set side by "
-        f"side.{other_films} To film it from the first update on: {_command(trace)}."
+        f"This run has {available} and fewer than two checkpoints: there is nothing to compare."
+        f"{other_films} To film it from the first update on: {_command(trace)}."
     )
 
 
@@ -107,26 +101,24 @@ def _command(trace: Trace) -> str:
 
 
 def _film(trace: Trace, film: Footage, token: int) -> Film:
-    shots = film.snapshots
-    pieces = trace.pieces(trace.side)
+    shots, pieces = film.snapshots, trace.pieces(trace.side)
     names: tuple[str, ...] = ()
     curves: tuple[tuple[float, ...], ...] = ()
-    selection, losses = None, tuple(shot.loss for shot in shots if shot.loss is not None)
+    selected, losses = None, tuple(shot.loss for shot in shots if shot.loss is not None)
     if losses:
         last_token = min(token, len(trace.ids) - 2)
-        first = max(0, min(last_token - _CURVES // 2, len(trace.ids) - 1 - _CURVES))
-        places = range(first, min(first + _CURVES, len(trace.ids) - 1))
+        places = window(last_token, len(trace.ids) - 1, _CURVES)
         names = tuple(pieces[place + 1] for place in places)
         p = [to_list((-shot.tensors["surprisal"].double()).exp()) for shot in shots]
         curves = tuple(tuple(curve[place] for curve in p) for place in places)
-        selection = last_token - first
+        selected = last_token - places[0]
     layers = _layers(shots[0].tensors[f"{trace.side}.norms"])
     return Film(
-        title=f"behind {pieces[token]!r} ({token})",
+        title=f"after {label(pieces, token)}",
         steps=tuple(shot.step for shot in shots),
         names=names,
         curves=curves,
-        chosen=selection,
+        chosen=selected,
         losses=losses,
         layers=tuple("embedding" if n == 0 else f"layer {n - 1}" for n in layers),
         rungs=tuple(tuple(_rung(trace, shot, n, token) for n in layers) for shot in shots),
@@ -134,7 +126,7 @@ def _film(trace: Trace, film: Footage, token: int) -> Film:
 
 
 def _layers(norms: Tensor) -> list[int]:
-    """All layers, or some at even distances, the first and the last with them."""
+    """All layers, or some at even distances with the first and the last among them."""
     count = len(norms)
     if count <= _LAYERS:
         return list(range(count))
@@ -150,8 +142,8 @@ def _rung(
         return "", None, None, norm
     word = piece(trace, int(tensors["words"][layer, token, 0]))
     targets = tensors.get("targets")
-    last_token = targets is not None and token < targets.shape[1]
-    target = float(targets[layer, token]) if targets is not None and last_token else None
+    has_target = targets is not None and token < targets.shape[1]
+    target = float(targets[layer, token]) if targets is not None and has_target else None
     return word, float(tensors["shares"][layer, token, 0]), target, norm
 
 
@@ -175,10 +167,10 @@ def _frames(trace: Trace, film: Footage, selection: Selection) -> Frames | None:
     )
 
 
-def _receipts(trace: Trace, film: Footage, token: int) -> tuple[Receipt, ...]:
-    """The film against the weights that are open, where they are of the same update."""
+def _receipt(trace: Trace, film: Footage, token: int) -> Receipt | None:
+    """The film and the loaded weights, if they are of the same update."""
     assert trace.run is not None
     current = [s for s in film.snapshots if trace.run.checkpoint.name == f"step-{s.step}"]
     if not current or trace.scales or "surprisal" not in current[0].tensors:
-        return ()
-    return (film_receipt(trace, current[0], min(token, len(trace.ids) - 2)),)
+        return None
+    return film_receipt(trace, current[0], min(token, len(trace.ids) - 2))

@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 from pellucid.explain.addresses.syntax import stack_letter
-from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt, Table
-from pellucid.explain.chapters.backward import chapter_without_loss
-from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.receipts.gradient_lengths import (
     length_receipt,
     norm_receipt_of_all,
     split_receipt,
 )
 from pellucid.explain.residual_sums import why_no_sums
-from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import length
 
 
-def build(trace: Trace, place: Place) -> Chapter:
-    """The stream's gradients from the loss to the embedding; the matrices of the chosen layer."""
-    selection = select_place(trace, place)
-    reason = no_loss(trace)
-    if reason is not None:
-        return chapter_without_loss("gradients", reason)
-    gradients = trace.backward()
-    lengths = stream_norms(trace)
+def build(trace: Trace, selection: Selection) -> Content:
+    """The stream's gradients from the loss to the embedding; the matrices of the layer."""
+    norms, lengths = trace.backward().norms, stream_norms(trace)
     first, last = lengths[0][1], lengths[-1][1]
-    receipts: list[Receipt] = [length_receipt(trace, selection)]
-    if gradients.norms:
-        receipts.append(norm_receipt_of_all(trace))
-    split = split_receipt(trace, selection)
-    if split is not None:
-        receipts.append(split)
-    no_sum_reason = why_no_sums(trace, selection.side)
-    frozen = [name for name in dict(trace.model.named_parameters()) if name not in gradients.norms]
-    return Chapter(
-        id="gradients",
-        number=16,
-        part="backward",
-        title="Gradients",
-        sentence=f"The same layers from the end to the beginning: what reaches the last state has "
-        f"a length of {first:.4g}, what reaches the first {last:.4g}. "
-        f"{_describe_trend(first, last)}",
+    reason = why_no_sums(trace, selection.side)
+    n_without = sum(name not in norms for name, _ in trace.model.named_parameters())
+    return Content(
+        sentence=f"The same layers from the end to the beginning: the gradient at the last state "
+        f"has a length of {first:.4g}, at the first {last:.4g}. {_describe_trend(first, last)}",
         pictures=(
             Bars(
                 title="length of dL/dh, from the loss back to the embedding",
@@ -51,22 +33,21 @@ def build(trace: Trace, place: Place) -> Chapter:
             ),
             _table(trace, selection),
         ),
-        receipts=tuple(receipts),
+        receipts=(
+            length_receipt(trace, selection),
+            norm_receipt_of_all(trace) if norms else None,
+            split_receipt(trace, selection),
+        ),
         notes=(
-            "the model is gone through in evaluation mode, as the forward chapters are: without "
-            "dropout",
-            *(
-                (f"the gradient does not simply pass by here: {no_sum_reason}",)
-                if no_sum_reason
-                else ()
-            ),
-            *((f"frozen or not used, and without a gradient: {len(frozen)}",) if frozen else ()),
+            "the model runs in evaluation mode, as in the forward chapters: without dropout",
+            f"the gradient does not simply pass by here: {reason}" if reason else None,
+            f"frozen or not used, and without a gradient: {n_without}" if n_without else None,
         ),
     )
 
 
 def stream_norms(trace: Trace) -> list[tuple[str, float]]:
-    """Each state's address and the length of what reaches it, from the loss to the ids."""
+    """Each state's address and the length of its gradient, from the loss to the ids."""
     gradients = trace.backward()
     return [
         (f"{stack_letter(side)}{place}.residual", length(grad))
@@ -87,25 +68,16 @@ def _describe_trend(first: float, last: float) -> str:
 
 
 def _table(trace: Trace, selection: Selection) -> Table:
-    """The chosen layer's parameters, and those before and behind all layers."""
+    """The selected layer's parameters, and those before and behind all layers."""
     gradients = trace.backward()
-    block_prefix = f"{selection.side}.blocks.{selection.layer}."
-    names = [
-        name for name in gradients.norms if ".blocks." not in name or name.startswith(block_prefix)
-    ]
-    names.sort(key=lambda name: not name.startswith(block_prefix))
+    prefix = f"{selection.side}.blocks.{selection.layer}."
+    names = [n for n in gradients.norms if ".blocks." not in n or n.startswith(prefix)]
+    rows: list[tuple[str | float, ...]] = []
+    for name in sorted(names, key=lambda name: not name.startswith(prefix)):
+        norm, size = gradients.norms[name], gradients.sizes[name]
+        rows.append((name.removeprefix(prefix), norm, size, norm / size if size else "w is 0"))
     return Table(
         title=f"gradients of the weights of {selection.layer_name}, then of both ends",
         columns=("weight", "‖g‖", "‖w‖", "‖g‖ / ‖w‖"),
-        rows=tuple(
-            (
-                name.removeprefix(block_prefix),
-                gradients.norms[name],
-                gradients.sizes[name],
-                gradients.norms[name] / gradients.sizes[name]
-                if gradients.sizes[name]
-                else "w is 0",
-            )
-            for name in names
-        ),
+        rows=tuple(rows),
     )

@@ -1,34 +1,26 @@
-"""Heads: all of a stack at once, by where they look; those of one layer as small maps.
+"""Heads: all heads of a stack at once, by where they look; small maps of one layer's heads.
 
-Every layer is opened once, one head's square at a time.
+The chapter opens every layer once, and forms the map of one head at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import torch
 from torch import Tensor
 
-from pellucid.explain.chapter_types import Chapter, Matrix, Place, Receipt, Table
-from pellucid.explain.chapters.maps import pooled_map
-from pellucid.explain.receipts.builder import (
-    Expression,
-    apply,
-    at,
-    number,
-    receipt,
-    source_line,
-    total,
-)
-from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.chapter_types import Content, Matrix, Receipt, Table
+from pellucid.explain.chapters.pictures import pooled_map
+from pellucid.explain.receipts.builder import Expression, ReceiptBuilder, cell, total
+from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _INDUCTION = "induction: share given to what came after the same token before"
-#: Ways to sort heads: the number, its name, and -1 where the largest comes first.
+#: Ways to sort heads: the number, its name, and -1 if the largest comes first.
 _ORDERS = (
     ("entropy", "lowest entropy", 1),
     ("previous", "token before", -1),
@@ -38,7 +30,7 @@ _ORDERS = (
 _MEASURES = (("previous", "token before"), ("first", "first token"))
 #: How many heads are named in each order.
 _RANKS = 10
-#: Small maps of heads that are part of the chapter, at most, and how many cells wide.
+#: The number of small maps, at most, and their number of cells.
 _MAPS, _CELLS = 16, 16
 
 
@@ -46,11 +38,11 @@ _MAPS, _CELLS = 16, 16
 class HeadNumbers:
     """Where one head looks, as means over its queries.
 
-    `entropy` in nats, None where some shares are below 0 and there is none; `previous` the share
-    of the token before, over the queries that have one; `first` the share of the first token, over
-    all but the first. `induction` is the share of the token after the previous occurrence of the
-    query's own, over the queries that have one; None where no token comes twice, and where keys
-    are of another text.
+    `entropy` is in nats, None if some shares are below 0. `previous` is the share of the token
+    before, over the queries that have one; `first` the share of the first token, over all other
+    queries. `induction` is the share of the token after the previous occurrence of the query's
+    token, over the queries that have one; None if no token comes twice, or the keys are of another
+    text.
 
     Source:
         Olsson et al. 2022, "In-context Learning and Induction Heads": prefix matching.
@@ -80,8 +72,8 @@ def measure_head(weights: Tensor, repeated_pairs: Sequence[tuple[int, int]] = ()
 def repeats(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """(query, key): each token that came before, and the token after its previous occurrence.
 
-    Where that is the query itself, as in "a a", nothing would have to be remembered: it is left
-    out.
+    It leaves out pairs such as "a a": there the key is the query itself, and the head would have
+    nothing to remember.
     """
     last: dict[int, int] = {}
     pairs: list[tuple[int, int]] = []
@@ -104,59 +96,52 @@ def _entropy(weights: Tensor) -> Tensor:
     return -torch.xlogy(weights, weights).sum(-1)
 
 
-def build(trace: Trace, place: Place) -> Chapter:
-    """The grid of all heads, three numbers each; the maps of the chosen layer's."""
-    selection = select_place(trace, place)
-    attention = selection.attention(trace)
+def build(trace: Trace, selection: Selection) -> Content:
+    """The grid of all heads, three numbers each; the maps of the selected layer's."""
+    n_heads = selection.attention(trace).n_heads
     ids = [] if selection.cross else to_list(trace.stack_pass(selection.side).ids[0])
-    repeated_pairs = repeats(ids)
-    grid = [
-        _layer(trace, selection, layer, repeated_pairs)
-        for layer in range(trace.n_layers(selection.side))
-    ]
-    n_maps = min(attention.n_heads, _MAPS)
-    maps = tuple(
-        pooled_map(trace, replace(selection, head=head), max_cells=_CELLS) for head in range(n_maps)
-    )
+    pairs, n_layers = repeats(ids), trace.n_layers(selection.side)
+    grid = [_layer(trace, selection, layer, pairs) for layer in range(n_layers)]
+    n_maps = min(n_heads, _MAPS)
     has_negative = bool((trace[f"{selection.head_name}.weights"][selection.token] < 0).any())
-    receipts = () if has_negative else (entropy_receipt(trace, selection),)
     notes = ["means over the queries of this sentence: another sentence may say otherwise"]
-    if repeated_pairs:
-        notes.append(
-            f"induction is the mean over {len(repeated_pairs)} queries whose token came before"
-        )
+    if pairs:
+        notes.append(f"induction is the mean over {len(pairs)} queries whose token came before")
     elif not selection.cross:
-        notes.append("no token comes again after others: no induction score can be taken here")
-    if n_maps < attention.n_heads:
-        notes.append(f"small maps: the first {n_maps} of the layer's {attention.n_heads} heads")
-    if any(numbers.entropy is None for row in grid for numbers in row):
-        notes.append("turned features make shares below 0: such a head has no entropy")
-    return Chapter(
-        id="heads",
-        number=8,
-        part="forward",
-        title="Heads",
+        notes.append("no token comes again after others: there is no induction score")
+    if n_maps < n_heads:
+        notes.append(f"small maps: the first {n_maps} of the layer's {n_heads} heads")
+    if any(numbers.entropy is None for _, numbers in _list_heads(selection, grid)):
+        notes.append("rotated features make shares below 0: such a head has no entropy")
+    return Content(
         sentence=_describe_heads(selection, grid),
         pictures=(
             _grid(selection, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
             _grid(selection, grid, "previous", "share given to the token before"),
             _grid(selection, grid, "first", "share given to the first token"),
-            *([_grid(selection, grid, "induction", _INDUCTION)] if repeated_pairs else []),
+            _grid(selection, grid, "induction", _INDUCTION) if pairs else None,
             _ranking(selection, grid),
-            *maps,
+            *(
+                pooled_map(trace, replace(selection, head=head), max_cells=_CELLS)
+                for head in range(n_maps)
+            ),
         ),
-        receipts=receipts,
-        notes=tuple(notes),
+        receipts=() if has_negative else (entropy_receipt(trace, selection),),
+        notes=notes,
     )
+
+
+def _list_heads(
+    selection: Selection, grid: list[list[HeadNumbers]]
+) -> Iterator[tuple[str, HeadNumbers]]:
+    for layer, row in enumerate(grid):
+        for head, numbers in enumerate(row):
+            yield replace(selection, layer=layer, head=head).head_name, numbers
 
 
 def _describe_heads(selection: Selection, grid: list[list[HeadNumbers]]) -> str:
     """How many there are, and which of them look most at the token before and at the first."""
-    numbers_by_name = {
-        replace(selection, layer=layer, head=head).head_name: numbers
-        for layer, row in enumerate(grid)
-        for head, numbers in enumerate(row)
-    }
+    numbers_by_name = dict(_list_heads(selection, grid))
     text_name = "source" if selection.cross else "sentence"
     text = f"{len(numbers_by_name)} heads look at the {text_name}, each in its own way."
     measures = (("first", "first token"),) if selection.cross else _MEASURES
@@ -202,44 +187,37 @@ def _grid(selection: Selection, grid: list[list[HeadNumbers]], measure: str, tit
 
 def _ranking(selection: Selection, grid: list[list[HeadNumbers]]) -> Table:
     """The heads in the order of each number, those that look most that way first."""
-    columns: list[str] = []
-    orders: list[list[str]] = []
+    heads = list(_list_heads(selection, grid))
+    orders: dict[str, list[str]] = {}
     for measure, title, sign in _ORDERS:
-        ranked = [
-            (sign * value, replace(selection, layer=layer, head=head).head_name, value)
-            for layer, row in enumerate(grid)
-            for head, numbers in enumerate(row)
+        ranked = sorted(
+            (sign * value, name, value)
+            for name, numbers in heads
             if (value := getattr(numbers, measure)) is not None
-        ]
+        )
         if ranked:
-            columns.append(title)
-            orders.append([f"{name} {value:.2f}" for _, name, value in sorted(ranked)[:_RANKS]])
+            orders[title] = [f"{name} {value:.2f}" for _, name, value in ranked[:_RANKS]]
+    longest = max(map(len, orders.values()))
     return Table(
-        title=f"heads in the order of each, the first {max(map(len, orders))} of {_count(grid)}",
-        columns=tuple(columns),
-        rows=tuple(zip_longest(*orders, fillvalue="")),
+        title=f"heads in the order of each, the first {longest} of {len(heads)}",
+        columns=tuple(orders),
+        rows=tuple(zip_longest(*orders.values(), fillvalue="")),
     )
 
 
 def entropy_receipt(trace: Trace, selection: Selection) -> Receipt:
-    """-sum w log w of one query, over the keys it gives a share to."""
-    address = f"{selection.head_name}.weights"
+    """-sum w log w of one query, over the keys with a share."""
+    build, address = ReceiptBuilder(trace), f"{selection.head_name}.weights"
     weights = trace[address][selection.token]
-    keys: list[int] = to_list((weights > 0).nonzero().flatten())
     terms: list[Expression] = []
-    for key in keys:
-        w = number(trace, at(address, selection.token, key), f"w{key}")
-        terms.append(apply("mul", w, apply("log", w)))
-    return receipt(
-        trace,
+    for key in to_list((weights > 0).nonzero().flatten()):
+        w = build.number(f"w{key}", address, selection.token, key)
+        terms.append(w * w.log())
+    return build.receipt(
+        cell(address, selection.token),
         title=f"entropy of {selection.query(trace)} in {selection.head_name}, in nats",
         formula="-Σ w log w",
-        expression=apply("neg", total(terms, ())),
-        address=at(address, selection.token),
-        source=source_line(_entropy, "torch.xlogy"),
+        expression=-total(terms),
+        source=(_entropy, "torch.xlogy"),
         model=float(_entropy(weights.double()[None])[0]),
     )
-
-
-def _count(grid: list[list[HeadNumbers]]) -> int:
-    return sum(map(len, grid))

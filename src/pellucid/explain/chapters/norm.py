@@ -7,52 +7,67 @@ from typing import assert_never
 
 from torch import nn
 
-from pellucid.explain.chapter_types import Chapter, Lines, Picture, Place, Table
+from pellucid.explain.chapter_types import Content, Lines, Table
 from pellucid.explain.norms import leak_of, scale_of
 from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts import norm_receipt
-from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.receipts.builder import cell
+from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model.facts import (
-    BlockPart,
-    ResidualFacts,
-    UnknownFacts,
-    block_facts,
-)
+from pellucid.model.facts import BlockPart, ResidualFacts, UnknownFacts, block_facts
 from pellucid.typed import to_list
 
 _FEATURES = 64
 
 
-def build(trace: Trace, place: Place) -> Chapter:
-    """The norm of the chosen layer's attention; the one before it, where there are two."""
-    selection = select_place(trace, place)
+def build(trace: Trace, selection: Selection) -> Content:
+    """The norm of the selected layer's attention, or the first of its two norms."""
     stack = trace.stack_pass(selection.side).stack
     block = stack.blocks[selection.layer]
     name = entry_norm(block, "attention_norm")
     address = f"{selection.layer_name}.{name}"
-    module = trace.model.get_submodule(f"{selection.side}.blocks.{selection.layer}.{name}")
-    receipt = norm_receipt(
-        trace,
-        norm=f"{selection.side}.blocks.{selection.layer}.{name}",
-        input_address=f"{address}.in",
-        output_address=address,
-        token=selection.token,
-        feature=selection.feature,
-    )
-    leak = leak_of(module, causal=stack.causal)
-    return Chapter(
-        id="norm",
-        number=4,
-        part="forward",
-        title="Norm",
-        sentence=f"{_describe_norm(module, selection.query(trace))}"
-        f"{_describe_place(block_facts(block))}",
-        pictures=_pictures(trace, selection, address),
-        receipts=() if receipt is None else (receipt,),
+    module = block.get_submodule(name)
+    inputs = trace[cell(f"{address}.in", selection.token)].double()
+    outputs = trace[cell(address, selection.token)].double()
+    n_shown = min(_FEATURES, len(inputs))
+    cut = f": the first {n_shown} of {len(inputs)}" if n_shown < len(inputs) else ""
+    return Content(
+        sentence=_describe_norm(module, selection.query(trace))
+        + _describe_place(block_facts(block)),
+        pictures=(
+            Table(
+                title="over the features of this token",
+                columns=("", "mean", "variance", "root mean square"),
+                rows=tuple(
+                    (
+                        name,
+                        float(x.mean()),
+                        float(x.var(correction=0)),
+                        math.sqrt(float((x * x).mean())),
+                    )
+                    for name, x in (("before", inputs), ("after", outputs))
+                ),
+            ),
+            Lines(
+                title=f"features before and after{cut}",
+                names=("before", "after"),
+                x=tuple(map(float, range(n_shown))),
+                series=tuple(tuple(to_list(x[:n_shown])) for x in (inputs, outputs)),
+                x_unit="feature",
+            ),
+        ),
+        receipts=(
+            norm_receipt(
+                trace,
+                norm=f"{selection.side}.blocks.{selection.layer}.{name}",
+                input_address=f"{address}.in",
+                output_address=address,
+                token=selection.token,
+                feature=selection.feature,
+            ),
+        ),
         notes=(
-            *(() if leak is None else (leak,)),
+            leak_of(module, causal=stack.causal),
             f"others: {', '.join(_list_other_norms(trace, selection, address))}",
         ),
     )
@@ -61,12 +76,12 @@ def build(trace: Trace, place: Place) -> Chapter:
 def _describe_norm(module: nn.Module, token: str) -> str:
     kind, scale = type(module).__name__, scale_of(module)
     if scale is None:
-        return f"{kind} stands in the place of a norm, and does not say what it does to {token}."
+        return f"{kind} has the place of a norm, and does not say how it changes {token}."
     return f"{kind} brings the features of {token} to a common scale: {scale}."
 
 
 def _describe_place(facts: BlockPart) -> str:
-    """Where in a block the norms are; nothing about a block that does not say so."""
+    """The places of the norms in a block; nothing about a block that does not state them."""
     residual = facts if isinstance(facts, UnknownFacts) else facts.residual
     match residual:
         case UnknownFacts():
@@ -74,38 +89,13 @@ def _describe_place(facts: BlockPart) -> str:
         case ResidualFacts(norm=norm, carried=carried):
             places = {
                 "input": "before each sublayer",
-                "output": "on what each sublayer writes",
-                "sandwich": "before each sublayer and on what it writes",
+                "output": "on the output of each sublayer",
+                "sandwich": "before each sublayer and on its output",
                 "sum": f"after each sum of {'' if carried == 1 else 'scaled '}stream and sublayer",
             }
-            return f" In this model norms stand {places[norm]}."
+            return f" In this model the norms are {places[norm]}."
         case _:
             assert_never(residual)
-
-
-def _pictures(trace: Trace, selection: Selection, address: str) -> tuple[Picture, ...]:
-    inputs = trace[at(f"{address}.in", selection.token)].double()
-    outputs = trace[at(address, selection.token)].double()
-    n_shown = min(_FEATURES, len(inputs))
-    rows = [
-        (name, float(x.mean()), float(x.var(correction=0)), math.sqrt(float((x * x).mean())))
-        for name, x in (("before", inputs), ("after", outputs))
-    ]
-    cut = f": the first {n_shown} of {len(inputs)}" if n_shown < len(inputs) else ""
-    return (
-        Table(
-            title="over the features of this token",
-            columns=("", "mean", "variance", "root mean square"),
-            rows=tuple(rows),
-        ),
-        Lines(
-            title=f"features before and after{cut}",
-            names=("before", "after"),
-            x=tuple(map(float, range(n_shown))),
-            series=tuple(tuple(to_list(x[:n_shown])) for x in (inputs, outputs)),
-            x_unit="feature",
-        ),
-    )
 
 
 def _list_other_norms(trace: Trace, selection: Selection, address: str) -> list[str]:

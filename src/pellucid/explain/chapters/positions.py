@@ -1,15 +1,15 @@
-"""Positions: how a model knows where a token stands; each scheme where it acts."""
+"""Positions: how a model knows the order of the tokens; each scheme where it acts."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Literal, assert_never
 
 from pellucid.explain import attention_heads
-from pellucid.explain.chapter_types import Bars, Chapter, Lines, Picture, Place, Receipt, Table
+from pellucid.explain.chapter_types import Content, Lines, Place, Table
+from pellucid.explain.chapters.pictures import feature_bars
 from pellucid.explain.receipts import position_receipt, rotation_receipt, score_receipt
-from pellucid.explain.receipts.builder import at
+from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
@@ -17,24 +17,48 @@ from pellucid.model.facts import (
     AddedPositionFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
-    LinearAttentionFacts,
-    NeuralMemoryFacts,
     NoPositionFacts,
     RotaryFacts,
-    SoftmaxAttentionFacts,
     UnknownFacts,
     position_facts,
 )
 from pellucid.typed import to_list
 
-_FEATURES, _PAIRS = 24, 8
+_PAIRS = 8
 _NO_POSITIONS = {
-    "decoder": "Nothing is added that tells where a token stands: only the mask, which hides what "
-    "comes later, tells tokens apart by their place.",
-    "encoder": "Nothing is added that tells where a token stands, and every token sees all others: "
-    "the text is read without its order.",
+    "decoder": "Nothing marks the position of a token: only the mask, which hides later tokens, "
+    "tells tokens apart by their place.",
+    "encoder": "Nothing marks the position of a token, and every token sees all others: "
+    "the model reads the text without its order.",
 }
-_Parts = tuple[str, list[Picture], list[Receipt | None]]
+
+
+def build(trace: Trace, selection: Selection) -> Content:
+    """The effect of the stack's scheme at the selected place."""
+    notes: list[str] = []
+    if selection.side == "decoder" and len(trace.sides) == 2:
+        notes.append("attention to the encoder knows no order: positions act within one text")
+    if selection.cross:  # positions act within one text
+        names = ("token", "layer", "head", "feature")
+        place = Place(**{name: getattr(selection, name) for name in names})
+        selection = select_place(trace, place)
+    facts = position_facts(trace.stack_pass(selection.side).positions)
+    match facts:
+        case AddedPositionFacts(learned=learned):
+            return _show_added(trace, selection, notes, learned=learned)
+        case RotaryFacts():
+            return _show_rotation(trace, selection, notes, facts)
+        case DistanceBiasFacts(rule=rule):
+            return _show_bias(trace, selection, notes, _describe_bias(rule))
+        case DistanceVectorFacts():
+            rule = "the query's product with a learnt vector for each distance"
+            return _show_bias(trace, selection, notes, rule)
+        case NoPositionFacts():
+            return Content(sentence=_NO_POSITIONS[selection.side], notes=notes)
+        case UnknownFacts(part=part):
+            return Content(sentence=f"{part} does not say how it marks positions.", notes=notes)
+        case _:
+            assert_never(facts)
 
 
 def _describe_bias(rule: Literal["slope", "bucket"]) -> str:
@@ -47,67 +71,27 @@ def _describe_bias(rule: Literal["slope", "bucket"]) -> str:
             assert_never(rule)
 
 
-def build(trace: Trace, place: Place) -> Chapter:
-    """What the stack's scheme does at the chosen place."""
-    if place.cross:  # positions act within one text
-        place = replace(place, cross=False, other=0)
-    selection = select_place(trace, place)
-    notes: list[str] = []
-    stated = position_facts(trace.stack_pass(selection.side).positions)
-    match stated:
-        case AddedPositionFacts(learned=learned):
-            sentence, pictures, receipts = _show_added(trace, selection, learned=learned)
-        case RotaryFacts() as facts:
-            sentence, pictures, receipts = _show_rotation(trace, selection, facts)
-        case DistanceBiasFacts(rule=rule):
-            sentence, pictures, receipts = _show_bias(trace, selection, _describe_bias(rule))
-        case DistanceVectorFacts():
-            sentence, pictures, receipts = _show_bias(
-                trace, selection, "the query's product with a learnt vector for each distance"
-            )
-        case NoPositionFacts():
-            sentence, pictures, receipts = _NO_POSITIONS[selection.side], [], []
-        case UnknownFacts(part=part):
-            sentence, pictures, receipts = f"{part} does not say what it does.", [], []
-        case _:
-            assert_never(stated)
-    if selection.side == "decoder" and len(trace.sides) == 2:
-        notes.append("attention to the encoder knows no order: positions act within one text")
-    return Chapter(
-        id="positions",
-        number=3,
-        part="forward",
-        title="Positions",
-        sentence=sentence,
-        pictures=tuple(pictures),
-        receipts=tuple(receipt for receipt in receipts if receipt is not None),
-        notes=tuple(notes),
+def _show_added(trace: Trace, selection: Selection, notes: list[str], *, learned: bool) -> Content:
+    added = trace[cell(f"{stack_prefix(trace, selection.side)}positions", selection.token)]
+    origin = "it was learnt, one for each place" if learned else "sines and cosines, not learnt"
+    return Content(
+        sentence=f"A vector for place {selection.token} is added to the embedding: {origin}.",
+        pictures=(feature_bars(f"the vector of place {selection.token}", added),),
+        receipts=(position_receipt(trace, selection),),
+        notes=notes,
     )
 
 
-def _show_added(trace: Trace, selection: Selection, *, learned: bool) -> _Parts:
-    added = trace[at(f"{stack_prefix(trace, selection.side)}positions", selection.token)]
-    n_shown = min(_FEATURES, len(added))
-    sentence = f"A vector for place {selection.token} is added to the embedding: " + (
-        "it was learnt, one for each place." if learned else "sines and cosines, not learnt."
-    )
-    picture = Bars(
-        title=f"what place {selection.token} adds: the first {n_shown} of {len(added)} features",
-        names=tuple(map(str, range(n_shown))),
-        values=tuple(to_list(added[:n_shown].float())),
-    )
-    return sentence, [picture], [position_receipt(trace, selection)]
-
-
-def _show_rotation(trace: Trace, selection: Selection, facts: RotaryFacts) -> _Parts:
+def _show_rotation(
+    trace: Trace, selection: Selection, notes: list[str], facts: RotaryFacts
+) -> Content:
     scheme = trace.stack_pass(selection.side).positions
     cos, sin = (scheme.get_buffer(name)[selection.token] for name in (facts.cos, facts.sin))
     half = facts.n_rotated // 2
     attention = selection.attention(trace)
     assert attention.q_plain is not None
     plain, rotated = (
-        attention.q_plain[0, selection.head, selection.token],
-        attention.q[0, selection.head, selection.token],
+        q[0, selection.head, selection.token] for q in (attention.q_plain, attention.q)
     )
     rows: list[tuple[str | float | int, ...]] = []
     for pair in range(min(half, _PAIRS)):
@@ -115,43 +99,48 @@ def _show_rotation(trace: Trace, selection: Selection, facts: RotaryFacts) -> _P
         angle = math.degrees(math.atan2(float(sin[i]), float(cos[i])))
         pairs = (float(plain[i]), float(plain[j]), angle, float(rotated[i]), float(rotated[j]))
         rows.append((f"{i}, {j}", *pairs))
-    title = f"pairs of the query of {selection.head_name}" + (
-        f": the first {_PAIRS} of {half}" if half > _PAIRS else ""
-    )
-    picture = Table(
-        title=title, columns=("pair", "x", "y", "degrees", "x turned", "y turned"), rows=tuple(rows)
-    )
+    cut = f": the first {_PAIRS} of {half}" if half > _PAIRS else ""
     width = attention.q.shape[-1]
     part = f"{facts.n_rotated} of the {width} features of " if facts.n_rotated < width else ""
-    sentence = (
-        f"Nothing is added: {part}queries and keys are turned, pair by pair, by an angle that "
-        f"grows with the place (here {selection.token}), so that their product depends on the "
-        "distance."
+    return Content(
+        sentence=f"Nothing is added: {part}queries and keys are rotated, pair by pair, by an angle "
+        f"that grows with the place (here {selection.token}), so that their product depends on "
+        "the distance.",
+        pictures=(
+            Table(
+                title=f"pairs of the query of {selection.head_name}{cut}",
+                columns=("pair", "x", "y", "degrees", "x rotated", "y rotated"),
+                rows=tuple(rows),
+            ),
+        ),
+        receipts=[rotation_receipt(trace, selection, vector) for vector in ("q", "k")],
+        notes=notes,
     )
-    receipts = [rotation_receipt(trace, selection, vector) for vector in ("q", "k")]
-    return sentence, [picture], [*receipts]
 
 
-def _show_bias(trace: Trace, selection: Selection, rule: str) -> _Parts:
+def _show_bias(trace: Trace, selection: Selection, notes: list[str], rule: str) -> Content:
     attention = selection.attention(trace)
-    match attention.facts:
-        case LinearAttentionFacts():
-            return "Positions act on scores here, and linear attention has none.", [], []
-        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
-            pass
-        case _:
-            assert_never(attention.facts)
+    if attention.scoring is None:
+        return Content(
+            sentence="Positions act on scores here, and linear attention has none.", notes=notes
+        )
     bias = attention_heads.bias(attention, selection.head)
     assert bias is not None
     line = to_list(bias[selection.token].float())
-    picture = Lines(
-        title=f"what is added to the scores of {selection.query(trace)} in {selection.head_name}",
-        names=("bias",),
-        x=tuple(float(key - selection.token) for key in range(len(line))),
-        series=(tuple(line),),
-        x_unit="key's place minus query's",
-    )
-    sentence = f"No vector is told its place: to the score of a query and a key is added {rule}."
+    sentence = f"Positions change no vector: the score of a query and a key gets {rule}."
     if attention.positions.adds_values:
         sentence += " To each value is added a learnt vector for its distance, too."
-    return sentence, [picture], [score_receipt(trace, selection)]
+    return Content(
+        sentence=sentence,
+        pictures=(
+            Lines(
+                title=f"bias of the scores of {selection.query(trace)} in {selection.head_name}",
+                names=("bias",),
+                x=tuple(float(key - selection.token) for key in range(len(line))),
+                series=(tuple(line),),
+                x_unit="key's place minus query's",
+            ),
+        ),
+        receipts=(score_receipt(trace, selection),),
+        notes=notes,
+    )

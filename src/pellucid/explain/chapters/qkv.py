@@ -6,54 +6,36 @@ from typing import assert_never
 
 from pellucid.errors import PellucidError
 from pellucid.explain.attention_record import AttentionRecord
-from pellucid.explain.chapter_types import Bars, Chapter, Place, Receipt
+from pellucid.explain.chapter_types import Content, Receipt
+from pellucid.explain.chapters.pictures import feature_bars
 from pellucid.explain.part_facts import is_identity
-from pellucid.explain.receipts.builder import at
+from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.linear import projection_receipt
-from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
-from pellucid.typed import to_list
-
-_FEATURES = 24
 
 
-def build(trace: Trace, place: Place) -> Chapter:
+def build(trace: Trace, selection: Selection) -> Content:
     """The three vectors of a token in one head, and one product of each."""
-    selection = select_place(trace, place)
-    attention = selection.attention(trace)
-    read = "the source's token" if selection.cross else "the same token"
-    token = selection.other if selection.cross else selection.token
-    return Chapter(
-        id="qkv",
-        number=5,
-        part="forward",
-        title="Queries, keys, values",
+    key_token = selection.other if selection.cross else selection.token
+    addresses = [
+        cell(f"{selection.head_name}.{part}", selection.token if part == "q" else key_token)
+        for part in ("q", "k", "v")
+    ]
+    text = "the source's token" if selection.cross else "the same token"
+    return Content(
         sentence=f"Head {selection.head} of layer {selection.layer} makes three vectors: "
-        f"{selection.query(trace)} asks with its query; with its key {read} is found, and with its "
-        "value it answers.",
-        pictures=tuple(
-            _bars(trace, f"{selection.head_name}.{part}", selection.token if part == "q" else token)
-            for part in ("q", "k", "v")
-        ),
-        receipts=tuple(_products(trace, selection)),
-        notes=tuple(_notes(selection, attention)),
-    )
-
-
-def _bars(trace: Trace, address: str, token: int) -> Bars:
-    values = trace[at(address, token)]
-    n_shown = min(_FEATURES, len(values))
-    cut = f": the first {n_shown} of {len(values)}" if n_shown < len(values) else ""
-    return Bars(
-        title=f"{at(address, token)}{cut}",
-        names=tuple(map(str, range(n_shown))),
-        values=tuple(to_list(values[:n_shown].float())),
+        f"{selection.query(trace)} asks with its query; {text} offers its key, and answers with "
+        "its value.",
+        pictures=[feature_bars(address, trace[address]) for address in addresses],
+        receipts=_products(trace, selection),
+        notes=_notes(selection, selection.attention(trace)),
     )
 
 
 def _products(trace: Trace, selection: Selection) -> list[Receipt]:
-    """One row of each matrix times the token; of an encoder's keys the query alone is in reach."""
+    """One row of each matrix times the token; in cross-attention the query's only."""
     kind = "cross_attention" if selection.cross else "attention"
     attention = selection.attention(trace)
     parts = {"query": attention.q}
@@ -83,7 +65,7 @@ def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:
         case SoftmaxAttentionFacts(query_norm=str(norm)):
             if not is_identity(attention.layer.get_submodule(norm)):
                 notes.append(
-                    "queries and keys are normalised after the product: q and k are what follows"
+                    "queries and keys are normalised after the product: q and k are the result"
                 )
         case SoftmaxAttentionFacts():
             pass

@@ -5,87 +5,53 @@ from __future__ import annotations
 import math
 
 from pellucid.explain import attention_heads
-from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt
-from pellucid.explain.chapters.maps import head_map
+from pellucid.explain.chapter_types import Content
+from pellucid.explain.chapters.pictures import bars, head_map, largest
 from pellucid.explain.receipts import score_receipt
-from pellucid.explain.receipts.builder import at
-from pellucid.explain.selection import Selection, select_place
+from pellucid.explain.receipts.builder import cell
+from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.typed import to_list
 
 _TERMS = 12
 
 
-def build(trace: Trace, place: Place) -> Chapter:
+def build(trace: Trace, selection: Selection) -> Content:
     """All scores of a head, and one as the sum of its products."""
-    selection = select_place(trace, place)
-    attention = selection.attention(trace)
-    scoring = attention.scoring
+    attention, name = selection.attention(trace), selection.head_name
+    token, other = selection.token, selection.other
+    scoring, width = attention.scoring, attention.q.shape[-1]
     if scoring is None:
-        return _chapter("This layer scores nothing.", notes=(attention_heads.NO_SCORES,))
-    hidden = not bool(attention_heads.mask(attention)[selection.token, selection.other])
-    biased = attention_heads.bias(attention, selection.head) is not None
-    notes = (
-        *(
-            (f"a soft cap keeps scores between {-cap:g} and {cap:g}, before any bias",)
-            if (cap := scoring.soft_cap) is not None
-            else ()
+        return Content(
+            sentence="This layer computes no scores.", notes=(attention_heads.NO_SCORES,)
+        )
+    cap = scoring.soft_cap
+    is_hidden = not bool(attention_heads.mask(attention)[token, other])
+    has_bias = attention_heads.bias(attention, selection.head) is not None
+    is_usual = math.isclose(scoring.scale, width**-0.5, rel_tol=1e-6)
+    reason = ", one over the root of their number, so that wide heads do not shout"
+    products = trace[cell(f"{name}.q", token)].double() * trace[cell(f"{name}.k", other)].double()
+    return Content(
+        sentence=f"How well does the query of {selection.query(trace)} match the key of "
+        f"{selection.key(trace)}? Their {width} features are multiplied and summed, times "
+        f"{scoring.scale:.6g}{reason if is_usual else ''}.",
+        pictures=(
+            head_map(trace, selection, "scores", "diverging"),
+            bars(
+                "products of query and key, the largest first, before scaling",
+                products,
+                largest(products.abs(), _TERMS),
+                lambda feature: f"q{feature} × k{feature}",
+            ),
         ),
-        *(("positions add a bias to each score",) if biased else ()),
-        "the map leaves masked cells empty: a query may not look there",
-        *(
-            (
-                f"key {selection.other} is hidden from query {selection.token}: its score is "
-                "computed, and not used",
-            )
-            if hidden
-            else ()
-        ),
-    )
-    return _chapter(
-        f"How well does the query of {selection.query(trace)} match the key of "
-        f"{selection.key(trace)}? Their {attention.q.shape[-1]} features are multiplied and "
-        f"summed, times {scoring.scale:.6g}{_explain_scale(scoring.scale, attention.q.shape[-1])}.",
-        pictures=(head_map(trace, selection, "scores", "diverging"), _terms(trace, selection)),
         receipts=(score_receipt(trace, selection),),
-        notes=notes,
-    )
-
-
-def _explain_scale(scale: float, width: int) -> str:
-    """What the scale is for, if it is the usual one."""
-    usual = math.isclose(scale, width**-0.5, rel_tol=1e-6)
-    return ", one over the root of their number, so that wide heads do not shout" if usual else ""
-
-
-def _terms(trace: Trace, selection: Selection) -> Bars:
-    """The products that make the score, the largest first."""
-    name = selection.head_name
-    q, k = trace[at(f"{name}.q", selection.token)], trace[at(f"{name}.k", selection.other)]
-    products = q.double() * k.double()
-    order = products.abs().argsort(descending=True, stable=True)[:_TERMS]
-    remaining = float(products.sum() - products[order].sum()) if len(products) > _TERMS else None
-    return Bars(
-        title="products of query and key, the largest first, before scaling",
-        names=tuple(f"q{feature} × k{feature}" for feature in to_list(order)),
-        values=tuple(to_list(products[order])),
-        rest=remaining,
-    )
-
-
-def _chapter(
-    sentence: str,
-    pictures: tuple[Picture, ...] = (),
-    receipts: tuple[Receipt, ...] = (),
-    notes: tuple[str, ...] = (),
-) -> Chapter:
-    return Chapter(
-        id="scores",
-        number=6,
-        part="forward",
-        title="Scores",
-        sentence=sentence,
-        pictures=pictures,
-        receipts=receipts,
-        notes=notes,
+        notes=(
+            None
+            if cap is None
+            else f"a soft cap keeps scores between {-cap:g} and {cap:g}, before any bias",
+            "positions add a bias to each score" if has_bias else None,
+            "the map leaves masked cells empty: a query may not look there",
+            f"key {other} is hidden from query {token}: its score is computed, and not used"
+            if is_hidden
+            else None,
+        ),
     )

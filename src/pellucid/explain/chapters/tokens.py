@@ -1,81 +1,75 @@
-"""Tokens: what the tokenizer made of the sentence, and how it came to it."""
+"""Tokens: the sentence as the tokenizer cuts it, and the merges that made a word."""
 
 from __future__ import annotations
 
-from pellucid.explain.chapter_types import Chapter, Picture, Place, Table, Tokens
-from pellucid.explain.selection import select_place
+from pellucid.explain.chapter_types import Content, Picture, Table, Tokens
+from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.tokenizers import Tokenizer, WordMerges, replay
 
 _MOST_STEPS = 16
 
 
-def build(trace: Trace, place: Place) -> Chapter:
-    """Pieces and ids; the merges of the chosen token's word; bytes of split characters."""
-    selection = select_place(trace, place)
+def build(trace: Trace, selection: Selection) -> Content:
+    """Pieces and ids; the merges of the selected token's word; bytes of split characters."""
     pieces = trace.pieces(selection.side)
     ids = tuple(int(token) for token in trace.stack_pass(selection.side).ids[0])
-    pictures: list[Picture] = [Tokens(title="tokens and their ids", pieces=pieces, ids=ids)]
+    pictures: list[Picture | None] = [Tokens(title="tokens and their ids", pieces=pieces, ids=ids)]
     notes = list(trace.sentence.notes)
     if trace.run is not None:
         tokenizer = trace.run.tokenizer
-        pictures += _merges(tokenizer, trace.sentence.text, selection.token, pieces)
-        pictures += _split(tokenizer, ids, pieces)
+        pictures += [
+            _merges(tokenizer, trace.sentence.text, selection.token, len(pieces)),
+            _split(tokenizer, ids, pieces),
+        ]
         if not tokenizer.merges():
-            notes.append("this tokenizer has no merges: each piece is looked up as it is")
+            notes.append("this tokenizer has no merges: it looks each piece up as it is")
     else:
         notes.append("there is no tokenizer here: the pieces are the ids themselves")
     if len(trace.sides) == 2:
         other_side = "encoder" if selection.side == "decoder" else "decoder"
-        other_pieces = trace.pieces(other_side)
         pictures.append(
             Tokens(
                 title=f"what the {other_side} reads",
-                pieces=other_pieces,
+                pieces=trace.pieces(other_side),
                 ids=tuple(int(token) for token in trace.stack_pass(other_side).ids[0]),
             )
         )
-    return Chapter(
-        id="tokens",
-        number=1,
-        part="forward",
-        title="Tokens",
+    return Content(
         sentence=f"The model reads numbers: the text is cut into {len(ids)} pieces from its "
         f"vocabulary, and each is one number, its id.",
-        pictures=tuple(pictures),
-        notes=tuple(notes),
+        pictures=pictures,
+        notes=notes,
     )
 
 
-def _merges(tokenizer: Tokenizer, text: str, token: int, pieces: tuple[str, ...]) -> list[Picture]:
-    """The merges of the word that a token belongs to; the first that has some, for others."""
+def _merges(tokenizer: Tokenizer, text: str, token: int, n_tokens: int) -> Table | None:
+    """The merges of the word that a token belongs to; else of the first word that has some."""
     words = replay(tokenizer, text)
-    word = _word_of(words, token - _in_front(tokenizer, text, len(pieces)))
+    # special tokens before the text: those behind it are as many, or none
+    n_before = min(1, n_tokens - len(tokenizer.encode(text)))
+    word = _find_word(words, token - n_before)
     if word is None or not word.steps:
         word = next((candidate for candidate in words if candidate.steps), None)
     if word is None:
-        return []
+        return None
     start = (" ".join(word.symbols), "", "single symbols")
     steps = [
         (" ".join(step.symbols), step.rank, f"{step.pair[0]} + {step.pair[1]}")
         for step in word.steps
     ]
-    shown_steps = steps if len(steps) <= _MOST_STEPS else steps[: _MOST_STEPS - 1] + steps[-1:]
-    cut = (
-        ""
-        if len(shown_steps) == len(steps)
-        else f" ({len(steps) - len(shown_steps)} merges left out)"
+    cut = ""
+    if len(steps) > _MOST_STEPS:
+        cut = f" ({len(steps) - _MOST_STEPS} merges left out)"
+        steps = steps[: _MOST_STEPS - 1] + steps[-1:]
+    return Table(
+        title=f"merges of {''.join(word.symbols)!r}, replayed{cut}; rank 0 was learnt first",
+        columns=("word", "rank", "merged"),
+        rows=(start, *steps),
     )
-    title = f"merges of {''.join(word.symbols)!r}, replayed{cut}; rank 0 was learnt first"
-    return [Table(title=title, columns=("word", "rank", "merged"), rows=(start, *shown_steps))]
 
 
-def _in_front(tokenizer: Tokenizer, text: str, n_tokens: int) -> int:
-    """How many tokens stand before the text's own; those behind it are as many, or none."""
-    return min(1, n_tokens - len(tokenizer.encode(text)))
-
-
-def _word_of(words: list[WordMerges], token: int) -> WordMerges | None:
+def _find_word(words: list[WordMerges], token: int) -> WordMerges | None:
     n_tokens_before = 0
     for word in words:
         n_tokens_before += len(word.tokens)
@@ -84,18 +78,21 @@ def _word_of(words: list[WordMerges], token: int) -> WordMerges | None:
     return None
 
 
-def _split(tokenizer: Tokenizer, ids: tuple[int, ...], pieces: tuple[str, ...]) -> list[Picture]:
+def _split(tokenizer: Tokenizer, ids: tuple[int, ...], pieces: tuple[str, ...]) -> Table | None:
     """Tokens whose bytes are no whole characters."""
     rows: list[tuple[str | float | int, ...]] = []
     for place, (token_id, piece) in enumerate(zip(ids, pieces, strict=True)):
-        format_expression = tokenizer.bytes_of(token_id)
-        if format_expression is None:
+        token_bytes = tokenizer.bytes_of(token_id)
+        if token_bytes is None:
             continue
         try:
-            format_expression.decode()
+            token_bytes.decode()
         except UnicodeDecodeError:
-            rows.append((place, piece, format_expression.hex(" ")))
+            rows.append((place, piece, token_bytes.hex(" ")))
     if not rows:
-        return []
-    title = "tokens that are a part of a character: its bytes are spread over several"
-    return [Table(title=title, columns=("place", "token", "bytes"), rows=tuple(rows[:16]))]
+        return None
+    return Table(
+        title="tokens that are a part of a character: its bytes are spread over several",
+        columns=("place", "token", "bytes"),
+        rows=tuple(rows[:16]),
+    )

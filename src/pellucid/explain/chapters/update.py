@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from pellucid.explain import optimiser_step
-from pellucid.explain.chapter_types import Bars, Chapter, Picture, Place, Receipt, Table
-from pellucid.explain.chapters.backward import chapter_without_loss
-from pellucid.explain.chapters.loss import no_loss
+from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.expressions import evaluate
 from pellucid.explain.optimiser_step import StepSettings
 from pellucid.explain.receipts.gradients import weight_gradient_receipt
@@ -23,73 +21,61 @@ from pellucid.explain.receipts.optimiser_step import (
     muon_receipt,
     next_receipt,
 )
-from pellucid.explain.selection import SelectedWeight, select_place, select_weight
+from pellucid.explain.selection import SelectedWeight, Selection, select_weight
 from pellucid.explain.trace_types import Trace
 
-#: How far from one a singular value is still called near it.
+#: How far a singular value may be from one to count as near one.
 _SPREAD = 0.3
 
 
-def build(trace: Trace, place: Place) -> Chapter:
-    """What the next step does to one weight, were this sentence the batch."""
-    reason = no_loss(trace)
-    if reason is not None:
-        return chapter_without_loss("update", reason)
-    weight, selection = select_weight(trace, place), select_place(trace, place)
+def build(trace: Trace, selection: Selection) -> Content:
+    """What the next step would do to one weight if this sentence were the batch."""
+    weight = select_weight(trace, selection)
     settings = optimiser_step.choose_settings(trace, weight.name)
-    old_weight, new_weight = float(trace[weight.address()]), float(trace[weight.address(".next")])
-    trend = "up" if new_weight > old_weight else "down" if new_weight < old_weight else "nowhere"
-    ends = _format_apart(old_weight, new_weight), _format_apart(new_weight, old_weight)
-    move_text = f"moves {weight.address()} {trend}, from {ends[0]} to {ends[1]}"
-    pictures: tuple[Picture, ...]
-    receipts: list[Receipt | None] = [weight_gradient_receipt(trace, selection, weight)]
-    rate = f"the learning rate {settings.learning_rate:.9g}"
+    old, new = float(trace[weight.address()]), float(trace[weight.address(".next")])
+    trend = "up" if new > old else "down" if new < old else "nowhere"
+    ends = f"from {_format_apart(old, new)} to {_format_apart(new, old)}"
+    move, rate = f"moves {weight.address()} {trend}, {ends}", f"{settings.learning_rate:.9g}"
+    gradient_receipt = weight_gradient_receipt(trace, selection, weight)
     match settings.kind:
         case "AdamW":
-            sentence = (
-                f"AdamW {move_text}: not by the gradient itself, but by its running mean over the "
-                f"root of its running mean square, times {rate}."
+            return Content(
+                sentence=f"AdamW {move}: not by the gradient itself, but by its running mean over "
+                f"the root of its running mean square, times the learning rate {rate}.",
+                pictures=(
+                    _adamw_table(trace, weight, settings),
+                    _bars(settings, old, evaluate(direction(trace, weight, settings))),
+                ),
+                receipts=(
+                    gradient_receipt,
+                    *moment_receipts(trace, weight, settings),
+                    next_receipt(trace, weight, settings),
+                ),
+                notes=_notes(trace, settings),
             )
-            pictures = (
-                _table(trace, weight, settings),
-                _bars(settings, old_weight, _measure_direction(trace, weight, settings)),
-            )
-            receipts += [
-                *moment_receipts(trace, weight, settings),
-                next_receipt(trace, weight, settings),
-            ]
         case "Muon":
-            sentence = (
-                f"Muon {move_text}: it takes the whole matrix of momentum, pushes its singular "
-                f"values towards one, and moves along that by {rate}. "
-                f"{_singular_values(trace, weight)} "
-                "Embeddings, gains and biases of this run are AdamW's."
-            )
             rows, columns = trace[weight.name].shape
-            direction_value = (
-                float(trace[weight.address(".direction")]) * max(1.0, rows / columns) ** 0.5
+            step = float(trace[weight.address(".direction")]) * max(1.0, rows / columns) ** 0.5
+            return Content(
+                sentence=f"Muon {move}: it takes the whole matrix of momentum, pushes its singular "
+                f"values towards one, and moves along the result by the learning rate {rate}. "
+                f"{_describe_singular_values(trace, weight)} "
+                "AdamW moves the embeddings, gains and biases of this run.",
+                pictures=(_muon_table(trace, weight, settings), _bars(settings, old, step)),
+                receipts=(
+                    gradient_receipt,
+                    momentum_receipt(trace, weight, settings),
+                    muon_receipt(trace, weight, settings),
+                ),
+                notes=_notes(trace, settings),
             )
-            pictures = (
-                _muon_table(trace, weight, settings),
-                _bars(settings, old_weight, direction_value),
-            )
-            receipts += [
-                momentum_receipt(trace, weight, settings),
-                muon_receipt(trace, weight, settings),
-            ]
         case "other":
-            sentence = f"The optimiser of this run {move_text}, with {rate}."
-            pictures = (_plain_table(trace, weight),)
-    return Chapter(
-        id="update",
-        number=19,
-        part="update",
-        title="Update",
-        sentence=sentence,
-        pictures=pictures,
-        receipts=tuple(receipt for receipt in receipts if receipt is not None),
-        notes=tuple(_notes(trace, settings)),
-    )
+            return Content(
+                sentence=f"The optimiser of this run {move}, with the learning rate {rate}.",
+                pictures=(_plain_table(trace, weight),),
+                receipts=(gradient_receipt,),
+                notes=_notes(trace, settings),
+            )
 
 
 def _format_apart(x: float, reference: float) -> str:
@@ -98,8 +84,8 @@ def _format_apart(x: float, reference: float) -> str:
     return next((text for text, reference_text in texts if text != reference_text), f"{x:.6g}")
 
 
-def _singular_values(trace: Trace, weight: SelectedWeight) -> str:
-    """Where the singular values of what Muon moves along really are."""
+def _describe_singular_values(trace: Trace, weight: SelectedWeight) -> str:
+    """The range of the singular values of the matrix that Muon moves along."""
     matrix = trace[f"{weight.name}.direction"].double()
     values: Tensor = cast("Any", torch.linalg).svdvals(matrix)
     n_near_one = int(((values - 1).abs() <= _SPREAD).sum())
@@ -109,102 +95,102 @@ def _singular_values(trace: Trace, weight: SelectedWeight) -> str:
     )
 
 
-def _measure_direction(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> float:
-    return evaluate(direction(trace, weight, settings))
-
-
 def _bars(settings: StepSettings, old_weight: float, direction_value: float) -> Bars:
+    rate = settings.learning_rate
     return Bars(
-        title="what the weight is changed by",
+        title="the changes of the weight",
         names=("the step", "weight decay"),
-        values=(
-            -settings.learning_rate * direction_value,
-            -settings.learning_rate * settings.weight_decay * old_weight,
-        ),
+        values=(-rate * direction_value, -rate * settings.weight_decay * old_weight),
         unit="change",
     )
 
 
 def _plain_table(trace: Trace, weight: SelectedWeight) -> Table:
-    rows = (
-        ("w before", weight.address()),
-        ("g", weight.address(".grad")),
-        ("w after", weight.address(".next")),
-    )
+    rows = (("w before", ""), ("g", ".grad"), ("w after", ".next"))
     return Table(
         title=f"the step on {weight.address()}",
         columns=("", "number"),
-        rows=tuple((name, _exact(float(trace[address]))) for name, address in rows),
+        rows=tuple((name, _exact(float(trace[weight.address(end)]))) for name, end in rows),
     )
 
 
 def _muon_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
-    divided = optimiser_step.divisor(trace, settings)
-    gradient = float(trace[weight.address(".grad")])
-    m = float(trace[weight.address(".m")])
-    rows: list[tuple[str, float, str]] = [
-        ("w before", float(trace[weight.address()]), ""),
-        ("g", gradient, "the gradient"),
-        ("m before", 0.0 if settings.m is None else float(settings.m[weight.index]), ""),
-        ("m", m, f"{settings.beta1:g} m + g"),
-        ("look-ahead", gradient / divided + settings.beta1 * m, f"g + {settings.beta1:g} m"),
-        ("d", float(trace[weight.address(".direction")]), "of the whole matrix, orthogonalised"),
-        (
-            "decay",
-            settings.weight_decay * float(trace[weight.address()]),
-            f"{settings.weight_decay:g} × w",
-        ),
-        (
-            "w after",
-            float(trace[weight.address(".next")]),
-            "w - lr × (decay + √max(1, rows/columns) d)",
-        ),
-    ]
-    if divided != 1.0:
-        rows.insert(2, ("g, clipped", gradient / divided, f"divided by {divided:.9g}"))
-    return _steps("Muon", weight, settings, rows)
-
-
-def _table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
-    m, v = (float(trace[weight.address(f".{part}")]) for part in ("m", "v"))
-    gradient, w = float(trace[weight.address(".grad")]), float(trace[weight.address()])
-    divisor = optimiser_step.divisor(trace, settings)
-    were = [0.0 if x is None else float(x[weight.index]) for x in (settings.m, settings.v)]
-    corrected_m = m / evaluate(correction(settings.beta1, settings.step))
-    corrected_v = v / evaluate(correction(settings.beta2, settings.step))
+    w, g, m, d, new = (
+        float(trace[weight.address(part)]) for part in ("", ".grad", ".m", ".direction", ".next")
+    )
+    divisor, mu = optimiser_step.divisor(trace, settings), settings.beta1
+    m_before = 0.0 if settings.m is None else float(settings.m[weight.index])
+    decay = settings.weight_decay
     rows: list[tuple[str, float, str]] = [
         ("w before", w, ""),
-        ("g", gradient, "the gradient"),
-        ("g, clipped", gradient / divisor, f"divided by {divisor:.9g}"),
-        ("m before", were[0], ""),
-        ("m", m, f"{settings.beta1:g} m + {1 - settings.beta1:.9g} g"),
-        ("v before", were[1], ""),
-        ("v", v, f"{settings.beta2:g} v + {1 - settings.beta2:.9g} g²"),
-        ("m, corrected", corrected_m, f"m / (1 - {settings.beta1:g}^{settings.step})"),
-        ("v, corrected", corrected_v, f"v / (1 - {settings.beta2:g}^{settings.step})"),
-        ("direction", evaluate(direction(trace, weight, settings)), "corrected m / (√ v + eps)"),
-        ("decay", settings.weight_decay * w, f"{settings.weight_decay:g} × w"),
-        ("w after", float(trace[weight.address(".next")]), "w - lr × (decay + direction)"),
+        ("g", g, "the gradient"),
+        ("g, clipped", g / divisor, f"divided by {divisor:.9g}"),
+        ("m before", m_before, ""),
+        ("m", m, f"{mu:g} m + g"),
+        ("look-ahead", g / divisor + mu * m, f"g + {mu:g} m"),
+        ("d", d, "of the whole matrix, orthogonalised"),
+        ("decay", decay * w, f"{decay:g} × w"),
+        ("w after", new, "w - lr × (decay + √max(1, rows/columns) d)"),
     ]
-    return _steps("AdamW", weight, settings, rows if divisor != 1.0 else rows[:2] + rows[3:])
+    return _step_table("Muon", weight, settings, rows, is_clipped=divisor != 1.0)
 
 
-def _steps(
+def _adamw_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
+    w, g, m, v, new = (
+        float(trace[weight.address(part)]) for part in ("", ".grad", ".m", ".v", ".next")
+    )
+    divisor = optimiser_step.divisor(trace, settings)
+    m_before, v_before = (
+        0.0 if x is None else float(x[weight.index]) for x in (settings.m, settings.v)
+    )
+    beta1, beta2, step, decay = (
+        settings.beta1,
+        settings.beta2,
+        settings.step,
+        settings.weight_decay,
+    )
+    corrected_m, corrected_v = (
+        x / evaluate(correction(beta, step)) for x, beta in ((m, beta1), (v, beta2))
+    )
+    rows: list[tuple[str, float, str]] = [
+        ("w before", w, ""),
+        ("g", g, "the gradient"),
+        ("g, clipped", g / divisor, f"divided by {divisor:.9g}"),
+        ("m before", m_before, ""),
+        ("m", m, f"{beta1:g} m + {1 - beta1:.9g} g"),
+        ("v before", v_before, ""),
+        ("v", v, f"{beta2:g} v + {1 - beta2:.9g} g²"),
+        ("m, corrected", corrected_m, f"m / (1 - {beta1:g}^{step})"),
+        ("v, corrected", corrected_v, f"v / (1 - {beta2:g}^{step})"),
+        ("direction", evaluate(direction(trace, weight, settings)), "corrected m / (√ v + eps)"),
+        ("decay", decay * w, f"{decay:g} × w"),
+        ("w after", new, "w - lr × (decay + direction)"),
+    ]
+    return _step_table("AdamW", weight, settings, rows, is_clipped=divisor != 1.0)
+
+
+def _step_table(
     name: str,
     weight: SelectedWeight,
     settings: StepSettings,
     rows: Sequence[tuple[str, float, str]],
+    *,
+    is_clipped: bool,
 ) -> Table:
     rate = f"learning rate {settings.learning_rate:.9g}"
     return Table(
         title=f"step {settings.step:,} of {name} on {weight.address()}, {rate}",
         columns=("", "number", "how"),
-        rows=tuple((row, _exact(number), text) for row, number, text in rows),
+        rows=tuple(
+            (row, _exact(number), text)
+            for row, number, text in rows
+            if is_clipped or row != "g, clipped"
+        ),
     )
 
 
 def _exact(x: float) -> str:
-    """Nine digits, which tell any two float32 apart: a row is computed from those above it."""
+    """Nine digits, which tell any two float32 apart: a row follows from those above it."""
     return f"{x:.9g}"
 
 
@@ -222,14 +208,11 @@ def _notes(trace: Trace, settings: StepSettings) -> list[str]:
     notes += optimiser_step.list_left_out(trace)
     if settings.clip_norm is not None:
         length = trace.backward().norm
-        clipped = length > settings.clip_norm
+        effect = "none is changed"
+        if length > settings.clip_norm:
+            effect = f"each is divided by {length / settings.clip_norm:.6g}"
         notes.append(
             f"all gradients together have a length of {length:.6g}; the run clips at "
-            f"{settings.clip_norm:g}: "
-            + (
-                f"each is divided by {length / settings.clip_norm:.6g}"
-                if clipped
-                else "none is changed"
-            )
+            f"{settings.clip_norm:g}: {effect}"
         )
     return notes

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from pellucid.explain.addresses.syntax import stack_letter
-from pellucid.explain.outputs import widen
+from pellucid.explain.outputs import read_lens
 from pellucid.explain.trace_types import Trace
 
 #: Rows and columns of a map, at most.
@@ -66,7 +66,7 @@ def take_snapshot(trace: Trace, step: int) -> Snapshot:
                 ]
                 tensors[f"{layer_name}.weights"] = _shades(torch.stack(heads))
     if trace.model.has_head:
-        tensors |= _ladder(trace)
+        tensors |= _predictions(trace)
     if "surprisal" in trace.addresses():
         tensors["surprisal"] = trace["surprisal"].float()
     return Snapshot(step=step, tensors={name: t.cpu().contiguous() for name, t in tensors.items()})
@@ -85,15 +85,14 @@ def _shades(weights: Tensor) -> Tensor:
     return (small.nan_to_num().clamp(0, 1) * 255).round().to(torch.uint8)
 
 
-def _ladder(trace: Trace) -> dict[str, Tensor]:
-    """One layer at a time: every cell is a whole distribution."""
-    model, stack_pass = trace.model, trace.stack_pass(trace.side)
+def _predictions(trace: Trace) -> dict[str, Tensor]:
+    """The predictions after each layer, one layer at a time: each is a whole distribution."""
+    places = range(len(trace.ids))
     words: list[Tensor] = []
     shares: list[Tensor] = []
     targets: list[Tensor] = []
-    for state in stack_pass.states:
-        hidden = model.readable(stack_pass.stack.final_norm(state))[0]
-        p = torch.softmax(widen(model.logits(hidden)), dim=-1)
+    for state in trace.stack_pass(trace.side).states:
+        p = read_lens(trace, state, places)
         best = p.topk(min(WORDS, p.shape[-1]))
         words.append(best.indices.int())
         shares.append(best.values.float())

@@ -1,7 +1,7 @@
-"""Filming a training: snapshots of what sentences look like inside, from the first update on.
+"""Filming a training: snapshots of sentences inside the model, from the first update on.
 
-A film changes nothing of the training: a snapshot is a forward pass in evaluation mode without
-gradients, from which nothing is drawn at random, and weights are read as they are.
+A film does not change the training: a snapshot is a forward pass in evaluation mode, without
+gradients and without random numbers, and it only reads the weights.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ EVENLY = 36
 
 
 def film(*sentences: str) -> Watcher:
-    """What `pellucid.train(..., watchers=[...])` takes to film sentences while it trains.
+    """A watcher for `pellucid.train(..., watchers=[...])` that films sentences.
 
-    A run that is resumed goes on with the films that it has, whatever is named.
+    A resumed run continues all films that it has, and begins films of the sentences you name.
 
     Raises:
         PellucidError: a sentence is empty. While the run starts: one does not fit the model.
@@ -84,7 +84,7 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
 def _begin_reels(
     folder: RunFolder, model: Transformer, sentences: Sequence[str], step: int
 ) -> list[tuple[Reel, Sentence]]:
-    """The films that are there and those that are new, as they were after `step` updates."""
+    """The existing and the new films, cut back to the first `step` updates."""
     reels_by_text = dict(reels(folder)) | {
         sentence: Reel(folder, sentence) for sentence in sentences
     }
@@ -96,8 +96,8 @@ def _begin_reels(
     try:
         if kind_of(model) == "encoder-decoder":
             raise PellucidError(
-                "of an encoder-decoder no film is made: what its decoder reads would be another "
-                "text in each snapshot"
+                "there are no films of an encoder-decoder: its decoder would read another text in "
+                "each snapshot"
             )
         for text, reel in reels_by_text.items():
             sentence = encode_sentence(run, text)

@@ -1,4 +1,4 @@
-"""What there is to see of a sentence over a training: its film, else the run's checkpoints."""
+"""The film of a sentence: as it was recorded, or else made from the run's checkpoints."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _cached_films: OrderedDict[tuple[object, ...], Film] = OrderedDict()
 
 
 def footage(run: Run, sentence: Sentence) -> Film:
-    """The film of a sentence; of a run without one, what its checkpoints show.
+    """The recorded film of a sentence, or else one made from the run's checkpoints.
 
     Raises:
-        RunError: there is a film, and it is damaged beyond reading; says what to do.
+        RunError: the film is too damaged to read; says what to do.
     """
     empty_film = Film(sentence=sentence.text, ids=sentence.ids, snapshots=(), origin="nothing")
     if is_published(run.folder):
@@ -42,12 +42,12 @@ def footage(run: Run, sentence: Sentence) -> Film:
 
 
 def filmed_sentences(run: Run) -> list[str]:
-    """The sentences of which a run has a film."""
+    """The sentences that a run has films of."""
     return [sentence for sentence, _ in reels(RunFolder(run.folder))]
 
 
 def _film_checkpoints(folder: RunFolder, sentence: Sentence, steps: list[int]) -> Film:
-    """A snapshot from each checkpoint; one that is damaged is said."""
+    """A snapshot from each checkpoint, and the problems of damaged ones."""
     snapshots: list[Snapshot] = []
     problems: list[str] = []
     for step in steps:

@@ -1,10 +1,10 @@
-"""Films on disk: a folder for each sentence, a file for each snapshot, whole or not there.
+"""Films on disk: a folder for each sentence, a file for each snapshot, whole or absent.
 
     films/9f86d081884c/film.json     the sentence, its ids and pieces
     films/9f86d081884c/step-64.shot  SHA-256 of what follows, and that: safetensors
 
-A file is written beside its place and renamed, so that a killed process loses the snapshot it was
-writing and no other; a bit that flipped later is noticed, and the snapshots beside it are whole.
+pellucid writes each file under another name and renames it, so a killed process loses at most one
+snapshot. The checksum shows a bit that flipped later, and all other snapshots stay readable.
 Nothing is ever unpickled.
 """
 
@@ -38,8 +38,8 @@ _DIGEST = hashlib.sha256().digest_size
 class Film:
     """Snapshots of one sentence, in the order of the updates.
 
-    `made_of` says in words what they are from; `problems` what of it could not be read, and what
-    to do.
+    `origin` says in words where they come from; `problems` lists the unreadable ones, and what to
+    do.
     """
 
     sentence: str
@@ -57,7 +57,7 @@ class Reel:
         self.folder = run.films / name
 
     def begin(self, sentence: Sentence) -> None:
-        """There is a film from here on."""
+        """Begin the film on disk."""
         self.folder.mkdir(parents=True, exist_ok=True)
         description_file = {"format": FORMAT, "sentence": sentence.text, "ids": sentence.ids}
         write_text(
@@ -71,16 +71,16 @@ class Reel:
         return sorted(int(match[1]) for match in matches if match)
 
     def file(self, step: int) -> Path:
-        """Where a snapshot lies."""
+        """The file of a snapshot."""
         return self.folder / f"step-{step}.shot"
 
     def add(self, snapshot: Snapshot) -> None:
-        """Put a snapshot there, all at once; one of the same update is replaced."""
+        """Write a snapshot, all at once; it replaces one of the same update."""
         content = safetensors.torch.save(snapshot.tensors)
         write_bytes(self.file(snapshot.step), hashlib.sha256(content).digest() + content)
 
     def cut_after(self, step: int) -> None:
-        """Drop what came after `step`: a run that goes on from there takes it again."""
+        """Drop all snapshots after `step`: a run that continues from there takes them again."""
         for later_step in self.steps():
             if later_step > step and self._body(later_step) is not None:
                 remove_file(self.file(later_step))
@@ -95,25 +95,25 @@ class Reel:
         try:
             body = self._body(step)
             if body is None:
-                raise ValueError("its checksum is another one")
+                raise ValueError("its checksum does not match")
             return Snapshot(step=step, tensors=reader.parse_tensors(body, file.name))
         except (ValueError, PellucidError) as error:
             raise RunError(
                 f"the snapshot of update {step} cannot be read ({error}): copy {file} again from "
-                "where it is whole, or delete it, and the film goes on without it"
+                "an intact copy, or delete it to keep the film without it"
             ) from None
 
     def _body(self, step: int) -> bytes | None:
-        """What a file of ours holds; None if its checksum is another one."""
+        """The content of a snapshot file; None if its checksum does not match."""
         content = reader.read_bytes(self.file(step), limit=reader.LARGE)
         digest, body = content[:_DIGEST], content[_DIGEST:]
         return body if hashlib.sha256(body).digest() == digest else None
 
     def read(self) -> Film:
-        """All of it.
+        """Read the whole film.
 
         Raises:
-            RunError: it is damaged beyond reading; says what to do.
+            RunError: it is too damaged to read; says what to do.
         """
         description_file = self.folder / _DESCRIPTION
         try:
@@ -159,7 +159,7 @@ def reels(run: RunFolder) -> Iterator[tuple[str, Reel]]:
         try:
             sentence = str(reader.read_json_table(description_file)["sentence"])
         except (KeyError, PellucidError):
-            continue  # said when somebody asks for it
+            continue  # reading it reports the damage
         yield sentence, Reel(run, sentence)
 
 

@@ -1,7 +1,7 @@
-"""Receipts: one number of the model each, its formula with the operands, and where it is computed.
+"""Receipts: one number of the model each, its formula with the operands, and its line of source.
 
-Comes in: a trace and a place in it. Goes out: `Receipt`s, which anybody can recompute. They are
-made of the operands alone; the model's number stands beside them.
+A receipt is made of a trace and a place in it. You can compute it again from the operands alone,
+and compare the result with the model's number.
 """
 
 from pellucid.explain.receipts.attention import (

@@ -5,19 +5,7 @@ from __future__ import annotations
 import torch
 
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Number
-from pellucid.explain.receipts.builder import (
-    added,
-    apply,
-    at,
-    number,
-    product,
-    receipt,
-    row,
-    source_line,
-    vector,
-)
-from pellucid.explain.receipts.gradients import autograd_line
+from pellucid.explain.receipts.builder import ReceiptBuilder, cell, row
 from pellucid.explain.residual_sums import list_sums
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
@@ -25,64 +13,54 @@ from pellucid.typed import length
 
 
 def length_receipt(trace: Trace, selection: Selection) -> Receipt:
-    """How long the gradient is that reaches a token's state."""
-    address = at(f"{selection.layer_name}.residual.grad", selection.token)
-    parts = vector(trace, address, "g")
-    return receipt(
-        trace,
-        title=f"length of what reaches {selection.query(trace)} before layer {selection.layer}",
+    """The length of the gradient that reaches a token's state."""
+    build, address = ReceiptBuilder(trace), f"{selection.layer_name}.residual.grad"
+    g = build.vector("g", address, selection.token)
+    return build.gradient(
+        g.address,
+        title=f"length of the gradient at {selection.query(trace)} before layer {selection.layer}",
         formula="√(Σ g²)",
-        expression=apply("sqrt", product(parts, parts)),
-        address=address,
-        source=autograd_line(),
-        model=length(trace[address]),
-        least=0.0,
+        expression=(g @ g).sqrt(),
+        model=length(trace[g.address]),
     )
 
 
 def norm_receipt_of_all(trace: Trace) -> Receipt:
-    """The length of all gradients together, which clipping looks at."""
+    """The length of all gradients together, which clipping reads."""
     norms = torch.tensor(list(trace.backward().norms.values()), dtype=torch.float64)
     lengths = row(norms, "lengths")
-    return receipt(
-        trace,
+    return ReceiptBuilder(trace).gradient(
+        "grad_norm",
         title="all gradients together",
         formula="√(Σ ‖g‖²) over all parameters",
-        expression=apply("sqrt", product(lengths, lengths)),
-        address="grad_norm",
-        source=autograd_line(),
-        least=0.0,
+        expression=(lengths @ lengths).sqrt(),
     )
 
 
 def split_receipt(trace: Trace, selection: Selection) -> Receipt | None:
-    """Before a sum the gradient is that behind it, undivided, and what the sublayer passes back.
+    """The gradient before a sum: the gradient after it, plus the sublayer's own.
 
-    None where the layer's rule does not add, or adds both sublayers at once.
+    None if the layer's rule does not add, or adds both sublayers at once.
     """
     stream_sums = list_sums(trace, selection.side, selection.layer)
     if not stream_sums or len(stream_sums[0].terms) > 1:
         return None
     first, layer = stream_sums[0], selection.layer_name
+    # a norm on the output is not the part that reads the stream
+    output_norm = first.terms[0][1].endswith("attention_norm")
     entry = next(
-        name
+        f"{layer}.{name}"
         for name in ("attention_norm.before.in", "attention_norm.in", "attention.in")
-        if f"{layer}.{name}" in trace.addresses() and not _is_behind(first.terms[0][1], name)
+        if f"{layer}.{name}" in trace.addresses()
+        and not (output_norm and name.startswith("attention_norm"))
     )
-    token, feature = selection.token, selection.feature
-    bypass_gradient: Number = number(trace, at(f"{first.after}.grad", token, feature), "past it")
-    sublayer_gradient = number(trace, at(f"{layer}.{entry}.grad", token, feature), "through it")
-    return receipt(
-        trace,
-        title=f"feature {feature} of {selection.query(trace)}, before and behind the attention",
+    build, place = ReceiptBuilder(trace), (selection.token, selection.feature)
+    bypass_gradient = build.number("past it", f"{first.after}.grad", *place)
+    return build.gradient(
+        cell(f"{first.before}.grad", *place),
+        title=f"feature {selection.feature} of {selection.query(trace)}, before and after the "
+        "attention",
         formula="past the attention + through it",
-        expression=added(bypass_gradient, sublayer_gradient),
-        address=at(f"{first.before}.grad", token, feature),
-        source=source_line(*first.source),
-        least=0.0,
+        expression=bypass_gradient + build.number("through it", f"{entry}.grad", *place),
+        source=first.source,
     )
-
-
-def _is_behind(written_address: str, entry: str) -> bool:
-    """Whether a norm stands behind the sublayer, and so is not what reads the stream."""
-    return written_address.endswith("attention_norm") and entry.startswith("attention_norm")

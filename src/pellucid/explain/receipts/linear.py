@@ -1,6 +1,6 @@
-"""Receipts of linear layers: a row of a matrix times what it is given.
+"""Receipts of linear layers: a row of a matrix times its input.
 
-An update beside the matrix (LoRA) is part of the row, and is said to be.
+If a matrix has a LoRA update, the row includes it, and the name of the row says so.
 """
 
 from __future__ import annotations
@@ -11,28 +11,19 @@ from typing import Any, assert_never, cast
 from torch import Tensor, nn
 
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.receipts.builder import (
-    added,
-    at,
-    number,
-    product,
-    receipt,
-    row,
-    source_line,
-    vector,
-)
+from pellucid.explain.receipts.builder import ReceiptBuilder, cell, row
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import LinearFacts, LoRAFacts, UnknownFacts, linear_facts
 
-#: The line that projects, by the kind of attention; one for all three if there is no other.
-_PROJECTING = {
+#: The line that projects, by the kind of attention; other kinds have one line for all three.
+_PROJECTION_LINES = {
     ("MultiHeadAttention", "query"): "self.query(x)",
     ("MultiHeadAttention", "key"): "self.key(x)",
     ("MultiHeadAttention", "value"): "self.value(x)",
     ("CrossAttention", "query"): "self.query(",
 }
-_PROJECTING_TOGETHER = "(self.query, self.key"
+_JOINT_LINE = "(self.query, self.key"
 
 
 def linear_receipt(
@@ -46,32 +37,40 @@ def linear_receipt(
     title: str,
     line: str,
 ) -> Receipt:
-    """W[feature] . x + b: `layer` is the module's name in the model, `given` and `made` addresses.
+    """W[feature] . x + b.
 
-    `line` is the text of the line that calls it, in the module that holds it.
+    Args:
+        trace: the sentence.
+        layer: the name of the linear layer in the model.
+        input_address: of its input, (time, features).
+        output_address: of its output.
+        token: the token.
+        feature: of the output.
+        title: what the number is.
+        line: a text in the line that calls the layer, in the module that holds it.
     """
-    module = cast("nn.Linear", trace.model.get_submodule(layer))
-    x = vector(trace, at(input_address, token), "x")
-    weights, name = _row_of(module, feature)
-    row_address = at(f"{layer}.weight", feature) if name.startswith("W") else ""
-    w = row(weights, name, row_address)
-    bias = cast("Tensor | None", module.bias)
-    b = None if bias is None else number(trace, at(f"{layer}.bias", feature), "b")
+    build, module = ReceiptBuilder(trace), cast("nn.Linear", trace.model.get_submodule(layer))
+    x = build.vector("x", input_address, token)
+    weights, name = _read_row(module, feature)
+    w = row(weights, name, cell(f"{layer}.weight", feature) if name.startswith("W") else "")
+    expression, formula = w @ x, f"{name} · x"
+    if cast("Tensor | None", module.bias) is not None:
+        expression += build.number("b", f"{layer}.bias", feature)
+        formula += " + b"
     holder = trace.model.get_submodule(layer.rpartition(".")[0])
-    return receipt(
-        trace,
+    return build.receipt(
+        cell(output_address, token, feature),
         title=title,
-        formula=f"{name} · x" + (" + b" if b else ""),
-        expression=added(product(w, x), b),
-        address=at(output_address, token, feature),
-        source=source_line(_holding(holder, line), line),
+        formula=formula,
+        expression=expression,
+        source=(_find_class(holder, line), line),
     )
 
 
 def projection_receipt(
     trace: Trace, selection: Selection, kind: str, name: str, *, feature: int
 ) -> Receipt:
-    """One number of a query, key or value as it is projected.
+    """One number of a projected query, key or value.
 
     Args:
         trace: the sentence.
@@ -82,16 +81,16 @@ def projection_receipt(
     """
     attention = selection.attention(trace)
     width = {"query": attention.q, "key": attention.k, "value": attention.v}[name].shape[-1]
-    at_layer = f"{selection.layer_name}.{kind}"
+    address = f"{selection.layer_name}.{kind}"
     return linear_receipt(
         trace,
         layer=f"{selection.side}.blocks.{selection.layer}.{kind}.{name}",
-        input_address=f"{at_layer}.in",
-        output_address=f"{at_layer}.{name}",
+        input_address=f"{address}.in",
+        output_address=f"{address}.{name}",
         token=selection.token,
         feature=feature,
-        title=f"feature {feature % width} of the {name}, as it is projected",
-        line=_PROJECTING.get((type(attention.layer).__name__, name), _PROJECTING_TOGETHER),
+        title=f"feature {feature % width} of the projected {name}",
+        line=_PROJECTION_LINES.get((type(attention.layer).__name__, name), _JOINT_LINE),
     )
 
 
@@ -105,24 +104,27 @@ def matrix_receipt(
         selection: its layer.
         part: the matrix: "up", "gate" or "down".
         token: the token.
-        feature: the unit of up or gate, the feature that down writes.
+        feature: the unit of up or gate, the output feature of down.
     """
-    at_layer = f"{selection.layer_name}.feed_forward"
-    writes = part == "down"
-    title = f"unit {feature}, what its {'gate' if part == 'gate' else 'row'} finds"
+    address = f"{selection.layer_name}.feed_forward"
+    titles = {
+        "up": f"unit {feature}, the product of its row",
+        "gate": f"unit {feature}, the product of its gate's row",
+        "down": f"feature {feature} of the layer's output",
+    }
     return linear_receipt(
         trace,
         layer=f"{selection.side}.blocks.{selection.layer}.feed_forward.{part}",
-        input_address=f"{at_layer}.units" if writes else f"{at_layer}.in",
-        output_address=at_layer if writes else f"{at_layer}.{part}",
+        input_address=f"{address}.units" if part == "down" else f"{address}.in",
+        output_address=address if part == "down" else f"{address}.{part}",
         token=token,
         feature=feature,
-        title=f"feature {feature} of what the layer writes" if writes else title,
+        title=titles[part],
         line="self.down(self.activation(",
     )
 
 
-def _row_of(module: nn.Linear, feature: int) -> tuple[Tensor, str]:
+def _read_row(module: nn.Linear, feature: int) -> tuple[Tensor, str]:
     facts = linear_facts(module)
     match facts:
         case LoRAFacts(active=True, merged=False):
@@ -133,8 +135,8 @@ def _row_of(module: nn.Linear, feature: int) -> tuple[Tensor, str]:
             assert_never(facts)
 
 
-def _holding(holder: nn.Module, line: str) -> Any:
-    """The class that holds a line of source: the module's own, or one that it is made from."""
+def _find_class(holder: nn.Module, line: str) -> Any:
+    """The class that holds a line of source: the module's own, or one of its base classes."""
     for kind in type(holder).__mro__:
         if kind.__module__.startswith("pellucid") and line in inspect.getsource(kind):
             return kind

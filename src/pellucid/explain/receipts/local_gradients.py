@@ -6,40 +6,25 @@ from typing import assert_never
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Expression
+from pellucid.explain.expressions import Expression, constant
 from pellucid.explain.part_facts import may_bias_by_query, norms_one_token
-from pellucid.explain.receipts.builder import (
-    apply,
-    at,
-    constant,
-    number,
-    product,
-    receipt,
-    row,
-    source_line,
-    summed,
-    vector,
-)
-from pellucid.explain.receipts.gradients import autograd_line
+from pellucid.explain.receipts.builder import ReceiptBuilder, cell, row
+from pellucid.explain.receipts.norms import mean_and_variance
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
 from pellucid.maths.softmax import softmax_jacobian_product
-from pellucid.model.facts import (
-    LinearAttentionFacts,
-    NeuralMemoryFacts,
-    SoftmaxAttentionFacts,
-)
+from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 
 
 def why_no_rules(trace: Trace, selection: Selection) -> str | None:
-    """Why attention's rules are not shown at a place; None where they are."""
+    """Why the rules of this attention are not shown; None if they are."""
     facts = selection.attention(trace).facts
     match facts:
         case LinearAttentionFacts():
             return attention_heads.NO_SCORES
         case NeuralMemoryFacts():
-            return "what a head found is mixed with a memory: its rules are not shown step by step"
+            return "a gate mixes the head's output with a memory: its steps are not shown"
         case SoftmaxAttentionFacts():
             return None
         case _:
@@ -47,129 +32,95 @@ def why_no_rules(trace: Trace, selection: Selection) -> str | None:
 
 
 def softmax_rule(trace: Trace, selection: Selection) -> Receipt:
-    """dL/ds_k = w_k (dL/dw_k - sum_j w_j dL/dw_j): the Jacobian's row, times what arrives."""
-    name = selection.head_name
-    w = vector(trace, at(f"{name}.weights", selection.token), "w")
-    upstream = vector(trace, at(f"{name}.weights.grad", selection.token), "dL/dw")
-    own_weight = number(trace, at(f"{name}.weights", selection.token, selection.other), "w")
-    own_gradient = number(
-        trace, at(f"{name}.weights.grad", selection.token, selection.other), "dL/dw"
-    )
-    mean = product(w, upstream)
-    return receipt(
-        trace,
+    """dL/ds_k = w_k (dL/dw_k - sum_j w_j dL/dw_j): the Jacobian's row, times dL/dw."""
+    build, name, token = ReceiptBuilder(trace), f"{selection.head_name}.weights", selection.token
+    w, upstream = build.vector("w", name, token), build.vector("dL/dw", f"{name}.grad", token)
+    own_weight = build.number("w", name, token, selection.other)
+    own_gradient = build.number("dL/dw", f"{name}.grad", token, selection.other)
+    return build.gradient(
+        cell(f"{selection.head_name}.scores.grad", token, selection.other),
         title=f"through the softmax: score of {selection.pair(trace)}",
         formula="w (dL/dw - Σ w dL/dw)",
-        expression=apply("mul", own_weight, apply("sub", own_gradient, mean)),
-        address=at(f"{name}.scores.grad", selection.token, selection.other),
-        source=source_line(softmax_jacobian_product, "return p * (direction"),
-        least=0.0,
+        expression=own_weight * (own_gradient - w @ upstream),
+        source=(softmax_jacobian_product, "return p * (direction"),
     )
 
 
 def sum_rule(trace: Trace, selection: Selection) -> Receipt | None:
-    """dL/dw[q, k] = dL/dout[q] . v[k]; None where positions add to the values too."""
-    attention, name = selection.attention(trace), selection.head_name
-    if attention.positions.adds_values:
+    """dL/dw[q, k] = dL/dout[q] . v[k]; None if positions add to the values too."""
+    build, name = ReceiptBuilder(trace), selection.head_name
+    if selection.attention(trace).positions.adds_values:
         return None
     scale = trace.scales.get(selection.as_head(), 1.0)
     if scale == "mean":
         mean_grad = trace[f"{name}.out.grad"].double().mean(0)
         upstream = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
     else:
-        upstream = vector(trace, at(f"{name}.out.grad", selection.token), "dL/dout")
-    v = vector(trace, at(f"{name}.v", selection.other), "v")
-    expression: Expression = product(upstream, v)
+        upstream = build.vector("dL/dout", f"{name}.out.grad", selection.token)
+    expression: Expression = upstream @ build.vector("v", f"{name}.v", selection.other)
     formula = "dL/dout · v"
     if scale != "mean" and scale != 1.0:
-        expression, formula = (
-            apply("mul", expression, constant(scale, "ablation")),
-            f"{formula} × ablation",
-        )
-    return receipt(
-        trace,
+        expression, formula = expression * constant(scale, "ablation"), f"{formula} × ablation"
+    return build.gradient(
+        cell(f"{name}.weights.grad", selection.token, selection.other),
         title=f"through the weighted sum: weight of {selection.pair(trace)}",
         formula=formula,
         expression=expression,
-        address=at(f"{name}.weights.grad", selection.token, selection.other),
-        source=autograd_line(),
-        least=0.0,
     )
 
 
 def query_rule(trace: Trace, selection: Selection) -> Receipt | None:
-    """dL/dq[q, f] = scale sum_k dL/ds[q, k] k[k, f]; None where a cap or positions come between."""
-    attention, name = selection.attention(trace), selection.head_name
+    """dL/dq[q, f] = scale sum_k dL/ds[q, k] k[k, f]; None if a cap or positions come between."""
+    build, attention, name = ReceiptBuilder(trace), selection.attention(trace), selection.head_name
     scoring = attention.scoring
     if scoring is None or scoring.soft_cap or may_bias_by_query(attention.positions):
         return None
     feature = selection.feature % attention.q.shape[-1]
-    upstream = vector(trace, at(f"{name}.scores.grad", selection.token), "dL/ds")
-    keys = vector(trace, f"{name}.k[:, {feature}]", f"k[:, {feature}]")
-    return receipt(
-        trace,
+    upstream = build.vector("dL/ds", f"{name}.scores.grad", selection.token)
+    keys = build.vector(f"k[:, {feature}]", f"{name}.k[:, {feature}]")
+    return build.gradient(
+        cell(f"{name}.q.grad", selection.token, feature),
         title=f"through the scores: feature {feature} of the query of {selection.query(trace)}",
         formula=f"scale × Σ dL/ds k[:, {feature}]",
-        expression=apply("mul", constant(scoring.scale, "scale"), product(upstream, keys)),
-        address=at(f"{name}.q.grad", selection.token, feature),
-        source=autograd_line(),
-        least=0.0,
+        expression=constant(scoring.scale, "scale") * (upstream @ keys),
     )
 
 
 def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
-    """dL/dx = s (gain g - mean(gain g) - unit mean(gain g unit)); None for a norm not known.
+    """dL/dx = s (gain g - mean(gain g) - unit mean(gain g unit)); None for an unknown norm.
 
-    `norm` is its name in the block. RMSNorm takes no mean out. The last mean is told by what the
-    norm made: gain unit = y - bias, so the sum of gain g unit is g . y - g . bias.
+    `norm` is its name in the block. RMSNorm subtracts no mean. The last mean comes from the norm's
+    output: gain unit = y - bias, so the sum of gain g unit is g . y - g . bias.
     """
-    address, name = (
-        f"{selection.layer_name}.{norm}",
-        f"{selection.side}.blocks.{selection.layer}.{norm}",
-    )
-    module = trace.model.get_submodule(name)
-    facts = norms_one_token(module)
+    address = f"{selection.layer_name}.{norm}"
+    name = f"{selection.side}.blocks.{selection.layer}.{norm}"
+    facts = norms_one_token(trace.model.get_submodule(name))
     if facts is None or facts.gain is None:
         return None
-    token, feature = selection.token, selection.feature
-    x = vector(trace, at(f"{address}.in", token), "x")
-    g = vector(trace, at(f"{address}.grad", token), "g")
-    y = vector(trace, at(address, token), "y")
+    build, token, feature = ReceiptBuilder(trace), selection.token, selection.feature
+    x, g = build.vector("x", f"{address}.in", token), build.vector("g", f"{address}.grad", token)
     n = constant(len(x.values), "n")
-    gain_vector = vector(trace, f"{name}.{facts.gain}", "gain")
-    gain: Expression = number(trace, at(f"{name}.{facts.gain}", feature), "gain")
-    feature_value = number(trace, at(f"{address}.in", token, feature), "x")
-    mean: Expression | None = None
-    squares: Expression = apply("div", product(x, x), n)
-    unit_product: Expression = product(g, y)
-    if facts.centred:
-        mean = apply("div", summed(x), n)
-        squares = apply("sub", squares, apply("mul", mean, mean))
-        if facts.bias is not None:
-            bias = vector(trace, f"{name}.{facts.bias}", "bias")
-            unit_product = apply("sub", unit_product, product(g, bias))
+    centred_x: Expression = build.number("x", f"{address}.in", token, feature)
+    mean_square: Expression = x @ x / n
+    unit_product: Expression = g @ build.vector("y", address, token)
+    gain: Expression = build.number("gain", f"{name}.{facts.gain}", feature)
     if facts.gain_offset:
-        gain = apply("add", constant(facts.gain_offset), gain)
-    eps = constant(facts.eps, "eps")
-    s = apply("div", constant(1.0), apply("sqrt", apply("add", squares, eps)))
-    unit = apply("mul", feature_value if mean is None else apply("sub", feature_value, mean), s)
-    scaled_grad: Expression = apply(
-        "mul", gain, number(trace, at(f"{address}.grad", token, feature), "g")
-    )
-    formula = "s (gain g - unit mean(gain g unit))"
-    if mean is not None:
-        scaled_grad = apply("sub", scaled_grad, apply("div", product(gain_vector, g), n))
+        gain = facts.gain_offset + gain
+    scaled_grad = gain * build.number("g", f"{address}.grad", token, feature)
+    formula, source = "s (gain g - unit mean(gain g unit))", (rms_norm_grad, "return scale *")
+    if facts.centred:
+        mean, mean_square = mean_and_variance(x)
+        centred_x -= mean
+        if facts.bias is not None:
+            unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
+        scaled_grad -= build.vector("gain", f"{name}.{facts.gain}") @ g / n
         formula = "s (gain g - mean(gain g) - unit mean(gain g unit))"
-    input_gradient = apply("sub", scaled_grad, apply("mul", unit, apply("div", unit_product, n)))
-    rule = layer_norm_grad if mean is not None else rms_norm_grad
-    return receipt(
-        trace,
+        source = (layer_norm_grad, "dx = standardised_grad")
+    s = 1.0 / (mean_square + constant(facts.eps, "eps")).sqrt()
+    return build.gradient(
+        cell(f"{address}.in.grad", token, feature),
         title=f"through the norm: feature {feature} of {selection.query(trace)}",
         formula=formula,
-        expression=apply("mul", s, input_gradient),
-        address=at(f"{address}.in.grad", token, feature),
-        source=source_line(
-            rule, "dx = standardised_grad" if mean is not None else "return scale *"
-        ),
-        least=0.0,
+        expression=s * (scaled_grad - centred_x * s * (unit_product / n)),
+        source=source,
     )

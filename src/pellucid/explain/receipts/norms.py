@@ -1,6 +1,6 @@
 """Receipts of norms: mean, variance, eps, gain and bias put into the formula.
 
-The mean and the variance are recomputed from the features, not taken from the model.
+They compute the mean and the variance again from the features.
 """
 
 from __future__ import annotations
@@ -8,37 +8,29 @@ from __future__ import annotations
 import inspect
 from typing import assert_never
 
-from torch import Tensor, nn
+from torch import nn
 
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Expression, Vector
-from pellucid.explain.receipts.builder import (
-    added,
-    apply,
-    at,
-    constant,
-    number,
-    product,
-    receipt,
-    row,
-    source_line,
-    summed,
-    vector,
-)
+from pellucid.explain.expressions import Expression, Vector, constant
+from pellucid.explain.receipts.builder import ReceiptBuilder, Source, cell, row
 from pellucid.explain.trace_types import Trace
-from pellucid.model.facts import (
-    IdentityFacts,
-    NormFacts,
-    SandwichFacts,
-    UnknownFacts,
-    norm_facts,
-)
+from pellucid.model import norms
+from pellucid.model.facts import IdentityFacts, NormFacts, SandwichFacts, UnknownFacts, norm_facts
 
 
 def norm_receipt(
     trace: Trace, *, norm: str, input_address: str, output_address: str, token: int, feature: int
 ) -> Receipt | None:
-    """One feature after a norm: `norm` is the module's name; None for one that is not known."""
+    """One feature after a norm; None if pellucid does not know the norm.
+
+    Args:
+        trace: the sentence.
+        norm: the name of the module in the model.
+        input_address: of its input, (time, features).
+        output_address: of its output.
+        token: the token.
+        feature: the feature.
+    """
     module = trace.model.get_submodule(norm)
     stated = norm_facts(module)
     match stated:
@@ -48,81 +40,76 @@ def norm_receipt(
             return None
         case _:
             assert_never(stated)
-    formula, expression = _standardise(trace, norm, facts, input_address, token, feature)
+    build = ReceiptBuilder(trace)
+    formula, expression = _standardise(build, norm, facts, input_address, token, feature)
     if facts.gain is not None:
-        gain: Expression = number(trace, at(f"{norm}.{facts.gain}", feature), "gain")
+        gain: Expression = build.number("gain", f"{norm}.{facts.gain}", feature)
         if facts.gain_offset:
-            gain = apply("add", constant(facts.gain_offset), gain)
+            gain = facts.gain_offset + gain
             formula = f"{formula} × ({facts.gain_offset:g} + gain)"
         else:
             formula += " × gain"
-        expression = apply("mul", expression, gain)
+        expression *= gain
     if facts.bias is not None:
-        expression = added(expression, number(trace, at(f"{norm}.{facts.bias}", feature), "bias"))
+        expression += build.number("bias", f"{norm}.{facts.bias}", feature)
         formula += " + bias"
-    return receipt(
-        trace,
+    return build.receipt(
+        cell(output_address, token, feature),
         title=f"feature {feature} after the norm",
         formula=formula,
         expression=expression,
-        address=at(output_address, token, feature),
         source=_source(module, facts),
     )
 
 
 def _standardise(
-    trace: Trace, norm: str, facts: NormFacts, address: str, token: int, feature: int
+    build: ReceiptBuilder, norm: str, facts: NormFacts, address: str, token: int, feature: int
 ) -> tuple[str, Expression]:
-    """The part that brings to a common scale: its formula, and its tree."""
-    x = number(trace, at(address, token, feature), "x")
-    match facts.over:
+    """The formula and the tree of a feature on the common scale, before gain and bias."""
+    x = build.number("x", address, token, feature)
+    match facts.mean_over:
         case "batch":
-            names = (facts.running_mean, facts.running_variance)
-            mean, variance = (trace[f"{norm}.{name}"][feature] for name in names)
-            return _by_running(x, mean, variance, facts.eps)
+            mean, var = (
+                constant(float(build.trace[f"{norm}.{buffer}"][feature]), name)
+                for buffer, name in (
+                    (facts.running_mean, "running mean"),
+                    (facts.running_variance, "running var"),
+                )
+            )
+            formula = "(x - running mean) / √(running var + eps)"
+            return formula, _divide_by_root(x - mean, var, facts.eps)
         case "sequence":
-            column = trace[address][:, feature]
-            features = row(column, f"x[:, {feature}]", f"{address}[:, {feature}]")
+            features = build.vector(f"x[:, {feature}]", f"{address}[:, {feature}]")
         case "features" if facts.n_groups > 1:
-            size = trace[address].shape[1] // facts.n_groups
+            size = build.trace[address].shape[1] // facts.n_groups
             first = feature // size * size
-            group = trace[address][token][first : first + size]
+            group = build.trace[address][token][first : first + size]
             features = row(group, "x", f"{address}[{token}, {first}:{first + size}]")
         case "features":
-            features = vector(trace, at(address, token), "x")
+            features = build.vector("x", address, token)
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     if facts.centred:
-        return _centred(x, features, facts.eps)
-    mean_square = apply("div", product(features, features), constant(len(features.values), "n"))
-    return "x / √(Σ x² / n + eps)", _over_root(x, mean_square, facts.eps)
+        mean, var = mean_and_variance(features)
+        return "(x - mean) / √(var + eps)", _divide_by_root(x - mean, var, facts.eps)
+    mean_square = features @ features / constant(len(features.values), "n")
+    return "x / √(Σ x² / n + eps)", _divide_by_root(x, mean_square, facts.eps)
 
 
-def _centred(x: Expression, features: Vector, eps: float) -> tuple[str, Expression]:
+def mean_and_variance(features: Vector) -> tuple[Expression, Expression]:
+    """The mean of a row, and the mean of its squares less the square of its mean."""
     n = constant(len(features.values), "n")
-    mean = apply("div", summed(features), n)
-    squares = apply("div", product(features, features), n)
-    var = apply("sub", squares, apply("mul", mean, mean))
-    centred = apply("sub", x, mean)
-    return "(x - mean) / √(var + eps)", _over_root(centred, var, eps)
+    mean = features.sum() / n
+    return mean, features @ features / n - mean * mean
 
 
-def _by_running(x: Expression, mean: Tensor, var: Tensor, eps: float) -> tuple[str, Expression]:
-    centred = apply("sub", x, constant(float(mean), "running mean"))
-    scaled = _over_root(centred, constant(float(var), "running var"), eps)
-    return "(x - running mean) / √(running var + eps)", scaled
+def _divide_by_root(numerator: Expression, variance: Expression, eps: float) -> Expression:
+    return numerator / (variance + constant(eps, "eps")).sqrt()
 
 
-def _over_root(numerator: Expression, variance: Expression, eps: float) -> Expression:
-    return apply("div", numerator, apply("sqrt", apply("add", variance, constant(eps, "eps"))))
-
-
-def _source(module: nn.Module, facts: NormFacts) -> str:
+def _source(module: nn.Module, facts: NormFacts) -> Source:
     """The line of the norm that divides."""
-    from pellucid.model import norms
-
     if not facts.centred:
-        return source_line(norms, "torch.rsqrt(wide.square()")
+        return norms, "torch.rsqrt(wide.square()"
     lines = inspect.getsource(type(module).forward).splitlines()
-    dividing_line = next(line.strip() for line in lines if "norm(" in line or "rsqrt" in line)
-    return source_line(type(module), dividing_line)
+    return type(module), next(line.strip() for line in lines if "norm(" in line or "rsqrt" in line)

@@ -1,104 +1,101 @@
-"""Receipts of the end: a logit, a probability, a surprisal, the loss.
+"""Receipts of the outputs: a logit, a probability, a surprisal, the loss, a filmed probability.
 
-Of a large vocabulary the largest logits are written out, and the others stand as one number.
+Of a large vocabulary they write out the largest logits; one number holds the sum of the others.
 """
 
 from __future__ import annotations
 
 from pellucid.explain import outputs
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Expression, Number
-from pellucid.explain.receipts.builder import (
-    added,
-    apply,
-    at,
-    constant,
-    number,
-    product,
-    receipt,
-    row,
-    shares,
-    source_line,
-    vector,
-)
+from pellucid.explain.expressions import Expression, Number, constant
+from pellucid.explain.films.capture import Snapshot
+from pellucid.explain.receipts.builder import ReceiptBuilder, Source, cell, row, softmax_share
 from pellucid.explain.trace_types import Trace
 from pellucid.model import LanguageHead
 
+_SOFTMAX_SOURCE: Source = (outputs.read_probabilities, 'torch.softmax(widen(trace["logits"])')
+
 
 def logit_receipt(trace: Trace, token: int, word: int) -> Receipt:
-    """A row of the head times what it reads, with a bias and a cap where there are any."""
-    model = trace.model
-    name = "token_embedding.weight" if model.head is None else "head.weight"
-    w = vector(trace, at(name, word), f"W[{word}]")
-    expression: Expression = product(w, vector(trace, at("hidden", token), "h"))
+    """A row of the head times its input, with its bias and cap if it has them."""
+    build, model = ReceiptBuilder(trace), trace.model
+    table = "token_embedding.weight" if model.head is None else "head.weight"
+    expression: Expression = build.vector(f"W[{word}]", table, word) @ build.vector(
+        "h", "hidden", token
+    )
     formula = f"W[{word}] · h"
     if model.head_bias is not None:
-        expression, formula = (
-            added(expression, number(trace, at("head_bias", word), "b")),
-            f"{formula} + b",
-        )
+        expression, formula = expression + build.number("b", "head_bias", word), f"{formula} + b"
     if model.soft_cap is not None:
         cap = constant(model.soft_cap, "cap")
-        expression = apply("mul", cap, apply("tanh", apply("div", expression, cap)))
-        formula = f"cap × tanh(({formula}) / cap)"
-    return receipt(
-        trace,
+        expression, formula = cap * (expression / cap).tanh(), f"cap × tanh(({formula}) / cap)"
+    return build.receipt(
+        cell("logits", token, word),
         title=f"logit of {piece(trace, word)} after token {token}",
         formula=formula,
         expression=expression,
-        address=at("logits", token, word),
-        source=source_line(LanguageHead.logits, "F.linear(hidden"),
+        source=(LanguageHead.logits, "F.linear(hidden"),
     )
 
 
 def probability_receipt(trace: Trace, token: int, word: int) -> Receipt:
-    """exp(z - max) over the sum of them over the whole vocabulary."""
-    return receipt(
-        trace,
+    """exp(z - max) over its sum over the whole vocabulary."""
+    return ReceiptBuilder(trace).receipt(
+        cell("probabilities", token, word),
         title=f"probability of {piece(trace, word)} after token {token}",
         formula="exp(z - max) / Σ exp(z - max)",
-        expression=_share(trace, token, word),
-        address=at("probabilities", token, word),
-        source=source_line(outputs.read_probabilities, 'torch.softmax(widen(trace["logits"])'),
+        expression=_probability(trace, token, word),
+        source=_SOFTMAX_SOURCE,
     )
 
 
 def surprisal_receipt(trace: Trace, token: int) -> Receipt:
-    """-log of the probability of the token that came after `token`, in nats."""
+    """-log of the probability of the token after `token`, in nats."""
     word = int(trace.ids[token + 1])
-    return receipt(
-        trace,
+    return ReceiptBuilder(trace).receipt(
+        cell("surprisal", token),
         title=f"surprisal of {piece(trace, word)} after token {token}",
         formula="-log p",
-        expression=apply("neg", apply("log", _share(trace, token, word))),
-        address=at("surprisal", token),
-        source=source_line(outputs.read_surprisal, 'reduction="none"'),
+        expression=-_probability(trace, token, word).log(),
+        source=(outputs.read_surprisal, 'reduction="none"'),
     )
 
 
 def loss_receipt(trace: Trace) -> Receipt:
     """The mean of all surprisals."""
-    all_of_them = vector(trace, "surprisal", "surprisals")
-    n = constant(len(all_of_them.values), "n")
-    return receipt(
-        trace,
+    build = ReceiptBuilder(trace)
+    surprisals = build.vector("surprisals", "surprisal")
+    return build.receipt(
+        "loss",
         title="loss of the sentence",
         formula="Σ surprisals / n",
-        expression=apply("div", apply("sum", all_of_them), n),
-        address="loss",
-        source=source_line(outputs.next_token_loss, "return F.cross_entropy("),
+        expression=surprisals.sum() / constant(len(surprisals.values), "n"),
+        source=(outputs.next_token_loss, "return F.cross_entropy("),
+    )
+
+
+def film_receipt(trace: Trace, snapshot: Snapshot, token: int) -> Receipt:
+    """exp of the filmed surprisal, and the probability that the weights give now."""
+    word = int(trace.ids[token + 1])
+    surprisal = constant(float(snapshot.tensors["surprisal"][token]), "filmed surprisal")
+    return ReceiptBuilder(trace).receipt(
+        cell("probabilities", token, word),
+        title=f"p of {piece(trace, word)} at update {snapshot.step:,}, filmed and from the weights",
+        formula="exp(-filmed surprisal)",
+        expression=(-surprisal).exp(),
+        source=_SOFTMAX_SOURCE,
     )
 
 
 def piece(trace: Trace, word: int) -> str:
-    """A word of the vocabulary, quoted; its number where there is no tokenizer."""
+    """A word of the vocabulary, quoted; its id if there is no tokenizer."""
     return str(word) if trace.spelling is None else repr(trace.spelling.piece(word))
 
 
-def _share(trace: Trace, token: int, word: int) -> Expression:
+def _probability(trace: Trace, token: int, word: int) -> Expression:
     values = row(trace.logits_at(token), "z").values
 
     def term(place: int) -> Number:
-        return Number(values[place], f"z{place}", at("logits", token, place))
+        return Number(values[place], f"z{place}", cell("logits", token, place))
 
-    return shares(term(word), trace.logits_at(token), term)
+    return softmax_share(term(word), trace.logits_at(token), term)

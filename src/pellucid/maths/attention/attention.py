@@ -12,7 +12,7 @@ from pellucid.maths.softmax import softmax, softmax_grad
 
 @equation(x=extended("..."), cap=POSITIVE)
 def soft_cap(x: Array, *, cap: float) -> Array:
-    """Scores squeezed smoothly into (-cap, cap); small ones hardly change.
+    """Scores mapped smoothly into (-cap, cap); small scores hardly change.
 
     y = cap tanh(x / cap)
 
@@ -21,7 +21,7 @@ def soft_cap(x: Array, *, cap: float) -> Array:
     Gradient:
         `soft_cap_grad`.
     Fails:
-        Above the cap the gradient vanishes: scores that got there stay there.
+        Far above the cap the gradient vanishes, so such scores stay there.
     Source:
         Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size", section 2.
     Example:
@@ -43,7 +43,7 @@ def soft_cap_grad(x: Array, grad: Array, *, cap: float) -> Array:
 
 
 def _scores(q: Array, k: Array, mask: Array | None, bias: Array | None, cap: float | None) -> Array:
-    """softmax's argument, without the sink."""
+    """The argument of softmax, without the sink."""
     xp = namespace(q, k)
     scores = q @ xp.matrix_transpose(k) / math.sqrt(q.shape[-1])
     if cap is not None:
@@ -83,15 +83,15 @@ def attention_weights(
 ) -> Array:
     """The share that each query gives to each key.
 
-    softmax(soft_cap(q k^T / sqrt(d_head)) + bias, where the mask lets through)
+    softmax(soft_cap(q k^T / sqrt(d_head)) + bias, -inf where masked)
 
-    Shares sum to one; with a sink to less, for the sink takes its share and has no value; where the
-    mask lets no key through, to zero.
+    The shares of a query sum to one. With a sink they sum to less, because the sink takes a share.
+    If the mask hides every key, they are all zero.
 
     Args:
         As `attention`. Returns (..., queries, keys).
     Fails:
-        As many shares as queries times keys: at 8192 tokens 268 MB for one head in float32.
+        It needs queries times keys numbers: 268 MB per head for 8192 tokens in float32.
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1.
     Example:
@@ -113,23 +113,24 @@ def attention(
     cap: float | None = None,
     sink: Array | None = None,
 ) -> Array:
-    """What each query gathers: the mean of the values by its shares.
+    """Each query's mean of the values, weighted by its shares.
 
-    softmax(soft_cap(q k^T / sqrt(d_head)) + bias, where the mask lets through) v
+    softmax(soft_cap(q k^T / sqrt(d_head)) + bias, -inf where masked) v
 
-    A query that may see no key gathers zero, and no gradient passes through it.
+    A query that sees no key gets zero, and no gradient passes through it.
 
     Args:
         q: (..., queries, d_head). k: (..., keys, d_head). v: (..., keys, d_v), all with the same
-            leading axes. Returns (..., queries, d_v). For scores on another scale, scale q.
+            leading axes. Returns (..., queries, d_v). For another scale of the scores, scale q.
         mask: truth values that broadcast to (..., queries, keys): true where a query sees a key.
         bias: numbers that broadcast to (..., queries, keys): added after the cap.
-        sink: (heads,), or what broadcasts to the leading axes: the score of one more key, whose
-            value is zero.
+        cap: the bound of `soft_cap`; None for no cap.
+        sink: numbers that broadcast to the leading axes, such as (heads,): the score of one more
+            key, whose value is zero.
     Gradient:
         `attention_grad`.
     Fails:
-        Scores that are large, for want of the scale or of small weights, saturate: one share is 1,
+        Large scores, from a missing scale or large weights, saturate the softmax: one share is 1,
         and no gradient reaches queries and keys.
     Raises:
         MathsError: a shape or a dtype does not fit, or the cap is not above 0.
@@ -155,13 +156,13 @@ def attention_grad(
     cap: float | None = None,
     sink: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """The gradients that reach queries, keys and values when `grad` reaches what was gathered.
+    """The gradients that reach queries, keys and values when `grad` reaches the output.
 
     With shares p and scores s before the cap:
-    dv = p^T g,  dp = g v^T,  ds = (softmax's gradient of dp) (1 - tanh(s / cap)^2)
+    dv = p^T g,  dp = g v^T,  ds = (softmax's gradient for dp) (1 - tanh(s / cap)^2)
     dq = ds k / sqrt(d_head),  dk = ds^T q / sqrt(d_head)
 
-    The gradient that reaches the value of the sink is dropped: that value is the constant zero.
+    The value of the sink is the constant zero, so it has no gradient.
 
     Args:
         As `attention`. grad: (..., queries, d_v). Returns dq, dk, dv.

@@ -1,4 +1,4 @@
-"""What can be known of attention's shares without ever forming them."""
+"""Measures of attention's shares that never form the shares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def attention_logsumexp(q: Array, k: Array, *, mask: Array | None = None) -> Arr
 
     Args:
         q: (..., queries, d_head). k: (..., keys, d_head). mask: as in `attention`. Returns (...,
-            queries); -inf where a query sees no key.
+            queries); -inf for a query that sees no key.
     Units:
         Nats.
     Raises:
@@ -35,22 +35,22 @@ def attention_logsumexp(q: Array, k: Array, *, mask: Array | None = None) -> Arr
 
 @equation(attention_logsumexp)
 def attention_entropy(q: Array, k: Array, *, mask: Array | None = None) -> Array:
-    """How widely each query looks, from log Z and one attention over the keys themselves.
+    """The entropy of each query's shares, from log Z and an attention whose values are the keys.
 
     H_i = log Z_i - q_i attention(q, k, k)_i / sqrt(d_head)
 
-    since log p_ij = s_ij - log Z_i, and the mean score under p is q_i times the mean key. A kernel
-    that never forms its shares gives both.
+    It holds because log p_ij = s_ij - log Z_i, and the mean score under p is q_i times the mean
+    key. A kernel that never forms its shares gives both terms.
 
     Args:
         q: (..., queries, d_head). k: (..., keys, d_head). mask: as in `attention`. Returns (...,
-            queries); 0 where a query sees no key.
+            queries); 0 for a query that sees no key.
     Units:
-        Nats; at most the logarithm of the number of keys that are seen.
+        Nats; at most the logarithm of the number of visible keys.
     Gradient:
         `attention_entropy_grad`.
     Fails:
-        A difference of large numbers: scores of 1e4 in float32 leave an error of 1e-3.
+        It is a difference of large numbers: scores of 1e4 in float32 leave an error of 1e-3.
     Raises:
         MathsError: q and k have different widths.
     Source:
@@ -84,15 +84,16 @@ def attention_entropy_grad(q: Array, k: Array, *, mask: Array | None = None) -> 
 
 @equation(log_z=masked("..."), n_keys=Either(COUNT, wholes("...", least=1)))
 def largest_score_bounds(log_z: Array, n_keys: int | Array) -> tuple[Array, Array]:
-    """Between which numbers the largest score lies, of which only log Z is known.
+    """A lower and an upper bound of the largest score, from log Z alone.
 
     log Z - log n <= max_j s_j <= log Z
 
-    Tight where it matters: when one score is far above the others, log Z is that score.
+    The upper bound is tight when it matters: if one score is far above the others, log Z is that
+    score.
 
     Args:
-        log_z: (...). n_keys: n, how many keys are seen, at least 1: a number, or (...). Returns the
-            lower and the upper bound, (...).
+        log_z: (...). n_keys: n, the number of visible keys, at least 1: a number, or (...). Returns
+            the lower and the upper bound, (...).
     Raises:
         MathsError: log_z is not floating, or n is not above 0.
     Source:

@@ -1,8 +1,8 @@
-"""Linear attention: the softmax replaced by a product of features, so that the past fits in a sum.
+"""Linear attention: a product of features replaces the softmax, so that a sum holds the past.
 
 (q . k) v summed over keys is q . (the sum of k v^T): a matrix that does not grow with the text. All
-forms below give the same numbers; they differ in what they keep and in what order they add. The
-normaliser needs no code of its own: it is what a value of 1 beside the others gathers.
+forms below give the same numbers; they differ in their state and in the order of their sums. An
+extra value of 1 per key gives the normaliser without code of its own.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pellucid.maths.door.kinds import COUNT, FLAG, NOT_NEGATIVE, extended, not_n
 
 @equation(x=extended("..."))
 def elu_features(x: Array) -> Array:
-    """Positive features: above zero a straight line, below it an exponential.
+    """Positive features: linear above zero, exponential below.
 
     y = elu(x) + 1 = x + 1 where x > 0, exp(x) where not
 
@@ -30,7 +30,7 @@ def elu_features(x: Array) -> Array:
         elu_features(array([-2.0, 0.0, 2.0]))
     """
     xp = namespace(x)
-    # exp of what is not used must not overflow
+    # the exponential that `where` does not select must not overflow either
     return xp.where(x > 0, x + 1, xp.exp(xp.clip(x, None, 0)))
 
 
@@ -47,18 +47,18 @@ def elu_features_grad(x: Array, grad: Array) -> Array:
 
 
 def _append_ones(v: Array) -> Array:
-    """Values with a 1 beside them: what it gathers is the normaliser."""
+    """Values with an extra 1 each; the attention's output for it is the normaliser."""
     xp = namespace(v)
     return xp.concat((v, xp.ones_like(v[..., :1])), axis=-1)
 
 
 def _shares(attended: Array, eps: float) -> Array:
-    """What was gathered, over the normaliser in its last column."""
+    """The output divided by the normaliser, which is its last column."""
     return attended[..., :-1] / (attended[..., -1:] + eps)
 
 
 def _outer(a: Array, b: Array) -> Array:
-    """a b^T of each token: (..., time, a's width, b's width)."""
+    """a b^T for each token: (..., time, a's width, b's width)."""
     return a[..., :, None] * b[..., None, :]
 
 
@@ -76,20 +76,22 @@ def _states(k: Array, v: Array, causal: bool) -> Array:
 
 
 def _states_from_behind(k: Array, v: Array, causal: bool) -> Array:
-    """The same over the tokens that see each token, which is how gradients flow."""
+    """The same sum over the tokens that see each token, for gradients."""
     xp = namespace(k, v)
     if not causal:
         return _states(k, v, causal)
     return xp.flip(xp.cumulative_sum(xp.flip(_outer(k, v), axis=-3), axis=-3), axis=-3)
 
 
-def _one_time(q: Array, k: Array, causal: bool) -> None:
+def _equal_times(q: Array, k: Array, causal: bool) -> None:
     if causal and q.shape[-2] != k.shape[-2]:
-        raise MathsError(f"{q.shape[-2]} queries and {k.shape[-2]} keys; causal, as many of both")
+        raise MathsError(
+            f"{q.shape[-2]} queries and {k.shape[-2]} keys; causal attention needs as many of both"
+        )
 
 
 @equation(
-    _one_time,
+    _equal_times,
     q=not_negative("... queries>=0 features"),
     k=not_negative("... keys>=0 features"),
     v="... keys>=0 d_v",
@@ -97,7 +99,7 @@ def _one_time(q: Array, k: Array, causal: bool) -> None:
     causal=FLAG,
 )
 def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) -> Array:
-    """What each query gathers: the mean of the values by products of features.
+    """Each query's mean of the values, weighted by products of features.
 
     o_n = q_n^T S_n / (q_n . z_n + eps),  S_n = sum_m k_m v_m^T,  z_n = sum_m k_m
 
@@ -110,7 +112,7 @@ def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) 
     Gradient:
         `linear_attention_grad`.
     Fails:
-        It cannot look sharply: all of the past shares one sum of d_head x d_v numbers.
+        It cannot attend sharply: one sum of d_head x d_v numbers holds the whole past.
     Source:
         Katharopoulos et al. 2020, "Transformers are RNNs", sections 3.2 and 3.3
         (phi(Q), phi(K) -> q, k).
@@ -127,18 +129,19 @@ def linear_attention(q: Array, k: Array, v: Array, *, eps: float, causal: bool) 
 def linear_attention_grad(
     q: Array, k: Array, v: Array, grad: Array, *, eps: float, causal: bool
 ) -> tuple[Array, Array, Array]:
-    """The gradients that reach the features and the values when `grad` reaches what was gathered.
+    """The gradients that reach the features and the values when `grad` reaches the output.
 
-    With a_n = q_n . z_n + eps, and a 1 beside each value: v' = (v, 1),
-    u_n = (g_n, -g_n . o_n) / a_n                reaches what was gathered before it was divided
+    u_n = (g_n, -g_n . o_n) / a_n                the gradient before the division
     dq_n = (sum_m k_m v'_m^T) u_n                over the keys that n sees
     dk_m = R_m v'_m,  dv'_m = R_m^T k_m,  R_m = sum_n q_n u_n^T      over the queries that see m
+
+    Here a_n = q_n . z_n + eps, and v' = (v, 1) extends each value by a 1.
 
     Args:
         As `linear_attention`. grad: (..., queries, d_v). Returns dq, dk, dv.
     Source:
-        Katharopoulos et al. 2020, "Transformers are RNNs", section 3.3.1, which differentiates the
-        numerator; the normaliser is differentiated here too.
+        Katharopoulos et al. 2020, "Transformers are RNNs", section 3.3.1, for the numerator; here
+        with the gradient of the normaliser too.
     """
     xp = namespace(q, k, v, grad)
     values = _append_ones(v)
@@ -160,13 +163,13 @@ def linear_attention_grad(
     chunk=COUNT,
 )
 def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chunk: int) -> Array:
-    """Causal linear attention, some tokens at a time: products of matrices, and one state.
+    """Causal linear attention chunk by chunk: matrix products, and one state.
 
     Within a chunk, with the state S of all chunks before it and M the causal mask:
     o = (q S + ((q k^T) M) v) / normaliser,  then S <- S + k^T v
 
     Args:
-        As `linear_attention`, causal. chunk: tokens at a time. Returns (..., time, d_v).
+        As `linear_attention`, causal. chunk: tokens per chunk. Returns (..., time, d_v).
     Source:
         Sun et al. 2023, "Retentive Network: A Successor to Transformer for Large Language Models",
         eq. 7 (the chunkwise form, here without decay).
@@ -178,11 +181,11 @@ def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chun
     state: Array | None = None
     attended: list[Array] = []
     for start in range(0, q.shape[-2], chunk):
-        piece = slice(start, min(start + chunk, q.shape[-2]))
-        q_here, k_here, v_here = q[..., piece, :], k[..., piece, :], values[..., piece, :]
-        piece_sums = xp.tril(q_here @ xp.matrix_transpose(k_here)) @ v_here
-        attended.append(piece_sums if state is None else piece_sums + q_here @ state)
-        added = xp.matrix_transpose(k_here) @ v_here
+        span = slice(start, min(start + chunk, q.shape[-2]))
+        chunk_q, chunk_k, chunk_v = q[..., span, :], k[..., span, :], values[..., span, :]
+        chunk_sums = xp.tril(chunk_q @ xp.matrix_transpose(chunk_k)) @ chunk_v
+        attended.append(chunk_sums if state is None else chunk_sums + chunk_q @ state)
+        added = xp.matrix_transpose(chunk_k) @ chunk_v
         state = added if state is None else state + added
     return _shares(xp.concat(attended, axis=-2), eps) if attended else v
 
@@ -198,7 +201,7 @@ def linear_attention_in_chunks(q: Array, k: Array, v: Array, *, eps: float, chun
 def linear_attention_step(
     state: Array, normaliser: Array, q: Array, k: Array, v: Array, *, eps: float
 ) -> tuple[Array, Array, Array]:
-    """Causal linear attention as a recurrent network: one token, and a memory of fixed size.
+    """Causal linear attention as a recurrent network: one token, and a state of fixed size.
 
     S <- S + k v^T,  z <- z + k,  o = q^T S / (q . z + eps)
 

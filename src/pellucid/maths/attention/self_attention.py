@@ -1,4 +1,4 @@
-"""Self-attention put together: without weights, and with projections and several heads."""
+"""Complete self-attention: without weights, and with projections and several heads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pellucid.maths.softmax import softmax, softmax_grad
 
 @equation(x="... time features")
 def simple_attention(x: Array) -> Array:
-    """Attention with nothing to learn: tokens are their own queries, keys and values.
+    """Attention without parameters: the tokens are the queries, the keys and the values.
 
     softmax(x x^T) x,  without a scale
 
@@ -21,7 +21,8 @@ def simple_attention(x: Array) -> Array:
     Gradient:
         `simple_attention_grad`.
     Fails:
-        Every token looks mostly at itself and at long ones: what is alike is not what is of use.
+        Every token attends mostly to itself and to long vectors: similar tokens are not always the
+        useful ones.
     Raises:
         MathsError: x is not floating, or has fewer than two axes.
     Source:
@@ -37,9 +38,9 @@ def simple_attention(x: Array) -> Array:
 
 @equation(simple_attention, grad="... time features")
 def simple_attention_grad(x: Array, grad: Array) -> Array:
-    """The gradient that reaches the tokens when `grad` reaches what they gathered: by three ways.
+    """The gradient that reaches the tokens when `grad` reaches the output: the sum of three paths.
 
-    With shares p and ds softmax's gradient of g x^T:
+    With shares p, and ds the gradient of softmax for g x^T:
     dx = p^T g  (as values)  +  ds x  (as queries)  +  ds^T x  (as keys)
 
     Args:
@@ -79,7 +80,7 @@ def multi_head_attention(
     n_heads: int,
     mask: Array | None = None,
 ) -> Array:
-    """Several attentions side by side, each in a slice of the features, and a matrix that mixes.
+    """Several attentions in parallel, each in a slice of the features, and a matrix to mix them.
 
     q = x Q^T,  k = c K^T,  v = c V^T;  y = concat over heads of attention(q_h, k_h, v_h), times O^T
 
@@ -89,7 +90,7 @@ def multi_head_attention(
         x: (..., time, d_model). context: c, (..., keys, d_model).
         query, key: (n_heads d_head, d_model). value: (n_heads d_v, d_model).
         output: (d_model, n_heads d_v): h d_v d_model parameters. Returns like x.
-        n_heads: into which the rows of query, key and value are cut, in order.
+        n_heads: the number of heads; they take the rows of query, key and value in order.
         mask: truth values that broadcast to (..., heads, time, keys): true where a query sees a
             key.
     Gradient:
@@ -126,10 +127,10 @@ def multi_head_attention_grad(
 ) -> tuple[Array, Array, Array, Array, Array, Array]:
     """The gradients that reach tokens, context and the four matrices.
 
-    dO = g^T gathered,  dgathered = g O;  dq, dk, dv head by head as `attention_grad`
+    dO = g^T h,  dh = g O;  dq, dk, dv for each head as in `attention_grad`
     dx = dq Q,  dc = dk K + dv V,  dQ = dq^T x,  dK = dk^T c,  dV = dv^T c, summed over examples
 
-    In self-attention what reaches x is dx + dc.
+    Here h is the output of all heads, side by side. In self-attention the gradient of x is dx + dc.
 
     Args:
         As `multi_head_attention`. grad: like x. Returns dx, dcontext, dquery, dkey, dvalue,
@@ -168,7 +169,7 @@ def _join_heads(x: Array) -> Array:
 
 
 def _of_matrix(grad: Array, x: Array) -> Array:
-    """What reaches W where grad reaches x W^T."""
+    """The gradient that reaches W when `grad` reaches x W^T."""
     xp = namespace(grad, x)
     rows, inputs = (xp.reshape(a, (-1, a.shape[-1])) for a in (grad, x))
     return xp.matrix_transpose(rows) @ inputs

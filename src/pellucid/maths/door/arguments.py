@@ -1,4 +1,4 @@
-"""How arguments come through the door: each read as its kind, all of one library and one width."""
+"""Read the arguments of an equation: each as its kind, all in one library and one float type."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from pellucid.maths.door.parse_argument import (
     read_word,
 )
 
-#: Beyond these, products of three or four numbers leave float32: they are computed in float64.
+#: Beyond these, products of three or four numbers leave float32, so float64 is used.
 _SMALL, _LARGE = 1e-9, 1e9
-#: Numbers below this, or above its inverse, are none in float32.
+#: Numbers below this, or above its inverse, do not exist in float32.
 _LEAST_FLOAT32 = 1e-37
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedArguments:
-    """Arguments as the formula takes them; the floating type that came, and that of the formula."""
+    """Arguments as the formula takes them; the float types of the input and of the formula."""
 
     arguments: dict[str, Any]
     xp: Any = None
@@ -43,7 +43,16 @@ class CheckedArguments:
 def read_arguments(
     values: dict[str, Any], kinds: dict[str, Kind], defaults: dict[str, Any]
 ) -> CheckedArguments:
-    """All arguments, checked and converted."""
+    """All arguments, checked and converted.
+
+    Args:
+        values: the arguments by name.
+        kinds: their declared kinds.
+        defaults: the default values of those that have one.
+
+    Raises:
+        MathsError: an argument is not of its kind, or they do not fit each other.
+    """
     numbers: dict[str, Any] = {}
     array_kinds: dict[str, ArrayKind] = {}
     for name, kind in kinds.items():
@@ -57,13 +66,14 @@ def read_arguments(
             array_kinds[name] = kind
     if not array_kinds:
         return CheckedArguments(numbers)
-    arrays = _of_one_library({name: values[name] for name in array_kinds}, array_kinds)
+    arrays = _convert_to_arrays({name: values[name] for name in array_kinds}, array_kinds)
     xp = namespace(*arrays.values())
     lengths = check_axes(arrays, array_kinds, numbers)
     input_dtype = _common_float(xp, arrays, array_kinds)
-    arrays, dtype = _widened(xp, arrays, array_kinds, input_dtype, list(numbers.values()))
+    arrays, dtype = _widen(xp, arrays, array_kinds, input_dtype, list(numbers.values()))
     for name, kind in array_kinds.items():
-        arrays[name] = _checked(name, arrays[name], kind, lengths, narrow=is_narrow(input_dtype))
+        narrow = is_narrow(input_dtype)
+        arrays[name] = _check_values(name, arrays[name], kind, lengths, narrow=narrow)
     holds_nan = any(has_nan(x) for name, x in arrays.items() if _may_hold_nan(array_kinds[name]))
     return CheckedArguments(numbers | arrays, xp, input_dtype, dtype, holds_nan)
 
@@ -86,8 +96,8 @@ def _like_array(x: Any) -> bool:
     return isinstance(x, list | tuple) or (is_array(x) and not isinstance(x, np.generic))
 
 
-def _of_one_library(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict[str, Array]:
-    """Arrays alone: lists become arrays of the library, the width and the device of the others."""
+def _convert_to_arrays(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict[str, Array]:
+    """Arrays only: lists become arrays of the other arguments' library, float type and device."""
     ready = {name: x for name, x in values.items() if is_array(x)}
     for name, x in ready.items():
         check_array(name, x, kinds[name])
@@ -106,26 +116,26 @@ def _of_one_library(values: dict[str, Any], kinds: dict[str, ArrayKind]) -> dict
 
 
 def _plain(x: Any) -> Array:
-    """A NumPy scalar as an array without axes, and bytes in the order of this machine."""
+    """A NumPy scalar as an array without axes, with the byte order of this machine."""
     array: Any = cast("Any", np.asarray(x)) if isinstance(x, np.generic) else x  # pyright: ignore[reportUnknownArgumentType]
     if getattr(array.dtype, "isnative", True):
         return array
     return array.astype(array.dtype.newbyteorder("="))
 
 
-def _check_one(ready: dict[str, Array], place_of: Callable[[Array], str], sort: str) -> None:
-    """Refuse arrays of two libraries, or on two devices."""
-    places = {name: place_of(x) for name, x in ready.items()}
-    first = next(iter(places), "")
-    for name, place in places.items():
-        if place != places[first]:
+def _check_one(ready: dict[str, Array], owner_of: Callable[[Array], str], sort: str) -> None:
+    """Refuse arrays of two libraries or on two devices."""
+    owners = {name: owner_of(x) for name, x in ready.items()}
+    first = next(iter(owners), "")
+    for name, owner in owners.items():
+        if owner != owners[first]:
             raise MathsError(
-                f"{first} is of {places[first]} and {name} of {place}; arrays must be of one {sort}"
+                f"{first} is of {owners[first]} and {name} of {owner}; arrays must be of one {sort}"
             )
 
 
 def _convert_like(x: Array, ready: dict[str, Array], kinds: dict[str, ArrayKind]) -> Array:
-    """A NumPy array that was a list, as an array like the others."""
+    """A NumPy array from a list, as an array like the other arguments."""
     xp = namespace(*ready.values())
     array = xp.asarray(x, device=device_of(next(iter(ready.values()))))
     common = _common_float(xp, ready, kinds)
@@ -137,12 +147,12 @@ def _library(x: Array) -> str:
 
 
 def _device(x: Array) -> str:
-    """Where x is; JAX moves arrays by itself, and does not say where it traces them."""
+    """The device of x; for JAX always the same, because JAX moves arrays between devices."""
     return "JAX" if _library(x) == "jax" else str(device_of(x))
 
 
 def _common_float(xp: Any, arrays: dict[str, Array], kinds: dict[str, ArrayKind]) -> Any:
-    """The floating type that the library makes of all of them."""
+    """The library's common floating type of all arrays."""
     dtypes = [x.dtype for name, x in arrays.items() if _floating(xp, x, kinds[name])]
     if all(dtype == dtypes[0] for dtype in dtypes):
         return dtypes[0] if dtypes else None
@@ -153,19 +163,19 @@ def _floating(xp: Any, x: Array, kind: ArrayKind) -> bool:
     return isinstance(kind, Floats) and not xp.isdtype(x.dtype, "integral")
 
 
-def _widened(
+def _widen(
     xp: Any,
     arrays: dict[str, Array],
     kinds: dict[str, ArrayKind],
     input_dtype: Any,
     numbers: list[Any],
 ) -> tuple[dict[str, Array], Any]:
-    """Floats in one type: the input's, float32 where it is narrower, or float64 at extremes."""
+    """Floats in one type: the input's, float32 if that is narrower, or float64 at extremes."""
     if input_dtype is None:
         return arrays, None
     wide = xp.float32 if is_narrow(input_dtype) else input_dtype
-    of_float = {name: x for name, x in arrays.items() if _floating(xp, x, kinds[name])}
-    cast = {name: _cast(xp, x, wide) for name, x in of_float.items()}
+    floats = {name: x for name, x in arrays.items() if _floating(xp, x, kinds[name])}
+    cast = {name: _cast(xp, x, wide) for name, x in floats.items()}
     if wide == xp.float32 and _has_float64(xp, next(iter(cast.values()))):
         extremes = [reach(x) for x in cast.values() if has_values(x) and 0 not in x.shape]
         if any(least < _SMALL or largest > _LARGE for least, largest in extremes) or any(
@@ -173,7 +183,7 @@ def _widened(
             for x in numbers
         ):
             wide = xp.float64
-            cast = {name: _cast(xp, x, wide) for name, x in of_float.items()}
+            cast = {name: _cast(xp, x, wide) for name, x in floats.items()}
     return {**arrays, **cast}, wide
 
 
@@ -185,8 +195,8 @@ def _has_float64(xp: Any, x: Array) -> bool:
     return "jax" not in xp.__name__ and "mps" not in str(device_of(x))
 
 
-def _checked(name: str, x: Array, kind: ArrayKind, lengths: Lengths, *, narrow: bool) -> Array:
-    """The array, its values looked at; whole numbers in a type that the library indexes with."""
+def _check_values(name: str, x: Array, kind: ArrayKind, lengths: Lengths, *, narrow: bool) -> Array:
+    """The array with its values checked; whole numbers in a type that the library indexes with."""
     if isinstance(kind, Floats):
         return check_floats(name, x, kind, narrow=narrow)
     if not isinstance(kind, Wholes):

@@ -1,6 +1,6 @@
-"""Whether shapes fit the declared axes, and each other; nothing broadcasts that is not to.
+"""Check that shapes fit the declared axes and each other.
 
-It looks at shapes alone.
+Nothing broadcasts unless its kind allows it. Only shapes are read, never values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Shape = tuple[int, ...]
 
 
 class Lengths:
-    """The length of every axis that is known so far, and the arguments that were seen."""
+    """The length of every axis that is known so far, and the shapes of the arguments."""
 
     def __init__(self, numbers: dict[str, int]) -> None:
         self.leading: Shape | None = None
@@ -23,7 +23,7 @@ class Lengths:
         self.shapes: dict[Axes, tuple[str, Shape]] = {}
 
     def expected(self, axes: Axes, shape: Shape) -> Shape:
-        """The lengths that the named axes must have; those that are seen, where not known yet."""
+        """The lengths that the named axes must have; as in `shape` if not known yet."""
         lengths = dict(self.lengths)
         return tuple(
             1 if axis.or_one and length == 1 else lengths.setdefault(axis.name, length)
@@ -44,9 +44,17 @@ class Lengths:
 def check_axes(
     arrays: dict[str, Array], kinds: dict[str, ArrayKind], numbers: dict[str, Any]
 ) -> Lengths:
-    """Bind every axis once, and refuse what has another length.
+    """Fix the length of every axis, and refuse an array with another length.
 
-    Those that broadcast come last: they say nothing of how long an axis is.
+    Arrays that broadcast come last: their shapes do not determine the length of an axis.
+
+    Args:
+        arrays: the arguments that are arrays, by name.
+        kinds: their declared kinds.
+        numbers: the other arguments; a whole number can be the length of an axis.
+
+    Raises:
+        MathsError: an array does not have the declared axes.
     """
     lengths = Lengths({name: x for name, x in numbers.items() if type(x) is int})
     for broadcasts in (False, True):
@@ -85,14 +93,14 @@ def _check_broadcast(name: str, axes: Axes, shape: Shape, lengths: Lengths) -> N
         own_length not in (1, axis_length) for own_length, axis_length in pairs
     ):
         raise MathsError(
-            f"{name} has shape {shape}, and does not broadcast to {target}, that is {axes}: these"
+            f"{name} has shape {shape}, which does not broadcast to {target}, that is {axes}: these"
             " shapes do not broadcast together"
         )
 
 
 def _expected(axes: Axes, expected: Shape | None, lengths: Lengths) -> str:
-    """What the shape must be: another argument's, or numbers with the names of the axes."""
+    """The expected shape in words: the shape of another argument, or lengths and axes."""
     if axes in lengths.shapes:
         name, shape = lengths.shapes[axes]
-        return f"it must be that of {name}, {shape}"
+        return f"it must be the shape of {name}, {shape}"
     return f"it must be {axes}" if expected is None else f"it must be {expected}, that is {axes}"

@@ -1,9 +1,8 @@
-"""What equations ask of values; each error says the name, what it was and what it must be.
+"""Checks of values; each error says the argument's name, its value and what it must be.
 
-Shapes and dtypes are known while code is compiled or mapped, so they are checked always. Values are
-not: they are checked where an equation is called with numbers, and passed over in silence inside
-`torch.compile`, `torch.func` and JAX's transformations. Nothing there waits for a device. To check
-values all the same, call the equation once outside.
+Shapes and dtypes are known while code is compiled or mapped, so they are always checked. Values are
+unknown inside `torch.compile`, `torch.func` and JAX's transformations: there they are not checked,
+and nothing waits for a device. To check them anyway, call the equation once outside.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door.kinds import Floats, Range, describe, in_range
 
-#: How far a sum of probabilities may be from one: rounding in float32, and more in narrower dtypes.
+#: How far a sum of probabilities may be from one: the rounding of float64, and at most of 16 bits.
 _LEAST_ROUNDING, _MOST_ROUNDING = 1e-6, 0.05
 
 
 def has_values(x: Array) -> bool:
-    """Whether x has numbers now: not while a compiler traces it, nor while it is mapped over."""
+    """Whether x has values now: it has none while a compiler traces it or a transform maps it."""
     torch: Any = sys.modules.get("torch")
     if torch is not None and isinstance(x, torch.Tensor):
         wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -31,13 +30,13 @@ def has_values(x: Array) -> bool:
 
 
 def has_nan(x: Array) -> bool:
-    """Whether floats hold a nan, as far as they have values."""
+    """Whether floats hold a nan; False if they have no values now."""
     xp = namespace(x)
     return has_values(x) and bool(xp.any(xp.isnan(x)))
 
 
 def reach(x: Array) -> tuple[float, float]:
-    """The least and the largest size of all but 0 and infinity; 1 and 1 where there is none."""
+    """The smallest and largest absolute value, without 0 and infinity; 1 and 1 if none is left."""
     xp = namespace(x)
     size = xp.abs(x)
     size = xp.where((size > 0) & xp.isfinite(size), size, xp.ones_like(size))
@@ -45,9 +44,18 @@ def reach(x: Array) -> tuple[float, float]:
 
 
 def check_floats(name: str, x: Array, kind: Floats, *, narrow: bool) -> Array:
-    """The array; refused where its values are not meant.
+    """The array, if its values are allowed.
 
-    Probabilities that rounding left a little outside of [0, 1] are brought back.
+    Probabilities that rounding left slightly outside [0, 1] are clipped.
+
+    Args:
+        name: the argument, for messages.
+        x: its values.
+        kind: which values are allowed.
+        narrow: whether the argument came in 16 bits or fewer, and so is rounded more.
+
+    Raises:
+        MathsError: a value is not allowed; the message names it.
     """
     if not has_values(x) or 0 in x.shape:
         return x
@@ -73,7 +81,11 @@ def check_floats(name: str, x: Array, kind: Floats, *, narrow: bool) -> Array:
 
 
 def check_wholes(name: str, x: Array, range: Range, size: int | None) -> None:
-    """Refuse whole numbers outside of a range, or that are no index below `size`."""
+    """Refuse whole numbers outside a range, or indices that are not below `size`.
+
+    Raises:
+        MathsError: names the number.
+    """
     if not has_values(x) or 0 in x.shape:
         return
     xp = namespace(x)
@@ -98,7 +110,7 @@ def _check_shares(name: str, low: float, high: float, slack: float) -> None:
 
 
 def _check_sums(name: str, x: Array, slack: float) -> None:
-    """What rounding does to a sum is let through: 1e-6 in float64, more in float32 and 16 bits."""
+    """Sums may differ from 1 by rounding: 1e-6 in float64, more in float32 and 16 bits."""
     xp = namespace(x)
     totals = xp.reshape(xp.sum(x, axis=-1), (-1,))
     worst = _number(totals[int(xp.argmax(xp.abs(totals - 1)))])
@@ -130,7 +142,7 @@ def divides(n: int, **numbers: int) -> None:
 
 
 def positive_definite(**matrices: Array) -> None:
-    """Refuse matrices that are not symmetric, or have an eigenvalue that is not above 0."""
+    """Refuse matrices that are not symmetric or have an eigenvalue that is not above 0."""
     for name, x in matrices.items():
         if not has_values(x) or 0 in x.shape:
             continue
@@ -139,17 +151,17 @@ def positive_definite(**matrices: Array) -> None:
             raise MathsError(f"{name} is {x.dtype}; linear algebra takes at most float64")
         asymmetry = _number(xp.max(xp.abs(x - xp.matrix_transpose(x))))
         if asymmetry > _rounding(x) * _number(xp.max(xp.abs(x))):
-            raise MathsError(f"{name} is not symmetric; a covariance must be")
+            raise MathsError(f"{name} is not symmetric; a covariance must be symmetric")
         least = _number(xp.min(xp.linalg.eigvalsh(x)))
         if not least > 0:
             raise MathsError(
-                f"{name} has the eigenvalue {least:g}; it must be positive definite, with all of"
-                " them above 0"
+                f"{name} has the eigenvalue {least:g}; it must be positive definite, with all"
+                " eigenvalues above 0"
             )
 
 
 def _number(x: Array) -> float:
-    """One value; torch warns of a number that forgets where it came from."""
+    """One value; detached, because torch warns when a tensor with a gradient becomes a number."""
     return float(x.detach() if hasattr(x, "detach") else x)
 
 

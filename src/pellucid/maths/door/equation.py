@@ -1,14 +1,14 @@
-"""The public door of the equations: what is not meant stays outside, what is narrow is widened.
+"""The public door of the equations: it checks and converts arguments, and checks results.
 
-The modules of this room hold bare formulas, and whatever computes in a loop imports those:
+The modules of this room hold bare formulas. Code that computes in a loop imports those:
 `from pellucid.maths.softmax import softmax`. `pellucid.maths.softmax` goes through the door:
 
-- Shapes follow the declared axes, dtypes the declared kind. Both are checked always.
-- Lists, tuples and numbers become arrays like those they come with, or NumPy's in float64.
-- 16 bits and fewer are computed in float32, and the result is given back in what came. Where
-  numbers are so large or small that their powers leave float32, in float64.
-- Values are checked where there are any: not inside `torch.compile`, `torch.func` and JAX's `jit`.
-- nan is refused as an argument. Where finite numbers came to nan, that is refused too.
+- Shapes must follow the declared axes, dtypes the declared kind. Both are always checked.
+- Lists, tuples and numbers become arrays like the other arguments, or NumPy arrays in float64.
+- Types of 16 bits and fewer are computed in float32, and the result has the input's type. If
+  numbers are so large or small that their powers leave float32, it computes in float64.
+- Values are checked, except inside `torch.compile`, `torch.func` and JAX's `jit`.
+- nan is refused as an argument, and as the result of arguments without nan.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from pellucid.maths.door.kinds import Kind, floats
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: What has to hold beyond the kinds: a function of some of the arguments, by their names.
-Need = Callable[..., None]
+#: A check beyond the kinds: a function of some of the arguments, by their names.
+Check = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """A formula, and what its arguments may be."""
+    """A formula, the kinds of its arguments, and further checks with the arguments they take."""
 
     body: Callable[..., Any]
     signature: inspect.Signature
     positional: tuple[str, ...]
     defaults: dict[str, Any]
     kinds: dict[str, Kind]
-    needs: dict[Need, tuple[str, ...]]
+    checks: dict[Check, tuple[str, ...]]
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name, in order; Python's own TypeError where they do not fit."""
+        """The arguments by name, in order; Python's own TypeError if they do not fit."""
         by_name = dict(zip(self.positional, args, strict=False))
         arguments = {**self.defaults, **by_name, **kwargs}
         if (
@@ -66,25 +66,25 @@ DECLARED: dict[Callable[..., Any], Equation] = {}
 def equation(
     *others: Callable[..., Any], **kinds: Kind | str
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare what the arguments of a formula may be; the formula itself is given back.
+    """Declare the kinds of a formula's arguments; the decorator returns the formula itself.
 
     Args:
-        others: equations whose kinds go for arguments of the same names; and functions of some of
-            the arguments that raise a `MathsError` where these do not fit each other.
-        kinds: by argument; a string stands for finite numbers with these axes.
+        others: equations whose kinds also apply to arguments of the same names; and functions of
+            some of the arguments that raise a `MathsError` if these do not fit each other.
+        kinds: by argument; a string means finite numbers with these axes.
     """
 
     def declare(body: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(body)
         parameters = signature.parameters.values()
         declared: dict[str, Kind] = {}
-        needs: list[Need] = []
+        checks: list[Check] = []
         for function in others:
             if function in DECLARED:
                 declared |= DECLARED[function].kinds
-                needs += DECLARED[function].needs
+                checks += DECLARED[function].checks
             else:
-                needs.append(function)
+                checks.append(function)
         declared |= {
             k: floats(kind) if isinstance(kind, str) else kind for k, kind in kinds.items()
         }
@@ -94,7 +94,7 @@ def equation(
             positional=tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
             defaults={p.name: p.default for p in parameters if p.default is not p.empty},
             kinds={p.name: declared[p.name] for p in parameters},
-            needs={need: tuple(inspect.signature(need).parameters) for need in needs},
+            checks={check: tuple(inspect.signature(check).parameters) for check in checks},
         )
         return body
 
@@ -102,14 +102,14 @@ def equation(
 
 
 def open_door(names: dict[str, Any], public: Iterable[str]) -> dict[str, Callable[..., Any]]:
-    """Put the public names of a room, in its namespace, behind the door."""
+    """Replace the public names in a room's namespace by their checked versions."""
     doors = {name: checked(names[name]) for name in public}
     names.update(doors)
     return doors
 
 
 def checked(body: Callable[P, R]) -> Callable[P, R]:
-    """The formula behind the door; `__wrapped__` is the formula."""
+    """The formula with its checks; `__wrapped__` is the bare formula."""
     declared = DECLARED[body]
     name = body.__name__
 
@@ -119,13 +119,8 @@ def checked(body: Callable[P, R]) -> Callable[P, R]:
         try:
             checked_arguments = read_arguments(arguments, declared.kinds, declared.defaults)
             with _quiet(checked_arguments):
-                for need, parameters in declared.needs.items():
-                    need(
-                        **{
-                            argument: checked_arguments.arguments[argument]
-                            for argument in parameters
-                        }
-                    )
+                for check, parameters in declared.checks.items():
+                    check(**{key: checked_arguments.arguments[key] for key in parameters})
                 return _check_results(checked_arguments, body(**checked_arguments.arguments))  # pyright: ignore[reportCallIssue]
         except MathsError as refusal:
             raise MathsError(f"{name}: {refusal}") from None
@@ -137,13 +132,13 @@ def checked(body: Callable[P, R]) -> Callable[P, R]:
 
 
 def _quiet(checked_arguments: CheckedArguments) -> AbstractContextManager[Any]:
-    """NumPy is not to warn of an exponential on its way to 0, nor of what became infinite."""
+    """Keep NumPy from warning of an exponential that underflows or a number that overflows."""
     library = checked_arguments.xp.__name__ if checked_arguments.xp is not None else "torch"
     return nullcontext() if "torch" in library or "jax" in library else np.errstate(all="ignore")
 
 
 def _check_results(checked_arguments: CheckedArguments, results: Any) -> Any:
-    """The results in the type that came."""
+    """The results in the type of the input."""
     if isinstance(results, tuple):
         return tuple(_check_results(checked_arguments, result) for result in results)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     _refuse_nan(checked_arguments, results)
@@ -156,7 +151,7 @@ def _check_results(checked_arguments: CheckedArguments, results: Any) -> Any:
 
 
 def _refuse_nan(checked_arguments: CheckedArguments, result: Array) -> None:
-    """Arguments that are numbers have come to none: of 0 / 0, say, or of two infinities."""
+    """Refuse nan as a result of arguments without nan, such as 0 / 0."""
     xp = checked_arguments.xp
     if xp is None:
         is_nan = result != result

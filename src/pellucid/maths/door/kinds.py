@@ -1,8 +1,8 @@
-"""What the arguments of an equation may be: its kinds of arrays and of numbers, and their axes.
+"""The kinds of arguments that an equation can take: arrays with named axes, numbers, words, flags.
 
-Axes with one name have one length in all arguments, `...` stands for the same leading axes in all
-of them, and nothing broadcasts unless its kind says so. An axis has at least one entry;
-"samples>=2" asks for more, "time>=0" for fewer, and "width|1" lets an axis of one stand for all.
+An axis has the same length in all arguments, `...` means the same leading axes in all of them, and
+nothing broadcasts unless its kind allows it. An axis has at least one entry; "samples>=2" demands
+more, "time>=0" allows none, and "width|1" allows an axis of length one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A named axis: its least length, and whether one entry may stand for all."""
+    """A named axis: its least length, and whether a length of one is always allowed."""
 
     name: str
     least: int = 1
@@ -21,7 +21,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The axes of an array; `leading` where any number of others, `...`, may come before."""
+    """The axes of an array; if `leading`, any number of other axes, `...`, may precede them."""
 
     leading: bool
     trailing: tuple[Axis, ...]
@@ -43,7 +43,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floats:
-    """Floating numbers; infinite or nan only where that has a meaning."""
+    """Floating numbers; infinite or nan only if the kind allows it."""
 
     axes: Axes
     range: Range = Range()
@@ -114,7 +114,7 @@ _ABOVE_ZERO, _FROM_ZERO = Range(gt=0), Range(ge=0)
 ANY_NUMBER = Number()
 POSITIVE = Number(range=_ABOVE_ZERO)
 NOT_NEGATIVE = Number(range=_FROM_ZERO)
-#: Where an infinite price is one too.
+#: A loss, which may be infinite.
 COST = Number(infinite=True)
 GREATER_THAN_ONE = Number(range=Range(gt=1))
 AT_LEAST_ONE = Number(range=Range(ge=1))
@@ -130,7 +130,7 @@ FLAG = Flag()
 
 
 def parse_axes(text: str) -> Axes:
-    """Axes as they are written: "... time>=0 width|1"."""
+    """Axes from their text, such as "... time>=0 width|1"."""
     words = text.split()
     leading = words[:1] == ["..."]
     return Axes(leading, tuple(_axis(word) for word in words[leading:]))
@@ -148,17 +148,17 @@ def floats(axes: str) -> Floats:
 
 
 def masked(axes: str, *, broadcasts: bool = False) -> Floats:
-    """Numbers that may be -inf: masked, or the logarithm of 0."""
+    """Numbers that may be -inf: masked scores, or the logarithm of 0."""
     return Floats(axes=parse_axes(axes), lowest=True, broadcasts=broadcasts)
 
 
 def scores(axes: str) -> Floats:
-    """Scores of a row: -inf where masked; a nan spoils its row and no other."""
+    """Scores of a row: -inf where masked; a nan makes its own row nan."""
     return Floats(axes=parse_axes(axes), lowest=True, nan=True)
 
 
 def extended(axes: str) -> Floats:
-    """Numbers that may be infinite, either way."""
+    """Numbers that may be inf or -inf."""
     return Floats(axes=parse_axes(axes), lowest=True, highest=True)
 
 
@@ -208,7 +208,7 @@ def truths(axes: str) -> Truths:
 
 
 def in_range(x: float, range: Range) -> bool:
-    """Whether a number is meant; nan never is."""
+    """Whether a number is in the range; nan never is."""
     return (
         (range.gt is None or x > range.gt)
         and (range.ge is None or x >= range.ge)

@@ -1,4 +1,4 @@
-"""Single arguments, read as what they are declared to be: numbers, words, lists, arrays' dtypes."""
+"""Read single arguments by their declared kind: numbers, words, lists, dtypes of arrays."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door.checks import has_values
 from pellucid.maths.door.kinds import ArrayKind, Floats, Number, Wholes, Words, describe, in_range
 
-#: What is computed in float32; names as `str(dtype)` ends.
+#: Types that are computed in float32, as `str(dtype)` ends.
 _NARROW = ("float16", "bfloat16", "float8_")
 
 
 def is_array(x: Any) -> bool:
-    """Whether x is an array of a library that `maths` takes."""
+    """Whether x is an array of a library that `maths` supports."""
     return array_api_compat.is_array_api_obj(x)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
@@ -29,7 +29,11 @@ def is_narrow(dtype: Any) -> bool:
 
 
 def read_number(name: str, x: Any, kind: Number) -> Any:
-    """A number in its range; 0-d arrays count as numbers unless a gradient is to flow to them."""
+    """A number in its range; a 0-d array counts as a number unless it requires a gradient.
+
+    Raises:
+        MathsError: it is no such number; the message names it and the expected numbers.
+    """
     if is_array(x) and x.ndim == 0:
         if not has_values(x):
             return x
@@ -65,7 +69,11 @@ def read_word(name: str, x: Any, kind: Words) -> str:
 
 
 def from_python(name: str, x: Any, kind: ArrayKind) -> Array:
-    """A NumPy array of a number, or of lists of them; in float64 where floats are meant."""
+    """A NumPy array from a number or nested lists of numbers, in float64 for a kind of floats.
+
+    Raises:
+        MathsError: it is something else, or rows differ in length.
+    """
     if not isinstance(x, int | float | list | tuple | range):
         raise MathsError(
             f"{name} is {describe_value(x)}; it must be an array, a number, or a list of numbers"
@@ -99,7 +107,11 @@ def _entries(x: Any) -> Iterator[Any]:
 
 
 def check_array(name: str, x: Array, kind: ArrayKind) -> None:
-    """Refuse an array whose dtype, or whose layout in memory, is not meant."""
+    """Refuse an array with an unexpected dtype or an unsupported layout in memory.
+
+    Raises:
+        MathsError: names the array, its dtype or layout, and the fix.
+    """
     if isinstance(x, np.ma.MaskedArray):
         raise MathsError(
             f"{name} is {describe_value(x)}; it must be a plain array: convert it first"
@@ -117,11 +129,11 @@ def check_array(name: str, x: Array, kind: ArrayKind) -> None:
         if is_narrow(dtype) or not xp.isdtype(dtype, "integral"):
             raise MathsError(f"{name} is {dtype}; it must hold whole numbers")
     elif is_narrow(dtype) or not xp.isdtype(dtype, "bool"):
-        raise MathsError(f"{name} is {dtype}; it must hold truth values: true where seen")
+        raise MathsError(f"{name} is {dtype}; it must hold truth values: true for visible keys")
 
 
 def describe_value(x: Any) -> str:
-    """What a value is, for a message: short ones as they are, long ones by their type."""
+    """A value for a message: a short one in full, any other by its type."""
     if x is None or isinstance(x, bool | int | float | complex | str):
         text = repr(x)
         return text if len(text) <= 40 else f"{text[:37]}..."

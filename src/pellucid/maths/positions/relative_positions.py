@@ -1,4 +1,4 @@
-"""Relative positions: what a score is told about how far a key is from its query."""
+"""Relative positions: functions of the distance from a query to a key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pellucid.maths.door.kinds import COUNT, FLAG, FROM_ZERO, POSITIVE, not_nega
 
 @equation(query_positions=reals("queries>=0"), key_positions=reals("keys>=0"))
 def relative_distances(query_positions: Array, key_positions: Array) -> Array:
-    """How far each key lies after each query; negative where it lies before.
+    """How many positions each key is after each query; negative if it is before.
 
     distance_nm = m - n
 
@@ -30,7 +30,7 @@ def relative_distances(query_positions: Array, key_positions: Array) -> Array:
 
 @equation(distances=wholes("..."), max_distance=FROM_ZERO)
 def clipped_distance_index(distances: Array, *, max_distance: int) -> Array:
-    """Which of 2 max_distance + 1 learned vectors belongs to a distance.
+    """The index of a distance among 2 max_distance + 1 learned vectors.
 
     index = clip(distance, -max_distance, max_distance) + max_distance
 
@@ -46,11 +46,11 @@ def clipped_distance_index(distances: Array, *, max_distance: int) -> Array:
 
 
 def _bucket_starts(n_exact: int, n_buckets: int, max_distance: int) -> list[int]:
-    """The smallest distance in each bucket beyond the exact ones, but for the first of them."""
-    wide = n_buckets - n_exact
+    """The smallest distance in each bucket of several distances, except for the first bucket."""
+    n_wide = n_buckets - n_exact
     ratio = max_distance / n_exact
-    # a power that ought to be whole may come out a little above it
-    return [math.ceil(n_exact * ratio ** (k / wide) - 1e-9) for k in range(1, wide)]
+    # rounding may put a power that should be whole a little above it
+    return [math.ceil(n_exact * ratio ** (k / n_wide) - 1e-9) for k in range(1, n_wide)]
 
 
 def _beyond_exact(n_buckets: int, max_distance: int, causal: bool) -> None:
@@ -58,35 +58,36 @@ def _beyond_exact(n_buckets: int, max_distance: int, causal: bool) -> None:
     if n_exact < 1 or (not causal and n_buckets % 2):
         raise MathsError(
             f"n_buckets is {n_buckets}; it has to be {2 if causal else 4} or more, and"
-            " even where buckets are for both sides"
+            " even if there are buckets for both sides"
         )
     if max_distance <= n_exact:
         raise MathsError(f"max_distance is {max_distance}; it has to be above {n_exact}")
 
 
 def _n_exact(n_buckets: int, causal: bool) -> int:
-    """How many distances have a bucket of their own, on one side."""
+    """The number of distances, on one side, that have a bucket of their own."""
     return (n_buckets if causal else n_buckets // 2) // 2
 
 
 @equation(_beyond_exact, distances=wholes("..."), n_buckets=COUNT, max_distance=COUNT, causal=FLAG)
 def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, causal: bool) -> Array:
-    """Which of a few learned biases belongs to a distance; far ones share theirs.
+    """The bucket of a distance, for one learned bias per bucket; large distances share buckets.
 
-    With E = n_buckets / 2 and D = max_distance, a distance of r tokens back falls into
+    With E = n_buckets / 2 and D = max_distance, the bucket of a key r tokens before the query is
     r                                                                where r < E
     min(E + floor(log(r / E) / log(D / E) (n_buckets - E)), n_buckets - 1)    otherwise
 
-    Causal: keys after the query count as r = 0. Otherwise the first half of the buckets is for keys
-    before the query, the second half for keys after it, each by the formula with n_buckets / 2.
+    If causal, keys after the query count as r = 0. Otherwise the first half of the buckets is for
+    keys before the query and the second half for keys after it. Each half follows the formula with
+    n_buckets / 2.
 
     Args:
         distances: (...), whole numbers, key minus query. Returns (...), in 0 ... n_buckets - 1.
     Raises:
-        MathsError: max_distance is not beyond the distances that have buckets of their own.
+        MathsError: max_distance is not above the distances that have buckets of their own.
     Source:
         Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-        Transformer", section 2.1; the formula is that of the released code.
+        Transformer", section 2.1; the formula is from the released code.
     Example:
         distance_buckets(array([-100, -3, 0, 3, 100]), n_buckets=8, max_distance=16, causal=False)
     """
@@ -103,17 +104,17 @@ def distance_buckets(distances: Array, *, n_buckets: int, max_distance: int, cau
 
 @equation(heads=not_negative("..."), n_heads=COUNT, max_exponent=POSITIVE)
 def alibi_slopes(heads: Array, *, n_heads: int, max_exponent: float = 8.0) -> Array:
-    """How steeply each head's scores fall with distance: a geometric series of slopes.
+    """How fast each head's scores fall with distance: slopes in a geometric series.
 
-    slope_h = 2^(-max_exponent (h + 1) / n),      h < n, the largest power of two within n_heads
-    slope_h = 2^(-max_exponent (h - n + 1/2) / n), h >= n: those that lie between the first
+    slope_h = 2^(-max_exponent (h + 1) / n),      h < n, the largest power of two up to n_heads
+    slope_h = 2^(-max_exponent (h - n + 1/2) / n), h >= n: slopes halfway between the first ones
 
     Args:
         heads: (...), floating: the numbers h, counted from 0. Returns the same shape.
     Source:
         Press, Smith and Lewis 2022, "Train Short, Test Long: Attention with Linear Biases Enables
-        Input Length Extrapolation", section 3; numbers of heads that are no power of two as in
-        the released code.
+        Input Length Extrapolation", section 3; if n_heads is not a power of two, as in the released
+        code.
     Example:
         alibi_slopes(arange(8.0), n_heads=8)
     """
@@ -125,7 +126,7 @@ def alibi_slopes(heads: Array, *, n_heads: int, max_exponent: float = 8.0) -> Ar
 
 @equation(slopes="heads", distances="queries keys")
 def alibi_bias(slopes: Array, distances: Array) -> Array:
-    """A penalty on scores that grows with the distance, for each head at its own slope.
+    """A penalty on scores that grows with the distance; each head has its own slope.
 
     bias_hnm = -slope_h |m - n|
 

@@ -1,4 +1,4 @@
-"""Rotary positions: pairs of features turned by angles that grow with the position."""
+"""Rotary positions: pairs of features rotated by angles that grow with the position."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ from pellucid.maths.door import checks
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import EVEN, GREATER_THAN_ONE, Words, reals
 
-#: Which features are turned together: 2i with 2i + 1, or i with i + n_rotated / 2.
+#: The pairs of features: 2i with 2i + 1, or i with i + n_rotated / 2.
 Pairing = Literal["interleaved", "half_split"]
-
-
 PAIRINGS = Words(get_args(Pairing))
 
 
 @equation(pairs="pairs>=0", n_rotated=EVEN, base=GREATER_THAN_ONE)
 def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
-    """How far each pair of features turns from one position to the next.
+    """The angle by which each pair of features rotates from one position to the next.
 
     theta_i = base^(-2 i / n_rotated),  i = 0 ... n_rotated / 2 - 1
 
     Args:
         pairs: (n_rotated / 2,), floating: the numbers i. Returns the same shape.
-        n_rotated: how many features of a head are turned; all of them, or fewer.
+        n_rotated: how many features of a head are rotated: all of them, or fewer.
     Units:
         Radians per position.
     Source:
@@ -41,7 +39,7 @@ def rotary_frequencies(pairs: Array, *, n_rotated: int, base: float) -> Array:
 
 @equation(positions="... time>=0", frequencies="pairs")
 def angles_at(positions: Array, frequencies: Array) -> Array:
-    """The angle by which each pair of features is turned at each position.
+    """The angle by which each pair of features is rotated at each position.
 
     angle = position theta_i
 
@@ -60,7 +58,7 @@ def angles_at(positions: Array, frequencies: Array) -> Array:
 
 @equation(positions="time>=0", d_head=EVEN, base=GREATER_THAN_ONE)
 def rotary_angles(positions: Array, *, d_head: int, base: float) -> Array:
-    """The angles of each position where every feature of a head is turned.
+    """The angles of each position when every feature of a head is rotated.
 
     theta_i = base^(-2 i / d_head),  angle = position theta_i,  i = 0 ... d_head / 2 - 1
 
@@ -84,18 +82,17 @@ def _even(x: Array) -> None:
 
 @equation(_even, x=reals("... features"))
 def to_half_split(x: Array) -> Array:
-    """Features in interleaved pairs, put into halves: 0, 2, 4, ... and then 1, 3, 5, ...
+    """Reorder interleaved pairs of features into halves: 0, 2, 4, ... and then 1, 3, 5, ...
 
-    Of a range of numbers it is the permutation itself: weights whose rows are taken in that order
-    give with half-split pairs the scores that they gave with interleaved ones.
+    For a range of numbers the result is the permutation itself. If you reorder the rows of query
+    and key weights by it, half-split pairs give the scores that interleaved pairs gave.
 
     Args:
         x: (..., features), an even number of them. Returns the same shape.
     Gradient:
         A permutation: `to_interleaved` of the gradient.
     Source:
-        Su et al. 2021, "RoFormer", eq. 15, pairs neighbours; halves are the layout of Llama's
-        weights.
+        Su et al. 2021, "RoFormer", eq. 15 (interleaved pairs); Llama's weights are in halves.
     Example:
         to_half_split(array([[0.0, 1.0, 2.0, 3.0]]))
     """
@@ -105,15 +102,14 @@ def to_half_split(x: Array) -> Array:
 
 @equation(to_half_split)
 def to_interleaved(x: Array) -> Array:
-    """Features in halves, put into interleaved pairs: 0, n, 1, n + 1, ... of 2 n features.
+    """Reorder halves of features into interleaved pairs: 0, n, 1, n + 1, ... of 2 n features.
 
     Args:
         x: (..., features), an even number of them. Returns the same shape.
     Gradient:
         A permutation: `to_half_split` of the gradient.
     Source:
-        Su et al. 2021, "RoFormer", eq. 15, pairs neighbours; halves are the layout of Llama's
-        weights.
+        Su et al. 2021, "RoFormer", eq. 15 (interleaved pairs); Llama's weights are in halves.
     Example:
         to_interleaved(array([[0.0, 1.0, 2.0, 3.0]]))
     """
@@ -139,27 +135,27 @@ def _pairs_of_grad(grad: Array, angles: Array) -> None:
 
 @equation(_pairs_of_x, x="... time>=0 d_head", angles="time>=0 pairs>=0", pairing=PAIRINGS)
 def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
-    """Each pair of features, seen as a point of the plane, turned by its angle.
+    """Rotate each pair of features, as a point in the plane, by its angle.
 
     (a, b) -> (a cos t - b sin t, b cos t + a sin t)
 
-    Lengths stay, and the product of a query turned at n and a key turned at m depends on n - m
-    alone. Features beyond the pairs that have an angle are left as they are (partial rotation).
+    Lengths do not change, and the product of a query at position n and a key at m depends on n - m
+    only. Features without an angle stay as they are (partial rotation).
 
     Args:
         x: (..., time, d_head). angles: (time, pairs), 2 pairs <= d_head. Returns like x.
-        pairing: "interleaved" turns features 2i and 2i + 1 together, as the paper does;
-            "half_split" turns i and i + pairs, as the published weights of Llama expect.
+        pairing: "interleaved" pairs features 2i and 2i + 1, as the paper does; "half_split" pairs i
+            and i + pairs, as the published weights of Llama expect.
     Gradient:
         `rotate_grad`.
     Fails:
-        Beyond the length of training the slow pairs turn to angles that were never seen.
+        Beyond the training length the slow pairs reach angles that the model has never seen.
     Raises:
         MathsError: `pairing` is neither of the two.
     Source:
         Su et al. 2021, "RoFormer", eq. 34.
     See also:
-        `to_half_split`, which turns weights for one pairing into weights for the other.
+        `to_half_split`, which converts weights from one pairing to the other.
     Example:
         rotate(array([[1.0, 0.0]]), array([[1.5707963267948966]]), pairing='half_split')
     """
@@ -178,9 +174,9 @@ def rotate(x: Array, angles: Array, *, pairing: Pairing) -> Array:
 
 @equation(_pairs_of_grad, angles="time>=0 pairs>=0", grad="... time>=0 d_head", pairing=PAIRINGS)
 def rotate_grad(angles: Array, grad: Array, *, pairing: Pairing) -> Array:
-    """The gradient that reaches x when `grad` reaches x turned: `grad` turned back.
+    """The gradient that reaches x when `grad` reaches the rotated x: `grad` rotated back.
 
-    The transpose of a rotation is the rotation by the negative angle. x itself is not needed.
+    The transpose of a rotation is the rotation by the negative angle. It does not need x.
 
     Args:
         As `rotate`. grad: (..., time, d_head). Returns like grad.

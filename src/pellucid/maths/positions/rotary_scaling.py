@@ -1,4 +1,4 @@
-"""Rotary frequencies stretched, so that a model reads texts longer than those it was trained on."""
+"""Scaled rotary frequencies, so that a model can read longer texts than in training."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ def _pairs(frequencies: Array) -> Array:
 
 
 def _interpolated_but(frequencies: Array, kept_share: Array, factor: float) -> Array:
-    """Frequencies divided by `factor`, except for a share of each that is kept."""
+    """Each frequency divided by `factor`, except for the share of it that is kept."""
     return frequencies * (kept_share + (1 - kept_share) / factor)
 
 
 @equation(frequencies="pairs", factor=Either(POSITIVE, positive("pairs")))
 def interpolated_frequencies(frequencies: Array, *, factor: float | Array) -> Array:
-    """Every frequency divided by one factor: as if positions lay closer together.
+    """Every frequency divided by one factor: as if positions were closer together.
 
     theta_i' = theta_i / s
 
     Args:
         frequencies: (pairs,). Returns the same shape.
-        factor: s, the new length over the original one; or one for each pair, as LongRoPE has them.
+        factor: s, the new length over the original length; or one per pair, as in LongRoPE.
     Source:
         Chen et al. 2023, "Extending Context Window of Large Language Models via Positional
         Interpolation", section 2.3; Ding et al. 2024, "LongRoPE".
@@ -60,6 +60,7 @@ def ntk_frequencies(frequencies: Array, *, factor: float) -> Array:
 
     Args:
         frequencies: (pairs,). Returns the same shape.
+        factor: s, the new length over the original length.
     Source:
         Peng et al. 2023, "YaRN", section 3.1 ("NTK-aware" interpolation).
     Example:
@@ -74,13 +75,13 @@ def ntk_frequencies(frequencies: Array, *, factor: float) -> Array:
 def dynamic_ntk_frequencies(
     frequencies: Array, *, factor: float, length: int, original_length: int
 ) -> Array:
-    """NTK-aware frequencies whose factor grows with the text; none up to the original length.
+    """NTK-aware frequencies whose factor grows with the text; unchanged up to the original length.
 
     s' = s L' / L - (s - 1),  L' = max(length, L)
 
     Args:
         frequencies: (pairs,). Returns the same shape.
-        factor: s. length: of the text that is read. original_length: L.
+        factor: s. length: tokens in the text. original_length: L.
     Source:
         Peng et al. 2023, "YaRN", section 3.3 ("Dynamic NTK"), where s = 1; other s as in the
         library transformers.
@@ -107,12 +108,12 @@ def _low_below_high(low: float, high: float) -> None:
 def llama3_frequencies(
     frequencies: Array, *, factor: float, original_length: int, low: float, high: float
 ) -> Array:
-    """Pairs that turn often in the original length are kept, rare ones divided, in between both.
+    """Keep pairs that turn often in the original length, divide slow ones, mix in between.
 
     theta_i' = (1 - kept_i) theta_i / s + kept_i theta_i
     kept_i = (r_i - low) / (high - low), within [0, 1],  r_i = L theta_i / (2 pi)
 
-    r_i is how often pair i turns round in the original length.
+    r_i is the number of full turns of pair i in the original length.
 
     Args:
         frequencies: (pairs,). Returns the same shape.
@@ -121,7 +122,7 @@ def llama3_frequencies(
     Units:
         low, high: turns.
     Source:
-        The code released with Llama 3.1, which says it in wavelengths 2 pi / theta_i. It is the
+        The code released with Llama 3.1, written there with wavelengths 2 pi / theta_i. It is the
         formula of Peng et al. 2023, "YaRN", section 3.2 ("NTK-by-parts").
     Example:
         llama3_frequencies(array([1.0, 0.1, 0.001]), factor=8.0, original_length=64, low=1.0,
@@ -137,7 +138,7 @@ def _slow_below_fast(beta_slow: float, beta_fast: float) -> None:
     if beta_slow > beta_fast:
         raise MathsError(f"beta_slow is {beta_slow}; it has to be at most beta_fast, {beta_fast}")
     if math.isinf(2 * math.pi * beta_fast):
-        raise MathsError(f"beta_fast is {beta_fast:g} turns, whose angle is no finite number")
+        raise MathsError(f"beta_fast is {beta_fast:g} turns, and their angle is not finite")
 
 
 @equation(
@@ -160,18 +161,18 @@ def yarn_frequencies(
     beta_slow: float,
     truncate: bool = True,
 ) -> Array:
-    """Pairs that turn often are kept, rare ones divided; between them a ramp over the pairs.
+    """Keep pairs that turn often, divide slow ones, with a linear ramp over the pairs in between.
 
     theta_i' = (1 - kept_i) theta_i / s + kept_i theta_i
     kept_i = 1 - (i - i_fast) / (i_slow - i_fast), within [0, 1]
     i_beta = n log(L / (2 pi beta)) / log(base), n pairs: the pair that turns beta times in L
 
-    The paper's ramp is straight in the number of turns, as in `llama3_frequencies`. The code
-    released with it, and so every published model, has it straight in i, as here.
+    The paper's ramp is linear in the number of turns, as in `llama3_frequencies`. The released
+    code, and so every published model, has a ramp that is linear in i, as here.
 
     Args:
         frequencies: (pairs,). Returns the same shape.
-        factor: s. original_length: L. base: that of the frequencies.
+        factor: s. original_length: L. base: the base of the frequencies.
         beta_fast, beta_slow: the paper's beta and alpha: 32 and 1 for Llama.
         truncate: round the ends of the ramp outwards to whole pairs.
     Units:
@@ -201,14 +202,15 @@ def yarn_frequencies(
 
 @equation(factor=POSITIVE, weight=ANY_NUMBER)
 def yarn_attention_factor(factor: float, *, weight: float = 1.0) -> float:
-    """What queries and keys are both multiplied by, so that attention stays sharp over more tokens.
+    """A factor for queries and keys that keeps attention sharp over more tokens.
 
     sqrt(1 / t) = 0.1 weight log(s) + 1, and 1 where s <= 1
 
-    Scores grow by its square. DeepSeek divides two such factors, of different weights.
+    Scores are multiplied by its square. DeepSeek uses the quotient of two such factors with
+    different weights.
 
     Args:
-        factor: s.
+        factor: s. weight: 1 in the paper.
     Source:
         Peng et al. 2023, "YaRN", eq. 21-22.
     Example:

@@ -1,4 +1,4 @@
-"""Positions as vectors to add: sines and cosines of each position at falling frequencies."""
+"""Positions as vectors to add: sines and cosines of each position at decreasing frequencies."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ def sinusoid(
     offset: float = 0.0,
     down_to_base: bool = False,
 ) -> Array:
-    """Sines and cosines of each position at falling frequencies.
+    """Sines and cosines of each position at decreasing frequencies.
 
     PE(pos, 2i) = sin((pos + offset) theta_i),  PE(pos, 2i + 1) = cos(the same)
     theta_i = base^(-i / n),  i = 0 ... n - 1,  n = d_model / 2
 
-    The vector at pos + k is that at pos turned by the angles k theta_i, whatever pos is.
+    For every pos, rotating the vector at pos by the angles k theta_i gives the vector at pos + k.
 
     Args:
         positions: (time,), floating. Returns (time, d_model).
-        pairing: "interleaved" puts each cosine beside its sine, as the formula does; "half_split"
+        pairing: "interleaved" puts each cosine next to its sine, as the formula does; "half_split"
             puts all sines before all cosines, as tensor2tensor and fairseq do.
         offset: added to each position; fairseq counts from the id of padding + 1.
-        down_to_base: theta_i = base^(-i / (n - 1)), so that the last is 1 / base itself, as in
-            tensor2tensor and fairseq.
+        down_to_base: theta_i = base^(-i / (n - 1)), so that the last frequency is exactly 1 / base,
+            as in tensor2tensor and fairseq.
     Fails:
-        Positions beyond those of training get codes that no layer has seen.
+        Positions beyond the training length get vectors that no layer has seen.
     Raises:
         MathsError: `pairing` is neither of the two, or d_model is odd.
     Source:

@@ -1,9 +1,9 @@
 """What each part of a model states about itself, for all that explain, watch or compile it.
 
 Every part has `facts()`. Observers read them with the function of the slot (`norm_facts`,
-`attention_facts`, ...), `match` on the classes and end with `assert_never`. If your part computes
-something that no class here says, add a class to the union of its slot: the type checker then names
-every observer that has to answer.
+`attention_facts`, ...), `match` on the classes and end with `assert_never`. If no class here
+describes your part, add a class to the union of its slot: the type checker then names every
+observer that must handle it.
 
 A field that names something (`gain`, `sinks`, `table`) is the path of a tensor or module within the
 part. Facts hold now: an adapter can be switched off later.

@@ -10,7 +10,7 @@ ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownFacts:
-    """Nothing is known of this part, so nothing may be said of it; `part` is the class's name."""
+    """Nothing is known about this part, so observers must not describe it; `part` is its class."""
 
     part: str
     reason: str
@@ -30,7 +30,7 @@ class NormFacts:
     mean is left out and the variance is the mean square.
     """
 
-    over: Literal["features", "sequence", "batch"]
+    mean_over: Literal["features", "sequence", "batch"]
     centred: bool
     eps: float
     gain: str | None
@@ -45,7 +45,7 @@ class NormFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandwichFacts:
-    """Two norms: of what a layer reads, and of what it writes."""
+    """Two norms: of a layer's input and of its output."""
 
     before: str = "before"
     after: str = "after"
@@ -55,8 +55,8 @@ class SandwichFacts:
 class SoftmaxAttentionFacts:
     """softmax(cap(scale q k^T) + position bias + mask) v, then the output projection.
 
-    Keys and values are those of the "same_text" or of the "encoder". Positions act on the same text
-    alone. The stack says whether the mask is causal.
+    Keys and values come from the "same_text" or from the "encoder". Positions act on the same text
+    only. The stack's facts tell whether the mask is causal.
     """
 
     keys_from: Literal["same_text", "encoder"]
@@ -69,9 +69,9 @@ class SoftmaxAttentionFacts:
     #: a trained logit per head that takes a share of the softmax
     sinks: str | None
     dropout: float
-    #: how many keys a query sees at most, its own among them
+    #: how many keys a query sees at most, including its own
     window: int | None = None
-    #: norms of queries and keys, before positions turn them
+    #: norms of queries and keys, before rotary positions
     query_norm: str | None = None
     key_norm: str | None = None
     norms_over_all_heads: bool = False
@@ -99,7 +99,7 @@ class LinearAttentionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeuralMemoryFacts:
-    """Softmax attention over a window, mixed by a gate with a memory that is trained as it reads.
+    """Softmax attention over a window, mixed by a gate with a memory that learns while it reads.
 
     It reads from left to right only. If `frozen`, every token reads the memory's first state.
     """
@@ -110,7 +110,7 @@ class NeuralMemoryFacts:
     window: int
     chunk: int
     frozen: bool
-    #: the memory's first state, the norm of what is read in it, and the gate's logits
+    #: the memory's first state, the norm of its output, and the gate's logits
     memory: str = "memory"
     memory_norm: str = "memory_norm"
     mixing: str = "mixing"
@@ -156,7 +156,7 @@ class AddedPositionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaryFacts:
-    """The first `n_rotated` features of queries and keys are turned in pairs, by cos and sin."""
+    """cos and sin rotate the first `n_rotated` features of queries and keys in pairs."""
 
     n_rotated: int
     pairing: Literal["half_split", "interleaved"]
@@ -166,7 +166,7 @@ class RotaryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceBiasFacts:
-    """Each score gets a number that depends on head and distance: slope times it, or a bucket's."""
+    """Each score gets a number that depends on head and distance, by a slope or by buckets."""
 
     rule: Literal["slope", "bucket"]
 
@@ -182,7 +182,7 @@ class DistanceVectorFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFacts:
-    """W x + b; W is `computed` if it is made of other parameters, as by weight or spectral norm."""
+    """W x + b; W is `computed` if it depends on other parameters, as with weight norm."""
 
     n_inputs: int
     n_outputs: int

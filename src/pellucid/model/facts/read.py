@@ -29,10 +29,10 @@ from pellucid.model.facts.structure import (
 
 
 def facts_of(part: nn.Module) -> PartFacts:
-    """What a part states of itself, or what torch's own plain modules are known to do.
+    """The facts that a part states, or the known facts of torch's own plain modules.
 
-    A subclass that replaces a method without stating facts of its own has none: what its parent
-    states may no longer hold.
+    A subclass that replaces a method without its own `facts` has none: its parent's facts may no
+    longer hold.
     """
     kind = type(part)
     stating = next((parent for parent in kind.__mro__ if "facts" in vars(parent)), None)
@@ -70,56 +70,56 @@ def tensor_at(part: nn.Module, path: str) -> Tensor:
 
 
 def norm_facts(part: nn.Module) -> NormPart:
-    """What the part in the place of a norm does."""
-    return cast("NormPart", _only(part, NormPart, "a norm"))
+    """The facts of a norm."""
+    return cast("NormPart", _facts_in_slot(part, NormPart, "a norm"))
 
 
 def attention_facts(part: nn.Module) -> AttentionPart:
-    """What the part in the place of attention does."""
-    return cast("AttentionPart", _only(part, AttentionPart, "attention"))
+    """The facts of an attention layer."""
+    return cast("AttentionPart", _facts_in_slot(part, AttentionPart, "attention"))
 
 
 def feed_forward_facts(part: nn.Module) -> FeedForwardPart:
-    """What the part in the place of a feed-forward layer does."""
-    return cast("FeedForwardPart", _only(part, FeedForwardPart, "a feed-forward layer"))
+    """The facts of a feed-forward layer."""
+    return cast("FeedForwardPart", _facts_in_slot(part, FeedForwardPart, "a feed-forward layer"))
 
 
 def position_facts(part: nn.Module) -> PositionPart:
-    """What a scheme of positions does."""
-    return cast("PositionPart", _only(part, PositionPart, "a scheme of positions"))
+    """The facts of a scheme of positions."""
+    return cast("PositionPart", _facts_in_slot(part, PositionPart, "a scheme of positions"))
 
 
 def linear_facts(part: nn.Module) -> LinearPart:
-    """What the part in the place of a linear layer does."""
-    return cast("LinearPart", _only(part, LinearPart, "a linear layer"))
+    """The facts of a linear layer."""
+    return cast("LinearPart", _facts_in_slot(part, LinearPart, "a linear layer"))
 
 
 def block_facts(part: nn.Module) -> BlockPart:
-    """How a block joins its layers."""
-    return cast("BlockPart", _only(part, BlockPart, "a block"))
+    """The facts of a block."""
+    return cast("BlockPart", _facts_in_slot(part, BlockPart, "a block"))
 
 
 def stack_facts(part: nn.Module) -> StackPart:
-    """How deep a stack is, and whether it is causal."""
-    return cast("StackPart", _only(part, StackPart, "a stack"))
+    """The facts of a stack."""
+    return cast("StackPart", _facts_in_slot(part, StackPart, "a stack"))
 
 
 def model_facts(part: nn.Module) -> ModelPart:
-    """Which stacks a model has; unknown for a model that is not pellucid's."""
-    return cast("ModelPart", _only(part, ModelPart, "a pellucid model"))
+    """The facts of a model; unknown if it is not pellucid's."""
+    return cast("ModelPart", _facts_in_slot(part, ModelPart, "a pellucid model"))
 
 
 def transform_facts(part: nn.Module) -> TransformPart:
-    """What happens to the states before the matrix of a language head."""
-    return cast("TransformPart", _only(part, TransformPart, "the transform of a head"))
+    """The facts of the transform before a language head's matrix."""
+    return cast("TransformPart", _facts_in_slot(part, TransformPart, "the transform of a head"))
 
 
 def head_facts(part: nn.Module) -> HeadPart:
-    """What an output head does with the last states."""
-    return cast("HeadPart", _only(part, HeadPart, "an output head"))
+    """The facts of an output head."""
+    return cast("HeadPart", _facts_in_slot(part, HeadPart, "an output head"))
 
 
-def _only(part: nn.Module, slot_kinds: Any, slot: str) -> PartFacts:
+def _facts_in_slot(part: nn.Module, slot_kinds: Any, slot: str) -> PartFacts:
     facts = facts_of(part)
     if isinstance(facts, slot_kinds):
         return facts

@@ -22,10 +22,10 @@ from pellucid.model.facts.layers import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualFacts:
-    """How a layer f is joined to the stream x: carried * x + f, and where the norm stands.
+    """How a layer f joins the residual stream x: carried * x + f, and the place of the norm.
 
-    The norm is of what f reads ("input"), of what f writes ("output"), of both ("sandwich"), or of
-    the sum ("sum"). With `carried` 0 nothing goes past the layer.
+    The norm acts on f's input ("input"), on its output ("output"), on both ("sandwich"), or on the
+    sum ("sum"). With `carried` 0 nothing bypasses the layer.
     """
 
     norm: Literal["input", "output", "sandwich", "sum"]
@@ -47,7 +47,7 @@ class BlockFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
-    """Blocks one after another; in a causal stack no token sees what comes after it."""
+    """Blocks one after another; in a causal stack no token sees later ones."""
 
     n_blocks: int
     causal: bool
@@ -55,7 +55,7 @@ class StackFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransformerFacts:
-    """A pellucid model: embeddings times a scale, with those of `n_segments` kinds of text, stacks.
+    """A pellucid model: scaled token embeddings plus embeddings of `n_segments` segments, stacks.
 
     The head reads the decoder if there is one; an "encoder_decoder" reads one text and writes
     another.

@@ -1,1 +1,1 @@
-"""What a watch reads from a training: hooks, calls, gradients. Each changes nothing."""
+"""How a watch reads a training: hooks, calls, gradients. None of them changes anything."""

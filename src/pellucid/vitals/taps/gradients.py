@@ -1,11 +1,10 @@
-"""The gradients of an update, as the steps of its optimisers find them.
+"""The gradients of an update, as its optimisers use them.
 
-Several optimisers may step one after another, each with gradients of its own: a generator's after
-a discriminator's, or one for each weight in the middle of the backward pass. So each step's
-gradients are gathered when it begins, and put on the tape once the update is done.
+Several optimisers may step one after another, each with its own gradients: for a generator and a
+discriminator, or one for each weight during the backward pass. So gradients are gathered when a
+step begins, and recorded once the update is done.
 
-Norms are over all numbers of a gradient. What its numbers are like is measured on a sample of
-each matrix.
+Norms are over all numbers of a gradient. Other signs are measured on a sample of each matrix.
 """
 
 from __future__ import annotations
@@ -22,148 +21,149 @@ from pellucid.vitals.model_parts import Anatomy, local
 from pellucid.vitals.step_signs import sample
 from pellucid.vitals.update_sizes import groups_by_parameter
 
-#: A parameter's name, and its gradient, the part of it that this process has.
-_Named = list[tuple[str, Tensor]]
+#: Names of parameters, each with this process's part of its gradient.
+_NamedGradients = list[tuple[str, Tensor]]
 
 
 class Gradients:
-    """Gathers the gradients of an update, optimiser by optimiser."""
+    """Gathers the gradients of an update, one optimiser after another."""
 
     def __init__(self, anatomy: Anatomy, optimisers: Sequence[torch.optim.Optimizer]) -> None:
         self._anatomy = anatomy
         self._optimisers = tuple(optimisers)
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
-        #: the samples of the look before, and whose they are
+        #: the names and samples of the last reading
         self._last: tuple[list[str], Tensor] | None = None
-        self._places: tuple[list[str], Tensor, Tensor] | None = None
-        #: names of the modules that the model goes through; empty while not known
-        self.called: frozenset[str] = frozenset()
+        self._indices: tuple[list[str], Tensor, Tensor] | None = None
+        #: names of the modules that the forward pass runs; empty while unknown
+        self.called_modules: frozenset[str] = frozenset()
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was gathered: an update begins."""
-        #: of those matrices that have one, as the optimiser uses it
+        """Forget the gathered gradients: an update begins."""
+        #: samples of the matrices' gradients, as the optimiser uses them
         self.samples: dict[str, Tensor] = {}
         self._names: list[str] = []
         self._norms: list[Tensor] = []
-        self._numbers: list[Tensor] = []
-        self._n_lacking = self._n_asked = 0
+        self._joined_samples: list[Tensor] = []
+        self._n_missing = self._n_expected = 0
         self._is_half = False
-        several = len(self._optimisers) > 1
-        self._groups = groups_by_parameter(self._optimisers) if several else {}
+        is_single = len(self._optimisers) < 2
+        self._groups = {} if is_single else groups_by_parameter(self._optimisers)
 
     @torch.no_grad()
-    def gather(self, optimiser: torch.optim.Optimizer | None, tape: AsyncMetrics) -> None:
-        """Take the gradients that a step uses: all there are, unless others step too."""
+    def gather(self, optimiser: torch.optim.Optimizer | None, metrics: AsyncMetrics) -> None:
+        """Take the gradients that a step uses; with one optimiser, all gradients."""
         parameters = {
             name: parameter
             for name, parameter in self._anatomy.parameters.items()
             if not self._groups or self._steps_in(optimiser, parameter)
         }
-        lacking = [name for name, parameter in parameters.items() if parameter.grad is None]
-        self._n_lacking += sum(self._takes_part(name) for name in lacking)
-        self._n_asked += len(parameters)
-        named = [
+        no_gradient = [name for name, parameter in parameters.items() if parameter.grad is None]
+        self._n_missing += sum(self._takes_part(name) for name in no_gradient)
+        self._n_expected += len(parameters)
+        gradients = [
             (name, local(parameter.grad))
             for name, parameter in parameters.items()
             if parameter.grad is not None and not parameter.grad.is_sparse
         ]
-        # a process may have no part of what is small
-        named = [(name, gradient) for name, gradient in named if gradient.numel()]
-        if not named:
+        # a process may have no part of a small tensor
+        gradients = [(name, gradient) for name, gradient in gradients if gradient.numel()]
+        if not gradients:
             return
         divisor = _divisor(optimiser)
-        tape.guard("gradient.norm", self._take_norms, named, divisor)
-        tape.guard("gradient.zeros", self._take_samples, named, divisor)
+        metrics.guard("gradient.norm", self._take_norms, gradients, divisor)
+        metrics.guard("gradient.zeros", self._take_samples, gradients, divisor)
 
     def _steps_in(self, optimiser: torch.optim.Optimizer | None, parameter: Tensor) -> bool:
-        """Whether it is this optimiser's: the first one has those that no optimiser moves."""
+        """Whether it belongs to this optimiser; the first one also has those that none moves."""
         owner, _ = self._groups.get(id(parameter), (self._optimisers[0], {}))
         return owner is optimiser
 
-    def _take_norms(self, named: _Named, divisor: Tensor | None) -> None:
-        # torch.nn.utils.get_total_norm, its norms of each tensor kept
-        tensor_norms = cast("Any", torch)._foreach_norm([gradient for _, gradient in named])
+    def _take_norms(self, gradients: _NamedGradients, divisor: Tensor | None) -> None:
+        # as torch.nn.utils.get_total_norm, but this keeps the norm of each tensor
+        tensor_norms = cast("Any", torch)._foreach_norm([gradient for _, gradient in gradients])
         norms = torch.stack(
             [norm.to(tensor_norms[0].device, torch.float32) for norm in tensor_norms]
         )
-        self._names += [name for name, _ in named]
+        self._names += [name for name, _ in gradients]
         self._norms.append(norms if divisor is None else norms / divisor.to(norms))
 
-    def _take_samples(self, named: _Named, divisor: Tensor | None) -> None:
-        raw = {name: sample(grad) for name, grad in named if name in self._anatomy.matrices}
+    def _take_samples(self, gradients: _NamedGradients, divisor: Tensor | None) -> None:
+        raw = {name: sample(grad) for name, grad in gradients if name in self._anatomy.matrices}
         if not raw:
             return
         wide = {name: gradient.float() for name, gradient in raw.items()}
-        self._numbers.append(torch.cat([*wide.values()]))
+        self._joined_samples.append(torch.cat([*wide.values()]))
         self._is_half |= any(gradient.dtype == torch.float16 for gradient in raw.values())
-        # copies: the next optimiser's backward pass may write to what this one has read
+        # copies, because the next optimiser's backward pass may overwrite them
         self.samples |= {
             name: x.clone() if divisor is None else x / divisor.to(x) for name, x in wide.items()
         }
 
     @torch.no_grad()
-    def put(self, tape: AsyncMetrics) -> None:
-        """Put what was gathered on the tape: the update is done."""
-        share = self._n_lacking / max(1, self._n_asked)
-        tape.put("gradient.missing", torch.tensor(share, device="cpu"))
+    def record(self, metrics: AsyncMetrics) -> None:
+        """Record the signs of the gathered gradients: the update is done."""
+        share = self._n_missing / max(1, self._n_expected)
+        metrics.record("gradient.missing", torch.tensor(share, device="cpu"))
         if self._norms:
             norms = torch.cat([norms.to(self._norms[0].device) for norms in self._norms])
-            tape.put("gradient.norm", lambda: norms.square().sum().sqrt())
-            tape.guard("gradient.by_depth", self._profile, norms, tape)
-        if self._numbers:
-            tape.guard("gradient.zeros", self._put_numbers, tape)
+            metrics.record("gradient.norm", lambda: norms.square().sum().sqrt())
+            metrics.guard("gradient.by_depth", self._profile, norms, metrics)
+        if self._joined_samples:
+            metrics.guard("gradient.zeros", self._record_samples, metrics)
 
-    def _put_numbers(self, tape: AsyncMetrics) -> None:
-        """What the numbers of the gradients are like, all samples at once."""
-        together = torch.cat([numbers.to(self._numbers[0].device) for numbers in self._numbers])
+    def _record_samples(self, metrics: AsyncMetrics) -> None:
+        """Record the signs of all samples together."""
+        samples = torch.cat(
+            [numbers.to(self._joined_samples[0].device) for numbers in self._joined_samples]
+        )
         names = list(self.samples)
-        last, self._last = self._last, (names, together)
-        tape.put("gradient.zeros", lambda: (together == 0).double().mean())
+        last, self._last = self._last, (names, samples)
+        metrics.record("gradient.zeros", lambda: (samples == 0).double().mean())
         if self._is_half:
             max_half = torch.finfo(torch.float16).max
-            tape.put("gradient.near_max", lambda: together.abs().amax() / max_half)
+            metrics.record("gradient.near_max", lambda: samples.abs().amax() / max_half)
         if last is not None and last[0] == names:
-            tape.put("gradient.cosine", lambda: cosine_similarity(together, last[1], dim=0))
+            metrics.record("gradient.cosine", lambda: cosine_similarity(samples, last[1], dim=0))
 
     def _takes_part(self, name: str) -> bool:
-        """Whether the model goes through a parameter's module, or through the one around that.
+        """Whether the forward pass runs a parameter's module, or that module's parent.
 
-        A pooler is no part of a training on hidden tokens. Before the first look all take part.
+        A pooler, for example, has no part in MLM. Before the first reading all take part.
         """
         module = name.rpartition(".")[0]
-        around = module.rpartition(".")[0]
-        return not self.called or module in self.called or (bool(around) and around in self.called)
+        parent = module.rpartition(".")[0]
+        run = self.called_modules
+        return not run or module in run or (bool(parent) and parent in run)
 
-    def _profile(self, norms: Tensor, tape: AsyncMetrics) -> None:
+    def _profile(self, norms: Tensor, metrics: AsyncMetrics) -> None:
         blocks = tuple(self._anatomy.blocks)
-        # a block that is not trained has no gradient to lose
+        # frozen blocks have no gradients
         trained = {depth for depth in self._depth.values() if depth is not None}
         if len(trained) < 2:
             return
-        indices, depth = self._inside(self._names, norms.device)
+        indices, depth = self._block_indices(self._names, norms.device)
         squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[indices].square())
         profile = squares.sqrt()
-        tape.put("gradient.by_depth", profile, blocks)
+        metrics.record("gradient.by_depth", profile, blocks)
         first, last = profile[min(trained)], profile[max(trained)]
-        tape.put("gradient.depth_ratio", lambda: first / last.clamp(min=1e-30))
+        metrics.record("gradient.depth_ratio", lambda: first / last.clamp(min=1e-30))
 
-    def _inside(self, names: list[str], device: torch.device) -> tuple[Tensor, Tensor]:
-        """Which of these parameters lie in a block, and in which.
+    def _block_indices(self, names: list[str], device: torch.device) -> tuple[Tensor, Tensor]:
+        """Indices of the parameters that lie in a block, and the depth of each one's block.
 
-        Made once: a list that becomes indices on a device is waited for.
+        Cached, because moving a list to a device waits for the device.
         """
-        if self._places is None or self._places[0] != names:
-            inside = [
-                (i, d) for i, name in enumerate(names) if (d := self._depth[name]) is not None
-            ]
-            indices = torch.tensor([i for i, _ in inside], dtype=torch.long, device=device)
-            depth = torch.tensor([d for _, d in inside], dtype=torch.long, device=device)
-            self._places = (names, indices, depth)
-        return self._places[1:]
+        if self._indices is None or self._indices[0] != names:
+            pairs = [(i, d) for i, name in enumerate(names) if (d := self._depth[name]) is not None]
+            indices = torch.tensor([i for i, _ in pairs], dtype=torch.long, device=device)
+            depth = torch.tensor([d for _, d in pairs], dtype=torch.long, device=device)
+            self._indices = (names, indices, depth)
+        return self._indices[1:]
 
 
 def _divisor(optimiser: torch.optim.Optimizer | None) -> Tensor | None:
-    """What a fused optimiser divides gradients by before it uses them."""
+    """The number by which a fused optimiser divides gradients before it uses them."""
     divisor = cast("Any", getattr(optimiser, "grad_scale", None))
     return divisor if isinstance(divisor, Tensor) else None

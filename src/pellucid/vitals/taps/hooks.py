@@ -1,4 +1,4 @@
-"""Hooks on modules, parameters and optimisers: each calls through a guard and changes nothing."""
+"""Hooks on modules, parameters and optimisers: each goes through a guard and changes nothing."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _GETSTATE = "__getstate__"
 
 
 @contextmanager
-def unheard() -> Generator[None]:
-    """Within it, hooks that stay on a model hear nothing: pellucid itself runs the model."""
-    was_unheard = getattr(_thread, "unheard", False)
-    _thread.unheard = True
+def silenced() -> Generator[None]:
+    """Silence the lasting hooks of a model, because pellucid itself runs it."""
+    was_silenced = getattr(_thread, "silenced", False)
+    _thread.silenced = True
     try:
         yield
     finally:
-        _thread.unheard = was_unheard
+        _thread.silenced = was_silenced
 
 
 class Hook:
-    """Calls what it was given, through a guard; whatever that gives, it gives None."""
+    """Calls a function through a guard, and always returns None."""
 
-    #: torch does not warn that it is left out of a parameter that goes to another process
+    #: so torch does not warn when a parameter goes to another process without this hook
     __torch_unserializable__ = True
 
     def __init__(self, guard: Guard, part: str, call: Callable[..., object]) -> None:
@@ -45,63 +45,66 @@ class Hook:
         self._guard(self._part, self._call, *args, **kwargs)
 
     def __deepcopy__(self, memo: object) -> Callable[..., None]:
-        return _nothing
+        return _ignore
 
     def __reduce__(self) -> tuple[Callable[[], Callable[..., None]], tuple[()]]:
         return _no_hook, ()
 
 
 class LastingHook(Hook):
-    """A hook that stays on while the training runs; a compiler lets it run as it is."""
+    """A hook that stays on during the whole training; a compiler does not trace it."""
 
-    #: whether it is called with what a module gave
-    hears_outputs = False
+    #: whether its module's output is among its arguments
+    takes_output = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         if not torch.compiler.is_compiling():
-            self.hear(*args, **kwargs)
+            self.call_active(*args, **kwargs)
 
-    def hear(self, *args: Any, **kwargs: Any) -> None:
-        """Call, unless pellucid itself runs the model."""
-        if not getattr(_thread, "unheard", False):
+    def call_active(self, *args: Any, **kwargs: Any) -> None:
+        """Call the function, unless pellucid itself runs the model."""
+        if not getattr(_thread, "silenced", False):
             self._guard(self._part, self._call, *args, **kwargs)
 
 
 @cache
-def _beside_a_compiler() -> type[LastingHook]:
-    """Hooks that a compiler does not look into: not one frame of theirs is traced.
+def _compiled_hook_type() -> type[LastingHook]:
+    """The class of hooks that a compiler never traces.
 
-    They break its graph in two. Where it was told to make one of all (`fullgraph=True`) that would
-    end the training: then they are not heard.
+    Each breaks the compiler's graph in two. With `fullgraph=True` a break would end the training,
+    so then these hooks do nothing.
     """
     compiler: Any = torch.compiler
-    hear, is_whole = compiler.disable(_hear), compiler.assume_constant_result(_is_whole)
+    call_active, forbids_breaks = (
+        compiler.disable(_call_hook),
+        compiler.assume_constant_result(_forbids_breaks),
+    )
 
     def call(self: LastingHook, *args: Any, **kwargs: Any) -> None:
-        if not is_whole(self.hears_outputs):
-            hear(self, args, kwargs)  # whole: to take them apart is to look at what is in them
+        if not forbids_breaks(self.takes_output):
+            call_active(self, args, kwargs)  # unpacking the arguments would trace them
 
     return type("CompiledHook", (LastingHook,), {"__call__": call})
 
 
-def _hear(hook: LastingHook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    hook.hear(*args, **kwargs)
+def _call_hook(hook: LastingHook, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    hook.call_active(*args, **kwargs)
 
 
-def _is_whole(hears_outputs: bool) -> bool:
-    """Whether a compiler is at work that must not be interrupted; it asks this for itself.
+def _forbids_breaks(takes_output: bool) -> bool:
+    """Whether a compiler is running that a graph break would stop; it evaluates this itself.
 
-    Where warnings are errors it cannot go on after outputs were heard: it warns of them itself.
+    If warnings are errors, its own warning about a hook on outputs would stop it too.
     """
     from torch._dynamo.symbolic_convert import InstructionTranslator
 
     try:
         translator: Any = cast("Any", InstructionTranslator).current_tx()
-    except AttributeError:  # nothing was compiled so far
+    except AttributeError:  # the compiler has not run yet
         return False
     if translator is None:
         return False
-    raises = hears_outputs and any(action == "error" for action, *_ in warnings.filters)
+    raises = takes_output and any(action == "error" for action, *_ in warnings.filters)
     one_graph = getattr(translator, "one_graph", True) or getattr(
         translator, "error_on_graph_break", False
     )
@@ -109,7 +112,7 @@ def _is_whole(hears_outputs: bool) -> bool:
 
 
 class Hooks:
-    """The hooks of one purpose. As a context, all are off afterwards, whatever happened."""
+    """The hooks of one purpose. As a context manager, it removes all of them at its end."""
 
     def __init__(self, guard: Guard, kind: type[Hook] = Hook) -> None:
         self._guard = guard
@@ -117,43 +120,55 @@ class Hooks:
         self._handles: list[Any] = []
 
     def before(
-        self, module: nn.Module, part: str, call: Callable[..., object], *, named: bool = False
+        self,
+        module: nn.Module,
+        part: str,
+        call: Callable[..., object],
+        *,
+        with_kwargs: bool = False,
     ) -> None:
-        """Call it with the module and its arguments, `named` ones too, before each forward pass."""
+        """Call it with the module and its arguments (and keyword arguments) before each forward."""
         hook = self._hook(module, part, call)
-        self.add(module.register_forward_pre_hook(hook, with_kwargs=named))
+        self.add(module.register_forward_pre_hook(hook, with_kwargs=with_kwargs))
 
     def after(
-        self, module: nn.Module, part: str, call: Callable[..., object], *, named: bool = False
+        self,
+        module: nn.Module,
+        part: str,
+        call: Callable[..., object],
+        *,
+        with_kwargs: bool = False,
     ) -> None:
-        """Call it with the module, its arguments and its output, after each forward pass."""
+        """Call it with the module, its arguments and its output after each forward pass."""
         hook = self._hook(module, part, call)
         if isinstance(hook, LastingHook):
-            hook.hears_outputs = True
-        self.add(module.register_forward_hook(hook, with_kwargs=named))
+            hook.takes_output = True
+        self.add(module.register_forward_hook(hook, with_kwargs=with_kwargs))
 
-    def on(self, register: Callable[[Any], Any], part: str, call: Callable[..., object]) -> None:
-        """Call it where `register` (of a parameter or an optimiser) registers it."""
+    def register(
+        self, register: Callable[[Any], Any], part: str, call: Callable[..., object]
+    ) -> None:
+        """Register it with a method of a parameter or an optimiser."""
         self.add(register(self._new(part, call)))
 
     def add(self, handle: Any) -> None:
-        """Take one more handle to be removed with the others."""
+        """Remember a handle, to remove it with the others."""
         self._handles.append(handle)
 
     def remove(self) -> None:
-        """Take all hooks off."""
+        """Remove all hooks."""
         while self._handles:
             self._handles.pop().remove()
 
     def _hook(self, module: nn.Module, part: str, call: Callable[..., object]) -> Hook:
         if issubclass(self._kind, LastingHook):
-            self.add(_LeftOut(module))
+            self.add(_StateOverride(module))
         return self._new(part, call)
 
     def _new(self, part: str, call: Callable[..., object]) -> Hook:
-        # not loaded for this alone: where it was not, hooks that it meets later do nothing
+        # do not load the compiler for this: hooks that it meets later do nothing
         is_compiling = self._kind is LastingHook and "torch._dynamo" in sys.modules
-        kind = _beside_a_compiler() if is_compiling else self._kind
+        kind = _compiled_hook_type() if is_compiling else self._kind
         return kind(self._guard, part, call)
 
     def __enter__(self) -> Self:
@@ -163,24 +178,24 @@ class Hooks:
         self.remove()
 
 
-class _LeftOut:
-    """Leaves lasting hooks out of what `torch.save`, `pickle` and `copy` take of a module.
+class _StateOverride:
+    """Keeps lasting hooks out of what `torch.save`, `pickle` and `copy` read from a module.
 
-    They all ask the module for its state: while hooks are on, a function of its own answers.
+    All of them call `__getstate__`: while hooks are on, the module has one of its own.
     """
 
     def __init__(self, module: nn.Module) -> None:
-        self._own = vars(module)
-        self._own.setdefault(_GETSTATE, _StateWithoutHooks(module))
+        self._attributes = vars(module)
+        self._attributes.setdefault(_GETSTATE, _StateWithoutHooks(module))
 
     def remove(self) -> None:
-        is_last = next(_lasting(self._own), None) is None
-        if is_last and isinstance(self._own.get(_GETSTATE), _StateWithoutHooks):
-            del self._own[_GETSTATE]
+        is_last = next(_lasting(self._attributes), None) is None
+        if is_last and isinstance(self._attributes.get(_GETSTATE), _StateWithoutHooks):
+            del self._attributes[_GETSTATE]
 
 
 class _StateWithoutHooks:
-    """The state of a module as its class gives it, without lasting hooks."""
+    """`__getstate__` of a module: the state of its class, without lasting hooks."""
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
@@ -208,8 +223,8 @@ def _lasting(state: dict[str, Any]) -> Iterator[int]:
 
 
 def _no_hook() -> Callable[..., None]:
-    return _nothing
+    return _ignore
 
 
-def _nothing(*args: object, **kwargs: object) -> None:
-    """What is left of a hook in a copy."""
+def _ignore(*args: object, **kwargs: object) -> None:
+    """Replaces a hook in a copy of its module."""

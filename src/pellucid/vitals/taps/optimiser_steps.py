@@ -1,4 +1,4 @@
-"""An update, told from the steps of one optimiser or of several."""
+"""Updates, from the steps of one optimiser or of several."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pellucid.vitals.taps.hooks import Hooks
 
 
 class Steps:
-    """Listens to the steps of all optimisers, in whatever order they come.
+    """Follows the steps of all optimisers, in any order.
 
-    An update is done once each has stepped, or when one that has is about to step again.
+    An update ends when each has stepped, or when one of them is about to step a second time.
 
     Args:
-        optimisers: those that step.
-        begin: called before an update's first step.
-        gather: called with an optimiser when the gradients of its step are there: before it, or,
-            if a closure makes them, after it.
-        end: called after an update's last step.
+        optimisers: Those that step.
+        begin: Called before an update's first step.
+        gather: Called with an optimiser when its gradients are complete: before its step, or after
+            it if a closure computes them.
+        end: Called after an update's last step.
     """
 
     def __init__(
@@ -37,20 +37,20 @@ class Steps:
         self._has_closure = False
 
     def attach(self, hooks: Hooks) -> None:
-        """Listen to each optimiser."""
+        """Add hooks to each optimiser."""
         self._stepped.clear()
         for optimiser in self._optimisers:
-            hooks.on(optimiser.register_step_pre_hook, "updates", self._step_begins)
-            hooks.on(optimiser.register_step_post_hook, "updates", self._step_ends)
+            hooks.register(optimiser.register_step_pre_hook, "updates", self._step_begins)
+            hooks.register(optimiser.register_step_post_hook, "updates", self._step_ends)
 
     def _step_begins(
         self, optimiser: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         if optimiser in self._stepped:
-            self._done()
+            self._finish_update()
         if not self._stepped:
             self._begin()
-        # the arguments are those of `step` as a function: the optimiser is the first
+        # the first argument of `step` is the optimiser itself
         self._has_closure = any(map(callable, (*args[1:], *kwargs.values())))
         if not self._has_closure:
             self._gather(optimiser)
@@ -60,8 +60,8 @@ class Steps:
             self._gather(optimiser)
         self._stepped.add(optimiser)
         if len(self._stepped) == len(self._optimisers):
-            self._done()
+            self._finish_update()
 
-    def _done(self) -> None:
+    def _finish_update(self) -> None:
         self._stepped.clear()
         self._end()

@@ -1,4 +1,4 @@
-"""A call of a model as it was made: kept, cut to a few rows, and made again."""
+"""A recorded call of a model, cut to a few rows, to repeat it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _PLAIN: tuple[Any, ...] = (
 _REASON = "the model is called with a {}: pass probe=Probe(...)"
 
 
-class Uncuttable(Exception):  # noqa: N818  (a reason, and no error of anybody's)
-    """An argument that a few rows cannot be taken of, or that a second call may find changed.
+class Uncuttable(Exception):  # noqa: N818  (a reason, not an error)
+    """An argument that has no rows, or that may change before a second call.
 
-    A cache of keys and values is one; so are an iterator, and a function that draws its own batch.
+    Examples are a cache of keys and values, an iterator, and a function that samples its batch.
     """
 
 
@@ -43,29 +43,29 @@ class Call:
     kwargs: dict[str, Any]
 
     def rows(self, batch: int, rows: int) -> Call:
-        """The same with `rows` rows, of whatever has `batch` of them.
+        """The same call with `rows` rows of each tensor that has `batch` of them.
 
         Raises:
-            Uncuttable: an argument is neither a tensor, nor a plain value, nor a container of them.
+            Uncuttable: An argument is neither a tensor, nor a plain value, nor a container of them.
         """
 
         def cut(tensor: Tensor) -> Tensor:
             if not is_plain(tensor):
                 raise Uncuttable(_REASON.format("sparse, nested or transformed tensor"))
-            mine = tensor[:rows] if tensor.ndim and tensor.shape[0] == batch else tensor
-            return mine.detach().clone()
+            first = tensor[:rows] if tensor.ndim and tensor.shape[0] == batch else tensor
+            return first.detach().clone()
 
         return Call(_mapped(self.args, cut), _mapped(self.kwargs, cut))
 
     def copy(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments that may be written to."""
+        """Copies of the arguments, because a model may write to them."""
         return _mapped(self.args, Tensor.clone), _mapped(self.kwargs, Tensor.clone)
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether it has numbers of its own, in rows: a sparse or nested one has no such rows.
+    """Whether it has rows of numbers of its own; sparse and nested tensors have none.
 
-    Within `torch.func` a tensor stands for others, and means nothing afterwards.
+    A tensor within `torch.func` represents other tensors, and is invalid afterwards.
     """
     is_wrapped: Any = getattr(cast("Any", torch)._C._functorch, "is_functorch_wrapped_tensor", None)
     rows = tensor.layout is torch.strided and not tensor.is_nested
@@ -79,7 +79,7 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
         return value
     if isinstance(value, Mapping):
         table = cast("Mapping[Any, Any]", value)
-        copied: Any = copy.copy(table)  # of its own kind
+        copied: Any = copy.copy(table)  # of the same class
         for key in table:
             copied[key] = _mapped(table[key], change)
         return copied

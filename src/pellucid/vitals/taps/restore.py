@@ -1,4 +1,4 @@
-"""A model that is run by somebody who watches, and is afterwards as it was."""
+"""Run a model without leaving a trace in it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ import torch
 from torch import nn
 
 from pellucid.typed import eagerly
-from pellucid.vitals.taps.hooks import unheard
+from pellucid.vitals.taps.hooks import silenced
 from pellucid.vitals.taps.undo_writes import WritesUndone
 
 _ABSENT = object()
-#: What is in a container of more than so many is not looked into.
+#: The items of a larger container are not saved.
 _MAX_ITEMS = 1000
 
-#: Kinds of values that nothing is kept in.
+#: Types of values that hold no state.
 _ATOMS = (type(None), bool, int, float, str, torch.nn.Parameter)
 
 
 @contextmanager
-def as_it_was(model: nn.Module) -> Generator[None]:
-    """Afterwards modules, random generators and autocast's cache are as they were before."""
+def restoring(model: nn.Module) -> Generator[None]:
+    """Restore modules, random generators and autocast's cache at the end."""
     with ExitStack() as stack:
-        stack.enter_context(unheard())
-        stack.enter_context(_same_randomness())
-        # weights cast without gradients must not be handed to the training that goes on
+        stack.enter_context(silenced())
+        stack.enter_context(_restoring_generators())
+        # training must not get weights from the cache that were cast without gradients
         stack.callback(torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled())
         torch.set_autocast_cache_enabled(False)
         visited: set[int] = set()
@@ -43,27 +43,27 @@ def as_it_was(model: nn.Module) -> Generator[None]:
 
 
 @contextmanager
-def at_rest(model: nn.Module) -> Generator[None]:
-    """Within it the model is as for use, eager and without gradients; after it all is as before."""
-    with torch.no_grad(), eagerly(), as_it_was(model), WritesUndone():
+def reading_mode(model: nn.Module) -> Generator[None]:
+    """Run the model in evaluation mode, eager, without gradients; restore it at the end."""
+    with torch.no_grad(), eagerly(), restoring(model), WritesUndone():
         for module in model.modules():
             module.training = False
         yield
 
 
 def _attributes(module: nn.Module, visited: set[int]) -> Iterator[Callable[[], object]]:
-    """What brings back a module's attributes, and what is in its containers and generators."""
+    """Functions that restore a module's attributes, containers and generators."""
     attributes = vars(module)
     saved = dict(attributes)
-    if "training" not in attributes:  # compiled by `torch.jit.script`: the mode is kept elsewhere
+    if "training" not in attributes:  # `torch.jit.script` stores the mode elsewhere
         mode = module.training
         yield lambda: setattr(module, "training", mode)
-    yield lambda: _put_back(attributes, saved)
+    yield lambda: _restore_dict(attributes, saved)
     for name, value in saved.items():
         if type(value) not in _ATOMS and "_hooks" not in name:
-            # a helper of the model's is defined beside it; a trainer or a logger is not
-            helps = type(value).__module__ == type(module).__module__
-            yield from _contents(_attributes_of(value) if helps else value, visited)
+            # a helper of the model is defined in the same module; a trainer or a logger is not
+            is_helper = type(value).__module__ == type(module).__module__
+            yield from _contents(_attributes_of(value) if is_helper else value, visited)
 
 
 def _attributes_of(value: Any) -> Any:
@@ -71,7 +71,7 @@ def _attributes_of(value: Any) -> Any:
 
 
 def _contents(value: Any, visited: set[int]) -> Iterator[Callable[[], object]]:
-    """What brings back the contents of a container, and of those within it."""
+    """Functions that restore a container, and the containers in it."""
     if isinstance(value, torch.Generator):
         state = value.get_state()
         yield lambda: value.set_state(state)
@@ -87,17 +87,17 @@ def _contents(value: Any, visited: set[int]) -> Iterator[Callable[[], object]]:
     if isinstance(value, dict):
         table = cast("dict[Any, Any]", value)
         saved = dict(table)
-        yield lambda: _put_back(table, saved)
-        within = list(saved.values())
+        yield lambda: _restore_dict(table, saved)
+        items = list(saved.values())
     else:
-        items = cast("list[Any]", value)
-        within = list(items)
-        yield lambda: _fill_again(items, within)
-    for item in within if len(within) <= _MAX_ITEMS else ():
+        container = cast("list[Any]", value)
+        items = list(container)
+        yield lambda: _restore_items(container, items)
+    for item in items if len(items) <= _MAX_ITEMS else ():
         yield from _contents(item, visited)
 
 
-def _fill_again(items: Any, saved: list[Any]) -> None:
+def _restore_items(items: Any, saved: list[Any]) -> None:
     current = list(items)
     if len(current) != len(saved) or any(a is not b for a, b in zip(current, saved, strict=True)):
         items.clear()
@@ -105,20 +105,20 @@ def _fill_again(items: Any, saved: list[Any]) -> None:
             (items.add if hasattr(items, "add") else items.append)(item)
 
 
-def _put_back(current: dict[Any, Any], saved: dict[Any, Any]) -> None:
+def _restore_dict(current: dict[Any, Any], saved: dict[Any, Any]) -> None:
     for name in [name for name in current if name not in saved]:
         del current[name]
     for name, value in saved.items():
         if current.get(name, _ABSENT) is not value:
             current[name] = value
-    if list(current) != list(saved):  # something was taken out and put in again
+    if list(current) != list(saved):  # a key was removed and added again
         current.clear()
         current.update(saved)
 
 
 @contextmanager
-def _same_randomness() -> Generator[None]:
-    # asking for the generator of a device that nothing has used yet would wake it
+def _restoring_generators() -> Generator[None]:
+    # reading the generator of an unused device would initialise that device
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with cast("Any", torch.random).fork_rng(devices=devices), ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())

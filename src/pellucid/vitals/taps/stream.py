@@ -1,4 +1,4 @@
-"""The residual stream: its size by depth, what each block adds, what norms divide by."""
+"""The residual stream: its size by depth, the share that each block adds, the variance at norms."""
 
 from __future__ import annotations
 
@@ -16,61 +16,65 @@ from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy, Norm, first_tensor
 from pellucid.vitals.taps.hooks import Hooks
 
-#: A unit is dead where no token of the rows moves it further from zero than this, nor than this of
-#: what its layer's largest unit is moved by: a gated layer that begins small is not dead. Where not
-#: even that one is moved by more than the last number, all of them are.
+#: A unit is dead if no token of the rows moves it further from zero than `_DEAD`, and than `_DEAD`
+#: times the largest unit of its layer: a gated layer that begins small is not dead. If the largest
+#: unit stays below `_ASLEEP`, all of them are dead.
 _DEAD, _ASLEEP = 1e-3, 1e-7
 
 
 class StreamTaps:
-    """Hooks on blocks, norms and the matrices that feed-forwards end with."""
+    """Hooks on blocks, norms, and the last matrices of feed-forward layers."""
 
     def __init__(self, anatomy: Anatomy) -> None:
         self._anatomy = anatomy
         self.missing: dict[str, str] = {}
         if not anatomy.blocks:
-            self.missing["stream.rms"] = "no list of alike blocks was found in the model"
+            self.missing["stream.rms"] = "the model has no list of blocks of one class"
         if not anatomy.norms:
-            self.missing["norm.variance_over_eps"] = "what the model's norms divide by is not known"
+            self.missing["norm.variance_over_eps"] = (
+                "the variance that the model's norms divide by is not known"
+            )
 
     @contextmanager
-    def on(self, tape: AsyncMetrics) -> Generator[None]:
-        """Within it every pass is measured; the last one counts."""
-        measurements = _StreamMeasurements(tape.guard)
-        with Hooks(tape.guard) as hooks:
+    def measuring(self, metrics: AsyncMetrics) -> Generator[None]:
+        """Measure every forward pass within; the last one counts."""
+        measurements = _StreamMeasurements(metrics.guard)
+        with Hooks(metrics.guard) as hooks:
             for name, block in self._anatomy.blocks.items():
-                hooks.after(block, "stream.*", measurements.block(name), named=True)
+                hooks.after(block, "stream.*", measurements.block(name), with_kwargs=True)
             for name, norm in self._anatomy.norms.items():
                 hooks.before(norm.module, "norm.variance_over_eps", measurements.norm(name, norm))
             for place, block in self._anatomy.blocks.items():
                 for name, part in named_modules(block).items():
                     if _is_matrix(part):
-                        hooks.after(part, "norm.variance_over_eps", measurements.written)
+                        hooks.after(part, "norm.variance_over_eps", measurements.note_output)
                     if _narrows(part) and "att" not in name.lower():
-                        hooks.before(part, "units.dead", measurements.narrowing(f"{place}.{name}"))
+                        hooks.before(
+                            part, "units.dead", measurements.feed_forward_output(f"{place}.{name}")
+                        )
             yield
-        measurements.put_signs(tape)
+        measurements.put_signs(metrics)
 
 
 class _StreamMeasurements:
-    """What the hooks of one pass saw."""
+    """The measurements of one pass, made by hooks."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self.by_sign: dict[str, dict[str, Tensor]] = {}
-        self._written: Tensor | None = None
+        self.values_by_sign: dict[str, dict[str, Tensor]] = {}
+        self._last_output: Tensor | None = None
 
     def note(self, sign: str, place: str, compute: Callable[[], Tensor | None]) -> None:
         value = self._guard(sign, compute)
         if value is not None:
-            self.by_sign.setdefault(sign, {})[place] = value
+            self.values_by_sign.setdefault(sign, {})[place] = value
 
     def block(self, name: str) -> Any:
         def hook(
-            module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any], output: Any
+            module: nn.Module, inputs: tuple[Any, ...], kwargs: dict[str, Any], output: Any
         ) -> None:
             x = first_tensor(inputs)
-            x = first_tensor(named) if x is None else x
+            x = first_tensor(kwargs) if x is None else x
             y = first_tensor(output)
             if x is None or y is None or x.shape != y.shape:
                 return
@@ -84,46 +88,46 @@ class _StreamMeasurements:
     def norm(self, name: str, norm: Norm) -> Any:
         def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             x = first_tensor(inputs)
-            # what a matrix has just written is a branch: it may begin at zero, the stream may not
-            branch = self._written
+            # the output of a matrix is a branch, which may begin at zero; the stream may not
+            branch = self._last_output
             if x is not None and (branch is None or x.data_ptr() != branch.data_ptr()):
-                over = _variance(_wide(x), norm).mean() / max(norm.facts.eps, 1e-30)
-                self.note("norm.variance_over_eps", name, lambda: over)
+                ratio = _variance(_wide(x), norm).mean() / max(norm.facts.eps, 1e-30)
+                self.note("norm.variance_over_eps", name, lambda: ratio)
 
         return hook
 
-    def written(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        self._written = first_tensor(output)
+    def note_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        self._last_output = first_tensor(output)
 
-    def narrowing(self, name: str) -> Any:
+    def feed_forward_output(self, name: str) -> Any:
         def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             x = first_tensor(inputs)
             if x is not None:
-                moved = x.detach().abs().flatten(0, -2).amax(0)
-                least = (_DEAD * moved.amax()).clamp(min=_ASLEEP, max=_DEAD)
-                self.note("units.dead", name, lambda: (moved < least).double().mean())
+                largest_inputs = x.detach().abs().flatten(0, -2).amax(0)
+                least = (_DEAD * largest_inputs.amax()).clamp(min=_ASLEEP, max=_DEAD)
+                self.note("units.dead", name, lambda: (largest_inputs < least).double().mean())
 
         return hook
 
-    def put_signs(self, tape: AsyncMetrics) -> None:
-        for sign, at in self.by_sign.items():
-            if sign == "tokens.cosine":  # the last block's alone
-                place, value = list(at.items())[-1]
-                tape.put(sign, value, (place,))
+    def put_signs(self, metrics: AsyncMetrics) -> None:
+        for sign, by_place in self.values_by_sign.items():
+            if sign == "tokens.cosine":  # of the last block alone
+                place, value = list(by_place.items())[-1]
+                metrics.record(sign, value, (place,))
                 continue
-            values = list(at.values())
-            tape.put(sign, lambda values=values: _stacked(values), tuple(at))
-        stream = list(self.by_sign.get("stream.rms", {}).values())
+            values = list(by_place.values())
+            metrics.record(sign, lambda values=values: _stacked(values), tuple(by_place))
+        stream = list(self.values_by_sign.get("stream.rms", {}).values())
         if len(stream) > 1:
-            tape.put("stream.growth", lambda: stream[-1] / stream[0].clamp(min=1e-30))
+            metrics.record("stream.growth", lambda: stream[-1] / stream[0].clamp(min=1e-30))
 
 
 def _variance(x: Tensor, norm: Norm) -> Tensor:
-    """What a norm divides by the root of, without its epsilon, in evaluation mode."""
+    """The variance that a norm divides by, without its epsilon, in evaluation mode."""
     facts = norm.facts
     if facts.running_variance is not None:
         return tensor_at(norm.module, facts.running_variance)
-    match facts.over:
+    match facts.mean_over:
         case "features":
             dims: tuple[int, ...] = (-1,)
             if facts.n_groups > 1:
@@ -133,12 +137,12 @@ def _variance(x: Tensor, norm: Norm) -> Tensor:
         case "batch":
             dims = tuple(range(x.ndim - 1))
         case _:
-            assert_never(facts.over)
+            assert_never(facts.mean_over)
     return x.var(dims, correction=0) if facts.centred else x.square().mean(dims)
 
 
 def _added(stream_in: Tensor, stream_out: Tensor) -> Tensor:
-    """The RMS of what a block adds, of what it was given."""
+    """The RMS of the part that a block adds, over the RMS of its input."""
     added = (stream_out - stream_in).square().mean()
     return (added / stream_in.square().mean().clamp(min=1e-30)).sqrt()
 
@@ -150,7 +154,7 @@ def _stacked(values: list[Tensor]) -> Tensor:
 def mean_cosine(x: Tensor) -> Tensor | None:
     """The mean cosine of pairs of tokens of one row, from the length of the sum of unit vectors.
 
-    mean_{i != j} u_i u_j = (||sum_i u_i||^2 - n) / (n (n - 1)); None where a row has one token
+    mean_{i != j} u_i u_j = (||sum_i u_i||^2 - n) / (n (n - 1)); None if a row has one token
     """
     if x.ndim < 3 or x.shape[-2] < 2:
         return None
@@ -170,7 +174,7 @@ def _narrows(part: nn.Module) -> bool:
     if not _is_matrix(part):
         return False
     rows, columns = cast("Any", part).weight.shape
-    # transformers' Conv1D keeps its matrix the other way round
+    # the matrix of Conv1D in transformers is transposed
     wide, narrow = (rows, columns) if type(part).__name__ == "Conv1D" else (columns, rows)
     return wide > narrow
 

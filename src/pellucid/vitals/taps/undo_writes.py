@@ -1,7 +1,7 @@
-"""Writing to tensors that is undone: what a call changes in place is put back after it.
+"""Undo writes to tensors: restore every tensor that a call changes in place.
 
-A tensor is copied only where something is about to write to it. What was made within the context
-is not looked after, and what a kernel of somebody else's writes is not seen.
+A tensor is copied only when an operator is about to write to it. Tensors that the call itself makes
+are not restored. Writes by kernels of other libraries are not seen.
 """
 
 from __future__ import annotations
@@ -15,69 +15,69 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-#: Statistics that a norm of batches writes to, though it does not say so.
-_UNSAID = ("running_mean", "running_var")
+#: Statistics that a batch norm writes to although its schema does not mark them.
+_UNMARKED = ("running_mean", "running_var")
 
 
 class WritesUndone(TorchDispatchMode, AbstractContextManager[object]):
-    """Within it every write to memory that was there before is noted, and undone at its end."""
+    """Records every write to existing memory within it, and undoes them at its end."""
 
-    #: torch asks whether operators that take functions may pass
+    #: lets operators pass that take functions
     supports_higher_order_operators = True
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """False: torch would load its compiler to keep it away, and nothing is compiled within."""
+        """False, because torch would load its compiler otherwise; nothing is compiled within."""
         return False
 
     def __init__(self) -> None:
         cast("Any", super()).__init__()
-        #: addresses of memory that was made within; an older one cannot have the same, for it lives
+        #: addresses of memory that was allocated within; older tensors are alive and differ
         self._fresh: set[int] = set()
-        self._kept: dict[int, tuple[Any, Any]] = {}
+        self._saved: dict[int, tuple[Any, Any]] = {}
         self._versions: list[tuple[Tensor, int]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        for place, name in _written(func):
+        for place, name in _written_arguments(func):
             value = kwargs.get(name, args[place] if place < len(args) else None)
             for tensor in _tensors(value):
-                self._keep(tensor)
+                self._save(tensor)
         output = func(*args, **kwargs)
         inputs = {_address(tensor) for tensor in _tensors((args, kwargs))}
         self._fresh.update({_address(tensor) for tensor in _tensors(output)} - inputs)
         return output
 
-    def _keep(self, tensor: Tensor) -> None:
+    def _save(self, tensor: Tensor) -> None:
         address = _address(tensor)
         if address in self._fresh or address == 0:
             return
         if not tensor.is_inference():
             self._versions.append((tensor, cast("Any", tensor)._version))
-        if address not in self._kept:
+        if address not in self._saved:
             storage = tensor.untyped_storage()
-            self._kept[address] = (storage, storage.clone())
+            self._saved[address] = (storage, storage.clone())
 
     def __exit__(self, *exception: Any) -> None:
         cast("Any", super()).__exit__(*exception)
-        for storage, saved in self._kept.values():
+        for storage, saved in self._saved.values():
             if storage.nbytes() != saved.nbytes():
                 storage.resize_(saved.nbytes())
             storage.copy_(saved)
-        # a backward pass that is still to come must not take them for changed; the first first
+        # a later backward pass must not take them for changed; the first version of each counts
         for tensor, version in reversed(self._versions):
             cast("Any", torch)._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
 @lru_cache(maxsize=4096)
-def _written(func: Any) -> tuple[tuple[int, str], ...]:
-    """Place and name of each argument that an operator writes to."""
+def _written_arguments(func: Any) -> tuple[tuple[int, str], ...]:
+    """Position and name of each argument that an operator writes to."""
     schema = getattr(func, "_schema", None)
-    named = enumerate(() if schema is None else schema.arguments)
+    arguments = enumerate(() if schema is None else schema.arguments)
     return tuple(
         (place, argument.name)
-        for place, argument in named
-        if argument.name in _UNSAID or (argument.alias_info and argument.alias_info.is_write)
+        for place, argument in arguments
+        if argument.name in _UNMARKED or (argument.alias_info and argument.alias_info.is_write)
     )
 
 
@@ -92,7 +92,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _address(tensor: Tensor) -> int:
-    """Where a tensor's memory is known by; 0 of one that has none of its own, as a sparse one."""
+    """The identity of a tensor's memory; 0 if it has none of its own, such as a sparse tensor."""
     try:
         return cast("Any", tensor.untyped_storage())._cdata
     except (NotImplementedError, RuntimeError):

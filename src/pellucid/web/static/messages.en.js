@@ -1,5 +1,5 @@
-// Every word that the page itself says, in English. What a model or a chapter says comes from
-// Python and is not here. {name} stands for a value.
+// Every sentence of the page, in English; scripts and server read them from here. Texts of models
+// and chapters come from `explain`. {name} is a place for a value, {n:,} one with a format of Python.
 
 export const messages = {
   "title": "pellucid: {run}",
@@ -121,6 +121,10 @@ export const messages = {
   "frames-row": "What {row} looks at, then",
   "share": "share",
   "try": "Sentences to try",
+  "try-cat": "The cat sat on the mat",
+  "try-river": "I swam across the river to get to the other",
+  "try-road": "I walked across the road to get cash from the",
+  "try-name": "My name is Varun & I am from Mumbai",
   "name": "name",
   "lines-table": "The curves as a table",
   "token": "token",
@@ -184,4 +188,38 @@ export const messages = {
   "not-in-file": "This file does not hold that place: it holds a path through the model. For all of it, write it with --full, or open it with --serve.",
   "file-sentence": "A file holds one sentence. To write another: pellucid explain RUN SENTENCE --serve",
   "empty": "Write a few words to see them read.",
+
+  "no-page": "there is no such page here: open the address without a path",
+  "busy": "the page is busy with other requests: try again in a moment",
+  "broken": "pellucid failed while it answered: the terminal that it runs in shows the error",
+  "too-long": "the request is too long: shorten the sentence",
+  "request": "the request",
+  "unreadable": "the request cannot be read ({error}): load the page again",
+  "no-run-named": "the page did not name a run: load it again",
+  "unknown-kind": "{kind} is no kind of request: there are {kinds}",
+  "long-sentence": "the sentence has {n:,} characters, and at most {most:,} are allowed: shorten it",
+  "half-character": "the sentence holds half a character, which no tokenizer can read: delete it and type it again",
+  "many-scales": "scales has to be a list of at most {most} heads",
+  "bad-factor": "a head counts by a number, such as 0 or 1.5, or by its 'mean'",
+  "large-factor": "a head counts from 0 to {most:g} times, not {factor:g}",
+  "bad-place": "a place has {names}, not {raw}",
+  "bad-stack": "a stack is called decoder or encoder",
+  "long-weight": "the weight has too long a name: choose one from the list",
+  "no-object": "{name} has to be a JSON object: load the page again",
+  "no-text": "{name} has to be text: load the page again",
+  "no-truth": "{name} is true or false: load the page again",
+  "no-integer": "{name} has to be a whole number: load the page again",
+  "no-runs": "there is no run to show: name at least one",
+  "unknown-run": "there is no run {run} here: choose one from the list",
+  "unknown-checkpoint": "the checkpoint {checkpoint} is not there, or no longer there: choose another from the list",
+  "about-run": "{parameters} parameters, {layers} layers, width {width}",
+  "wrong-host": "this server does not answer to the name {host}: open the address that it printed",
+  "wrong-origin": "the request came from another page: open the printed address",
+  "no-token": "the token is missing: open the whole printed address",
+  "large-answer": "the answer would have {size:.1f} MB, and at most {most:.0f} MB are sent: choose a shorter sentence",
+  "no-sentence": "the sentence is empty: write a few words to see them read",
+  "no-match": "the other sentence has no token at this place",
+  "no-token-there": "there is no token {token}: the sentence has {n}, counted from 0",
+  "first-rows": "{title}: the first {most} of {n:,} are shown",
+  "pooled-cells": "each cell is the largest by size of {tall} x {wide} of {rows} x {columns}",
 };

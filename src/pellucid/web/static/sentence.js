@@ -9,13 +9,8 @@ import { t } from "./messages.js";
 /** How long the typing has to pause before the model reads. */
 const PAUSE = 250;
 
-/** Sentences worth a look; docs/examples-that-teach.md says what to look at. */
-const EXAMPLES = [
-  "The cat sat on the mat",
-  "I swam across the river to get to the other",
-  "I walked across the road to get cash from the",
-  "My name is Varun & I am from Mumbai",
-];
+/** Example sentences by key; docs/examples-that-teach.md explains them. */
+const EXAMPLES = ["try-cat", "try-river", "try-road", "try-name"];
 
 /** The field that is written in. */
 export function field() {
@@ -40,7 +35,7 @@ export function field() {
     h("label", { for: "sentence", text: t("sentence") }),
     input,
     h("p", { id: "sentence-hint", class: "soft", text: t(isFile ? "file-sentence" : "sentence-hint") }),
-    !isFile && h("details", { class: "examples" }, h("summary", { text: t("try") }), EXAMPLES.map(example)),
+    !isFile && h("details", { class: "examples" }, h("summary", { text: t("try") }), EXAMPLES.map((key) => example(t(key)))),
   );
 }
 

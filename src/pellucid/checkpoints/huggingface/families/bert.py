@@ -6,16 +6,16 @@ Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transforme
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Rules, Table
+from pellucid.checkpoints.huggingface.attributes import FixedValue, Ignored, Read, Rules, Table
 from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
+    DirectoryContents,
     Family,
-    Found,
     Unfit,
     activation,
-    drawn,
     multi_head,
+    normal_start,
     std_of,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
@@ -35,7 +35,7 @@ _RULES: Rules = {
     "initializer_range": Read(float, 0.02),
     "layer_norm_eps": Read(float, 1e-12),
     "tie_word_embeddings": Read(bool, True),
-    "position_embedding_type": Only("absolute"),
+    "position_embedding_type": FixedValue("absolute"),
     **dict.fromkeys(
         (
             "directionality", "pooler_fc_size", "pooler_num_attention_heads",
@@ -45,21 +45,21 @@ _RULES: Rules = {
     ),
 }  # fmt: skip
 
-_OURS, _THEIRS = "encoder.blocks.{n}", "bert.encoder.layer.{n}"
+_BLOCK, _LAYER = "encoder.blocks.{n}", "bert.encoder.layer.{n}"
 _HEAD, _POOLER = "cls.predictions", "bert.pooler.dense"
 _NAMES: Names = {
     "token_embedding.weight": Source("bert.embeddings.word_embeddings.weight"),
     "segment_embedding.weight": Source("bert.embeddings.token_type_embeddings.weight"),
     "encoder.positions.embedding.weight": Source("bert.embeddings.position_embeddings.weight"),
     **dict(norm("encoder.input_norm", "bert.embeddings.LayerNorm")),
-    **dict(linear(f"{_OURS}.attention.query", f"{_THEIRS}.attention.self.query")),
-    **dict(linear(f"{_OURS}.attention.key", f"{_THEIRS}.attention.self.key")),
-    **dict(linear(f"{_OURS}.attention.value", f"{_THEIRS}.attention.self.value")),
-    **dict(linear(f"{_OURS}.attention.output", f"{_THEIRS}.attention.output.dense")),
-    **dict(norm(f"{_OURS}.attention_norm", f"{_THEIRS}.attention.output.LayerNorm")),
-    **dict(linear(f"{_OURS}.feed_forward.up", f"{_THEIRS}.intermediate.dense")),
-    **dict(linear(f"{_OURS}.feed_forward.down", f"{_THEIRS}.output.dense")),
-    **dict(norm(f"{_OURS}.feed_forward_norm", f"{_THEIRS}.output.LayerNorm")),
+    **dict(linear(f"{_BLOCK}.attention.query", f"{_LAYER}.attention.self.query")),
+    **dict(linear(f"{_BLOCK}.attention.key", f"{_LAYER}.attention.self.key")),
+    **dict(linear(f"{_BLOCK}.attention.value", f"{_LAYER}.attention.self.value")),
+    **dict(linear(f"{_BLOCK}.attention.output", f"{_LAYER}.attention.output.dense")),
+    **dict(norm(f"{_BLOCK}.attention_norm", f"{_LAYER}.attention.output.LayerNorm")),
+    **dict(linear(f"{_BLOCK}.feed_forward.up", f"{_LAYER}.intermediate.dense")),
+    **dict(linear(f"{_BLOCK}.feed_forward.down", f"{_LAYER}.output.dense")),
+    **dict(norm(f"{_BLOCK}.feed_forward_norm", f"{_LAYER}.output.LayerNorm")),
     **dict(linear("pooler", _POOLER)),
     **dict(linear("head_transform.dense", f"{_HEAD}.transform.dense")),
     **dict(norm("head_transform.norm", f"{_HEAD}.transform.LayerNorm")),
@@ -68,7 +68,7 @@ _NAMES: Names = {
 }
 
 
-def _read(attributes: Table, stored: Found) -> config.Transformer:
+def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
     n_heads: int = attributes["num_attention_heads"]
     norm = config.LayerNorm(eps=attributes["layer_norm_eps"], bias=True)
     act = activation(attributes["hidden_act"], "hidden_act")
@@ -106,14 +106,14 @@ def _read(attributes: Table, stored: Found) -> config.Transformer:
         ),
         head=config.NoHead() if bare else config.LanguageHead(bias=True, transform=transform),
         pooler=f"{_POOLER}.weight" in stored.tensors,
-        initialisation=drawn(attributes["initializer_range"]),
+        initialisation=normal_start(attributes["initializer_range"]),
     )
 
 
 def _describe(model: config.Transformer) -> Table:
     stack = model.encoder
     if stack is None or model.decoder is not None:
-        raise Unfit("decoder", "is there, and an encoder alone can be said", shape=True)
+        raise Unfit("decoder", "is present, but this family is an encoder only", shape=True)
     attention = multi_head(stack)
     return {
         "vocab_size": model.rows,
@@ -145,7 +145,7 @@ BERT = with_classes(
         ),
         prefix="bert.",
         older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
-        left_out={
+        ignored_tensors={
             r"(bert\.)?embeddings\.position_ids": "the numbers 0, 1, 2 and so on",
             r"cls\.seq_relationship\.(weight|bias)": "the next-sentence head",
         },

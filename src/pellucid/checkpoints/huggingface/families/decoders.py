@@ -1,7 +1,6 @@
-"""What decoders with rotary positions, RMSNorm and gated feed-forward share: names and attributes.
+"""The common part of decoders with rotary positions, RMSNorm and gated feed-forward layers.
 
-Llama set the names; Qwen, Mistral, OLMo 2 and Gemma kept them. Comes in: attributes. Goes out:
-parts of a config, and back. It does not know which family asks.
+Llama introduced their names and attributes; Mistral, OLMo 2, Qwen and Gemma use them too.
 """
 
 from __future__ import annotations
@@ -10,14 +9,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Only, Read, Rules, Table
+from pellucid.checkpoints.huggingface.attributes import FixedValue, Read, Rules, Table
+from pellucid.checkpoints.huggingface.classes import with_classes
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
+    DirectoryContents,
+    Family,
     activation,
     alternating,
-    drawn,
     lone_decoder,
     multi_head,
+    normal_start,
     rotary,
     std_of,
 )
@@ -25,26 +27,26 @@ from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 from pellucid.checkpoints.huggingface.rotary import ROTARY_RULES, describe_rotary, read_rotary
 from pellucid.errors import CheckpointError
 
-_OURS, _THEIRS = "decoder.blocks.{n}", "model.layers.{n}"
+BLOCK, LAYER = "decoder.blocks.{n}", "model.layers.{n}"
 
 NAMES: Names = {
     "token_embedding.weight": Source("model.embed_tokens.weight"),
     "head.weight": Source("lm_head.weight"),
     **dict(norm("decoder.final_norm", "model.norm")),
-    **dict(norm(f"{_OURS}.attention_norm", f"{_THEIRS}.input_layernorm")),
-    **dict(norm(f"{_OURS}.feed_forward_norm", f"{_THEIRS}.post_attention_layernorm")),
-    **dict(norm(f"{_OURS}.attention.query_norm", f"{_THEIRS}.self_attn.q_norm")),
-    **dict(norm(f"{_OURS}.attention.key_norm", f"{_THEIRS}.self_attn.k_norm")),
-    **dict(linear(f"{_OURS}.attention.query", f"{_THEIRS}.self_attn.q_proj")),
-    **dict(linear(f"{_OURS}.attention.key", f"{_THEIRS}.self_attn.k_proj")),
-    **dict(linear(f"{_OURS}.attention.value", f"{_THEIRS}.self_attn.v_proj")),
-    **dict(linear(f"{_OURS}.attention.output", f"{_THEIRS}.self_attn.o_proj")),
-    **dict(linear(f"{_OURS}.feed_forward.gate", f"{_THEIRS}.mlp.gate_proj")),
-    **dict(linear(f"{_OURS}.feed_forward.up", f"{_THEIRS}.mlp.up_proj")),
-    **dict(linear(f"{_OURS}.feed_forward.down", f"{_THEIRS}.mlp.down_proj")),
+    **dict(norm(f"{BLOCK}.attention_norm", f"{LAYER}.input_layernorm")),
+    **dict(norm(f"{BLOCK}.feed_forward_norm", f"{LAYER}.post_attention_layernorm")),
+    **dict(norm(f"{BLOCK}.attention.query_norm", f"{LAYER}.self_attn.q_norm")),
+    **dict(norm(f"{BLOCK}.attention.key_norm", f"{LAYER}.self_attn.k_norm")),
+    **dict(linear(f"{BLOCK}.attention.query", f"{LAYER}.self_attn.q_proj")),
+    **dict(linear(f"{BLOCK}.attention.key", f"{LAYER}.self_attn.k_proj")),
+    **dict(linear(f"{BLOCK}.attention.value", f"{LAYER}.self_attn.v_proj")),
+    **dict(linear(f"{BLOCK}.attention.output", f"{LAYER}.self_attn.o_proj")),
+    **dict(linear(f"{BLOCK}.feed_forward.gate", f"{LAYER}.mlp.gate_proj")),
+    **dict(linear(f"{BLOCK}.feed_forward.up", f"{LAYER}.mlp.up_proj")),
+    **dict(linear(f"{BLOCK}.feed_forward.down", f"{LAYER}.mlp.down_proj")),
 }
 
-LEFT_OUT = {r".*\.rotary_emb\.inv_freq": "computed from the config"}
+IGNORED_TENSORS = {r".*\.rotary_emb\.inv_freq": "computed from the config"}
 
 RULES: Rules = {
     "vocab_size": Read(int),
@@ -62,16 +64,58 @@ RULES: Rules = {
     "attention_dropout": Read(float, 0.0),
     **ROTARY_RULES,
 }
-#: Sliding windows, of families that have them in some layers.
+#: For families with sliding windows in some layers.
 WINDOW_RULES: Rules = {
     "sliding_window": Read(int, None),
     "layer_types": Read(list, None),
 }
-ONE_RANK = {"pretraining_tp": Only(1)}
+ONE_RANK = {"pretraining_tp": FixedValue(1)}
 
 
-def read_attention(attributes: Table, *, qkv_bias: bool, out_bias: bool) -> config.MultiHead:
-    """Attention without what only some families have."""
+def decoder_family(
+    model_type: str,
+    stem: str,
+    *,
+    rules: Rules,
+    read: Callable[[Table, DirectoryContents], config.Transformer],
+    describe: Callable[[config.Transformer], Table],
+    names: Names = NAMES,
+    classifies: bool = True,
+) -> Family:
+    """A family with the class `stem`ForCausalLM and, if it `classifies`, one for classes.
+
+    Args:
+        model_type: its name.
+        stem: of the names of its classes.
+        rules: its attributes, besides those of `RULES`.
+        read: from attributes to a config.
+        describe: from a config to attributes.
+        names: the published tensor of each parameter.
+        classifies: whether it has the class `stem`ForSequenceClassification.
+    """
+    family = Family(
+        model_type=model_type,
+        architectures=(f"{stem}ForCausalLM",),
+        rules={**RULES, **rules},
+        names=names,
+        read=read,
+        describe=describe,
+        prefix="model.",
+        ignored_tensors=IGNORED_TENSORS,
+    )
+    return with_score(family, stem) if classifies else family
+
+
+def with_score(family: Family, stem: str) -> Family:
+    """The family with the class `stem`ForSequenceClassification of decoders."""
+    architecture = f"{stem}ForSequenceClassification"
+    return with_classes(family, architecture, "score", pooling="last", bias=False)
+
+
+def read_attention(
+    attributes: Table, *, qkv_bias: bool | None = None, out_bias: bool | None = None
+) -> config.MultiHead:
+    """Attention with the common attributes; biases are `attention_bias` by default."""
     n_heads: int = attributes["num_attention_heads"]
     d_head: int | None = attributes["head_dim"]
     n_kv_heads: int | None = attributes["num_key_value_heads"]
@@ -79,8 +123,8 @@ def read_attention(attributes: Table, *, qkv_bias: bool, out_bias: bool) -> conf
         n_heads=n_heads,
         n_kv_heads=n_heads if n_kv_heads is None else n_kv_heads,
         d_head=attributes["hidden_size"] // n_heads if d_head is None else d_head,
-        qkv_bias=qkv_bias,
-        out_bias=out_bias,
+        qkv_bias=attributes["attention_bias"] if qkv_bias is None else qkv_bias,
+        out_bias=attributes["attention_bias"] if out_bias is None else out_bias,
         qk_norm=None,
         dropout=attributes["attention_dropout"],
     )
@@ -89,10 +133,15 @@ def read_attention(attributes: Table, *, qkv_bias: bool, out_bias: bool) -> conf
 def read_layers(
     attributes: Table, full: config.MultiHead, default: Callable[[int], bool]
 ) -> config.Attention:
-    """Which layers see a window only: those that `layer_types` names, or `default` of their number.
+    """The attention of all layers, some of them with a window.
+
+    Args:
+        attributes: may have `layer_types`, the kind of each layer.
+        full: attention without a window.
+        default: without `layer_types`, whether the layer of this number has a window.
 
     Raises:
-        CheckpointError: a type that is not handled, or not one for each layer.
+        CheckpointError: a type is not handled, or there is not one for each layer.
     """
     n_layers: int = attributes["num_hidden_layers"]
     kinds = {"full_attention": full}
@@ -114,15 +163,28 @@ def read_layers(
     return alternating(tuple(kinds[kind] for kind in types))
 
 
+_PRE_NORM = config.PreNorm()
+
+
 def read_decoder(
     attributes: Table,
     attention: config.Attention,
     *,
-    norm: config.Norm,
-    residual: config.Residual,
-    feed_forward: config.FeedForward,
+    norm: config.Norm | None = None,
+    residual: config.Residual = _PRE_NORM,
+    mlp_bias: bool = False,
+    act: str = "hidden_act",
 ) -> config.Transformer:
-    """The whole model, once its parts are known."""
+    """The whole model.
+
+    Args:
+        attributes: read by `RULES`.
+        attention: of all layers.
+        norm: by default `rms_norm`.
+        residual: where the norms are.
+        mlp_bias: whether feed-forward layers have biases.
+        act: the attribute with the activation.
+    """
     first = attention.layers[0] if isinstance(attention, config.Alternating) else attention
     return config.Transformer(
         vocab_size=attributes["vocab_size"],
@@ -133,27 +195,22 @@ def read_decoder(
             n_layers=attributes["num_hidden_layers"],
             positions=read_rotary(attributes, d_head=first.d_head),
             attention=attention,
-            feed_forward=feed_forward,
-            norm=norm,
+            feed_forward=config.GatedMLP(
+                d_ff=attributes["intermediate_size"],
+                activation=activation(attributes[act], act),
+                bias=mlp_bias,
+            ),
+            norm=rms_norm(attributes) if norm is None else norm,
             residual=residual,
             final_norm=True,
             dropout=0.0,
         ),
-        initialisation=drawn(attributes["initializer_range"]),
-    )
-
-
-def gated(attributes: Table, *, bias: bool = False, act: str = "hidden_act") -> config.GatedMLP:
-    """The feed-forward of all of them."""
-    return config.GatedMLP(
-        d_ff=attributes["intermediate_size"],
-        activation=activation(attributes[act], act),
-        bias=bias,
+        initialisation=normal_start(attributes["initializer_range"]),
     )
 
 
 def rms_norm(attributes: Table, *, unit_offset: bool = False) -> config.RMSNorm:
-    """The norm of all of them."""
+    """The common norm."""
     return config.RMSNorm(eps=attributes["rms_norm_eps"], unit_offset=unit_offset)
 
 
@@ -161,7 +218,7 @@ def describe_decoder(model: config.Transformer, *, act: str = "hidden_act") -> T
     """The attributes of `RULES`.
 
     Raises:
-        Unfit: it is not a decoder with rotary positions and multi-head attention.
+        Unfit: the model is not a decoder with rotary positions and multi-head attention.
     """
     stack = lone_decoder(model)
     attention = multi_head(stack)

@@ -8,29 +8,26 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Rules, Table
-from pellucid.checkpoints.huggingface.classes import with_classes
+from pellucid.checkpoints.huggingface.attributes import FixedValue, Ignored, Read, Rules, Table
 from pellucid.checkpoints.huggingface.families.decoders import (
-    LEFT_OUT,
+    BLOCK,
+    LAYER,
     NAMES,
-    RULES,
     WINDOW_RULES,
+    decoder_family,
     describe_decoder,
     describe_windows,
-    gated,
     read_attention,
     read_decoder,
     read_layers,
     rms_norm,
 )
-from pellucid.checkpoints.huggingface.family import Family, Found, lone_decoder, multi_head
+from pellucid.checkpoints.huggingface.family import DirectoryContents, lone_decoder, multi_head
 from pellucid.checkpoints.huggingface.names import norm
 from pellucid.config.checks import positive
 
 _ACT = "hidden_activation"
-_OURS, _THEIRS = "decoder.blocks.{n}", "model.layers.{n}"
 _RULES: Rules = {
-    **{name: rule for name, rule in RULES.items() if name != "hidden_act"},
     **WINDOW_RULES,
     _ACT: Read(str, "gelu_pytorch_tanh"),
     "sliding_window_size": Ignored("repeats sliding_window"),
@@ -42,13 +39,12 @@ _RULES: Rules = {
     "query_pre_attn_scalar": Read(float, 256.0),
     "attn_logit_softcapping": Read(float, 50.0, or_none=True),
     "final_logit_softcapping": Read(float, 30.0, or_none=True),
-    "use_bidirectional_attention": Only(None),
+    "use_bidirectional_attention": FixedValue(None),
 }
 
 
-def _read(attributes: Table, stored: Found) -> config.Transformer:
-    bias: bool = attributes["attention_bias"]
-    plain = read_attention(attributes, qkv_bias=bias, out_bias=bias)
+def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
+    plain = read_attention(attributes)
     scalar: float = attributes["query_pre_attn_scalar"]
     positive("query_pre_attn_scalar", scalar)
     attention = replace(
@@ -61,7 +57,7 @@ def _read(attributes: Table, stored: Found) -> config.Transformer:
         read_layers(attributes, attention, lambda layer: layer % 2 == 0),
         norm=rms_norm(attributes, unit_offset=True),
         residual=config.SandwichNorm(),
-        feed_forward=gated(attributes, act=_ACT),
+        act=_ACT,
     )
     return replace(
         model,
@@ -90,30 +86,17 @@ def _scalar(scale: float) -> int:
     return max(1, round(scale**-2))
 
 
-GEMMA2 = with_classes(
-    Family(
-        model_type="gemma2",
-        architectures=("Gemma2ForCausalLM",),
-        rules=_RULES,
-        names={
-            **NAMES,
-            **dict(norm(f"{_OURS}.attention_norm.before", f"{_THEIRS}.input_layernorm")),
-            **dict(norm(f"{_OURS}.attention_norm.after", f"{_THEIRS}.post_attention_layernorm")),
-            **dict(
-                norm(f"{_OURS}.feed_forward_norm.before", f"{_THEIRS}.pre_feedforward_layernorm")
-            ),
-            **dict(
-                norm(f"{_OURS}.feed_forward_norm.after", f"{_THEIRS}.post_feedforward_layernorm")
-            ),
-        },
-        read=_read,
-        describe=_describe,
-        architecture_of=lambda model: "Gemma2ForCausalLM",
-        prefix="model.",
-        left_out=LEFT_OUT,
-    ),
-    "Gemma2ForSequenceClassification",
-    "score",
-    pooling="last",
-    bias=False,
+GEMMA2 = decoder_family(
+    "gemma2",
+    "Gemma2",
+    rules=_RULES,
+    names={
+        **NAMES,
+        **dict(norm(f"{BLOCK}.attention_norm.before", f"{LAYER}.input_layernorm")),
+        **dict(norm(f"{BLOCK}.attention_norm.after", f"{LAYER}.post_attention_layernorm")),
+        **dict(norm(f"{BLOCK}.feed_forward_norm.before", f"{LAYER}.pre_feedforward_layernorm")),
+        **dict(norm(f"{BLOCK}.feed_forward_norm.after", f"{LAYER}.post_feedforward_layernorm")),
+    },
+    read=_read,
+    describe=_describe,
 )

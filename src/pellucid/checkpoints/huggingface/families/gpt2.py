@@ -1,6 +1,4 @@
-"""GPT-2.
-
-Queries, keys and values lie in one matrix, and every matrix lies as (in, out).
+"""GPT-2: one matrix has queries, keys and values, and every matrix is stored as (in, out).
 
 Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners".
 """
@@ -8,16 +6,16 @@ Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learner
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Rules, Table
-from pellucid.checkpoints.huggingface.classes import with_classes
+from pellucid.checkpoints.huggingface.attributes import FixedValue, Ignored, Read, Rules, Table
+from pellucid.checkpoints.huggingface.families.decoders import with_score
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
+    DirectoryContents,
     Family,
-    Found,
     activation,
-    drawn,
     lone_decoder,
     multi_head,
+    normal_start,
     std_of,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
@@ -39,8 +37,8 @@ _RULES: Rules = {
     "layer_norm_epsilon": Read(float, 1e-5),
     "initializer_range": Read(float, 0.02),
     "tie_word_embeddings": Read(bool, True),
-    "scale_attn_weights": Only(True),
-    "scale_attn_by_inverse_layer_idx": Only(False),
+    "scale_attn_weights": FixedValue(True),
+    "scale_attn_by_inverse_layer_idx": FixedValue(False),
     "reorder_and_upcast_attn": Ignored("the same products in another order"),
     **dict.fromkeys(
         (
@@ -51,31 +49,31 @@ _RULES: Rules = {
     ),
 }  # fmt: skip
 
-_OURS, _THEIRS = "decoder.blocks.{n}", "transformer.h.{n}"
-_FUSED = f"{_THEIRS}.attn.c_attn"
+_BLOCK, _LAYER = "decoder.blocks.{n}", "transformer.h.{n}"
+_FUSED = f"{_LAYER}.attn.c_attn"
 _NAMES: Names = {
     "token_embedding.weight": Source("transformer.wte.weight"),
     "decoder.positions.embedding.weight": Source("transformer.wpe.weight"),
     "head.weight": Source("lm_head.weight"),
     **dict(norm("decoder.final_norm", "transformer.ln_f")),
-    **dict(norm(f"{_OURS}.attention_norm", f"{_THEIRS}.ln_1")),
-    **dict(norm(f"{_OURS}.feed_forward_norm", f"{_THEIRS}.ln_2")),
-    **dict(linear(f"{_OURS}.attention.query", _FUSED, third=0, transposed=True)),
-    **dict(linear(f"{_OURS}.attention.key", _FUSED, third=1, transposed=True)),
-    **dict(linear(f"{_OURS}.attention.value", _FUSED, third=2, transposed=True)),
-    **dict(linear(f"{_OURS}.attention.output", f"{_THEIRS}.attn.c_proj", transposed=True)),
-    **dict(linear(f"{_OURS}.feed_forward.up", f"{_THEIRS}.mlp.c_fc", transposed=True)),
-    **dict(linear(f"{_OURS}.feed_forward.down", f"{_THEIRS}.mlp.c_proj", transposed=True)),
+    **dict(norm(f"{_BLOCK}.attention_norm", f"{_LAYER}.ln_1")),
+    **dict(norm(f"{_BLOCK}.feed_forward_norm", f"{_LAYER}.ln_2")),
+    **dict(linear(f"{_BLOCK}.attention.query", _FUSED, third=0, transposed=True)),
+    **dict(linear(f"{_BLOCK}.attention.key", _FUSED, third=1, transposed=True)),
+    **dict(linear(f"{_BLOCK}.attention.value", _FUSED, third=2, transposed=True)),
+    **dict(linear(f"{_BLOCK}.attention.output", f"{_LAYER}.attn.c_proj", transposed=True)),
+    **dict(linear(f"{_BLOCK}.feed_forward.up", f"{_LAYER}.mlp.c_fc", transposed=True)),
+    **dict(linear(f"{_BLOCK}.feed_forward.down", f"{_LAYER}.mlp.c_proj", transposed=True)),
 }
 
 
-def _read(attributes: Table, stored: Found) -> config.Transformer:
+def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
     d_model: int = attributes["n_embd"]
     n_heads: int = attributes["n_head"]
     if attributes["resid_pdrop"] != attributes["embd_pdrop"]:
         raise CheckpointError(
             f"config.json: resid_pdrop is {attributes['resid_pdrop']} and embd_pdrop "
-            f"{attributes['embd_pdrop']}: a stack has one rate of dropout; write the same into both"
+            f"{attributes['embd_pdrop']}: a stack has one rate of dropout; make them equal"
         )
     return config.Transformer(
         vocab_size=attributes["vocab_size"],
@@ -104,7 +102,7 @@ def _read(attributes: Table, stored: Found) -> config.Transformer:
             final_norm=True,
             dropout=attributes["resid_pdrop"],
         ),
-        initialisation=drawn(attributes["initializer_range"], depth_scaled=True),
+        initialisation=normal_start(attributes["initializer_range"], depth_scaled=True),
     )
 
 
@@ -129,7 +127,7 @@ def _describe(model: config.Transformer) -> Table:
     }
 
 
-GPT2 = with_classes(
+GPT2 = with_score(
     Family(
         model_type="gpt2",
         architectures=("GPT2LMHeadModel",),
@@ -137,14 +135,8 @@ GPT2 = with_classes(
         names=_NAMES,
         read=_read,
         describe=_describe,
-        architecture_of=lambda model: "GPT2LMHeadModel",
         prefix="transformer.",
-        left_out={
-            r".*\.attn\.(bias|masked_bias)": "the causal mask",
-        },
+        ignored_tensors={r".*\.attn\.(bias|masked_bias)": "the causal mask"},
     ),
-    "GPT2ForSequenceClassification",
-    "score",
-    pooling="last",
-    bias=False,
+    "GPT2",
 )

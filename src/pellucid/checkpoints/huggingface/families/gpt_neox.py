@@ -1,6 +1,6 @@
-"""GPT-NeoX, and Pythia: attention and feed-forward read the same state; part of a head is turned.
+"""GPT-NeoX and Pythia: attention and feed-forward layers in parallel, partial rotary positions.
 
-Queries, keys and values lie in one matrix, head by head.
+One matrix has queries, keys and values, head by head.
 
 Source: Black et al. 2022, "GPT-NeoX-20B"; Biderman et al. 2023, "Pythia".
 """
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
-from pellucid.checkpoints.huggingface.classes import with_classes
+from pellucid.checkpoints.huggingface.families.decoders import with_score
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
+    DirectoryContents,
     Family,
-    Found,
     activation,
-    drawn,
     lone_decoder,
     multi_head,
+    normal_start,
     rotary,
     std_of,
 )
@@ -45,24 +45,24 @@ _RULES: Rules = {
     **ROTARY_RULES,
 }
 
-_OURS, _THEIRS = "decoder.blocks.{n}", "gpt_neox.layers.{n}"
-_FUSED = f"{_THEIRS}.attention.query_key_value"
+_BLOCK, _LAYER = "decoder.blocks.{n}", "gpt_neox.layers.{n}"
+_FUSED = f"{_LAYER}.attention.query_key_value"
 _NAMES: Names = {
     "token_embedding.weight": Source("gpt_neox.embed_in.weight"),
     "head.weight": Source("embed_out.weight"),
     **dict(norm("decoder.final_norm", "gpt_neox.final_layer_norm")),
-    **dict(norm(f"{_OURS}.attention_norm", f"{_THEIRS}.input_layernorm")),
-    **dict(norm(f"{_OURS}.feed_forward_norm", f"{_THEIRS}.post_attention_layernorm")),
-    **dict(linear(f"{_OURS}.attention.query", _FUSED, third=0, by_head=True)),
-    **dict(linear(f"{_OURS}.attention.key", _FUSED, third=1, by_head=True)),
-    **dict(linear(f"{_OURS}.attention.value", _FUSED, third=2, by_head=True)),
-    **dict(linear(f"{_OURS}.attention.output", f"{_THEIRS}.attention.dense")),
-    **dict(linear(f"{_OURS}.feed_forward.up", f"{_THEIRS}.mlp.dense_h_to_4h")),
-    **dict(linear(f"{_OURS}.feed_forward.down", f"{_THEIRS}.mlp.dense_4h_to_h")),
+    **dict(norm(f"{_BLOCK}.attention_norm", f"{_LAYER}.input_layernorm")),
+    **dict(norm(f"{_BLOCK}.feed_forward_norm", f"{_LAYER}.post_attention_layernorm")),
+    **dict(linear(f"{_BLOCK}.attention.query", _FUSED, third=0, by_head=True)),
+    **dict(linear(f"{_BLOCK}.attention.key", _FUSED, third=1, by_head=True)),
+    **dict(linear(f"{_BLOCK}.attention.value", _FUSED, third=2, by_head=True)),
+    **dict(linear(f"{_BLOCK}.attention.output", f"{_LAYER}.attention.dense")),
+    **dict(linear(f"{_BLOCK}.feed_forward.up", f"{_LAYER}.mlp.dense_h_to_4h")),
+    **dict(linear(f"{_BLOCK}.feed_forward.down", f"{_LAYER}.mlp.dense_4h_to_h")),
 }
 
 
-def _read(attributes: Table, stored: Found) -> config.Transformer:
+def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
     n_heads: int = attributes["num_attention_heads"]
     d_head = attributes["hidden_size"] // n_heads
     bias: bool = attributes["attention_bias"]
@@ -99,7 +99,7 @@ def _read(attributes: Table, stored: Found) -> config.Transformer:
             final_norm=True,
             dropout=attributes["hidden_dropout"],
         ),
-        initialisation=drawn(attributes["initializer_range"]),
+        initialisation=normal_start(attributes["initializer_range"]),
     )
 
 
@@ -129,7 +129,7 @@ def _describe(model: config.Transformer) -> Table:
     }
 
 
-GPT_NEOX = with_classes(
+GPT_NEOX = with_score(
     Family(
         model_type="gpt_neox",
         architectures=("GPTNeoXForCausalLM",),
@@ -137,15 +137,11 @@ GPT_NEOX = with_classes(
         names=_NAMES,
         read=_read,
         describe=_describe,
-        architecture_of=lambda model: "GPTNeoXForCausalLM",
         prefix="gpt_neox.",
-        left_out={
+        ignored_tensors={
             r".*\.attention\.(bias|masked_bias)": "the causal mask",
             r".*rotary_emb\.inv_freq": "computed from the config",
         },
     ),
-    "GPTNeoXForSequenceClassification",
-    "score",
-    pooling="last",
-    bias=False,
+    "GPTNeoX",
 )

@@ -1,6 +1,6 @@
 """T5: an encoder and a decoder with bucketed biases; 1.0 with ReLU, 1.1 gated and untied.
 
-Only the first layer's table of biases is in a file: all layers share it. Scores are not scaled.
+All layers share the first layer's table of biases. Scores are not scaled.
 
 Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 Transformer"; 1.1 as in Shazeer 2020, "GLU Variants Improve Transformer".
@@ -9,22 +9,22 @@ Transformer"; 1.1 as in Shazeer 2020, "GLU Variants Improve Transformer".
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Ignored, Only, Read, Rules, Table
+from pellucid.checkpoints.huggingface.attributes import FixedValue, Ignored, Read, Rules, Table
 from pellucid.checkpoints.huggingface.family import (
     WRITTEN_ACTIVATIONS,
+    DirectoryContents,
     Family,
-    Found,
     Unfit,
     activation,
-    drawn,
     multi_head,
+    normal_start,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 from pellucid.errors import CheckpointError
 
 _DERIVED = Ignored("follows from feed_forward_proj")
 _RULES: Rules = {
-    "is_encoder_decoder": Only(True),
+    "is_encoder_decoder": FixedValue(True),
     "vocab_size": Read(int),
     "d_model": Read(int),
     "d_kv": Read(int),
@@ -47,39 +47,39 @@ _RULES: Rules = {
 
 
 def _stack_names(stack: str, *, decoder: bool) -> Names:
-    ours, theirs = f"{stack}.blocks.{{n}}", f"{stack}.block.{{n}}.layer"
-    feed = f"{theirs}.{2 if decoder else 1}"
+    block, layer = f"{stack}.blocks.{{n}}", f"{stack}.block.{{n}}.layer"
+    feed = f"{layer}.{2 if decoder else 1}"
     names: dict[str, Source] = {
         f"{stack}.positions.table.weight": Source(
             f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         ),
-        **dict(norm(f"{ours}.attention_norm", f"{theirs}.0.layer_norm")),
-        **_attention_names(f"{ours}.attention", f"{theirs}.0.SelfAttention"),
-        **dict(norm(f"{ours}.feed_forward_norm", f"{feed}.layer_norm")),
+        **dict(norm(f"{block}.attention_norm", f"{layer}.0.layer_norm")),
+        **_attention_names(f"{block}.attention", f"{layer}.0.SelfAttention"),
+        **dict(norm(f"{block}.feed_forward_norm", f"{feed}.layer_norm")),
         **dict(norm(f"{stack}.final_norm", f"{stack}.final_layer_norm")),
-        **dict(linear(f"{ours}.feed_forward.down", f"{feed}.DenseReluDense.wo")),
+        **dict(linear(f"{block}.feed_forward.down", f"{feed}.DenseReluDense.wo")),
     }
     if decoder:
-        names |= dict(norm(f"{ours}.cross_attention_norm", f"{theirs}.1.layer_norm"))
-        names |= _attention_names(f"{ours}.cross_attention", f"{theirs}.1.EncDecAttention")
+        names |= dict(norm(f"{block}.cross_attention_norm", f"{layer}.1.layer_norm"))
+        names |= _attention_names(f"{block}.cross_attention", f"{layer}.1.EncDecAttention")
     return names
 
 
-def _attention_names(ours: str, theirs: str) -> Names:
+def _attention_names(path: str, published: str) -> Names:
     pairs = {"query": "q", "key": "k", "value": "v", "output": "o"}
-    return {f"{ours}.{a}.weight": Source(f"{theirs}.{b}.weight") for a, b in pairs.items()}
+    return {f"{path}.{a}.weight": Source(f"{published}.{b}.weight") for a, b in pairs.items()}
 
 
-def _feed_names(part: str, theirs: str) -> Names:
+def _feed_names(part: str, published: str) -> Names:
     return {
         f"{stack}.blocks.{{n}}.feed_forward.{part}.weight": Source(
-            f"{stack}.block.{{n}}.layer.{layer}.DenseReluDense.{theirs}.weight"
+            f"{stack}.block.{{n}}.layer.{layer}.DenseReluDense.{published}.weight"
         )
         for stack, layer in (("encoder", 1), ("decoder", 2))
     }
 
 
-def _read(attributes: Table, stored: Found) -> config.Transformer:
+def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
     gate, _, act = attributes["feed_forward_proj"].rpartition("-")
     if gate not in ("", "gated"):
         raise CheckpointError(
@@ -105,15 +105,15 @@ def _read(attributes: Table, stored: Found) -> config.Transformer:
         encoder=_stack(attributes, n_layers, feed, crossed=False),
         decoder=_stack(attributes, n_layers if n_more is None else n_more, feed, crossed=True),
         head=config.LanguageHead(scaled=scaled),
-        initialisation=drawn(0.02),
+        initialisation=normal_start(0.02),
     )
 
 
-def _head(attributes: Table, stored: Found) -> tuple[bool, bool]:
+def _head(attributes: Table, stored: DirectoryContents) -> tuple[bool, bool]:
     """Whether the head is tied, and whether its input is scaled.
 
-    They went together. Newer files say the second by itself, and that all heads are tied, also
-    where they hold another matrix: so there the file decides.
+    In older files one attribute decides both. Newer files have `scale_decoder_outputs`, and always
+    state a tied head, even if they have a separate matrix: so there the tensors decide.
     """
     scaled: bool | None = attributes["scale_decoder_outputs"]
     if scaled is None:
@@ -153,10 +153,10 @@ def _stack(
 def _describe(model: config.Transformer) -> Table:
     encoder, decoder = model.encoder, model.decoder
     if encoder is None or decoder is None:
-        raise Unfit("encoder and decoder", "are not both there", shape=True)
+        raise Unfit("encoder and decoder", "are not both present", shape=True)
     if not isinstance(encoder.positions, config.BucketedBias):
         kind = type(encoder.positions).__name__
-        raise Unfit("positions", f"is {kind}, and only BucketedBias can be said")
+        raise Unfit("positions", f"is {kind}, but this family has BucketedBias")
     attention, feed = multi_head(encoder), encoder.feed_forward
     act = WRITTEN_ACTIVATIONS[feed.activation]
     if isinstance(feed, config.GatedMLP):
@@ -194,8 +194,7 @@ T5 = Family(
     names_when_gated={**_feed_names("gate", "wi_0"), **_feed_names("up", "wi_1")},
     read=_read,
     describe=_describe,
-    architecture_of=lambda model: "T5ForConditionalGeneration",
-    left_out={
+    ignored_tensors={
         r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight": (
             "a table of early files that nothing reads"
         ),
