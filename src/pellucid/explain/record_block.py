@@ -86,7 +86,7 @@ class _RecordingCache(NoCache):
         self.self_attention = KeysAndValues(keys, values)
         return self.self_attention
 
-    def once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
+    def compute_once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
         self.cross_attention = make()
         return self.cross_attention
 

@@ -13,7 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from pellucid.generation.decode_program import DecodeProgram, activation, both_norms, refuse
+from pellucid.generation.decode_program import (
+    DecodeProgram,
+    activation,
+    both_norms,
+    is_plain_decoder,
+    refuse,
+)
 from pellucid.model import Block, Positions, Stack, Transformer, look
 from pellucid.model.facts import (
     AddedPositionFacts,
@@ -32,15 +38,11 @@ from pellucid.model.facts import (
     ResidualPart,
     RotaryFacts,
     SoftmaxAttentionFacts,
-    StackFacts,
-    TransformerFacts,
     UnknownFacts,
     attention_facts,
     block_facts,
     head_facts,
-    model_facts,
     position_facts,
-    stack_facts,
     tensor_at,
 )
 from pellucid.native import Attention, Operation
@@ -57,7 +59,7 @@ def compile_decoder(model: Transformer) -> DecodeProgram:
         CannotCompile: there is no instruction for a part of the model.
     """
     stack = model.decoder
-    if stack is None or not _is_plain_decoder(model, stack):
+    if stack is None or not is_plain_decoder(model, stack):
         refuse("a model that is not a decoder only")
     for module in named_modules(model).values():
         if any(callable(getattr(type(module), name, None)) for name in vars(module)):
@@ -72,25 +74,6 @@ def compile_decoder(model: Transformer) -> DecodeProgram:
             return refuse("a model without a head for tokens")
         case _:
             assert_never(head)
-
-
-def _is_plain_decoder(model: Transformer, stack: Stack) -> bool:
-    facts = model_facts(model)
-    match facts:
-        case TransformerFacts(stacks="decoder"):
-            pass
-        case TransformerFacts() | UnknownFacts():
-            return False
-        case _:
-            assert_never(facts)
-    of_stack = stack_facts(stack)
-    match of_stack:
-        case StackFacts():
-            return True
-        case UnknownFacts():
-            return False
-        case _:
-            assert_never(of_stack)
 
 
 class _Compiler:

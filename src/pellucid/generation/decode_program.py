@@ -11,7 +11,7 @@ from typing import Any, NoReturn, assert_never
 import torch
 from torch import Tensor, nn
 
-from pellucid.model import Narrow, Transformer
+from pellucid.model import Narrow, Stack, Transformer
 from pellucid.model.facts import (
     ActivationName,
     FeedForwardFacts,
@@ -20,10 +20,14 @@ from pellucid.model.facts import (
     LoRAFacts,
     NormFacts,
     SandwichFacts,
+    StackFacts,
+    TransformerFacts,
     UnknownFacts,
     feed_forward_facts,
     linear_facts,
+    model_facts,
     norm_facts,
+    stack_facts,
     tensor_at,
 )
 from pellucid.native import Activation, Attention, Instruction, NormKind, Operation, Precision
@@ -216,3 +220,23 @@ def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
             return refuse(norm)
         case _:
             assert_never(facts)
+
+
+def is_plain_decoder(model: Transformer, stack: Stack) -> bool:
+    """Whether a model is a decoder only, of parts that state facts."""
+    facts = model_facts(model)
+    match facts:
+        case TransformerFacts(stacks="decoder"):
+            pass
+        case TransformerFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
+    of_stack = stack_facts(stack)
+    match of_stack:
+        case StackFacts():
+            return True
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(of_stack)

@@ -9,7 +9,6 @@ row is padded, no row changes another, and no mask is needed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -19,8 +18,14 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.generation.incremental import Reader
 from pellucid.generation.prompts import start
-from pellucid.generation.sampling import Sampling, choose, log_p_of
-from pellucid.maths.sampling import repetition_penalty
+from pellucid.generation.sampling import (
+    Sampling,
+    choose,
+    first_stop,
+    log_p_of,
+    penalise_repetition,
+    row_generator,
+)
 from pellucid.model import Encoded, Transformer
 from pellucid.tokenizers import Tokenizer
 
@@ -114,7 +119,7 @@ def _sample(
     if not prompts or not all(prompts):
         raise PellucidError("a prompt has no tokens: pass at least the begin-of-text token")
     device = model.device
-    random = [_generator(sampling.seed, row) for row in range(len(prompts))]
+    random = [row_generator(sampling.seed, row) for row in range(len(prompts))]
     lengths = [len(prompt) for prompt in prompts]
     n_read = min(lengths)
     ids = torch.tensor([list(prompt[:n_read]) for prompt in prompts], device=device)
@@ -133,7 +138,7 @@ def _sample(
                 for reads, generator in zip(reading, random, strict=True)
             ]
         )
-        sampled = choose(_penalise(logits, ids, sampling), uniforms.to(device), sampling)
+        sampled = choose(penalise_repetition(logits, ids, sampling), uniforms.to(device), sampling)
         tokens = reader.read(sampled, logits)
         next_ids = [
             prompt[n_read] if reads else token
@@ -142,13 +147,6 @@ def _sample(
         ids = torch.cat((ids, torch.tensor(next_ids, device=device)[:, None]), dim=1)
         generated = [None if reads else i for reads, i in zip(reading, next_ids, strict=True)]
         yield generated, logits, sampled
-
-
-def _penalise(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
-    if sampling.repetition_penalty == 1:
-        return logits
-    present = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
-    return repetition_penalty(logits, present, sampling.repetition_penalty)
 
 
 def stream(
@@ -297,14 +295,3 @@ def text_stream(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str
     for token_id in ids:
         emit(token_id)
     return emit
-
-
-def first_stop(text: str, stops: Sequence[str]) -> int | None:
-    """The index of the first stop text, or None."""
-    places = [text.find(stop) for stop in stops]
-    return min((place for place in places if place >= 0), default=None)
-
-
-def _generator(seed: int, row: int) -> torch.Generator:
-    digest = hashlib.sha256(f"{seed}:{row}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)

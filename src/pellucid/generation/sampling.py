@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +13,7 @@ from torch import Tensor
 
 from pellucid.errors import ConfigError
 from pellucid.maths.arrays import Array, device_of, namespace
-from pellucid.maths.sampling import keep_min_p, keep_top_p
+from pellucid.maths.sampling import keep_min_p, keep_top_p, repetition_penalty
 from pellucid.maths.softmax import softmax
 from pellucid.typed import to_numpy
 
@@ -83,6 +85,14 @@ def distribution(logits: Array, sampling: Sampling) -> Array:
     return softmax(logits)
 
 
+def penalise_repetition(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
+    """The logits with the repetition penalty for the tokens in `ids`, if there is one."""
+    if sampling.repetition_penalty == 1:
+        return logits
+    present = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)
+    return repetition_penalty(logits, present, sampling.repetition_penalty)
+
+
 def choose(
     logits: Float[Tensor, "rows vocab"], uniforms: Float[Tensor, " rows"], sampling: Sampling
 ) -> Int[Tensor, " rows"]:
@@ -114,6 +124,18 @@ def log_p_of(
     total = xp.sum(xp.exp(array - top), axis=-1, dtype=_wide(array))
     log_z = torch.as_tensor(xp.log(total) + top[:, 0])
     return logits.gather(1, tokens[:, None])[:, 0] - log_z
+
+
+def first_stop(text: str, stops: Sequence[str]) -> int | None:
+    """The index of the first stop text, or None."""
+    places = [text.find(stop) for stop in stops]
+    return min((place for place in places if place >= 0), default=None)
+
+
+def row_generator(seed: int, row: int) -> torch.Generator:
+    """The random generator of one row, seeded by both numbers."""
+    digest = hashlib.sha256(f"{seed}:{row}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "little") >> 1)
 
 
 def _as_array(logits: Float[Tensor, "rows vocab"]) -> Array:
