@@ -75,6 +75,7 @@ class AtLeast:
     least: float
 
     def __call__(self, name: str, value: float) -> None:
+        """Refuse a value below the limit."""
         at_least(name, value, self.least)
 
 

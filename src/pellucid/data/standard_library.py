@@ -89,6 +89,7 @@ def source_files(library: Path) -> list[str]:
 
 
 def is_skipped(folder: str) -> bool:
+    """Whether a folder of the sources holds no documentation."""
     return folder in SKIPPED_FOLDERS or folder.startswith("config-")
 
 

@@ -67,6 +67,7 @@ class Panel:
         self._stop_requested = stop_requested
 
     def __call__(self, event: events.Event) -> None:
+        """Show an event."""
         if self._is_closed:
             return
         try:

@@ -23,6 +23,7 @@ class PlainLines:
         self._changes = Changes()
 
     def __call__(self, event: events.Event) -> None:
+        """Print the lines of an event."""
         if self._is_closed:
             return
         try:

@@ -70,8 +70,7 @@ class ModelGradients(Gradients):
         return length(torch.tensor(list(self.norms.values()), dtype=torch.float64))
 
     def stream(self, side: Side) -> list[Tensor]:
-        """The gradient of the residual stream before each block and after the last,
-        (time, d_model) each."""
+        """Gradients (time, d_model) of the residual stream before each block and after the last."""
         n = self.trace.n_layers(side)
         return [self._upstream[Segment(side, place - 1)][0] for place in range(n + 1)]
 

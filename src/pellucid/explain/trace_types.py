@@ -175,8 +175,7 @@ class Gradients(Protocol):
         ...
 
     def stream(self, side: Side) -> list[Tensor]:
-        """The gradient of the residual stream before each block and after the last,
-        (time, d_model) each."""
+        """Gradients (time, d_model) of the residual stream before each block and after the last."""
         ...
 
     def segment(self, segment: Segment) -> SegmentGradients:

@@ -37,7 +37,7 @@ class View(NamedTuple):
     forwards: bool = False
 
     def in_window(self, window: int | None, n_queries: int, device: torch.device) -> View:
-        """This view, restricted to keys less than `window` away: with 1, the query itself only.
+        """The view, restricted to keys less than `window` away: with 1, the query itself only.
 
         Args:
             window: the largest distance plus 1; None changes nothing.

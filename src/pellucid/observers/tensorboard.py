@@ -29,6 +29,7 @@ class TensorBoard:
         self._writer: Any = None
 
     def __call__(self, event: events.Event) -> None:
+        """Write the numbers of an event."""
         match event:
             case events.Started() | events.Resumed():
                 place = choose_folder(self._folder, event, "tensorboard")

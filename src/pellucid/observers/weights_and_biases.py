@@ -40,6 +40,7 @@ class WeightsAndBiases:
         self._run: Any = None
 
     def __call__(self, event: events.Event) -> None:
+        """Send the numbers of an event."""
         match event:
             case events.Started() | events.Resumed():
                 self._start(event)

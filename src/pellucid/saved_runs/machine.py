@@ -1,4 +1,4 @@
-"""This machine: the device and precision that "auto" means, and whether a plan fits it."""
+"""The device and precision that "auto" means, and whether a plan fits this machine."""
 
 from __future__ import annotations
 

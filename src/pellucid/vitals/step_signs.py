@@ -59,6 +59,7 @@ class Step:
 
 
 def is_adaptive(group: dict[str, Any]) -> bool:
+    """Whether a group's optimiser divides by a running size of the gradient, as Adam does."""
     return "betas" in group and number_in(group, "eps") is not None
 
 

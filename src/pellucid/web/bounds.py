@@ -35,6 +35,7 @@ class Bounded(H11Protocol):
     _clock: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the clock of idle time; close the oldest connection if there are too many."""
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         connections = cast("set[Bounded]", self.connections)  # they are all of this class
@@ -47,6 +48,7 @@ class Bounded(H11Protocol):
         self._clock = self.loop.call_later(_TICK, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
         if self._clock is not None:
             self._clock.cancel()
         super().connection_lost(exc)
@@ -58,16 +60,19 @@ class Bounded(H11Protocol):
         return cycle is not None and not cycle.more_body and not cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
+        """Read data; a client that breaks the protocol loses its connection."""
         try:
             super().data_received(data)
         except h11.LocalProtocolError:  # the client broke the protocol after the answer began
             self.transport.abort()
 
     def on_response_complete(self) -> None:
+        """Start idle time anew."""
         self._idle_since = self.loop.time()
         super().on_response_complete()
 
     def shutdown(self) -> None:
+        """Close the connection at once."""
         self.transport.abort()
 
     def _look(self) -> None:

@@ -17,8 +17,7 @@ from pellucid.web.session import Session
 
 
 def render_notebook(trace: Trace) -> str | None:
-    """The page in a frame; None for a trace of bare ids or with scaled heads, which a page would
-    not show."""
+    """The page in a frame; None for a trace of ids or with scaled heads, which has none."""
     if trace.run is None or trace.scales or not trace.sentence.text:
         return None
     session = Session(RunRegistry([trace.run]), sentence=trace.sentence.text)

@@ -78,6 +78,7 @@ class Progress:
         self._open = False
 
     def __call__(self, advance: Advance) -> None:
+        """Show how far a fork is."""
         if self._silent:
             return
         head = f"fork {advance.number}/{advance.n_forks}  {advance.label}"

@@ -31,6 +31,7 @@ class TrainSummary:
         self.vitals_cost = ""
 
     def __call__(self, event: Event) -> None:
+        """Keep what the summary needs of an event."""
         from pellucid.training import (
             CheckpointSaved,
             Evaluated,

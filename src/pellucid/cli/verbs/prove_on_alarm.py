@@ -40,6 +40,7 @@ class Alarm:
         self._rows: dict[str, tuple[int, int]] = {}
 
     def __call__(self, event: Event) -> None:
+        """Keep the folder, and the first alarm of each sign."""
         from pellucid.training import Resumed, Started, StoppedNonFinite, Vitals
 
         match event:

@@ -42,6 +42,7 @@ class Hook:
         self._call = call
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Call the function under the guard of its part."""
         self._guard(self._part, self._call, *args, **kwargs)
 
     def __deepcopy__(self, memo: object) -> Callable[..., None]:
@@ -58,6 +59,7 @@ class LastingHook(Hook):
     takes_output = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Call the function, unless a compiler is tracing."""
         if not torch.compiler.is_compiling():
             self.call_active(*args, **kwargs)
 
