@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pellucid.drawing import Box
 from pellucid.old_names import OLD_NAMES
 from pellucid.runs import ResumeProof
 
-PUBLIC = (Path(__file__).parent / "support" / "public_names_0_1.txt").read_text("utf-8").split()
+SUPPORT = Path(__file__).parent / "support"
+PUBLIC = (SUPPORT / "public_names_0_1.txt").read_text("utf-8").split()
+#: Functions with their parameters, and attributes of classes.
+WORDS = (SUPPORT / "public_words_0_1.txt").read_text("utf-8").splitlines()
+#: Words of 0.1 that are gone, by the reason.
+GONE = {
+    "a protocol: `pellucid.trace` makes one": ("explain.Trace", "explain.Gradients"),
+    "takes the options of `resolve_config` as keywords, by the same names": ("train", "runs.train"),
+    "the manifest holds the facts of both kinds of data": ("examples.StoredExamples", "text.Shard"),
+    "the inputs hold one `data`, whatever it came from": ("runs.tasks.Given",),
+    "the prompts are texts of the page": ("web.Session",),
+    "protocols, and a C structure": ("examples.Form", "native.Call"),
+    "an object sets it": ("examples.Bucketed.tokens_per_row", "examples.Packed.tokens_per_row"),
+    "a function returns the function that makes batches": (
+        "text.MaskedOrder",
+        "text.Order",
+        "text.SpanOrder",
+    ),
+    "found on the class, which has `from_model`": ("objectives.LazyLogits.of",),
+    "memory is known before a task is made": ("runs.tasks.Task",),
+}
+
+
+def find_public(path: str) -> Any:
+    """A public thing of 0.1 by its path: in a room, or in a class of a room."""
+    names = path.split(".")
+    public: Any = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        for count, name in enumerate(names, start=1):
+            if not hasattr(public, name):
+                public = import_module(".".join(names[:count]))
+            else:
+                public = getattr(public, name)
+    return public
 
 
 def test_every_public_name_of_0_1_still_works() -> None:
@@ -50,3 +87,54 @@ def test_an_attribute_of_0_1_still_works_and_warns_once() -> None:
     ) as caught:
         assert proof.holds is proof.is_equal is False  # pyright: ignore
     assert len(caught) == 1
+
+
+def parameters_of(public: Any) -> set[str]:
+    """What a function or a class takes; of a C structure, its fields."""
+    if hasattr(public, "_fields_"):
+        return {field[0] for field in public._fields_}
+    return set(inspect.signature(public).parameters)
+
+
+def has(parent: object, name: str) -> bool:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return hasattr(parent, name)
+
+
+def old_words(target: object) -> set[str]:
+    """The words of 0.1 that a function takes, or that an object of a class gives."""
+    return set(getattr(target, "old_words", {}))
+
+
+def test_every_keyword_and_attribute_of_0_1_still_works() -> None:
+    gone = tuple(f"pellucid.{name}" for names in GONE.values() for name in names)
+    missing: list[str] = []
+    for line in WORDS:
+        path, called, parameters = line.partition("()")
+        if path.startswith(gone):
+            continue
+        owner, _, name = path.rpartition(".")
+        parent: Any = find_public(owner)
+        if not has(parent, name):
+            if name not in parameters_of(parent) | old_words(getattr(parent, "__getattr__", None)):
+                missing.append(path)
+        elif called:
+            public = find_public(path)
+            taken = old_words(public)
+            if isinstance(public, type):
+                taken = old_words(public.__init__) | old_words(public.__new__)
+            words = parameters_of(public) | taken
+            missing += [f"{path}({word}=)" for word in parameters.split() if word not in words]
+    assert missing == []
+
+
+def test_an_old_keyword_and_its_attribute_warn_once_each() -> None:
+    with pytest.warns(FutureWarning, match="the argument says of Box is lines now") as caught:
+        box = Box(name="softmax", says=("over the keys",))  # pyright: ignore
+    assert len(caught) == 1
+    with pytest.warns(FutureWarning, match=r"Box\.says is Box\.lines now") as caught:
+        assert box.says == box.lines == ("over the keys",)  # pyright: ignore
+    assert len(caught) == 1
+    with pytest.raises(AttributeError, match="'Box' object has no attribute 'words'"):
+        box.words  # noqa: B018  # pyright: ignore

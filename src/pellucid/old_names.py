@@ -199,21 +199,3 @@ def names_of(room: str) -> Callable[[str], object]:
         return getattr(import_module(new_room), new_name)
 
     return find
-
-
-def old_attributes(**new_names: str) -> Callable[[object, str], object]:
-    """The `__getattr__` of a class whose attributes had other names in 0.1: old=new."""
-
-    def find(owner: object, name: str) -> object:
-        kind = type(owner).__name__
-        if name not in new_names:
-            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
-        new = new_names[name]
-        warnings.warn(
-            f"{kind}.{name} is {kind}.{new} now; the old name goes in 0.3",
-            OldNameWarning,
-            stacklevel=2,
-        )
-        return getattr(owner, new)
-
-    return find

@@ -221,5 +221,5 @@ def test_a_tokenizer_of_another_model_is_refused(
     words = str(shared_data / STORIES / "tok512.bin")
     out = ["import", str(tmp_path / "m.bin"), str(tmp_path / "run"), "--tokenizer", words]
     assert main([*out, "--json"]) == 2
-    assert "has 512 tokens, the model has 11" in json.loads(capsys.readouterr().out)["message"]
+    assert "has 512 tokens, but the model has 11" in json.loads(capsys.readouterr().out)["message"]
     assert not (tmp_path / "run").exists()

@@ -271,7 +271,7 @@ def test_json_is_read_as_a_list_or_as_lines_with_paths_into_it(
 BROKEN_JSON = {
     "cut short": (b'[{"text": "a"}, {"text": "b', "row 2: is not valid JSON (Unterminated"),
     "no end": (b'[{"text": "a"}', "row 2: is not valid JSON (expected , or ] there)"),
-    "two lists": (b'[{"text": "a"}] []', "row 2: is not valid JSON (something stands behind"),
+    "two lists": (b'[{"text": "a"}] []', "row 2: is not valid JSON (there is text after the en"),
     "early error": (
         b'[{"text": x}, ' + b'{"text": "b"}, ' * 99 + b"1]",
         "row 1: is not valid JSON",

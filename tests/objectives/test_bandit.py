@@ -135,13 +135,13 @@ def test_k2_of_whole_answers_pulls_as_kl_between_answers_does() -> None:
         first, second = answer
         return torch.stack([table[0, first], table[1 + first, second]])
 
-    leash = PolicyGradient(beta=1.0, kl="k2")._leash
+    penalty = PolicyGradient(beta=1.0, kl="k2")._kl_penalty
     kl = expected = torch.zeros((), dtype=torch.float64)
     for answer in answers:
         ours, theirs = of(log_p, answer), of(reference, answer)
         probability = ours.sum().exp()
         kl = kl + probability * (ours.sum() - theirs.sum())
-        expected = expected + probability.detach() * leash((theirs - ours)[None])[0]
+        expected = expected + probability.detach() * penalty((theirs - ours)[None])[0]
     torch.testing.assert_close(
         torch.autograd.grad(expected, [logits], retain_graph=True),
         torch.autograd.grad(kl, [logits]),

@@ -150,7 +150,7 @@ def test_with_adapters_one_model_is_in_memory_and_without_them_two(
         folder=folder,
         model=run.model,
         tokenizer=run.tokenizer,
-        data=open_data(folder, run.config),
+        data=open_data(folder),
     )
     ids = torch.tensor([[1, 2, 3]])
     begun = runs.load(base).model
@@ -194,7 +194,7 @@ def test_accumulated_equals_one_large_batch_where_supervised_tokens_are_uneven(
 @pytest.mark.parametrize("objective", ["dpo", "policy-gradient"])
 def test_what_has_no_reference_is_refused(file: Path, tmp_path: Path, objective: str) -> None:
     reward = REWARD if objective == "policy-gradient" else None
-    with pytest.raises(ConfigError, match=r"weights drawn at random.*--from RUN"):
+    with pytest.raises(ConfigError, match=r"first weights of this run are random.*--from RUN"):
         pellucid.train([file], objective=objective, reward=reward, out=tmp_path / "run", show=False)
     assert not (tmp_path / "run").exists()
 
@@ -275,7 +275,7 @@ def test_a_resumed_run_is_told_its_reward_again_and_no_other(
     assert facts["to resume"].endswith(f"--reward {REWARD}")
     with pytest.raises(ConfigError, match=f"trained for --reward {REWARD}"):
         runs.resume(tmp_path / "run", show=False)
-    with pytest.raises(ConfigError, match=r"another run.*--allow-drift"):
+    with pytest.raises(ConfigError, match=r"was trained for.*--allow-drift"):
         runs.resume(tmp_path / "run", reward="math:fabs", show=False)
     runs.resume(tmp_path / "run", reward=REWARD, show=False)
 

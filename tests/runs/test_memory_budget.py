@@ -195,7 +195,7 @@ def test_a_published_model_that_does_not_fit_is_refused_before_it_is_built(
 def test_a_published_config_of_ten_thousand_layers_is_refused_by_its_header(tmp_path: Path) -> None:
     published.write(tmp_path / "published")
     published.change(tmp_path / "published", num_hidden_layers=10_000)
-    with pytest.raises(CheckpointError, match="describes 10,000 layers, but the files hold"):
+    with pytest.raises(CheckpointError, match="describes 10,000 layers, but the files have"):
         runs.import_model(tmp_path / "published", tmp_path / "run", force=True)
 
 

@@ -91,7 +91,7 @@ def test_data_become_the_arrays_that_0_1_made_of_them(
     for file_name in ("config.toml", "tokenizer.json"):
         shutil.copy(OLD / "dpo" / file_name, tmp_path / "base")
     monkeypatch.chdir(tmp_path)
-    ready = ready_data(read_config(RunFolder(OLD / name)), say=lambda _: None)
+    ready = ready_data(read_config(RunFolder(OLD / name)), notify=lambda _: None)
     (tmp_path / "run").mkdir()
     ready.fill(tmp_path / "run" / "text")
     prepared = {file.name: file.read_bytes() for file in (tmp_path / "run" / "text").iterdir()}

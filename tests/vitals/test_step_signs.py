@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pellucid.vitals.step_signs import OF_STEPS, Step
+from pellucid.vitals.step_signs import STEP_SIGNS, Step
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam])
@@ -17,7 +17,7 @@ def test_decoupled_decay_is_no_part_of_the_effective_step(kind: type[torch.optim
     optimiser.step()
     moved = parameter.detach() - old
     step = Step(parameter, old, parameter.grad, moved, optimiser, optimiser.param_groups[0])
-    value = OF_STEPS["update.effective_step"](step)
+    value = STEP_SIGNS["update.effective_step"](step)
     assert value is not None
     # the first step of Adam is as large as the learning rate; the decay would add 5 times that
     assert float(value) == pytest.approx(1.0, rel=1e-4)

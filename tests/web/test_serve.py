@@ -70,8 +70,8 @@ def test_a_port_is_refused_out_of_its_range(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_flags_choose_where_the_page_opens() -> None:
-    from pellucid.cli.verbs.serve import _chosen  # pyright: ignore[reportPrivateUsage]
+    from pellucid.cli.verbs.serve import _fragment  # pyright: ignore[reportPrivateUsage]
 
     words = ["explain", "r", "x", "--serve", "--chapter", "scores", "--layer", "2", "--token", "3"]
-    told = _chosen(parser().parse_args(words), {"L2.H1": 0.0})
+    told = _fragment(parser().parse_args(words), {"L2.H1": 0.0})
     assert told == "#chapter=scores&stack=decoder&t=3&l=2&x=L2.H1%3D0"

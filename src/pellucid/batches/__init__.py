@@ -12,6 +12,7 @@ from pellucid.batches.types import (
     RolloutBatch,
     TokenBatch,
 )
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "IGNORED",
@@ -25,3 +26,5 @@ __all__ = [
     "RolloutBatch",
     "TokenBatch",
 ]
+
+_take_old_words(__name__, globals())

@@ -135,6 +135,7 @@ from pellucid.config.training import (
     WarmUpStableDecay,
 )
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "DPO",
@@ -262,4 +263,5 @@ __all__ = [
     "with_new_kinds",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

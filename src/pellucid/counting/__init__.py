@@ -24,6 +24,7 @@ from pellucid.counting.peak import (
     with_vocabulary,
 )
 from pellucid.counting.temporaries import chunk_rows
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "UNCERTAINTY",
@@ -49,3 +50,5 @@ __all__ = [
     "with_vocabulary",
     "writing_memory",
 ]
+
+_take_old_words(__name__, globals())

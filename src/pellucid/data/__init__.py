@@ -69,6 +69,7 @@ from pellucid.data.store import Examples, PreparedData, Ragged, check_tokenizer,
 from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
 from pellucid.data.table_rows import Row
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "DATA_FILES",
@@ -152,3 +153,5 @@ __all__ = [
     "training_texts",
     "write",
 ]
+
+_take_old_words(__name__, globals())

@@ -69,6 +69,7 @@ from pellucid.diagnosis.proof.prove import Advance, prove
 from pellucid.diagnosis.proof.verdict import Proof, Trial
 from pellucid.diagnosis.reduced_model import reduce_model
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "SEVERITIES",
@@ -152,4 +153,5 @@ __all__ = [
     "reduce_model",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

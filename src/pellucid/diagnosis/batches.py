@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from pellucid.batches import IGNORED
 from pellucid.errors import PellucidError
-from pellucid.old_names import old_attributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +26,6 @@ class Examples:
     padding: Tensor | None = None
     source: Tensor | None = None
     source_padding: Tensor | None = None
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(on="to_device")
 
     @property
     def ids(self) -> Tensor:

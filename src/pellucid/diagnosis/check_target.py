@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +25,6 @@ from pellucid.diagnosis.training_batch import build_training_batch
 from pellucid.errors import PellucidError, TextError
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
-from pellucid.old_names import old_attributes
 from pellucid.presets import PRESETS
 from pellucid.reader import LARGE, read_text
 from pellucid.runs import Run, learns_from_rows, load
@@ -50,9 +49,6 @@ class Checked:
 
     target: str
     findings: tuple[Finding, ...]
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(what="target")
 
 
 def check_named(

@@ -5,6 +5,7 @@ from pellucid.display.notebook import NotebookPanel
 from pellucid.display.panel import Panel
 from pellucid.display.plain import PlainLines
 from pellucid.display.terminal_text import folded, visible
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "NotebookPanel",
@@ -15,3 +16,5 @@ __all__ = [
     "folded",
     "visible",
 ]
+
+_take_old_words(__name__, globals())

@@ -16,6 +16,7 @@ from pellucid.generation.incremental import Reader, seen_past_context, window_st
 from pellucid.generation.prompts import Start, encode, pad, start
 from pellucid.generation.sampling import Sampling, choose
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "BeamContinuation",
@@ -45,4 +46,5 @@ __all__ = [
     "window_start",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

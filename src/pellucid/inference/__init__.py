@@ -12,6 +12,7 @@ from pellucid.inference.embedding import POOLS, Neighbour, Pool, embed, neighbou
 from pellucid.inference.fill_mask import Filling, Mask, fill
 from pellucid.inference.sample import beam_search, generate
 from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "POOLS",
@@ -38,3 +39,5 @@ __all__ = [
     "ranked",
     "score",
 ]
+
+_take_old_words(__name__, globals())

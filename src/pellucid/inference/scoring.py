@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -20,7 +19,6 @@ from torch import Tensor
 from pellucid.errors import ConfigError, TextError
 from pellucid.generation import finite, window_start
 from pellucid.model import Transformer
-from pellucid.old_names import old_attributes
 from pellucid.saved_runs.inference_memory import check_reading
 from pellucid.saved_runs.load import Run
 from pellucid.saved_runs.requirements import refuse_to_predict
@@ -55,9 +53,6 @@ class Prediction:
     log_p: float | None
     likeliest: tuple[Likely, ...]
 
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(seen="n_tokens", seen_from="window_start")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredToken:
@@ -68,9 +63,6 @@ class ScoredToken:
     token: str
     log_p: float
     window_start: int
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(seen_from="window_start")
 
     @property
     def probability(self) -> float:
@@ -91,9 +83,6 @@ class Score:
     unknown_tokens: int
     is_altered: bool
     context_length: int
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(changed="is_altered")
 
     @property
     def log_p(self) -> float:

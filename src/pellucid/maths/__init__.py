@@ -117,6 +117,7 @@ from pellucid.maths.softmax import (
 from pellucid.maths.weight_norms import (
     power_iteration, spectral_norm, spectral_norm_grad, weight_norm, weight_norm_grad,
 )
+from pellucid.old_words import take_old_words as _take_old_words
 # isort: on
 
 __all__ = [
@@ -171,3 +172,5 @@ __all__ = [
 # fmt: on
 
 _doors = _open_door(globals(), __all__)
+
+_take_old_words(__name__, globals())

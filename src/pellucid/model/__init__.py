@@ -53,6 +53,7 @@ from pellucid.model.trainable import (
 from pellucid.model.transformer import Transformer
 from pellucid.model.views import View, look
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "MLP",
@@ -115,4 +116,5 @@ __all__ = [
     "without_adapters",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

@@ -16,6 +16,7 @@ from pellucid.native.decode import (
 )
 from pellucid.native.parallel import Threads, huge_buffer
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "INT8_BLOCK",
@@ -44,4 +45,5 @@ __all__ = [
     "library",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

@@ -3,6 +3,7 @@
 They know names and shapes, but neither losses nor models.
 """
 
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.optim.assemble import assemble_optimiser, assemble_schedule, orthogonal_type
 from pellucid.optim.clipping import Gate, gate
 from pellucid.optim.eager import SGD, Adam, AdamW
@@ -29,3 +30,5 @@ __all__ = [
     "orthogonalise",
     "penalties_of",
 ]
+
+_take_old_words(__name__, globals())

@@ -18,6 +18,7 @@ from pellucid.inference.fill_mask import Filling, Mask, fill
 from pellucid.inference.sample import beam_search, generate
 from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.runs.adapters import export_adapter
 from pellucid.runs.convert import export_run, import_model
 from pellucid.runs.evaluate_examples import (
@@ -96,4 +97,5 @@ __all__ = [
     "verify_resume",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

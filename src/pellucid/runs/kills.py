@@ -13,13 +13,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, cast
+from typing import IO, NamedTuple, cast
 
 from pellucid import children
 from pellucid.checkpoints import verify
 from pellucid.errors import CheckpointError, ConfigError, RunError
 from pellucid.free_memory import forcing
-from pellucid.old_names import old_attributes
 from pellucid.reader import read_json_table
 from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import branch_at
@@ -48,9 +47,6 @@ class KillProof:
     kills: tuple[KillRecord, ...]
     losses_equal: bool
     weights_equal: bool
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(holds="is_equal")
 
     @property
     def is_equal(self) -> bool:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from pellucid import config
 from pellucid.data import EncodedCounts, ReadCounts, encode_pieces, hash_pieces
-from pellucid.old_names import old_attributes
 from pellucid.runs.prepare_text import survey_and_divide, train_tokenizer
 from pellucid.saved_runs.progress import Notify, ProgressReporter, silent
 
@@ -27,9 +25,6 @@ class CorpusReport:
     longest: str
     sha256: str
     tally: ReadCounts
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(changed="changed_documents")
 
     @property
     def bytes_per_token(self) -> float:

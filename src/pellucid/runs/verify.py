@@ -7,12 +7,10 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pellucid import children
 from pellucid.errors import Interrupted, RunError
 from pellucid.free_memory import forcing
-from pellucid.old_names import old_attributes
 from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import copy_run
 from pellucid.runs.resume import resume
@@ -31,9 +29,6 @@ class ResumeProof:
     to_step: int
     losses_equal: bool
     weights_equal: bool
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(holds="is_equal")
 
     @property
     def is_equal(self) -> bool:

@@ -1,5 +1,6 @@
 """A run on disk: its folder, records and seal, and the `Run` that opening it gives."""
 
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import Run, load
 from pellucid.saved_runs.records import attach, read_events
@@ -15,3 +16,5 @@ __all__ = [
     "load",
     "read_events",
 ]
+
+_take_old_words(__name__, globals())

@@ -3,8 +3,11 @@
 Comes in: a config, a model and prepared data. Goes out: a `Task`. It does not know the loop.
 """
 
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.tasks.assemble import assemble_task
 from pellucid.tasks.distillation import check_teacher
 from pellucid.tasks.task import GeneratedText, Reward, Task, TaskInputs
 
 __all__ = ["GeneratedText", "Reward", "Task", "TaskInputs", "assemble_task", "check_teacher"]
+
+_take_old_words(__name__, globals())

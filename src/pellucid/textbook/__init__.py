@@ -4,6 +4,7 @@ Comes in: a word, or a question's number. Goes out: entries and questions, with 
 computed at that moment. It keeps no formula and no number of its own, and needs no torch.
 """
 
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.textbook.entries import Entry, entry, topics
 from pellucid.textbook.examples import Computed, compute
 from pellucid.textbook.lookup import Misnomer, look_up
@@ -20,3 +21,5 @@ __all__ = [
     "look_up",
     "topics",
 ]
+
+_take_old_words(__name__, globals())

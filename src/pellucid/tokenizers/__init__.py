@@ -1,5 +1,6 @@
 """Text to token ids and back. This room knows no corpora, models or losses."""
 
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.tokenizers.framing import Cut, Framing
 from pellucid.tokenizers.from_file import beginning_with, tokenizer_from
 from pellucid.tokenizers.merges import Step, WordMerges, replay
@@ -38,3 +39,5 @@ __all__ = [
     "with_mask",
     "with_sentinels",
 ]
+
+_take_old_words(__name__, globals())

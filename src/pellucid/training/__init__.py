@@ -1,5 +1,6 @@
 """The loop: built parts in, a trained state and events out. It does not know who listens."""
 
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.training.event_records import from_record, to_record
 from pellucid.training.events import (
     CheckpointSaved,
@@ -78,3 +79,5 @@ __all__ = [
     "train",
     "update",
 ]
+
+_take_old_words(__name__, globals())

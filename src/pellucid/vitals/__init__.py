@@ -1,6 +1,7 @@
 """Watch a training from outside: five equations, their signs, and a word for each."""
 
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.vitals.attention import (
     AttentionStats,
     ScoreBounds,
@@ -65,4 +66,5 @@ __all__ = [
     "watcher",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

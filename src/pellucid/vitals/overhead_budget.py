@@ -6,11 +6,9 @@ import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-
-from pellucid.old_names import old_attributes
 
 #: The share of the training's time that watching may take by default.
 MAX_OVERHEAD = 0.02
@@ -23,9 +21,6 @@ class Cost:
     seconds: float
     training_seconds: float
     n_readings: int
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(looks="n_readings", told="message")
 
     @property
     def share(self) -> float:

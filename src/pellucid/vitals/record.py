@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pellucid.old_names import old_attributes
 from pellucid.vitals.signs import Sign
 
 #: The first points of a series all stay: most faults appear at once.
@@ -20,9 +19,6 @@ class Point(NamedTuple):
     value: float
     word: str = ""
     place: str = ""
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(where="place")
 
 
 class Series:

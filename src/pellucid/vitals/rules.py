@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pellucid.errors import ConfigError
-from pellucid.old_names import old_attributes
 from pellucid.reader import as_table, parse_toml, read_toml
 from pellucid.vitals.signs import Equation, Word
 
@@ -33,9 +32,6 @@ class Rule:
     sick_below: float | None = None
     #: the condition under which the rule holds, as a sentence; empty if it always does
     only: str = ""
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(told="description", why="describe_breach")
 
     def word(self, value: float) -> Word:
         """The word for one reading alone; a value that is not finite is sick."""

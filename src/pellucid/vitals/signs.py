@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-from pellucid.old_names import old_attributes
+from typing import Any, Literal
 
 Word = Literal["calm", "watch", "sick"]
 Equation = Literal[1, 2, 3, 4, 5]
@@ -38,9 +36,6 @@ class Sign:
     rule: str
     source: str
     place: str = ""
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(where="place")
 
     def record(self) -> dict[str, Any]:
         """The sign as plain values."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from pellucid.old_names import old_attributes
 from pellucid.training import Guard
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.overhead_budget import Cost
@@ -66,9 +65,6 @@ class WatchReport:
     _predicted: Predicted | None
     #: the thread that trains, once it is known: only that one may run the model
     _thread: int | None
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(go_on="resume", seen="state")
 
     @property
     def signs(self) -> tuple[Sign, ...]:

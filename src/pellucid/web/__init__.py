@@ -4,6 +4,7 @@ It answers requests with JSON. All numbers come from `explain`.
 """
 
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.web.onefile import OnePage, check_name, one_page, write_page
 from pellucid.web.requests import PageRequest, Reading, parse_request
 from pellucid.web.run_registry import RunRegistry
@@ -22,4 +23,5 @@ __all__ = [
     "write_page",
 ]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

@@ -17,6 +17,7 @@ from pellucid.checkpoints.huggingface.directory import is_huggingface
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.read import Published, open_published
 from pellucid.checkpoints.huggingface.write import PUBLISHED_FILES, choose_family, write_published
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "ADAPTER_FILES",
@@ -35,3 +36,5 @@ __all__ = [
     "write_adapter",
     "write_published",
 ]
+
+_take_old_words(__name__, globals())

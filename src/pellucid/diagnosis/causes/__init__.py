@@ -16,6 +16,7 @@ from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.not_examined import ProbeRunner
 from pellucid.old_names import names_of as _names_of
+from pellucid.old_words import take_old_words as _take_old_words
 
 CAUSES: tuple[Cause, ...] = (
     *architecture.CAUSES,
@@ -39,4 +40,5 @@ def find_candidates(view: HistoryView, runner: ProbeRunner | None = None) -> lis
 
 __all__ = ["CAUSES", "Candidate", "Cause", "Comparison", "HistoryView", "find_candidates"]
 
+_take_old_words(__name__, globals())
 __getattr__ = _names_of(__name__)

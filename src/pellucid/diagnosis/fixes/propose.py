@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from pellucid import config
 from pellucid.config import encode, run_from_table
@@ -21,7 +21,6 @@ from pellucid.diagnosis.fixes.model import MODEL_FIXES
 from pellucid.diagnosis.fixes.training import RATES, SGD_RATE, TRAINING_FIXES
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
-from pellucid.old_names import old_attributes
 from pellucid.presets import find
 from pellucid.reader import parse_toml
 
@@ -54,9 +53,6 @@ class Fix:
     reason: str
     source: str
     start: Literal["replay", "restart"]
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(does="change", why="reason", needs="start")
 
 
 def propose_fixes(finding: Finding, run: config.Run) -> list[Fix]:

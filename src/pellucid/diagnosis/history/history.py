@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pellucid import config
 from pellucid.diagnosis.finding import Finding
-from pellucid.old_names import old_attributes
 
 #: (update, value) in the order of updates.
 Points = tuple[tuple[int, float], ...]
@@ -21,9 +20,6 @@ class Reading(NamedTuple):
     value: float
     word: str
     place: str = ""
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(where="place")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pellucid import config
 from pellucid.checkpoints import Checkpoint
@@ -19,7 +18,6 @@ from pellucid.diagnosis.proof.patched_config import write_fixed
 from pellucid.diagnosis.proof.verdict import Proof, Trial
 from pellucid.disk import check_output
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.old_names import old_attributes
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.saved_runs.machine import machine_changes
@@ -45,9 +43,6 @@ class Advance:
     steps: int
     seconds_left: float | None
     fork: Fork | None = None
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(of="n_forks", what="label", done="step")
 
 
 Advances = Callable[[Advance], None]

@@ -19,11 +19,10 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from pellucid.diagnosis.fixes.propose import Fix
 from pellucid.diagnosis.proof.fork import Fork
-from pellucid.old_names import old_attributes
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
 
@@ -37,9 +36,6 @@ class Trial:
     fix: Fix
     codes: tuple[str, ...]
     pairs: tuple[tuple[Fork, Fork], ...]
-
-    if not TYPE_CHECKING:
-        __getattr__ = old_attributes(prescription="fix")
 
     @property
     def _unfixed_forks(self) -> list[Fork]:

@@ -25,6 +25,7 @@ from pellucid.explain.receipts.sums import (
     position_receipt,
     residual_receipt,
 )
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "activation_receipt",
@@ -43,3 +44,5 @@ __all__ = [
     "surprisal_receipt",
     "weight_receipt",
 ]
+
+_take_old_words(__name__, globals())
