@@ -201,6 +201,8 @@ def _translating(
             keywords[new_words[old]] = keywords.pop(old)
         return function(*args, **keywords)
 
+    # a public equation says by this name which formula stands behind its door
+    call.__wrapped__ = getattr(function, "__wrapped__", function)
     call.old_words = new_words  # type: ignore[attr-defined]
     return call
 

@@ -76,7 +76,7 @@ def command(tmp_path: Path) -> list[str]:
 #: What is being done, and the function that does it.
 PREPARING = {
     "reading": "pellucid.runs.train.ready_data",
-    "encoding": "pellucid.runs.prepare_text.prepare",
+    "encoding": "pellucid.runs.prepare_text.prepare_documents",
     "building": "pellucid.runs.train.build_model",
     "trying the compiler": "pellucid.runs.plan.compiler_problem",
     "timing": "pellucid.training.stepper.update",
