@@ -164,6 +164,8 @@ class Variant(HuggingFace):
             self.called: Any = torch.compile(self.model, backend="eager")
         if how == "accelerate":
             accelerate = pytest.importorskip("accelerate")
+            # a trainer of another test may have set it up in this process, in another precision
+            accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
             self.accelerator = accelerate.Accelerator(cpu=True, mixed_precision="bf16")
             self.model, self.optimizers[0] = self.accelerator.prepare(
                 self.model, self.optimizers[0]
