@@ -231,6 +231,10 @@ def test_memory_comes_back_whole(name: str) -> None:
 def test_groups_cover_every_parameter_once_by_name_and_shape() -> None:
     model = build(BASE)
     groups = group(model.named_parameters())
+    assert [part.count for part in groups.every] == [
+        sum(parameter.numel() for parameter in part.parameters.values()) for part in groups.every
+    ]
+    assert sum(part.count for part in groups.every) > len(groups.hidden.parameters)
     names = [name for part in groups.every for name in part.parameters]
     assert sorted(names) == sorted(name for name, _ in model.named_parameters())
     assert set(groups.embeddings.parameters) == {"token_embedding.weight", "head.weight"}
