@@ -19,7 +19,7 @@ import torch
 
 from pellucid.explain import trace
 from pellucid.explain.chapter_types import Place
-from pellucid.explain.chapters import CHAPTERS
+from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.web import Reading, Session, one_page
 from pellucid.web.notebook import framed
 from support.browsing import Open, opening, served, settled, until
@@ -96,9 +96,7 @@ def test_every_receipt_of_a_chapter_agrees_with_python_and_with_the_model(
     page = opened(f"#chapter={chapter}&l=1&h=1&t=4&o=2")
     run = session.shelf.load("run0")
     place = Place(token=4, other=2, layer=1, head=1)
-    told = next(entry for entry in CHAPTERS if entry.id == chapter).build(
-        trace(run, SENTENCE), place
-    )
+    told = build_chapter(trace(run, SENTENCE), chapter, place)
     cards = page.query_selector_all("#focus .receipt")
     assert len(cards) == len(told.receipts)
     for card, receipt in zip(cards, told.receipts, strict=True):
