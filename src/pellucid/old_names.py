@@ -180,6 +180,12 @@ def warn_old_name(message: str) -> None:
     warnings.warn(message, OldNameWarning, stacklevel=1)
 
 
+def warn_renamed(old: str, new: str) -> None:
+    """Warn of an old name, at the line that called the caller of this function."""
+    message = f"{old} is {new} now; the old name goes in 0.3"
+    warnings.warn(message, OldNameWarning, stacklevel=3)
+
+
 def names_of(room: str) -> Callable[[str], object]:
     """The `__getattr__` of a room of 0.1, such as "pellucid.text".
 
@@ -191,11 +197,7 @@ def names_of(room: str) -> Callable[[str], object]:
         if new is None:
             raise AttributeError(f"module {room!r} has no attribute {name!r}")
         new_room, _, new_name = f"pellucid.{new}".rpartition(".")
-        warnings.warn(
-            f"{room}.{name} is {new_room}.{new_name} now; the old name goes in 0.3",
-            OldNameWarning,
-            stacklevel=2,
-        )
+        warn_renamed(f"{room}.{name}", f"{new_room}.{new_name}")
         return getattr(import_module(new_room), new_name)
 
     return find

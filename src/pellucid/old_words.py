@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pellucid.old_names import OldNameWarning
+from pellucid.old_names import warn_renamed
 
 _PROBES = """
     batch causality chance documents dtypes finite gradients import initial_loss labels loss moves
@@ -67,6 +66,10 @@ OLD_WORDS: dict[str, dict[str, str]] = {
         "Box": "says=lines",
         "Drawing": "says=sentence",
         "place": "beside=side_by_side",
+    },
+    "explain": {
+        "Gradients": "of=gradient",
+        "Trace": "look=attention passed=stack_pass went_back=has_gradients",
     },
     "explain.chapters": {
         "ChapterEntry": "about=summary once=at_one_place against=build_comparison",
@@ -170,23 +173,22 @@ def take_old_words(room: str, namespace: dict[str, Any]) -> None:
         if method:
             setattr(public, method, _translating(getattr(public, method), path, new_words))
         elif isinstance(public, type):
-            if set(new_words.values()) & set(inspect.signature(public).parameters):
-                _translate_constructor(public, path, new_words)
+            _translate_constructor(public, path, new_words)
             public.__getattr__ = _attribute_finder(path, new_words)  # type: ignore[attr-defined]
         else:
             namespace[name] = _translating(public, path, new_words)
 
 
 def _translate_constructor(kind: Any, path: str, new_words: Mapping[str, str]) -> None:
-    if kind.__init__ is not object.__init__:
-        kind.__init__ = _translating(kind.__init__, path, new_words)
-    else:  # a named tuple
-        kind.__new__ = staticmethod(_translating(kind.__new__, path, new_words))
-
-
-def _warn(old: str, new: str) -> None:
-    message = f"{old} is {new} now; the old name goes in 0.3"
-    warnings.warn(message, OldNameWarning, stacklevel=3)
+    """Take old keywords, if some of the words are arguments of the constructor."""
+    # a named tuple has no constructor but `__new__`, and some classes have neither
+    name = "__new__" if kind.__init__ is object.__init__ else "__init__"
+    constructor = getattr(kind, name)
+    # the names in its code: to build its signature takes longer, at every start
+    code = getattr(inspect.unwrap(constructor), "__code__", None)
+    if code is not None and not set(code.co_varnames).isdisjoint(new_words.values()):
+        translating = _translating(constructor, path, new_words)
+        setattr(kind, name, staticmethod(translating) if name == "__new__" else translating)
 
 
 def _translating(
@@ -197,7 +199,7 @@ def _translating(
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
         for old in keywords.keys() & new_words.keys():
-            _warn(f"the argument {old} of {path}", new_words[old])
+            warn_renamed(f"the argument {old} of {path}", new_words[old])
             keywords[new_words[old]] = keywords.pop(old)
         return function(*args, **keywords)
 
@@ -213,7 +215,7 @@ def _attribute_finder(path: str, new_words: Mapping[str, str]) -> Callable[[obje
     def find(owner: object, name: str) -> Any:
         if name not in new_words:
             raise AttributeError(f"{path!r} object has no attribute {name!r}")
-        _warn(f"{path}.{name}", f"{path}.{new_words[name]}")
+        warn_renamed(f"{path}.{name}", f"{path}.{new_words[name]}")
         return getattr(owner, new_words[name])
 
     find.old_words = new_words  # type: ignore[attr-defined]

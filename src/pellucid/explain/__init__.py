@@ -10,6 +10,7 @@ from pellucid.explain.films.recorder import film
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.token_predictions import Reading, TokenReading, read_sentence
 from pellucid.explain.trace_types import Gradients, Trace
+from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "Gradients",
@@ -21,3 +22,5 @@ __all__ = [
     "read_sentence",
     "trace",
 ]
+
+_take_old_words(__name__, globals())
