@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.extending import FOLDER, ROOT, apply, changed, recipes
+from support.extending import FOLDER, ROOT, apply, changed_files, recipes
 
 RECIPES = recipes()
 del RECIPES["README"]
@@ -22,14 +22,9 @@ TREES = ("src", "tests", "docs", "benchmarks")
 PARTS = ["pellucid", "pytest", "basedpyright", "ruff"]
 
 
-def changed_files(*names: str) -> dict[str, str]:
+def parsed_files(*names: str) -> dict[str, str]:
     """The files that the pages change, after all changes; those in Python can be parsed."""
-    texts: dict[str, str] = {}
-    for name in names:
-        for path, block in RECIPES[name].changes:
-            file = ROOT / path
-            before = texts.get(path, file.read_text("utf-8") if file.exists() else None)
-            texts[path] = changed(before, block, path)
+    texts = changed_files([RECIPES[name] for name in names], ROOT)
     for path, text in texts.items():
         if path.endswith(".py"):
             ast.parse(text)
@@ -38,14 +33,14 @@ def changed_files(*names: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_every_change_of_a_page_fits_the_checkout(name: str) -> None:
-    paths = list(changed_files(name))
+    paths = list(parsed_files(name))
     assert len(paths) > 1
     assert any(path.startswith("tests/") for path in paths)
     assert RECIPES[name].commands
 
 
 def test_all_pages_fit_together() -> None:
-    assert len(changed_files(*RECIPES)) > 1
+    assert len(parsed_files(*RECIPES)) > 1
 
 
 def test_every_page_is_listed() -> None:
@@ -63,8 +58,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in ROOT.iterdir():
         if file.is_file():
             shutil.copy(file, copy)
-    for recipe in RECIPES.values():
-        apply(recipe, copy)
+    apply(RECIPES.values(), copy)
     return copy
 
 
@@ -86,13 +80,13 @@ def run_python(checkout: Path, *words: str) -> None:
         text=True,
         check=False,
     )
-    told = f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
-    assert result.returncode == 0, f"{shlex.join(words)}\n{told}"
+    output = f"{result.stdout[-4000:]}\n{result.stderr[-4000:]}"
+    assert result.returncode == 0, f"{shlex.join(words)}\n{output}"
 
 
 def test_what_the_pages_change_can_be_imported(extended: Path) -> None:
     """A page that uses a name which is no longer there fails here, in seconds."""
-    paths = [path for path in changed_files(*RECIPES) if path.endswith(".py")]
+    paths = [path for path in parsed_files(*RECIPES) if path.endswith(".py")]
     modules = [path[4:-3].replace("/", ".") for path in paths if path.startswith("src/")]
     imports = "\n".join(f"import {module.removesuffix('.__init__')}" for module in modules)
     run_python(extended, "-c", imports)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,17 +88,30 @@ def changed(text: str | None, block: str, path: str) -> str:
     return text
 
 
-def apply(recipe: Recipe, root: Path) -> None:
-    """Change the files of a checkout.
+def changed_files(selection: Iterable[Recipe], root: Path) -> dict[str, str]:
+    """The text of each file of a checkout that some pages change, after all changes.
 
     Raises:
         StaleRecipeError: A change does not fit its file.
     """
-    for path, block in recipe.changes:
-        file = root / path
-        text = file.read_text("utf-8") if file.exists() else None
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(changed(text, block, path), "utf-8")
+    texts: dict[str, str] = {}
+    for recipe in selection:
+        for path, block in recipe.changes:
+            file = root / path
+            before = texts.get(path, file.read_text("utf-8") if file.exists() else None)
+            texts[path] = changed(before, block, path)
+    return texts
+
+
+def apply(selection: Iterable[Recipe], root: Path) -> None:
+    """Change the files of a checkout, or none of them.
+
+    Raises:
+        StaleRecipeError: A change does not fit its file.
+    """
+    for path, text in changed_files(selection, root).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text, "utf-8")
 
 
 def as_blocks(checkout: Path) -> str:
@@ -131,4 +145,4 @@ if __name__ == "__main__":
     if name == "--from":
         print(as_blocks(Path(target)))
     else:
-        apply(read_recipe(FOLDER / f"{name}.md"), Path(target))
+        apply([read_recipe(FOLDER / f"{name}.md")], Path(target))

@@ -65,7 +65,18 @@ class TokenLoss:
         return Loss(total=total, parts=parts)
 
 
-class NextToken:
+class _Penalised:
+    """Takes the arguments of `TokenLoss`."""
+
+    def __init__(
+        self, *, label_smoothing: float = 0.0, z_loss: float = 0.0, entropy_bonus: float = 0.0
+    ) -> None:
+        self.loss = TokenLoss(
+            label_smoothing=label_smoothing, z_loss=z_loss, entropy_bonus=entropy_bonus
+        )
+
+
+class NextToken(_Penalised):
     """Predict each token from those before it: -sum_t log p(x_t+1 | x_1 ... x_t) / tokens.
 
     It takes the arguments of `TokenLoss`.
@@ -75,13 +86,6 @@ class NextToken:
     See also:
         `pellucid.maths.cross_entropy`.
     """
-
-    def __init__(
-        self, *, label_smoothing: float = 0.0, z_loss: float = 0.0, entropy_bonus: float = 0.0
-    ) -> None:
-        self.loss = TokenLoss(
-            label_smoothing=label_smoothing, z_loss=z_loss, entropy_bonus=entropy_bonus
-        )
 
     def __call__(self, model: LanguageModel, batch: TokenBatch) -> Loss:
         """The batch's share of the mean over supervised tokens; parts as in `TokenLoss`."""
@@ -108,7 +112,7 @@ class MLM:
         return self.loss(model, hidden, batch.targets, batch.n_supervised)
 
 
-class Seq2Seq:
+class Seq2Seq(_Penalised):
     """Predict a target text y from a source x: -sum_t log p(y_t | y_1 ... y_t-1, x) / tokens of y.
 
     The model reads the true earlier tokens of y. It takes the arguments of `TokenLoss`.
@@ -120,13 +124,6 @@ class Seq2Seq:
     See also:
         `pellucid.maths.cross_entropy`.
     """
-
-    def __init__(
-        self, *, label_smoothing: float = 0.0, z_loss: float = 0.0, entropy_bonus: float = 0.0
-    ) -> None:
-        self.loss = TokenLoss(
-            label_smoothing=label_smoothing, z_loss=z_loss, entropy_bonus=entropy_bonus
-        )
 
     def __call__(self, model: LanguageModel, batch: PairBatch) -> Loss:
         """The batch's share of the mean over supervised tokens; parts as in `TokenLoss`."""
