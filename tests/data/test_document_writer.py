@@ -11,7 +11,7 @@ import pytest
 from pellucid.data import Document, PreparedData, Split, open_prepared, prepare_documents
 from pellucid.errors import TextError
 from pellucid.tokenizers.train import train_byte_pairs, train_bytes, train_characters
-from support.corpora import content_hash, parts_of
+from support.corpora import content_hash, parts_of, refuses_half_and_none
 
 TRAIN = (Document("a", "one text"), Document("b", "another, größer"), Document("c", "🙂"))
 SPLIT = Split(train=TRAIN, held_out=(Document("d", "held out"),), split_by="documents")
@@ -79,13 +79,7 @@ def test_flipped_byte_is_found_by_its_checksum(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["text.json", "train.npy", "held_out.starts.npy"])
 def test_missing_or_truncated_file_is_refused_without_checking(folder: Path, name: str) -> None:
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(TextError, match="damaged or incomplete"):
-        open_prepared(folder)
-    (folder / name).unlink()
-    with pytest.raises(TextError, match="damaged or incomplete"):
-        open_prepared(folder)
+    refuses_half_and_none(folder, name)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has neither there")

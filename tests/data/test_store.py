@@ -22,7 +22,7 @@ from pellucid.data import (
 )
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer
-from support.corpora import parts_of
+from support.corpora import parts_of, refuses_half_and_none
 from support.examples import Example
 
 OLD = Path(__file__).parent / "runs_0_1"
@@ -86,13 +86,7 @@ def test_flipped_byte_is_found_by_its_checksum(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["examples.json", "train.ids.npy", "held_out.rows.npy"])
 def test_missing_or_truncated_file_is_refused_without_checking(folder: Path, name: str) -> None:
-    content = (folder / name).read_bytes()
-    (folder / name).write_bytes(content[: len(content) // 2])
-    with pytest.raises(TextError, match="damaged or incomplete"):
-        open_prepared(folder)
-    (folder / name).unlink()
-    with pytest.raises(TextError, match="damaged or incomplete"):
-        open_prepared(folder)
+    refuses_half_and_none(folder, name)
 
 
 @pytest.mark.parametrize(("key", "value"), [("format", 0), ("classes", 3), ("extra", 1)])

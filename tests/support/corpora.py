@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from pellucid.data import CorpusSide, DividedCorpus, Document, Split, pieces_of
+from pellucid.data import CorpusSide, DividedCorpus, Document, Split, open_prepared, pieces_of
+from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer
 
 
@@ -78,3 +80,14 @@ def direct_files(folder: Path, split: Split, tokenizer: Tokenizer) -> None:
         np.save(folder / f"{name}.npy", np.concatenate([np.asarray(i, dtype=dtype) for i in ids]))
         starts = np.cumsum([0, *(len(each) for each in ids[:-1])], dtype=np.int64)
         np.save(folder / f"{name}.starts.npy", starts)
+
+
+def refuses_half_and_none(folder: Path, name: str) -> None:
+    """Cut a file of prepared data in half, and then remove it: both are refused on opening."""
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(TextError, match="damaged or incomplete"):
+        open_prepared(folder)
+    (folder / name).unlink()
+    with pytest.raises(TextError, match="damaged or incomplete"):
+        open_prepared(folder)
