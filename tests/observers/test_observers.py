@@ -150,8 +150,8 @@ def test_tensorboard_forgets_what_a_resumed_run_will_do_again(
     assert sorted(again) == list(range(1, 13))
 
 
-def test_an_observer_that_is_told_no_folder_says_so(tensorboard: Any) -> None:
-    with pytest.raises(RunError, match="give the observer a folder"):
+def test_an_observer_without_a_folder_is_refused(tensorboard: Any) -> None:
+    with pytest.raises(RunError, match="pass a folder to the observer"):
         TensorBoard()(STARTED)
 
 
