@@ -23,8 +23,8 @@ from pellucid.old_words import take_old_words as _take_old_words
 __all__ = [
     "BeamContinuation",
     "Beams",
-    "ContinuousBatch",
     "Continuation",
+    "ContinuousBatch",
     "EarlyStopping",
     "Hypothesis",
     "OpenText",
