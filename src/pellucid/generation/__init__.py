@@ -16,7 +16,13 @@ from pellucid.generation.generate import (
 from pellucid.generation.incremental import Reader, seen_past_context, window_start
 from pellucid.generation.prompts import Start, encode, pad, start
 from pellucid.generation.row_text import RowText
-from pellucid.generation.sampling import Sampling, choose, log_p_of, row_generator
+from pellucid.generation.sampling import (
+    Sampling,
+    choose,
+    log_p_of,
+    penalise_repetition,
+    row_generator,
+)
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
 
@@ -46,6 +52,7 @@ __all__ = [
     "log_p_of",
     "not_refused",
     "pad",
+    "penalise_repetition",
     "row_generator",
     "seen_past_context",
     "start",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ from pellucid.web.requests import PageRequest, Reading, RequestError, Scale
 from pellucid.web.run_registry import RunRegistry
 from pellucid.web.sentence_view import Attention, SentenceView, open_view
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """How the page talks to a run: its name in the API, and whether it has a chat template."""
+
+    model: str
+    is_chat: bool
+
+
 #: Most sentences that are kept, each with its layers' states.
 MAX_SENTENCES = 8
 
@@ -35,6 +45,8 @@ class Session:
     ) -> None:
         self.shelf = shelf
         self._max_sentences, self.sentence = max_sentences, sentence
+        #: By the runs' keys; empty without an API beside the page.
+        self.talks: Mapping[str, Talk] = {}
         self._read: OrderedDict[Any, SentenceView] = OrderedDict()
         self._lock = threading.Lock()
         self._progress: dict[tuple[Reading, tuple[Scale, ...]], tuple[int, int]] = {}
@@ -52,6 +64,7 @@ class Session:
                 "version": __version__,
                 "sentence": self.sentence,
                 "runs": self.shelf.describe(),
+                "talks": {key: asdict(talk) for key, talk in self.talks.items()},
             }
         if ask.kind == "progress":
             n_done, total = self._progress.get((ask.read, ask.scales), (0, 0))
