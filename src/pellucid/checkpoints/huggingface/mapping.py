@@ -152,7 +152,6 @@ def choice(
         default: a published value.
         written: the published value of a meaning, if several mean the same.
     """
-    kind: type[Any] = type(next(iter(values)))
 
     def to_config(value: Any) -> Any:
         if value not in values:
@@ -172,8 +171,13 @@ def choice(
         return match
 
     return attribute(
-        name, Read(kind, default), *paths, to_config=to_config, from_config=from_config
+        name, Read(_type_of(values), default), *paths, to_config=to_config, from_config=from_config
     )
+
+
+def _type_of(values: Mapping[Any, Any]) -> type[Any]:
+    """The type of all keys."""
+    return cast("type[Any]", type(next(iter(values))))
 
 
 def plain_path(path: str) -> str:

@@ -70,8 +70,9 @@ class Published:
         """Fill a model that was built on the meta device, one tensor at a time."""
         for parameter in self.places:
             module, _, leaf = parameter.rpartition(".")
-            owner = model.get_submodule(module)
-            setattr(owner, leaf, nn.Parameter(self.tensor(parameter)))
+            owner, tensor = model.get_submodule(module), self.tensor(parameter)
+            is_constant = leaf in dict(owner.named_buffers(recurse=False))
+            setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
 
 
 def open_published(
@@ -100,7 +101,8 @@ def open_published(
             built = assemble(model, seed=0)
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
-    layout = Layout(model, family.names_for(model), shapes_of(built.named_parameters()))
+    # parameters, and constants that belong to the model
+    layout = Layout(model, family.names_for(model), shapes_of(built.state_dict().items()))
     places = _places(layout, stored, folder)
     _check_shapes(places, layout, shards)
     copies = _copies(family, model)
