@@ -34,7 +34,7 @@ def activation(
     name: str,
     *paths: str,
     default: Any = REQUIRED,
-    written: Mapping[config.Activation, str] | None = None,
+    other_names: Mapping[config.Activation, str] | None = None,
 ) -> Row:
     """The attribute with the activation.
 
@@ -42,7 +42,7 @@ def activation(
         name: of the attribute.
         paths: where the activation is in the config.
         default: a published name.
-        written: published names that differ from the usual ones.
+        other_names: the names that this family writes instead of the usual ones.
     """
-    names = {**WRITTEN_ACTIVATIONS, **(written or {})}
-    return choice(name, ACTIVATIONS, *paths, default=default, written=names)
+    names = {**WRITTEN_ACTIVATIONS, **(other_names or {})}
+    return choice(name, ACTIVATIONS, *paths, default=default, names=names)

@@ -27,7 +27,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A default that follows from other attributes, which stand before it; null means it too.
+    """A default that follows from earlier attributes; null means it too.
 
     `absent`: the default of a missing attribute, if only null means the formula.
     """

@@ -1,12 +1,12 @@
 """A config as a table with one entry per layer, into which families put the attributes they read.
 
     tree = expand(model)
-    put(tree, "decoder.layers.attention.n_heads", 8)     # in every layer
+    set_values(tree, "decoder.layers.attention.n_heads", 8)     # in every layer
     values_at(tree, "decoder.layers.positions:Rotary.base")     # of the layers that have it
     model = fold(tree)
 
-A path names keys. Over a list it goes on in every entry. `name:Kind` goes on only in tables of this
-kind, and `name?` only where the key is present; elsewhere a missing key is an error.
+A path names keys, and a list means all of its entries. `name:Kind` means only tables of this kind,
+and `name?` only those that are present; elsewhere a missing key is an error.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def shortest_pattern(layers: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     return best
 
 
-def put(tree: Table, path: str, value: object) -> None:
+def set_values(tree: Table, path: str, value: object) -> None:
     """Set a key, in every layer if the path goes through `layers`; None removes it."""
     parents, _, key = path.rpartition(".")
     for table in _tables(tree, parents):

@@ -1,6 +1,6 @@
 """The rows of a family's table: an attribute of `config.json`, and its place in a config.
 
-    whole("num_attention_heads", "decoder.layers.attention.n_heads")
+    integer("num_attention_heads", "decoder.layers.attention.n_heads")
 
 A row works in both directions. `config_tree` explains the paths.
 """
@@ -22,7 +22,7 @@ from pellucid.checkpoints.huggingface.attributes import (
     Rules,
     Table,
 )
-from pellucid.checkpoints.huggingface.config_tree import put, values_at
+from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.errors import CheckpointError
 from pellucid.reader import short
 
@@ -93,7 +93,7 @@ def attribute(
 
     def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
         for path in paths:
-            put(tree, path, to_config(attributes[name]))
+            set_values(tree, path, to_config(attributes[name]))
 
     def write(tree: Table) -> Table:
         values = [value for path in paths for value in values_at(tree, path)]
@@ -109,7 +109,7 @@ def attribute(
     return Row(rules={name: rule}, read=read, write=write)
 
 
-def whole(name: str, *paths: str, default: Any = REQUIRED, or_none: bool = False) -> Row:
+def integer(name: str, *paths: str, default: Any = REQUIRED, or_none: bool = False) -> Row:
     """A whole number; `attribute` explains the arguments."""
     return attribute(name, Read(int, default, or_none), *paths)
 
@@ -141,16 +141,16 @@ def choice(
     values: Mapping[Any, Any],
     *paths: str,
     default: Any = REQUIRED,
-    written: Mapping[Any, Any] | None = None,
+    names: Mapping[Any, Any] | None = None,
 ) -> Row:
-    """An attribute with a few values, each of which means a value or a table of the config.
+    """An attribute with a few values; each means a value or a table of the config.
 
     Args:
         name: of the attribute.
         values: what each published value means. Another one is refused.
         paths: where the meaning is put.
         default: a published value.
-        written: the published value of a meaning, if several mean the same.
+        names: the value that is written for a meaning, if several mean the same.
     """
 
     def to_config(value: Any) -> Any:
@@ -162,12 +162,12 @@ def choice(
         return values[value]
 
     def from_config(value: Any) -> Any:
-        if written is not None and value in written:
-            return written[value]
+        if names is not None and value in names:
+            return names[value]
         match = next((key for key, meaning in values.items() if contains(value, meaning)), REQUIRED)
         if match is REQUIRED:
-            shown = cast("Table", value)["kind"] if isinstance(value, dict) else short(value)
-            raise Unfit(f"{plain_path(paths[0])} is {shown}, but this family has no {name} for it")
+            kind = cast("Table", value)["kind"] if isinstance(value, dict) else short(value)
+            raise Unfit(f"{plain_path(paths[0])} is {kind}, but this family has no {name} for it")
         return match
 
     return attribute(
@@ -220,7 +220,7 @@ def depth(name: str, stack: str, default: Any = REQUIRED, *, shared: bool = Fals
 
 
 def fixed(name: str, value: Any) -> Row:
-    """An attribute of which only one value is handled."""
+    """An attribute with one handled value."""
     return Row(rules={name: FixedValue(value)})
 
 
@@ -234,7 +234,7 @@ def computed(value: Callable[[Table], Any], *paths: str) -> Row:
 
     def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
         for path in paths:
-            put(tree, path, value(attributes))
+            set_values(tree, path, value(attributes))
 
     return Row(rules={}, read=read)
 

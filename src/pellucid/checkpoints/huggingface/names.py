@@ -153,7 +153,7 @@ class Layout:
         return groups.narrow(1, sum(rows[:index]), rows[index])
 
     def join(self, parameter: str, members: Sequence[Tensor]) -> Tensor:
-        """The published tensor of all of its members, one of which is `parameter`."""
+        """The published tensor of all of its members, `parameter` and the others."""
         source = self.source(parameter)
         if not source.members:
             (tensor,) = members

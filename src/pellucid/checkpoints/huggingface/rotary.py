@@ -14,7 +14,7 @@ from typing import Any
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
-from pellucid.checkpoints.huggingface.config_tree import put, values_at
+from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row, Unfit
 from pellucid.config import decode, encode
 from pellucid.errors import CheckpointError
@@ -62,7 +62,7 @@ def rotary_row(
         )
         table = {**encode(positions), "pairing": "interleaved" if interleaved else "half_split"}
         for key, value in table.items():
-            put(tree, f"{path}.{key}", value)
+            set_values(tree, f"{path}.{key}", value)
 
     def write(tree: Table) -> Table:
         d_head = values_at(tree, f"{stack}.layers.attention.d_head")[0]

@@ -18,10 +18,10 @@ from pellucid.checkpoints.huggingface.mapping import (
     fixed,
     flag,
     ignored,
+    integer,
     number,
     quotient,
     training_number,
-    whole,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 
@@ -57,16 +57,16 @@ SKELETON: Table = {
 }
 #: The attributes that its relatives share.
 ROWS: tuple[Row, ...] = (
-    whole("vocab_size", "vocab_size"),
-    whole("hidden_size", "d_model"),
+    integer("vocab_size", "vocab_size"),
+    integer("hidden_size", "d_model"),
     depth("num_hidden_layers", "encoder"),
-    whole("num_attention_heads", f"{ATTENTION}.n_heads", f"{ATTENTION}.n_kv_heads"),
+    integer("num_attention_heads", f"{ATTENTION}.n_heads", f"{ATTENTION}.n_kv_heads"),
     computed(quotient("hidden_size", "num_attention_heads").value, f"{ATTENTION}.d_head"),
-    whole("intermediate_size", f"{FEED}.d_ff"),
+    integer("intermediate_size", f"{FEED}.d_ff"),
     activation("hidden_act", f"{FEED}.activation", f"{TRANSFORM}?.activation", default="gelu"),
     training_number("hidden_dropout_prob", "encoder.dropout", default=0.1),
     training_number("attention_probs_dropout_prob", f"{ATTENTION}.dropout", default=0.1),
-    whole("max_position_embeddings", "context_length", default=512),
+    integer("max_position_embeddings", "context_length", default=512),
     initial_std(),
     number(
         "layer_norm_eps",
@@ -120,7 +120,7 @@ BERT = Family(
     skeleton=SKELETON,
     rows=(
         *ROWS,
-        whole("type_vocab_size", "embedding.segments", default=2),
+        integer("type_vocab_size", "embedding.segments", default=2),
         Row(rules={}, read=_read_pooler),
         fixed("position_embedding_type", "absolute"),
         ignored(

@@ -15,11 +15,11 @@ from pellucid.checkpoints.huggingface.mapping import (
     depth,
     fixed,
     flag,
+    integer,
     number,
     quotient,
     same_as,
     training_number,
-    whole,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 from pellucid.checkpoints.huggingface.rotary import rotary_row
@@ -82,7 +82,7 @@ def skeleton(
     norm: Table | None = None,
     residual: str | None = "PreNorm",
     positions: Table | None = None,
-    **more: object,
+    **extra: object,
 ) -> Table:
     """The config of a decoder; by default of Llama.
 
@@ -92,7 +92,7 @@ def skeleton(
         norm: by default RMSNorm.
         residual: the kind; None if a row puts it.
         positions: by default rotary.
-        more: other keys of the model.
+        extra: other keys of the model.
     """
     decoder: Table = {
         "kind": "Stack",
@@ -114,28 +114,28 @@ def skeleton(
         "embedding": {"kind": "Embedding", "scaled": False},
         "decoder": decoder,
         "initialisation": initialisation(),
-        **more,
+        **extra,
     }
 
 
 #: The sizes of a model.
 SIZES: tuple[Row, ...] = (
-    whole("vocab_size", "vocab_size"),
-    whole("hidden_size", "d_model"),
+    integer("vocab_size", "vocab_size"),
+    integer("hidden_size", "d_model"),
     depth("num_hidden_layers", "decoder"),
-    whole("num_attention_heads", f"{ATTENTION}.n_heads"),
-    whole("intermediate_size", f"{FEED}.d_ff"),
-    whole("max_position_embeddings", "context_length"),
+    integer("num_attention_heads", f"{ATTENTION}.n_heads"),
+    integer("intermediate_size", f"{FEED}.d_ff"),
+    integer("max_position_embeddings", "context_length"),
     initial_std(),
     training_number("attention_dropout", f"{ATTENTION}.dropout"),
 )
-KEY_VALUE_HEADS = whole(
+KEY_VALUE_HEADS = integer(
     "num_key_value_heads", f"{ATTENTION}.n_kv_heads", default=same_as("num_attention_heads")
 )
 #: The features of a head follow from the width.
 HEAD_WIDTH = quotient("hidden_size", "num_attention_heads")
-HEAD_DIM = whole("head_dim", f"{ATTENTION}.d_head", default=HEAD_WIDTH)
-#: The attributes of Llama that its relatives share, without those of the rotary positions.
+HEAD_DIM = integer("head_dim", f"{ATTENTION}.d_head", default=HEAD_WIDTH)
+#: The attributes of Llama that its relatives share, without rotary positions.
 ROWS: tuple[Row, ...] = (
     *SIZES,
     KEY_VALUE_HEADS,
@@ -192,7 +192,7 @@ def windows_row(
     default: int | None = 4096,
     enabled: Callable[[Table], bool] = lambda attributes: True,
     rules: Rules | None = None,
-    written: Callable[[list[int | None]], Table] = lambda windows: {},
+    describe: Callable[[list[int | None]], Table] = lambda windows: {},
 ) -> Row:
     """The layers with a sliding window.
 
@@ -201,7 +201,7 @@ def windows_row(
         default: the size of the window.
         enabled: whether layers have windows at all.
         rules: more attributes, which `in_window` and `enabled` read.
-        written: their values, from the window of each layer.
+        describe: their values, from the window of each layer.
     """
 
     def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
@@ -223,15 +223,15 @@ def windows_row(
             "layer_types": [
                 "full_attention" if window is None else "sliding_attention" for window in windows
             ],
-            **written(windows),
+            **describe(windows),
         }
 
-    own = {
+    all_rules = {
         "sliding_window": Read(int, default, or_none=True),
         "layer_types": Read(list, None),
         **(rules or {}),
     }
-    return Row(rules=own, read=read, write=write)
+    return Row(rules=all_rules, read=read, write=write)
 
 
 def layer_types(attributes: Table, default: list[str], kinds: list[str]) -> list[str]:

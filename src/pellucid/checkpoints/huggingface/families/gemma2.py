@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Read, Table
-from pellucid.checkpoints.huggingface.config_tree import put, values_at
+from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
     BIASES,
@@ -26,8 +26,8 @@ from pellucid.checkpoints.huggingface.mapping import (
     fixed,
     flag,
     ignored,
+    integer,
     number,
-    whole,
 )
 from pellucid.config.checks import positive
 
@@ -41,7 +41,7 @@ def scalar_row(default: float = 256.0) -> Row:
         scalar: float = attributes[_SCALAR]
         positive(_SCALAR, scalar)
         is_default = scalar == values_at(tree, f"{ATTENTION}.d_head")[0]
-        put(tree, f"{ATTENTION}.scale", None if is_default else scalar**-0.5)
+        set_values(tree, f"{ATTENTION}.scale", None if is_default else scalar**-0.5)
 
     def write(tree: Table) -> Table:
         scale, d_head = (values_at(tree, f"{ATTENTION}.{key}")[0] for key in ("scale", "d_head"))
@@ -56,7 +56,7 @@ GEMMA_ROWS: tuple[Row, ...] = (
     *(row for row in ROWS if "hidden_act" not in row.rules),
     activation("hidden_activation", f"{FEED}.activation", default="gelu_pytorch_tanh"),
     ignored("`transformers` reads hidden_activation", "hidden_act"),
-    whole("head_dim", f"{ATTENTION}.d_head", default=256),
+    integer("head_dim", f"{ATTENTION}.d_head", default=256),
     flag("tie_word_embeddings", "embedding.tied", default=True),
     flag("attention_bias", *BIASES, default=False),
     scalar_row(),

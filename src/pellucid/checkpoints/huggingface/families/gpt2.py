@@ -24,10 +24,10 @@ from pellucid.checkpoints.huggingface.mapping import (
     fixed,
     flag,
     ignored,
+    integer,
     number,
     quotient,
     training_number,
-    whole,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, fused, linear, norm
 from pellucid.errors import CheckpointError
@@ -42,21 +42,21 @@ def _check_rates(attributes: Table, tree: Table, stored: DirectoryContents) -> N
 
 
 _ROWS: tuple[Row, ...] = (
-    whole("vocab_size", "vocab_size"),
-    whole("n_positions", "context_length", default=1024),
+    integer("vocab_size", "vocab_size"),
+    integer("n_positions", "context_length", default=1024),
     ignored("repeats n_positions", "n_ctx"),
-    whole("n_embd", "d_model"),
+    integer("n_embd", "d_model"),
     depth("n_layer", "decoder"),
-    whole("n_head", f"{ATTENTION}.n_heads", f"{ATTENTION}.n_kv_heads"),
+    integer("n_head", f"{ATTENTION}.n_heads", f"{ATTENTION}.n_kv_heads"),
     computed(quotient("n_embd", "n_head").value, f"{ATTENTION}.d_head"),
-    whole(
+    integer(
         "n_inner", f"{FEED}.d_ff", default=Derived("4 * n_embd", lambda table: 4 * table["n_embd"])
     ),
     activation(
         "activation_function",
         f"{FEED}.activation",
         default="gelu_new",
-        written={"gelu_tanh": "gelu_new"},
+        other_names={"gelu_tanh": "gelu_new"},
     ),
     training_number("resid_pdrop", "decoder.dropout", default=0.1),
     training_number("embd_pdrop", "decoder.dropout", default=0.1),

@@ -21,10 +21,10 @@ from pellucid.checkpoints.huggingface.mapping import (
     choice,
     computed,
     flag,
+    integer,
     number,
     same_as,
     training_number,
-    whole,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, fused, linear, norm
 from pellucid.checkpoints.huggingface.rotary import rotary_row
@@ -55,7 +55,7 @@ GPT_NEOX = decoder_family(
     "GPTNeoX",
     (
         *SIZES,
-        whole("max_position_embeddings", "context_length", default=2048),
+        integer("max_position_embeddings", "context_length", default=2048),
         computed(same_as("num_attention_heads").value, f"{ATTENTION}.n_kv_heads"),
         computed(HEAD_WIDTH.value, f"{ATTENTION}.d_head"),
         activation("hidden_act", f"{FEED}.activation", default="gelu"),

@@ -36,8 +36,8 @@ from pellucid.checkpoints.huggingface.mapping import (
     fixed,
     flag,
     ignored,
+    integer,
     number,
-    whole,
 )
 from pellucid.checkpoints.huggingface.names import norm
 
@@ -63,7 +63,7 @@ LLAMA = decoder_family(
 MISTRAL = decoder_family(
     "mistral",
     "Mistral",
-    (*ROWS, ROTARY, whole("sliding_window", f"{ATTENTION}.window", default=4096, or_none=True)),
+    (*ROWS, ROTARY, integer("sliding_window", f"{ATTENTION}.window", default=4096, or_none=True)),
     skeleton=skeleton(),
 )
 
@@ -100,7 +100,7 @@ _QWEN = (
         enabled=lambda attributes: attributes["use_sliding_window"],
         rules=_USE,
         # layer_types names the layers
-        written=lambda windows: {"use_sliding_window": any(windows), "max_window_layers": 0},
+        describe=lambda windows: {"use_sliding_window": any(windows), "max_window_layers": 0},
     ),
 )
 
@@ -111,7 +111,7 @@ QWEN3 = decoder_family(
     (
         *_QWEN,
         _BIAS,
-        whole("head_dim", f"{ATTENTION}.d_head", default=replace(HEAD_WIDTH, absent=128)),
+        integer("head_dim", f"{ATTENTION}.d_head", default=replace(HEAD_WIDTH, absent=128)),
         number("rms_norm_eps", *_EPS, default=1e-6),
     ),
     skeleton=skeleton(attention=_QK_NORM),

@@ -20,10 +20,10 @@ from pellucid.checkpoints.huggingface.mapping import (
     depth,
     fixed,
     ignored,
+    integer,
     number,
     same_as,
     training_number,
-    whole,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 
@@ -37,7 +37,7 @@ _FEEDS = tuple(f"{stack}.layers.feed_forward" for stack in _STACKS)
 _POSITIONS = tuple(f"{stack}.layers.positions" for stack in _STACKS)
 
 
-def _stack(**more: object) -> Table:
+def _stack(**extra: object) -> Table:
     return {
         "kind": "Stack",
         "layers": [
@@ -46,11 +46,11 @@ def _stack(**more: object) -> Table:
         "norm": {"kind": "RMSNorm"},
         "residual": {"kind": "PreNorm"},
         "final_norm": True,
-        **more,
+        **extra,
     }
 
 
-def _in(paths: tuple[str, ...], key: str) -> tuple[str, ...]:
+def _keys(paths: tuple[str, ...], key: str) -> tuple[str, ...]:
     return tuple(f"{path}.{key}" for path in paths)
 
 
@@ -79,21 +79,21 @@ def _read_head(attributes: Table, tree: Table, stored: DirectoryContents) -> Non
 #: The attributes, which mT5 has too.
 ROWS: tuple[Row, ...] = (
     fixed("is_encoder_decoder", True),
-    whole("vocab_size", "vocab_size"),
-    whole("d_model", "d_model"),
+    integer("vocab_size", "vocab_size"),
+    integer("d_model", "d_model"),
     depth("num_layers", "encoder"),
     depth("num_decoder_layers", "decoder", default=same_as("num_layers")),
-    whole("num_heads", *_in(_ATTENTIONS, "n_heads"), *_in(_ATTENTIONS, "n_kv_heads")),
-    whole("d_kv", *_in(_ATTENTIONS, "d_head")),
+    integer("num_heads", *_keys(_ATTENTIONS, "n_heads"), *_keys(_ATTENTIONS, "n_kv_heads")),
+    integer("d_kv", *_keys(_ATTENTIONS, "d_head")),
     choice("feed_forward_proj", _feed_forwards(), *_FEEDS, default="relu"),
-    whole("d_ff", *_in(_FEEDS, "d_ff")),
-    whole("relative_attention_num_buckets", *_in(_POSITIONS, "n_buckets"), default=32),
-    whole("relative_attention_max_distance", *_in(_POSITIONS, "max_distance"), default=128),
+    integer("d_ff", *_keys(_FEEDS, "d_ff")),
+    integer("relative_attention_num_buckets", *_keys(_POSITIONS, "n_buckets"), default=32),
+    integer("relative_attention_max_distance", *_keys(_POSITIONS, "max_distance"), default=128),
     training_number(
-        "dropout_rate", *_in(_STACKS, "dropout"), *_in(_ATTENTIONS, "dropout"), default=0.1
+        "dropout_rate", *_keys(_STACKS, "dropout"), *_keys(_ATTENTIONS, "dropout"), default=0.1
     ),
-    number("layer_norm_epsilon", *_in(_STACKS, "norm.eps"), default=1e-6),
-    whole("n_positions", "context_length", default=512),
+    number("layer_norm_epsilon", *_keys(_STACKS, "norm.eps"), default=1e-6),
+    integer("n_positions", "context_length", default=512),
     Row(
         rules={
             "tie_word_embeddings": Read(bool, True),
