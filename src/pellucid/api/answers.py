@@ -25,7 +25,7 @@ class Answer:
         request = plan.request
         self.is_chat = request.endpoint == "chat"
         self._plan, self._request = plan, request
-        self._speller = TokenSpeller(plan.model.run.tokenizer)
+        self._speller = TokenSpeller(plan.model.tokenizer)
         whole, chunk = _OBJECTS[request.endpoint]
         prefix = "chatcmpl" if self.is_chat else "cmpl"
         self._head = {

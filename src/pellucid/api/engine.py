@@ -37,7 +37,7 @@ class Engine:
     """
 
     def __init__(self, run: Run, *, rows: int, waiting: int, metrics: ModelMetrics) -> None:
-        self.run = run
+        self.run, self._tokenizer = run, run.require_tokenizer()
         self.model = share_weights(run.model)
         self._rows, self._most_waiting, self._metrics = rows, waiting, metrics
         self._batch = ContinuousBatch(self.model, capacity=rows)
@@ -126,13 +126,13 @@ class Engine:
     def _begin(self, job: Job) -> None:
         self._metrics.prompt_tokens += len(job.prompt)
         if job.scores:
-            top, tokenizer = job.likeliest, self.run.tokenizer
-            scored = list(predictions(self.model, tokenizer, list(job.prompt), top=top))
+            top = job.likeliest
+            scored = list(predictions(self.model, self._tokenizer, list(job.prompt), top=top))
             _emit(job, Scored(scored))
         if job.writes:
             encoded = None if job.source is None else encode(self.model, [job.source])
             text, logits = self._batch.join(job.prompt, encoded)
-            writing = Writing(job, text, self.run.tokenizer)
+            writing = Writing(job, text, self._tokenizer)
             self._open.append(writing)
             self._metrics.saw_first_token(job.created)
             self._take(writing, logits)

@@ -42,6 +42,7 @@ class OpenModel:
 
     def __init__(self, run: Run, engine: Engine, chat: Chat | None) -> None:
         self.run, self.engine, self.chat = run, engine, chat
+        self.tokenizer = run.require_tokenizer()
         self.ends = end_ids(run)
         self.context_length = run.model.context_length
         self.has_encoder = run.model.encoder is not None
@@ -103,6 +104,7 @@ class ServedModel:
                 param="model",
             )
         run.model.output_head.require_token_logits()
+        run.require_tokenizer()
         chat = Chat(run) if self.can_chat and kind_of(run.model) == "decoder" else None
         rows, waiting = self._limits.rows, self._limits.waiting
         engine = Engine(run, rows=rows, waiting=waiting, metrics=self._metrics.of(self.name))

@@ -97,7 +97,7 @@ def _texts(request: ApiRequest, model: OpenModel) -> list[Prompt]:
 
 
 def _prompt(prompt: str | tuple[int, ...], model: OpenModel) -> Prompt:
-    tokenizer = model.run.tokenizer
+    tokenizer = model.tokenizer
     try:
         if not isinstance(prompt, str):
             _check_ids(prompt, model, "prompt")

@@ -38,7 +38,7 @@ class Chat:
     """Conversations with one run; several threads may use it.
 
     Raises:
-        PellucidError: the model is no decoder.
+        PellucidError: the model is no decoder, or it has no tokenizer.
     """
 
     def __init__(self, run: Run) -> None:
@@ -48,8 +48,8 @@ class Chat:
                 f"this model is an {kind}, and answers no prompts: an encoder-decoder translates "
                 "with pellucid translate, an encoder names classes with pellucid classify"
             )
-        self._run = run
-        self._template = ChatTemplate(template_for(None, run.folder), run.tokenizer)
+        self._run, self._tokenizer = run, run.require_tokenizer()
+        self._template = ChatTemplate(template_for(None, run.folder), self._tokenizer)
         self._lock = threading.Lock()
         self._ends: frozenset[int] | None = None
 
@@ -58,7 +58,7 @@ class Chat:
         """The tokens that end an answer."""
         with self._lock:
             if self._ends is None:
-                self._ends = end_ids(self._run) | _turn_ends(self._template, self._run.tokenizer)
+                self._ends = end_ids(self._run) | _turn_ends(self._template, self._tokenizer)
             return self._ends
 
     def prompt(self, messages: Sequence[Message], *, name: str = "the chat") -> list[int]:
@@ -126,7 +126,7 @@ def end_ids(run: Run) -> frozenset[int]:
     Raises:
         TextError: a file of the model cannot be read.
     """
-    ids = {run.tokenizer.end_id}
+    ids = {run.require_tokenizer().end_id}
     for name in ("generation_config.json", "config.json"):
         if (file := run.folder / name).is_file():
             value = read_json_table(file, refusal=TextError).get("eos_token_id")
@@ -180,7 +180,7 @@ def answer(
         ]
         return generate_after(
             run.model,
-            run.tokenizer,
+            run.require_tokenizer(),
             ids,
             sampling,
             ends=chat.ends,

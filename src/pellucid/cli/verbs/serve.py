@@ -116,7 +116,7 @@ def serve_page(
     token = _token(arguments)
     session = open_session(paths, sentence=sentence)
     # load it now: a refusal belongs here, not in the browser
-    session.shelf.load(session.shelf.keys[0])
+    session.shelf.load(session.shelf.keys[0]).require_tokenizer()
     models = _models(session, limits)
 
     def ready(address: str) -> None:
