@@ -133,7 +133,7 @@ WRONG: list[tuple[str, Any, str]] = [
     (
         "chat/completions",
         {"model": "tuned", "messages": [{"role": "user", "content": "x" * 500}]},
-        "no room for an answer",
+        "this model's context holds",
     ),
     (
         "chat/completions",

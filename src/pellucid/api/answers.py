@@ -28,13 +28,15 @@ class Answer:
         self._speller = TokenSpeller(plan.model.tokenizer)
         whole, chunk = _OBJECTS[request.endpoint]
         prefix = "chatcmpl" if self.is_chat else "cmpl"
-        self._head = {
+        self._head: Json = {
             "id": f"{prefix}-{secrets.token_hex(12)}",
             "created": int(time.time()),
             "model": request.model,
             "system_fingerprint": f"pellucid-{__version__}",
         }
         self._whole, self._chunk = whole, chunk
+        #: the choices of which a chunk was made
+        self._begun: set[int] = set()
         self.choices = self._make_choices()
 
     def _make_choices(self) -> list[Choice]:
@@ -52,7 +54,7 @@ class Answer:
     def whole(self, deltas: Sequence[Sequence[Delta]]) -> Json:
         """The whole response, from the pieces of each choice."""
         pairs = zip(self.choices, deltas, strict=True)
-        body = self._head | {
+        body: Json = self._head | {
             "object": self._whole,
             "choices": [self._whole_choice(choice, pieces) for choice, pieces in pairs],
             "usage": self.usage(),
@@ -111,6 +113,7 @@ class Answer:
         fields["finish_reason"] = delta.finish
         if request.token_ids:
             fields["token_ids"] = [token.token_id for token in delta.tokens]
-            if not self.is_chat:
+            if not self.is_chat and choice.number not in self._begun:
                 fields["prompt_token_ids"] = list(choice.prompt.ids)
+            self._begun.add(choice.number)
         return fields

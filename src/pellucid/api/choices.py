@@ -122,7 +122,7 @@ class TokenSpeller:
     def for_completion(self, tokens: Sequence[TokenEntry]) -> dict[str, Any]:
         """Parallel lists."""
         return {
-            "tokens": [self._piece(token.token_id) for token in tokens],
+            "tokens": [self._spelling.any_piece(token.token_id) for token in tokens],
             "token_logprobs": [_bounded(token.log_p) for token in tokens],
             "top_logprobs": [self._table(token) for token in tokens],
             "text_offset": [token.start for token in tokens],
@@ -146,22 +146,17 @@ class TokenSpeller:
             length += len(emit(token_id))
         return starts
 
-    def _piece(self, token_id: int) -> str:
-        if token_id >= self._tokenizer.vocab_size:  # a row of the head without a token
-            return f"<unused {token_id}>"
-        return self._spelling.piece(token_id)
-
     def _table(self, token: TokenEntry) -> dict[str, float] | None:
         """The likeliest tokens by their text, and the token itself."""
         if token.log_p is None:
             return None
-        table = {self._piece(token.token_id): token.log_p}
+        table = {self._spelling.any_piece(token.token_id): token.log_p}
         for token_id, log_p in token.likeliest:
-            table.setdefault(self._piece(token_id), log_p)
+            table.setdefault(self._spelling.any_piece(token_id), log_p)
         return {piece: max(log_p, _LEAST_LOG_P) for piece, log_p in table.items()}
 
     def _object(self, token_id: int, log_p: float | None) -> dict[str, Any]:
-        piece, tokenizer = self._piece(token_id), self._tokenizer
+        piece, tokenizer = self._spelling.any_piece(token_id), self._tokenizer
         raw = tokenizer.bytes_of(token_id) if token_id < tokenizer.vocab_size else None
         if raw is not None and "\N{REPLACEMENT CHARACTER}" not in tokenizer.token(token_id):
             raw = piece.encode()

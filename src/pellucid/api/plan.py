@@ -133,7 +133,7 @@ def _chat_prompts(request: ApiRequest, model: OpenModel) -> list[Prompt]:
             code="no_chat_template",
         )
     try:
-        ids = model.chat.prompt(request.messages)
+        ids = model.chat.tokens(request.messages)
     except PellucidError as error:
         raise ApiError(str(error), param="messages") from None
     return [Prompt(ids, "")]
@@ -142,17 +142,19 @@ def _chat_prompts(request: ApiRequest, model: OpenModel) -> list[Prompt]:
 def _room(request: ApiRequest, prompt: Prompt, model: OpenModel) -> int:
     """How many tokens to write after a prompt: all that are asked for fit into the context."""
     context, most = model.context_length, request.max_tokens
+    is_chat = request.endpoint == "chat"
+    least = int(is_chat) if most is None else most
     for ids in (prompt.ids, prompt.source or ()):
-        needed = len(ids) + (most or 0 if ids is prompt.ids else 0)
+        needed = len(ids) + (least if ids is prompt.ids else 0)
         if needed > context:
             raise ApiError(
                 f"this model's context holds {context:,} tokens, and the request needs "
                 f"{needed:,}: {len(ids):,} of the prompt and {needed - len(ids):,} to write; "
                 "shorten the prompt or lower max_tokens",
-                param="messages" if request.endpoint == "chat" else "prompt",
+                param="messages" if is_chat else "prompt",
                 code="context_length_exceeded",
             )
     left = context - len(prompt.ids)
     if most is None:
-        most = left if request.endpoint == "chat" else min(_COMPLETION_TOKENS, left)
+        most = left if is_chat else min(_COMPLETION_TOKENS, left)
     return most

@@ -236,11 +236,11 @@ def _prompt(value: object) -> str | tuple[int, ...] | None:
 
 
 def _messages(value: object) -> tuple[Mapping[str, Any], ...]:
-    if not isinstance(value, list) or not value:
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    if not items:
         raise ApiError(
             f"messages must be a list of at least one message, was {short(value)}", param="messages"
         )
-    items = cast("list[object]", value)
     return tuple(_message(item, f"messages[{n}]") for n, item in enumerate(items))
 
 

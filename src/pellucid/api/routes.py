@@ -15,7 +15,7 @@ from pellucid.api.models import ServedModels
 from pellucid.api.plan import Plan, make_plan
 from pellucid.api.refusals import ApiError, broken
 from pellucid.api.requests import ApiRequest, parse_chat, parse_completion
-from pellucid.api.sending import EventStream, collect, open_jobs
+from pellucid.api.sending import EventStream, collect, error_event, open_jobs
 from pellucid.errors import PellucidError
 from pellucid.reader import decode_text, parse_json, short
 
@@ -95,16 +95,24 @@ def api_routes(models: ServedModels) -> list[Route]:
 async def _write(
     request: Request, models: ServedModels, parse: Callable[[object], ApiRequest]
 ) -> Response:
-    """Answer a request for texts: whole, or as a stream of events."""
+    """Answer a request for texts: whole, or as a stream of events.
+
+    For the page, which alone sends an origin, a refusal is an event: a browser logs a status.
+    """
     asked = parse(await _json(request))
     served = models.get(asked.model)
 
     def prepare() -> Plan:
         return make_plan(asked, served.open())
 
-    plan = await run_sync(prepare)
-    answer = Answer(plan)
-    jobs = open_jobs(plan)
+    try:
+        plan = await run_sync(prepare)
+        answer = Answer(plan)
+        jobs = open_jobs(plan)
+    except ApiError as error:
+        if asked.stream and "origin" in request.headers:
+            return error_event(error)
+        raise
     if asked.stream:
         return EventStream(request, answer, jobs, include_usage=asked.usage)
     return JSONResponse(await collect(request, answer, jobs))

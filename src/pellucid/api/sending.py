@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from pellucid.api.answers import Answer
 from pellucid.api.choices import Delta
@@ -140,6 +140,11 @@ class EventStream(StreamingResponse):
             yield _event(broken().body())
         finally:
             self._jobs.cancel()
+
+
+def error_event(error: ApiError) -> Response:
+    """A stream that has only a refusal."""
+    return Response(_event(error.body()), media_type="text/event-stream")
 
 
 def _event(body: dict[str, Any]) -> str:

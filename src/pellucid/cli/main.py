@@ -24,6 +24,7 @@ from pellucid.cli.output.printing import print_error
 from pellucid.cli.verbs import (
     answer,
     attach,
+    chat,
     check,
     classify,
     data,
@@ -75,6 +76,7 @@ _VERBS = (
     embed,
     classify,
     answer,
+    chat,
     explain,
     serve,
     score,

@@ -8,6 +8,7 @@ from pellucid.inference.classification import (
     classify,
     has_several_labels,
 )
+from pellucid.inference.conversation import Conversation, Turn
 from pellucid.inference.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
 from pellucid.inference.fill_mask import Filling, Mask, fill
 from pellucid.inference.sample import beam_search, generate
@@ -28,6 +29,7 @@ __all__ = [
     "ChatPrompt",
     "ClassShare",
     "Classified",
+    "Conversation",
     "Filling",
     "Likely",
     "Mask",
@@ -36,6 +38,7 @@ __all__ = [
     "Prediction",
     "Score",
     "ScoredToken",
+    "Turn",
     "answer",
     "beam_search",
     "class_names",

@@ -61,6 +61,11 @@ class Chat:
                 self._ends = end_ids(self._run) | _turn_ends(self._template, self._tokenizer)
             return self._ends
 
+    def tokens(self, messages: Sequence[Message], *, name: str = "the chat") -> list[int]:
+        """As `prompt`, however long they are."""
+        with self._lock:
+            return self._template.prompt(name, messages)
+
     def prompt(self, messages: Sequence[Message], *, name: str = "the chat") -> list[int]:
         """The tokens before the answer to these messages.
 
@@ -72,8 +77,7 @@ class Chat:
             TextError: the template refuses them.
             PellucidError: they leave no room for an answer.
         """
-        with self._lock:
-            ids = self._template.prompt(name, messages)
+        ids = self.tokens(messages, name=name)
         context = self._run.model.context_length
         if len(ids) >= context:
             raise PellucidError(
@@ -97,8 +101,7 @@ class Chat:
         most = self._run.model.context_length - room
         # a turn is the message of the user with its answer
         for n_dropped in range(0, len(turns), 2):
-            with self._lock:
-                ids = self._template.prompt("the chat", [*system, *turns[n_dropped:]])
+            ids = self.tokens([*system, *turns[n_dropped:]])
             if len(ids) <= most:
                 return ChatPrompt(ids, n_dropped)
         last = turns[-1:]

@@ -19,7 +19,7 @@ from pellucid.version import __version__
 from pellucid.web.assets import message
 from pellucid.web.cancellation import stoppable
 from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload
-from pellucid.web.page_state import backward, head_thumbnails, overview, prediction
+from pellucid.web.page_state import backward, head_thumbnails, looked, overview, prediction
 from pellucid.web.requests import PageRequest, Reading, RequestError, Scale
 from pellucid.web.run_registry import RunRegistry
 from pellucid.web.sentence_view import Attention, SentenceView, open_view
@@ -79,6 +79,8 @@ class Session:
             if ask.kind == "backward":
                 return self._backward(sentence, ask)
             place = ask.place
+            if ask.kind == "looked":
+                return looked(sentence, place.token)
             if ask.kind == "thumbnails":
                 sentence.inspect(place)  # refuses a place outside the sentence
                 attention = Attention(place.stack, place.cross)
@@ -129,7 +131,7 @@ class Session:
     def _load_reading(
         self, reading: Reading, scales: tuple[Scale, ...], versus: SentenceView | None
     ) -> SentenceView:
-        if not reading.sentence.strip():
+        if not reading.ids and not reading.sentence.strip():
             raise RequestError(message("no-sentence"))
         run = self.shelf.load(reading.run, reading.checkpoint)
         key = (reading, str(run.checkpoint), scales, id(versus) if versus else None)
@@ -137,7 +139,7 @@ class Session:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        sentence = open_view(run, reading.sentence, scales, versus)
+        sentence = open_view(run, reading.ids or reading.sentence, scales, versus)
         with self._lock:
             self._read[key] = sentence
             while len(self._read) > self._max_sentences:

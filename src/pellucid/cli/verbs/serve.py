@@ -46,6 +46,12 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="the first sentence")
     _add_address(parser)
     parser.add_argument(
+        "--token",
+        metavar="TEXT",
+        help="secret that every client has to send (default: the variable PELLUCID_TOKEN; with "
+        "--host, a new one)",
+    )
+    parser.add_argument(
         "--rows", type=ROWS, metavar="N", help="texts of a model written at a time (default: 8)"
     )
     parser.add_argument(
@@ -75,12 +81,6 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
         metavar="H",
         help="another address than this machine; the page then asks for a token",
     )
-    parser.add_argument(
-        "--token",
-        metavar="TEXT",
-        help="secret that every client has to send (default: the variable PELLUCID_TOKEN; with "
-        "--host, a new one)",
-    )
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -89,7 +89,7 @@ def call(arguments: argparse.Namespace) -> None:
 
     limits = {"rows": arguments.rows, "waiting": arguments.queue}
     chosen = Limits(**{name: value for name, value in limits.items() if value is not None})
-    serve_page(arguments, arguments.runs, arguments.sentence, limits=chosen)
+    serve_page(arguments, arguments.runs, arguments.sentence, limits=chosen, token=arguments.token)
 
 
 def serve_page(
@@ -99,21 +99,23 @@ def serve_page(
     *,
     fragment: str = "",
     limits: Limits | None = None,
+    token: str | None = None,
 ) -> None:
     """Serve a page of runs, and the API, until Ctrl-C.
 
     Args:
-        arguments: the host, port and token of the command.
+        arguments: the host and port of the command.
         paths: the runs.
         sentence: the first sentence.
         fragment: the first selection, as in the page's address.
         limits: how many texts are written at a time, and how many wait.
+        token: the secret of every client; by default that of the environment.
     """
     from pellucid.api import api_routes, refusal_of
     from pellucid.web import ProgramRoutes, open_session
     from pellucid.web.serving import serve
 
-    token = _token(arguments)
+    token = _checked(os.environ.get("PELLUCID_TOKEN") if token is None else token)
     session = open_session(paths, sentence=sentence)
     # load it now: a refusal belongs here, not in the browser
     session.shelf.load(session.shelf.keys[0]).require_tokenizer()
@@ -142,10 +144,12 @@ def serve_page(
         models.close()
 
 
-def _token(arguments: argparse.Namespace) -> str | None:
-    """The token of the command or of the environment; None for none."""
-    token: str | None = arguments.token
-    token = os.environ.get("PELLUCID_TOKEN") if token is None else token
+def _checked(token: str | None) -> str | None:
+    """A token that clients can send.
+
+    Raises:
+        ConfigError: they cannot.
+    """
     if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
         raise ConfigError(
             "the token must be printable ASCII and not empty: clients send it in a header"
