@@ -14,7 +14,7 @@ import torch
 from pellucid import runs
 from pellucid.api import ApiError, Limits, ServedModels
 from pellucid.api.engine import Engine, share_weights
-from pellucid.api.jobs import Event, Failed, Job, Written
+from pellucid.api.jobs import Event, Failed, Job, WrittenToken
 from pellucid.api.metrics import ModelMetrics
 from pellucid.errors import NonFiniteError
 from pellucid.generation import Sampling
@@ -88,7 +88,7 @@ def test_concurrent_requests_give_the_same_tokens_as_alone(address: str, base: R
 
 def test_too_many_wait_and_the_next_gets_429(base: Run) -> None:
     models = models_of(base, limits=Limits(rows=1, waiting=1))
-    engine = models.get("base").open().engine
+    engine = models.get("base").opened().engine
     gate = Gate(engine)
     for address in serving(open_session([base]), models):
         with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
@@ -116,7 +116,7 @@ def test_too_many_wait_and_the_next_gets_429(base: Run) -> None:
 
 def test_a_client_that_leaves_is_cancelled_and_its_place_is_free(base: Run) -> None:
     models = models_of(base, limits=Limits(rows=1, waiting=0))
-    engine = models.get("base").open().engine
+    engine = models.get("base").opened().engine
     gate = Gate(engine)
     for address in serving(open_session([base]), models):
         with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
@@ -155,7 +155,7 @@ def test_a_request_that_was_taken_back_while_it_waits_takes_no_place(engine: Eng
     waiting.cancelled.set()
     engine.submit([job()])
     gate.open()
-    until(lambda: sum(isinstance(e, Written) and bool(e.stopped) for e in events) == 3)
+    until(lambda: sum(isinstance(e, WrittenToken) and bool(e.stopped) for e in events) == 3)
 
 
 def test_numbers_of_one_text_that_are_not_finite_end_that_text_alone(
@@ -177,7 +177,7 @@ def test_numbers_of_one_text_that_are_not_finite_end_that_text_alone(
     until(lambda: is_last(first[-1:]) and is_last(second[-1:]))
     assert isinstance(first[-1], Failed)
     assert isinstance(first[-1].error, NonFiniteError)
-    assert isinstance(second[-1], Written)
+    assert isinstance(second[-1], WrittenToken)
 
 
 def test_after_a_failure_of_a_whole_batch_the_next_request_is_answered(
@@ -192,7 +192,7 @@ def test_after_a_failure_of_a_whole_batch_the_next_request_is_answered(
     until(lambda: bool(events) and isinstance(events[-1], Failed))
     assert "memory" not in str(events[-1])
     engine.submit([job_of(engine.run, "say", Sampling(max_new_tokens=3), events.append)])
-    until(lambda: isinstance(events[-1], Written) and bool(events[-1].stopped))
+    until(lambda: isinstance(events[-1], WrittenToken) and bool(events[-1].stopped))
 
 
 def test_a_page_that_watches_the_model_does_not_see_the_texts(base: Run) -> None:
@@ -210,7 +210,7 @@ def test_a_page_that_watches_the_model_does_not_see_the_texts(base: Run) -> None
 
 def test_the_end_of_the_server_ends_what_is_open(base: Run) -> None:
     models: ServedModels = models_of(base)
-    engine = models.get("base").open().engine
+    engine = models.get("base").opened().engine
     gate = Gate(engine)
     events: list[Event] = []
     engine.submit([job_of(base, "say", Sampling(max_new_tokens=50), events.append)])

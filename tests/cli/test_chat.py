@@ -52,7 +52,7 @@ def test_each_turn_sees_the_ones_before_it(tuned: Path, said: Any) -> None:
     printed = json.loads(said(tuned, "say", "red", flags=(*FEW, "--json")).out)
     talk = Conversation(runs.load(tuned), Sampling(max_new_tokens=8, temperature=0))
     for fact, text in zip(printed, ("say", "red"), strict=True):
-        assert fact["text"] == "".join(talk.say(text))
+        assert fact["text"] == "".join(talk.send(text))
         assert talk.turn is not None
         assert tuple(fact["ids"]) == talk.turn.ids[talk.turn.n_prompt :]
     (alone,) = runs.answer(runs.load(tuned), "say", Sampling(max_new_tokens=8, temperature=0))
@@ -91,7 +91,7 @@ def test_a_system_message_stays_when_turns_are_dropped(tuned: Path) -> None:
     run = runs.load(tuned)
     talk = Conversation(run, Sampling(max_new_tokens=6, temperature=0), system="be kind")
     for text in ("say red", "say blue", "say green"):
-        list(talk.say(text))
+        list(talk.send(text))
     assert talk.turn is not None
     assert talk.turn.n_dropped > 0
     read = run.require_tokenizer().decode(talk.turn.ids[: talk.turn.n_prompt])
@@ -124,7 +124,7 @@ def test_the_probabilities_of_why_are_those_of_the_score(base: Path) -> None:
 
     run = runs.load(base)
     talk = Conversation(run, Sampling(max_new_tokens=6, temperature=0))
-    text = "".join(talk.say("say red"))
+    text = "".join(talk.send("say red"))
     assert talk.turn is not None
     lines = list(why_lines(run, talk.turn))[1:]
     scored = runs.score(run, f"say red{text}").tokens[-len(lines) :]

@@ -45,7 +45,7 @@ def together(
             for n, row in zip(numbers, rows, strict=True):
                 logits[n].append(row)
         for n in [n for n in opened if len(logits[n]) == STEPS]:
-            batch.leave(opened.pop(n))
+            batch.remove(opened.pop(n))
     return logits
 
 
@@ -78,5 +78,5 @@ def test_a_full_batch_refuses_another_text_and_a_refused_one_takes_no_place() ->
     text, _ = batch.join([1])
     with pytest.raises(PellucidError, match="already has 1 texts"):
         batch.join([1])
-    batch.leave(text)
+    batch.remove(text)
     assert batch.n_free == 1

@@ -26,7 +26,6 @@ class Answer:
         self.is_chat = request.endpoint == "chat"
         self._plan, self._request = plan, request
         self._speller = TokenSpeller(plan.model.tokenizer)
-        whole, chunk = _OBJECTS[request.endpoint]
         prefix = "chatcmpl" if self.is_chat else "cmpl"
         self._head: Json = {
             "id": f"{prefix}-{secrets.token_hex(12)}",
@@ -34,9 +33,9 @@ class Answer:
             "model": request.model,
             "system_fingerprint": f"pellucid-{__version__}",
         }
-        self._whole, self._chunk = whole, chunk
-        #: the choices of which a chunk was made
-        self._begun: set[int] = set()
+        self._whole_object, self._chunk_object = _OBJECTS[request.endpoint]
+        #: numbers of the choices that have a chunk
+        self._started: set[int] = set()
         self.choices = self._make_choices()
 
     def _make_choices(self) -> list[Choice]:
@@ -51,17 +50,17 @@ class Answer:
                 )
         return choices
 
-    def whole(self, deltas: Sequence[Sequence[Delta]]) -> Json:
+    def body(self, deltas: Sequence[Sequence[Delta]]) -> Json:
         """The whole response, from the pieces of each choice."""
         pairs = zip(self.choices, deltas, strict=True)
-        body: Json = self._head | {
-            "object": self._whole,
+        response: Json = self._head | {
+            "object": self._whole_object,
             "choices": [self._whole_choice(choice, pieces) for choice, pieces in pairs],
             "usage": self.usage(),
         }
         if self.is_chat and self._request.token_ids:
-            body["prompt_token_ids"] = list(self._plan.prompts[0].ids)
-        return body
+            response["prompt_token_ids"] = list(self._plan.prompts[0].ids)
+        return response
 
     def _whole_choice(self, choice: Choice, pieces: Sequence[Delta]) -> Json:
         text = "".join(piece.text for piece in pieces)
@@ -84,14 +83,14 @@ class Answer:
     def _of_chunk(self, choice: Choice, delta: Delta, message: Json) -> Json:
         text = {"delta": message} if self.is_chat else {"text": delta.text}
         body = self._head | {
-            "object": self._chunk,
+            "object": self._chunk_object,
             "choices": [self._fields(choice, delta, text)],
         }
         return body | {"usage": None} if self._request.usage else body
 
     def usage_chunk(self) -> Json:
         """The last chunk, if the request asks for the usage."""
-        return self._head | {"object": self._chunk, "choices": [], "usage": self.usage()}
+        return self._head | {"object": self._chunk_object, "choices": [], "usage": self.usage()}
 
     def usage(self) -> Json:
         """The tokens read and written, those that ended a text included."""
@@ -113,7 +112,7 @@ class Answer:
         fields["finish_reason"] = delta.finish
         if request.token_ids:
             fields["token_ids"] = [token.token_id for token in delta.tokens]
-            if not self.is_chat and choice.number not in self._begun:
+            if not self.is_chat and choice.number not in self._started:
                 fields["prompt_token_ids"] = list(choice.prompt.ids)
-            self._begun.add(choice.number)
+            self._started.add(choice.number)
         return fields

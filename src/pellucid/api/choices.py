@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pellucid.api.jobs import LogPs, Scored, Written
+from pellucid.api.jobs import LogPs, Scored, WrittenToken
 from pellucid.api.plan import Prompt
 from pellucid.explain.sentence import Spelling
 from pellucid.inference import Prediction
@@ -71,9 +71,9 @@ class Choice:
         self.finish: str | None = None
         self._echo = prompt.text if echoes else ""
         self._writes, self._starts = writes, starts
-        self._held: list[TokenEntry] = []
+        self._pending_tokens: list[TokenEntry] = []
 
-    def add(self, event: Written | Scored) -> Delta:
+    def add(self, event: WrittenToken | Scored) -> Delta:
         """The piece that an event makes certain."""
         if isinstance(event, Scored):
             return self.echo(event.predictions)
@@ -82,11 +82,15 @@ class Choice:
         start = certain if event.start is None else event.start + len(self._echo)
         ends = event.start is None
         token = TokenEntry(event.token_id, event.log_p, event.likeliest, start, ends)
-        self._held.append(token)
+        self._pending_tokens.append(token)
         if event.stopped == "stop":  # the tokens of the stop text are not in the answer
-            self._held = [token for token in self._held if token.start < certain]
-        released = [token for token in self._held if event.stopped or token.start < certain]
-        self._held = self._held[len(released) :]
+            self._pending_tokens = [
+                token for token in self._pending_tokens if token.start < certain
+            ]
+        released = [
+            token for token in self._pending_tokens if event.stopped or token.start < certain
+        ]
+        self._pending_tokens = self._pending_tokens[len(released) :]
         self.finish = None if event.stopped is None else _REASONS[event.stopped]
         return Delta(event.piece, released, self.finish)
 

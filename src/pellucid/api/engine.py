@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from pellucid.api.jobs import Failed, Job, Scored, Writing, Written
+from pellucid.api.jobs import Failed, Job, Scored, Writing, WrittenToken
 from pellucid.api.metrics import ModelMetrics
 from pellucid.api.refusals import ApiError, broken
 from pellucid.errors import PellucidError
@@ -43,7 +43,7 @@ class Engine:
         self._batch = ContinuousBatch(self.model, capacity=rows)
         self._waiting: deque[Job] = deque()
         self._open: list[Writing] = []
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="pellucid-writes", daemon=True)
         self._thread.start()
@@ -54,17 +54,17 @@ class Engine:
         Raises:
             ApiError: too many wait already, or these alone are too many.
         """
-        most = self._rows + self._most_waiting
-        if len(jobs) > most:
+        capacity = self._rows + self._most_waiting
+        if len(jobs) > capacity:
             raise ApiError(
-                f"the request is for {len(jobs):,} texts, and this server takes {most:,} at a "
+                f"the request is for {len(jobs):,} texts, and this server takes {capacity:,} at a "
                 "time: ask for fewer"
             )
-        with self._changed:
+        with self._condition:
             if self._closed:
                 raise ApiError("the server is closing: start it again", status=503)
             self._waiting = deque(job for job in self._waiting if not job.cancelled.is_set())
-            if len(self._waiting) + len(self._open) + len(jobs) > most:
+            if len(self._waiting) + len(self._open) + len(jobs) > capacity:
                 raise ApiError(
                     f"{len(self._open):,} texts are being written and {len(self._waiting):,} wait: "
                     "try again in a moment",
@@ -72,13 +72,13 @@ class Engine:
                     code="rate_limit_exceeded",
                 )
             self._waiting.extend(jobs)
-            self._changed.notify()
+            self._condition.notify()
 
     def close(self) -> None:
         """End the thread; open jobs fail."""
-        with self._changed:
+        with self._condition:
             self._closed = True
-            self._changed.notify()
+            self._condition.notify()
         self._thread.join(10)
 
     def _work(self) -> None:
@@ -101,9 +101,9 @@ class Engine:
 
     def _has_work(self) -> bool:
         """Wait until there is some; false at the end."""
-        with self._changed:
+        with self._condition:
             while not (self._closed or self._waiting or self._open):
-                self._changed.wait()
+                self._condition.wait()
             return not self._closed
 
     def _drop_cancelled(self) -> None:
@@ -112,7 +112,7 @@ class Engine:
 
     def _admit(self) -> None:
         """Let one waiting text join; the open ones get their next token before another joins."""
-        with self._changed:
+        with self._condition:
             job = self._waiting.popleft() if self._waiting and self._batch.n_free else None
         if job is None or job.cancelled.is_set():
             return
@@ -147,7 +147,7 @@ class Engine:
 
     def _take(self, writing: Writing, logits: torch.Tensor) -> None:
         try:
-            event: Written | Failed = writing.take(logits)
+            event: WrittenToken | Failed = writing.take(logits)
             self._metrics.completion_tokens += 1
         except PellucidError as error:  # numbers of this text alone
             event = Failed(error)
@@ -157,7 +157,7 @@ class Engine:
 
     def _end(self, writing: Writing) -> None:
         self._open.remove(writing)
-        self._batch.leave(writing.text)
+        self._batch.remove(writing.text)
 
     def _fail(self, jobs: Iterable[Job], error: Exception) -> None:
         event = Failed(error if isinstance(error, PellucidError) else broken())
@@ -165,7 +165,7 @@ class Engine:
             _emit(job, event)
 
 
-def _emit(job: Job, event: Written | Scored | Failed) -> None:
+def _emit(job: Job, event: WrittenToken | Scored | Failed) -> None:
     try:
         job.emit(event)
     except RuntimeError:  # the event loop of the client is gone

@@ -33,14 +33,14 @@ class Fields:
         """The value of a field; None if it is missing or null."""
         return self.table.get(key)
 
-    def only(self, known: frozenset[str]) -> None:
-        """Refuse a field that is not `known`.
+    def refuse_unknown(self, names: frozenset[str]) -> None:
+        """Refuse a field that is not in `names`.
 
         Raises:
             ApiError: names the first.
         """
         for key in self.table:
-            if key not in known:
+            if key not in names:
                 raise self.refusal(key, "is not supported: leave it out", code="unknown_parameter")
 
     def text(self, key: str, default: str | None = None) -> str:
@@ -68,15 +68,15 @@ class Fields:
         return bool(value)
 
     def integer(
-        self, key: str, default: int | None, *, least: int, most: int | None = None
+        self, key: str, default: int | None, *, minimum: int, maximum: int | None = None
     ) -> int | None:
         """A whole number.
 
         Args:
             key: the field.
             default: the value if it is missing.
-            least: the smallest.
-            most: the largest; None for no limit.
+            minimum: the smallest.
+            maximum: the largest; None for no limit.
 
         Raises:
             ApiError: it is another value, or out of range.
@@ -84,19 +84,19 @@ class Fields:
         value = self.get(key)
         if value is None:
             return default
-        if not is_integer(value) or value < least or (most is not None and value > most):
-            limit = f"at least {least}" if most is None else f"from {least} to {most}"
+        if not is_integer(value) or value < minimum or (maximum is not None and value > maximum):
+            limit = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
             raise self.wrong(key, f"a whole number, {limit}")
         return value
 
-    def number(self, key: str, default: float, *, least: float, most: float) -> float:
+    def number(self, key: str, default: float, *, minimum: float, maximum: float) -> float:
         """A number.
 
         Args:
             key: the field.
             default: the value if it is missing.
-            least: the smallest.
-            most: the largest.
+            minimum: the smallest.
+            maximum: the largest.
 
         Raises:
             ApiError: it is another value, or out of range.
@@ -104,8 +104,8 @@ class Fields:
         value = self.get(key)
         if value is None:
             return default
-        if not is_number(value) or not least <= value <= most:
-            raise self.wrong(key, f"a number from {least:g} to {most:g}")
+        if not is_number(value) or not minimum <= value <= maximum:
+            raise self.wrong(key, f"a number from {minimum:g} to {maximum:g}")
         return float(value)
 
     def wrong(self, key: str, expected: str) -> ApiError:

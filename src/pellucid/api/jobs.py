@@ -28,7 +28,7 @@ LogPs = Sequence[tuple[int, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenToken:
     """A token that the model wrote.
 
     Attributes:
@@ -64,7 +64,7 @@ class Failed:
     error: Exception
 
 
-Event = Written | Scored | Failed
+Event = WrittenToken | Scored | Failed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -77,7 +77,7 @@ class Job:
         sampling: how to sample. writes: whether to write at all, or only to score the prompt.
         ends: the tokens that end it.
         choice: which choice of its prompt it is; each draws its own random numbers.
-        logit_bias: what is added to the logit of some tokens.
+        logit_bias: the numbers that are added to the logits of some tokens.
         likeliest: how many likeliest tokens come with each token.
         scores: whether to score the prompt first.
         emit: called with each event, by the thread that writes.
@@ -113,7 +113,7 @@ class Writing:
         return self._row.stopped is not None
 
     @torch.inference_mode()
-    def take(self, logits: Tensor) -> Written:
+    def take(self, logits: Tensor) -> WrittenToken:
         """Choose the next token from its logits, (1, vocabulary).
 
         Raises:
@@ -121,22 +121,22 @@ class Writing:
         """
         job, row = self.job, self._row
         logits = finite(logits, "the logits of the next token")
-        changed = logits
+        biased_logits = logits
         if job.logit_bias:
-            changed = logits.clone()
-            changed[0, list(job.logit_bias)] += torch.tensor(
+            biased_logits = logits.clone()
+            biased_logits[0, list(job.logit_bias)] += torch.tensor(
                 list(job.logit_bias.values()), device=logits.device
             )
         ids = torch.tensor([self._ids], device=logits.device)
-        changed = penalise_repetition(changed, ids, job.sampling)
+        biased_logits = penalise_repetition(biased_logits, ids, job.sampling)
         uniform = torch.rand((1,), generator=self._random).to(logits.device)
-        chosen = choose(changed, uniform, job.sampling)
-        token_id, log_p = int(chosen[0]), float(log_p_of(logits, chosen)[0])
+        token = choose(biased_logits, uniform, job.sampling)
+        token_id, log_p = int(token[0]), float(log_p_of(logits, token)[0])
         likeliest = likeliest_of(logits[0], job.likeliest, float(logits[0, token_id]) - log_p)
         piece = row.take(token_id)
         self._ids.append(token_id)
         self.last_token = token_id
-        return Written(
+        return WrittenToken(
             token_id=token_id,
             log_p=log_p,
             likeliest=likeliest,

@@ -62,7 +62,7 @@ class Metrics:
         self._requests: Counter[tuple[str, int]] = Counter()
         self._lock = threading.Lock()
 
-    def of(self, model: str) -> ModelMetrics:
+    def for_model(self, model: str) -> ModelMetrics:
         """The counts of a model."""
         with self._lock:
             return self._models.setdefault(model, ModelMetrics())

@@ -84,7 +84,7 @@ class ServedModel:
         created = int(self._source.folder.stat().st_mtime) if self._source.folder.exists() else 0
         return {"id": self.name, "object": "model", "created": created, "owned_by": "pellucid"}
 
-    def open(self) -> OpenModel:
+    def opened(self) -> OpenModel:
         """The model, opened once.
 
         Raises:
@@ -107,7 +107,7 @@ class ServedModel:
         run.require_tokenizer()
         chat = Chat(run) if self.can_chat and kind_of(run.model) == "decoder" else None
         rows, waiting = self._limits.rows, self._limits.waiting
-        engine = Engine(run, rows=rows, waiting=waiting, metrics=self._metrics.of(self.name))
+        engine = Engine(run, rows=rows, waiting=waiting, metrics=self._metrics.for_model(self.name))
         return OpenModel(run, engine, chat)
 
     def close(self) -> None:

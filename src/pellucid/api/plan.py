@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def scores(self) -> bool:
-        """Whether each prompt is scored: an echo with log P needs that of the prompt too."""
+        """Whether each prompt is scored: an echo with log P also has the log P of the prompt."""
         return self.request.echo and self.request.likeliest is not None
 
     def jobs(self, emit: Callable[[int, Event], None]) -> list[Job]:
@@ -141,20 +141,20 @@ def _chat_prompts(request: ApiRequest, model: OpenModel) -> list[Prompt]:
 
 def _room(request: ApiRequest, prompt: Prompt, model: OpenModel) -> int:
     """How many tokens to write after a prompt: all that are asked for fit into the context."""
-    context, most = model.context_length, request.max_tokens
+    context, max_tokens = model.context_length, request.max_tokens
     is_chat = request.endpoint == "chat"
-    least = int(is_chat) if most is None else most
+    least = int(is_chat) if max_tokens is None else max_tokens
     for ids in (prompt.ids, prompt.source or ()):
-        needed = len(ids) + (least if ids is prompt.ids else 0)
-        if needed > context:
+        n_needed = len(ids) + (least if ids is prompt.ids else 0)
+        if n_needed > context:
             raise ApiError(
                 f"this model's context holds {context:,} tokens, and the request needs "
-                f"{needed:,}: {len(ids):,} of the prompt and {needed - len(ids):,} to write; "
+                f"{n_needed:,}: {len(ids):,} of the prompt and {n_needed - len(ids):,} to write; "
                 "shorten the prompt or lower max_tokens",
                 param="messages" if is_chat else "prompt",
                 code="context_length_exceeded",
             )
     left = context - len(prompt.ids)
-    if most is None:
-        most = left if is_chat else min(_COMPLETION_TOKENS, left)
-    return most
+    if max_tokens is None:
+        max_tokens = left if is_chat else min(_COMPLETION_TOKENS, left)
+    return max_tokens

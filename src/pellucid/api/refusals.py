@@ -1,4 +1,4 @@
-"""Refusals of the API, in OpenAI's shape: a status, and what is wrong with which parameter."""
+"""Refusals of the API, in OpenAI's shape: a status, a reason and a parameter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ApiError(PellucidError):
     """A request that is refused.
 
     Args:
-        message: what is wrong, and what to do.
+        message: the fault, and the remedy.
         status: the HTTP status.
         param: the parameter that is wrong.
         code: a word for programs.

@@ -75,7 +75,7 @@ class ApiRequest:
         max_tokens: the most tokens; None for the endpoint's default, 0 to write none.
         n: how many choices for each prompt.
         likeliest: how many of the likeliest tokens to return with each token; None for no log P.
-        logit_bias: what is added to the logit of some tokens.
+        logit_bias: the numbers that are added to the logits of some tokens.
         echo: whether the prompt comes with the text.
         stream: whether to send events.
         usage: whether a stream ends with its usage.
@@ -106,13 +106,13 @@ def parse_completion(value: object) -> ApiRequest:
     fields = Fields(value)
     shared = _shared(fields, _COMPLETION)
     n = shared["n"]
-    if fields.integer("best_of", n, least=1) != n:
+    if fields.integer("best_of", n, minimum=1) != n:
         raise fields.refusal("best_of", "is not supported: leave it out")
     return ApiRequest(
         endpoint="completion",
         prompts=_prompts(fields),
-        max_tokens=fields.integer("max_tokens", None, least=0),
-        likeliest=fields.integer("logprobs", None, least=0, most=MOST_LIKELIEST),
+        max_tokens=fields.integer("max_tokens", None, minimum=0),
+        likeliest=fields.integer("logprobs", None, minimum=0, maximum=MOST_LIKELIEST),
         echo=fields.truth("echo"),
         **shared,
     )
@@ -126,23 +126,25 @@ def parse_chat(value: object) -> ApiRequest:
     """
     fields = Fields(value)
     shared = _shared(fields, _CHAT)
-    most = fields.integer("max_completion_tokens", None, least=1)
+    max_tokens = fields.integer("max_completion_tokens", None, minimum=1)
     wants_log_p = fields.truth("logprobs")
-    likeliest = fields.integer("top_logprobs", None, least=0, most=MOST_LIKELIEST)
+    likeliest = fields.integer("top_logprobs", None, minimum=0, maximum=MOST_LIKELIEST)
     if likeliest is not None and not wants_log_p:
         raise fields.refusal("top_logprobs", "needs logprobs: set it to true")
     return ApiRequest(
         endpoint="chat",
         messages=_messages(fields.get("messages")),
-        max_tokens=fields.integer("max_tokens", None, least=1) if most is None else most,
+        max_tokens=fields.integer("max_tokens", None, minimum=1)
+        if max_tokens is None
+        else max_tokens,
         likeliest=(likeliest or 0) if wants_log_p else None,
         **shared,
     )
 
 
-def _shared(fields: Fields, known: frozenset[str]) -> dict[str, Any]:
+def _shared(fields: Fields, names: frozenset[str]) -> dict[str, Any]:
     """The parameters of both endpoints."""
-    fields.only(known.union(_NEUTRAL, _IGNORED))
+    fields.refuse_unknown(names.union(_NEUTRAL, _IGNORED))
     for key, neutral in _NEUTRAL.items():
         value = fields.get(key)
         if value is not None and value not in neutral:
@@ -153,7 +155,7 @@ def _shared(fields: Fields, known: frozenset[str]) -> dict[str, Any]:
     return {
         "model": fields.text("model"),
         "sampling": _sampling(fields),
-        "n": fields.integer("n", 1, least=1, most=MOST_CHOICES),
+        "n": fields.integer("n", 1, minimum=1, maximum=MOST_CHOICES),
         "logit_bias": _biases(fields.get("logit_bias")),
         "stream": stream,
         "usage": options is not None and Fields(options, "stream_options").truth("include_usage"),
@@ -162,17 +164,17 @@ def _shared(fields: Fields, known: frozenset[str]) -> dict[str, Any]:
 
 
 def _sampling(fields: Fields) -> Sampling:
-    seed = fields.integer("seed", None, least=-(2**63), most=2**63 - 1)
-    top_p = fields.number("top_p", 1.0, least=0.0, most=1.0)
-    min_p = fields.number("min_p", 0.0, least=0.0, most=1.0)
-    top_k = fields.integer("top_k", -1, least=-1)
+    seed = fields.integer("seed", None, minimum=-(2**63), maximum=2**63 - 1)
+    top_p = fields.number("top_p", 1.0, minimum=0.0, maximum=1.0)
+    min_p = fields.number("min_p", 0.0, minimum=0.0, maximum=1.0)
+    top_k = fields.integer("top_k", -1, minimum=-1)
     return Sampling(
-        temperature=fields.number("temperature", 1.0, least=0.0, most=2.0),
+        temperature=fields.number("temperature", 1.0, minimum=0.0, maximum=2.0),
         # 0 keeps the likeliest token alone
         top_p=None if top_p == 1 else max(top_p, 1e-9),
         min_p=min_p or None,
         top_k=top_k if top_k is not None and top_k > 0 else None,
-        repetition_penalty=fields.number("repetition_penalty", 1.0, least=0.01, most=100.0),
+        repetition_penalty=fields.number("repetition_penalty", 1.0, minimum=0.01, maximum=100.0),
         # without a seed, each request draws other numbers
         seed=secrets.randbelow(2**63) if seed is None else seed % 2**63,
         stop=_stops(fields),
@@ -231,8 +233,8 @@ def _prompt(value: object) -> str | tuple[int, ...] | None:
     if not isinstance(value, list):
         return None
     ids = cast("list[object]", value)
-    known = tuple(token_id for token_id in ids if is_integer(token_id))
-    return known if known and len(known) == len(ids) else None
+    token_ids = tuple(token_id for token_id in ids if is_integer(token_id))
+    return token_ids if token_ids and len(token_ids) == len(ids) else None
 
 
 def _messages(value: object) -> tuple[Mapping[str, Any], ...]:
@@ -247,7 +249,7 @@ def _messages(value: object) -> tuple[Mapping[str, Any], ...]:
 def _message(value: object, name: str) -> Mapping[str, Any]:
     """A message with a role and a text; parts of text are joined."""
     fields = Fields(value, name)
-    fields.only(frozenset({"role", "content", "name"}))
+    fields.refuse_unknown(frozenset({"role", "content", "name"}))
     role = fields.text("role")
     if role not in ("system", "developer", "user", "assistant"):
         raise fields.wrong("role", "system, user or assistant")

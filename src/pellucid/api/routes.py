@@ -70,16 +70,8 @@ def api_routes(models: ServedModels) -> list[Route]:
     async def show_metrics(request: Request) -> Response:
         return PlainTextResponse(metrics.text(), media_type=_METRICS_TYPE)
 
-    async def unknown(request: Request) -> Response:
-        raise ApiError(
-            f"there is no route {request.method} {short(request.url.path)[1:-1]}: this server has "
-            "/v1/models, /v1/completions and /v1/chat/completions",
-            status=404,
-            code="unknown_route",
-        )
-
     every_method = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"]
-    listed: list[tuple[str, str, _Handler]] = [
+    handlers: list[tuple[str, str, _Handler]] = [
         ("GET", "/v1/models", list_models),
         ("GET", "/v1/models/{name:path}", show_model),
         ("POST", "/v1/completions", complete),
@@ -87,9 +79,18 @@ def api_routes(models: ServedModels) -> list[Route]:
         ("GET", "/healthz", health),
         ("GET", "/metrics", show_metrics),
     ]
-    made = [Route(path, handled(path, call), methods=[method]) for method, path, call in listed]
-    other = Route("/v1/{path:path}", handled("/v1/", unknown), methods=every_method)
-    return [*made, other]
+    paths = [Route(path, handled(path, call), methods=[method]) for method, path, call in handlers]
+    other = Route("/v1/{path:path}", handled("/v1/", _unknown), methods=every_method)
+    return [*paths, other]
+
+
+async def _unknown(request: Request) -> Response:
+    return ApiError(
+        f"there is no route {request.method} {short(request.url.path)[1:-1]}: this server has "
+        "/v1/models, /v1/completions and /v1/chat/completions",
+        status=404,
+        code="unknown_route",
+    ).response()
 
 
 async def _write(
@@ -99,22 +100,22 @@ async def _write(
 
     For the page, which alone sends an origin, a refusal is an event: a browser logs a status.
     """
-    asked = parse(await _json(request))
-    served = models.get(asked.model)
+    parsed = parse(await _json(request))
+    served = models.get(parsed.model)
 
     def prepare() -> Plan:
-        return make_plan(asked, served.open())
+        return make_plan(parsed, served.opened())
 
     try:
         plan = await run_sync(prepare)
         answer = Answer(plan)
         jobs = open_jobs(plan)
     except ApiError as error:
-        if asked.stream and "origin" in request.headers:
+        if parsed.stream and "origin" in request.headers:
             return error_event(error)
         raise
-    if asked.stream:
-        return EventStream(request, answer, jobs, include_usage=asked.usage)
+    if parsed.stream:
+        return EventStream(request, answer, jobs, include_usage=parsed.usage)
     return JSONResponse(await collect(request, answer, jobs))
 
 

@@ -47,7 +47,7 @@ class OpenJobs:
             self._plan.model.engine.submit(jobs)
 
     def cancel(self) -> None:
-        """Nobody waits for them any more."""
+        """Stop all of them."""
         for job in self._jobs:
             job.cancelled.set()
 
@@ -104,7 +104,7 @@ async def collect(request: Request, answer: Answer, jobs: OpenJobs) -> dict[str,
             deltas[number].append(delta)
     finally:
         jobs.cancel()
-    return answer.whole(deltas)
+    return answer.body(deltas)
 
 
 class EventStream(StreamingResponse):

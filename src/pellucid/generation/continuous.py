@@ -101,7 +101,7 @@ class ContinuousBatch:
         pairs = zip(texts, tokens, strict=True)
         return torch.cat([self._read(text, [token]) for text, token in pairs])
 
-    def leave(self, text: OpenText) -> None:
+    def remove(self, text: OpenText) -> None:
         """End a text; its slot is free for the next one."""
         self._free.append(text.slot)
         text.caches = []
@@ -122,11 +122,12 @@ class ContinuousBatch:
             return
         self._rooms = []
         for cache in text.caches:
-            own = cache.room
-            assert own is not None  # compiled code has no instruction for other kinds of state
-            room = KeysAndValues(*(p.new_empty(self._capacity, *p.shape[1:]) for p in own))
+            first_room = cache.room
+            # compiled code has no instruction for other kinds of state
+            assert first_room is not None
+            room = KeysAndValues(*(p.new_empty(self._capacity, *p.shape[1:]) for p in first_room))
             slot = _slot_of(room, text.slot)
-            for target, source in zip(slot, own, strict=True):
+            for target, source in zip(slot, first_room, strict=True):
                 target[:, :, : cache.length] = source[:, :, : cache.length]
             cache.move_to(slot)
             self._rooms.append(room)

@@ -15,7 +15,7 @@ class RowText:
         text: the text so far; without the stop text once it `stopped`.
         ids: its token ids, without the token that ended it.
         starts: the length of the text before each of `ids`.
-        stopped: "end", "stop" or "length"; None while the row goes on.
+        stopped: "end", "stop" or "length"; None before its end.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class RowText:
         self.stopped: str | None = None
         self._emit = text_stream(tokenizer, prompt)
         self._ends = (tokenizer.end_id,) if ends is None else ends
-        self._stops, self._most = sampling.stop, sampling.max_new_tokens
+        self._stops, self._max_tokens = sampling.stop, sampling.max_new_tokens
         self._longest_stop = max((len(stop) for stop in sampling.stop), default=1)
         #: how many characters `take` returned
         self.n_returned = 0
@@ -48,10 +48,10 @@ class RowText:
         stop = first_stop(self.text[self.n_returned :], self._stops)
         if stop is not None:
             self.text, self.stopped = self.text[: self.n_returned + stop], "stop"
-        elif len(self.ids) == self._most:
+        elif len(self.ids) == self._max_tokens:
             self.stopped = "length"
-        held_back = 0 if self.stopped else self._longest_stop - 1
-        return self._return_up_to(len(self.text) - held_back)
+        n_pending = 0 if self.stopped else self._longest_stop - 1
+        return self._return_up_to(len(self.text) - n_pending)
 
     def _return_up_to(self, end: int) -> str:
         start = self.n_returned

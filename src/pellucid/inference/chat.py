@@ -90,7 +90,7 @@ class Chat:
         """As `prompt`, without the oldest turns if they leave less than `room` for the answer.
 
         A system message stays, and so does the last message. If the last message alone leaves less
-        room, it gets what is left.
+        room, it gets the rest.
 
         Raises:
             TextError: the template refuses the messages.
@@ -98,11 +98,11 @@ class Chat:
         """
         n_system = int(messages[0]["role"] == "system")
         system, turns = messages[:n_system], messages[n_system:]
-        most = self._run.model.context_length - room
+        longest = self._run.model.context_length - room
         # a turn is the message of the user with its answer
         for n_dropped in range(0, len(turns), 2):
             ids = self.tokens([*system, *turns[n_dropped:]])
-            if len(ids) <= most:
+            if len(ids) <= longest:
                 return ChatPrompt(ids, n_dropped)
         last = turns[-1:]
         return ChatPrompt(self.prompt([*system, *last], name="your message"), len(turns) - 1)

@@ -77,7 +77,7 @@ class Conversation:
         if self.chat is not None:
             self.chat.close()
 
-    def say(self, text: str, *, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
+    def send(self, text: str, *, is_stopped: Callable[[], bool] = lambda: False) -> Iterator[str]:
         """The answer to a message, in pieces; afterwards it is the last `turn`.
 
         Args:
@@ -90,9 +90,9 @@ class Conversation:
         """
         tokenizer, context = self.run.require_tokenizer(), self.run.model.context_length
         ids, n_dropped = self._prompt(text)
-        most = min(self.sampling.max_new_tokens, context - len(ids))
+        max_new_tokens = min(self.sampling.max_new_tokens, context - len(ids))
         check_written(self.run, 1, len(ids), self.sampling, force=self.force)
-        sampling = replace(self.sampling, max_new_tokens=most)
+        sampling = replace(self.sampling, max_new_tokens=max_new_tokens)
         ends = end_ids(self.run) if self.chat is None else self.chat.ends
         row = RowText(tokenizer, ids, sampling, ends)
         return self._answer(text, ids, n_dropped, row, sampling, is_stopped)

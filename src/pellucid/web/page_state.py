@@ -21,7 +21,7 @@ _SIDE = 24
 #: The likeliest logits are sent one by one, the others as averages of bins.
 _EXACT = 256
 #: Tokens that a token looks at, the most of them.
-_MOST_LOOKED = 8
+_MAX_ATTENDED = 8
 _BINS = 512
 
 
@@ -82,7 +82,7 @@ def head_thumbnails(sentence: SentenceView, attention: Attention, layer: int) ->
     return None if weights is None else thumbnails(weights, _SIDE)
 
 
-def looked(sentence: SentenceView, token: int) -> Plain:
+def token_attention(sentence: SentenceView, token: int) -> Plain:
     """What a token looks at: the mean of the attention of all heads of all layers, by token.
 
     Args:
@@ -101,7 +101,7 @@ def looked(sentence: SentenceView, token: int) -> Plain:
     if not maps:
         return {"rows": [], "heads": 0}
     heads = torch.cat([weights[:, token, :].float() for weights in maps])
-    shares, places = heads.mean(0).topk(min(_MOST_LOOKED, n))
+    shares, places = heads.mean(0).topk(min(_MAX_ATTENDED, n))
     rows: list[Any] = [
         [int(place), sentence.pieces[int(place)], float(share)]
         for share, place in zip(shares, places, strict=True)

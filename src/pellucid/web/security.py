@@ -40,7 +40,7 @@ _COOKIE = "pellucid-token"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramRoutes:
-    """Routes for programs beside those of the page.
+    """Routes for programs, in addition to the page.
 
     Attributes:
         routes: the routes.
@@ -91,7 +91,7 @@ class Guard:
             refuse = programs.refuse if programs is not None and for_programs else _page_refusal
             await refuse(*refusal)(scope, receive, with_headers)
             return
-        if self._token is not None and _same(_read_token(scope), self._token):
+        if self._token is not None and _is_secret(_read_token(scope), self._token):
             cookie = f"{_COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path=/"
             cookies.append((b"set-cookie", cookie.encode()))
         await self._app(scope, receive, with_headers)
@@ -118,7 +118,7 @@ class Guard:
         cookies = [value for name, _, value in pairs if name == _COOKIE]
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         tokens = [*cookies, _read_token(scope), bearer if scheme.lower() == "bearer" else ""]
-        matches = [_same(token, self._token) for token in tokens]
+        matches = [_is_secret(token, self._token) for token in tokens]
         return any(matches)
 
 
@@ -126,7 +126,7 @@ def _page_refusal(text: str, status: int) -> Response:
     return JSONResponse({"error": text}, status_code=status)
 
 
-def _same(token: str, secret: str) -> bool:
+def _is_secret(token: str, secret: str) -> bool:
     """Whether a token is the secret; the time to compare tells nothing about it."""
     return secrets.compare_digest(token.encode(), secret.encode())
 

@@ -42,7 +42,7 @@ def serve(
         fragment: The end of that address, which chooses a view.
         token: A secret that every client has to send. Without one it is made up if other machines
             can reach the server.
-        programs: Routes for programs beside the page's.
+        programs: Routes for programs, in addition to the page.
 
     Raises:
         KeyboardInterrupt: SIGINT ended it.

@@ -19,7 +19,13 @@ from pellucid.version import __version__
 from pellucid.web.assets import message
 from pellucid.web.cancellation import stoppable
 from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload
-from pellucid.web.page_state import backward, head_thumbnails, looked, overview, prediction
+from pellucid.web.page_state import (
+    backward,
+    head_thumbnails,
+    overview,
+    prediction,
+    token_attention,
+)
 from pellucid.web.requests import PageRequest, Reading, RequestError, Scale
 from pellucid.web.run_registry import RunRegistry
 from pellucid.web.sentence_view import Attention, SentenceView, open_view
@@ -45,7 +51,7 @@ class Session:
     ) -> None:
         self.shelf = shelf
         self._max_sentences, self.sentence = max_sentences, sentence
-        #: By the runs' keys; empty without an API beside the page.
+        #: By the runs' keys; empty if the server has no API.
         self.talks: Mapping[str, Talk] = {}
         self._read: OrderedDict[Any, SentenceView] = OrderedDict()
         self._lock = threading.Lock()
@@ -80,7 +86,7 @@ class Session:
                 return self._backward(sentence, ask)
             place = ask.place
             if ask.kind == "looked":
-                return looked(sentence, place.token)
+                return token_attention(sentence, place.token)
             if ask.kind == "thumbnails":
                 sentence.inspect(place)  # refuses a place outside the sentence
                 attention = Attention(place.stack, place.cross)

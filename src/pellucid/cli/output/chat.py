@@ -58,7 +58,7 @@ class ChatScreen:
                 self._try(self._answer, line[1:] if line.startswith("//") else line)
 
     def _try(self, action: Any, line: str) -> None:
-        """Do something; a refusal is a note, and the conversation goes on."""
+        """Do something; a refusal is a note, and the conversation continues."""
         try:
             action(line)
         except PellucidError as error:
@@ -96,7 +96,7 @@ class ChatScreen:
             yield line
 
     def _answer(self, text: str) -> None:
-        pieces = self._talk.say(text, is_stopped=lambda: self._is_stopped)
+        pieces = self._talk.send(text, is_stopped=lambda: self._is_stopped)
         self._is_stopped = False
         with handled([SIGINT], self._stop):
             for piece in pieces:
@@ -137,8 +137,8 @@ class ChatScreen:
                     "shorter message leaves more room"
                 )
             case "length":
-                most = self._talk.sampling.max_new_tokens
-                self._note(f"the answer stopped at --max-new-tokens {most:,}")
+                max_tokens = self._talk.sampling.max_new_tokens
+                self._note(f"the answer stopped at --max-new-tokens {max_tokens:,}")
             case "you":
                 self._note("stopped; press Ctrl-D to end")
             case "end":

@@ -88,8 +88,10 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid.api import Limits
 
     limits = {"rows": arguments.rows, "waiting": arguments.queue}
-    chosen = Limits(**{name: value for name, value in limits.items() if value is not None})
-    serve_page(arguments, arguments.runs, arguments.sentence, limits=chosen, token=arguments.token)
+    engine_limits = Limits(**{name: value for name, value in limits.items() if value is not None})
+    serve_page(
+        arguments, arguments.runs, arguments.sentence, limits=engine_limits, token=arguments.token
+    )
 
 
 def serve_page(
@@ -109,7 +111,7 @@ def serve_page(
         sentence: the first sentence.
         fragment: the first selection, as in the page's address.
         limits: how many texts are written at a time, and how many wait.
-        token: the secret of every client; by default that of the environment.
+        token: the secret of every client; by default PELLUCID_TOKEN.
     """
     from pellucid.api import api_routes, refusal_of
     from pellucid.web import ProgramRoutes, open_session
