@@ -104,7 +104,7 @@ def test_the_room_is_used_with_the_keyboard_and_a_link_leads_back(opened: Open) 
     again = opened(page.evaluate("location.hash"))
     settled(again)
     assert again.locator("#tokens .token").count() == pieces
-    again.click("[data-key='back to sentence']")
+    again.click("[data-key='chat leave']")
     until(again, "document.querySelectorAll('#tokens .token').length === 12")
 
 

@@ -78,7 +78,7 @@ export function tokens(home, seenAs) {
   });
   fill(
     home,
-    state.ids() && h("p", { class: "said-of-it" }, t("chat-read"), " ", h("button", { type: "button", class: "quiet", "data-key": "back to sentence", text: t("chat-leave"), onclick: () => choose({ ids: "", token: -1 }) })),
+    state.ids() && h("p", { class: "said-of-it" }, t("chat-read"), " ", h("button", { type: "button", class: "quiet", "data-key": "chat leave", text: t("chat-leave"), onclick: () => choose({ ids: "", token: -1 }) })),
     start > 0 && h("p", { class: "soft", text: t("tokens-earlier", { n: start }) }),
     h("ol", { class: "tokens", "aria-label": t("tokens") }, items),
     spare.length > 0 && [h("p", { class: "soft", text: t("tokens-of-source") }), h("ol", { class: "tokens source", "aria-label": t("tokens-of-source") }, spare.map(source))],
