@@ -9,6 +9,7 @@ would do. It has no text and no plan: you can use the model, but not resume its 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -38,9 +39,11 @@ def load_published(
         CheckpointError: something in it is not handled, missing or damaged; says what.
         TextError: its tokenizer is damaged, or has more tokens than the model.
     """
-    published = open_published(folder)
-    half = published.is_half(weights)
-    check_opening(published.model, device=device, bytes_per_weight=2 if half else 4)
+    half = weights in ("stored", "bfloat16", "float16")
+    fits = partial(check_opening, device=device, bytes_per_weight=2 if half else 4)
+    published = open_published(folder, fits=fits)
+    if half and not published.is_half(weights):
+        check_opening(published.model, device=device)
     tokenizer = published_tokenizer(published, folder) if has_tokenizer(folder) else None
     return build_published(published, device, weights), tokenizer, to_run_config(published, folder)
 
