@@ -23,6 +23,10 @@ pytestmark = pytest.mark.usefixtures("native")
 GREEDY = Sampling(temperature=0.0)
 #: What no instruction says, and so only the model itself does.
 WITHOUT = {
+    "alibi, rounded",
+    "clipped, gate of each head",
+    "gate of each feature",
+    "qk-norm after rotation",
     "shaw",
     "shaw with values",
     "linear",

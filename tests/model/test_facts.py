@@ -52,6 +52,8 @@ NORMS = {
     "layer": lambda: LayerNorm(8, eps=0.1, bias=True),
     "layer without bias": lambda: LayerNorm(8, eps=0.1, bias=False),
     "rms": lambda: RMSNorm(8, eps=0.1),
+    "rms in groups": lambda: RMSNorm(8, eps=0.1, n_groups=4),
+    "group without bias": lambda: GroupNorm(8, eps=0.1, n_groups=2, bias=False),
     "rms with an offset": lambda: RMSNorm(8, eps=0.1, unit_offset=True),
     "batch": lambda: BatchNorm(8, eps=0.1, momentum=0.1),
     "group": lambda: GroupNorm(8, eps=0.1, n_groups=2),
@@ -165,15 +167,23 @@ def softmax_by_facts(
     layer: nn.Module, facts: SoftmaxAttentionFacts, x: Tensor, positions: nn.Module, view: View
 ) -> Tensor:
     def heads(name: str, norm_name: str | None, count: int) -> Tensor:
-        projected = layer.get_submodule(name)(x)
+        bound = facts.clip or torch.inf
         norm = nn.Identity() if norm_name is None else layer.get_submodule(norm_name)
-        if facts.norms_over_all_heads:
-            return norm(projected).unflatten(-1, (count, -1)).transpose(1, 2)
-        return norm(projected.unflatten(-1, (count, -1)).transpose(1, 2))
 
-    q = positions.rotate(heads(facts.query, facts.query_norm, facts.n_heads), view)
-    k = positions.rotate(heads(facts.key, facts.key_norm, facts.n_kv_heads), view)
+        def normed(x: Tensor) -> Tensor:
+            if facts.norms_over_all_heads:
+                return norm(x.transpose(1, 2).flatten(2)).unflatten(-1, (count, -1)).transpose(1, 2)
+            return norm(x)
+
+        projected = layer.get_submodule(name)(x).unflatten(-1, (count, -1)).transpose(1, 2)
+        if facts.norms_after_rotation:
+            return normed(positions.rotate(projected.clamp(-bound, bound), view))
+        return positions.rotate(normed(projected).clamp(-bound, bound), view)
+
+    q = heads(facts.query, facts.query_norm, facts.n_heads)
+    k = heads(facts.key, facts.key_norm, facts.n_kv_heads)
     v = layer.get_submodule(facts.value)(x).unflatten(-1, (facts.n_kv_heads, -1)).transpose(1, 2)
+    v = v if facts.clip is None else v.clamp(-facts.clip, facts.clip)
     assert (q.shape[-1], v.shape[-1]) == (facts.d_head, facts.d_value)
     k, v = (t.repeat_interleave(facts.n_heads // facts.n_kv_heads, dim=1) for t in (k, v))
     scores = facts.scale * q @ k.mT
@@ -191,6 +201,11 @@ def softmax_by_facts(
     else:
         weights = scores.softmax(-1)
     mixed = positions.add_values(weights @ v, weights, view)
+    if facts.output_gate is not None:
+        gates = layer.get_submodule(facts.output_gate)(x).sigmoid()
+        per_head = gates.unflatten(-1, (facts.n_heads, -1)).transpose(1, 2)
+        assert per_head.shape[-1] == (1 if facts.gate_over == "heads" else facts.d_value)
+        mixed = mixed * per_head
     return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))
 
 
@@ -226,7 +241,13 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
         lengths = [t[..., list(pair)].norm(dim=-1) for t in (q, turned)]
         torch.testing.assert_close(*lengths, rtol=1e-6, atol=1e-6)
     if isinstance(facts, DistanceBiasFacts):
-        assert torch.equal(bias, scheme.bias(r, view, 2.0))
+        again = scheme.bias(r, view, 2.0)
+        torch.testing.assert_close(again, (4.0 if facts.scaled else 1.0) * bias, **EXACT)
+        far = torch.arange(time)[:, None] - torch.arange(time)
+        by_distance = all(
+            bias[..., far == n].flatten(0, -2).std(-1).max() < 1e-9 for n in range(1, time - 1)
+        )
+        assert by_distance == (facts.by == "distance")
     if isinstance(facts, NoPositionFacts):
         assert list(scheme.parameters()) == []
 

@@ -79,6 +79,7 @@ POSITIONS = [
     config.ShawRelative(max_distance=2, values=True),
     config.BucketedBias(n_buckets=6, max_distance=9),
     config.ALiBi(),
+    config.ALiBi(max_exponent=4.0, scaled=True, rounded=True),
 ]
 
 
@@ -102,9 +103,12 @@ BUILT = {type(attention): is_built(attention) for attention in (LINEAR, MEMORY)}
 
 
 @st.composite
-def heads(draw: st.DrawFn, d_head: int, n_heads: int, d_value: int | None) -> config.MultiHead:
+def heads(
+    draw: st.DrawFn, d_head: int, n_heads: int, d_value: int | None, *, crossed: bool = False
+) -> config.MultiHead:
     """Multi-head attention of a width, all else free."""
     divisors = [n for n in range(1, n_heads + 1) if n_heads % n == 0]
+    norm = draw(st.none() | QUERY_NORMS)
     return config.MultiHead(
         n_heads=n_heads,
         n_kv_heads=draw(st.sampled_from(divisors)),
@@ -112,12 +116,14 @@ def heads(draw: st.DrawFn, d_head: int, n_heads: int, d_value: int | None) -> co
         d_value=d_value,
         qkv_bias=draw(st.booleans()),
         out_bias=draw(st.booleans()),
-        qk_norm=draw(st.none() | QUERY_NORMS),
-        qk_norm_over=draw(st.sampled_from(["each_head", "all_heads"])),
+        qk_norm=norm,
+        qk_norm_over=draw(st.sampled_from(["each_head", "each_head_own_gain", "all_heads"])),
         dropout=0.0,
         window=draw(st.none() | st.integers(1, 9)),
         soft_cap=draw(st.none() | st.just(5.0)),
         sinks=draw(st.booleans()),
+        key_bias=draw(st.none() | st.booleans()),
+        output_gate=None if crossed else draw(st.sampled_from([None, "features", "heads"])),
     )
 
 
@@ -152,7 +158,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
     cross = None
     if crossed:
-        made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None))
+        made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None, crossed=True))
         cross = replace(made, qk_norm=None, window=None)
     residuals = RESIDUALS if crossed else [*RESIDUALS, config.Parallel()]
     return config.Stack(

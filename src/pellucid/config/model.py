@@ -67,6 +67,11 @@ class Stack(Checked):
                 "cross_attention must have neither qk_norm nor window: it looks at all states of "
                 "the encoder, unchanged; set them to none"
             )
+        if cross is not None and (cross.clip or cross.output_gate or cross.scale_by_layer):
+            raise ConfigError(
+                "cross_attention must have no clip, no output_gate and no scale_by_layer: these "
+                "are for attention within a text; set them to none, none and false"
+            )
         if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
                 "residual must not be Parallel in a decoder with cross_attention: its queries "

@@ -187,9 +187,10 @@ def _sublayers(stack: Stack) -> int:
 def _extra_numbers(attention: OneAttention, named_stack: NamedStack) -> str:
     match attention:
         case MultiHead():
+            weights = "3 h T" if attention.dropout else "0"
             if scores_are_formed(attention, named_stack):
-                return "2 h T"
-            return "3 h T" if attention.dropout else "0"
+                weights = "2 h T"
+            return total(weights, _gate_numbers(attention))
         case LinearAttention():
             return "h (c + d_k d_v / c)" if named_stack.causal else "0"
         case NeuralMemory(frozen=True):
@@ -198,6 +199,17 @@ def _extra_numbers(attention: OneAttention, named_stack: NamedStack) -> str:
             return "2 h (d_k + d_v) + h (2 c + 3 d_k d_v / c)"
         case _:
             assert_never(attention)
+
+
+def _gate_numbers(attention: MultiHead) -> str:
+    """The gates of a token's heads, spread over the features that they multiply."""
+    match attention.output_gate:
+        case None:
+            return "0"
+        case "heads":
+            return "h (d_v + 1)"
+        case "features":
+            return "h d_v"
 
 
 def _stacks_backward(model: Transformer, trained: Trained | None) -> Sequence[NamedStack]:

@@ -30,6 +30,7 @@ from pellucid.counting.part_formulas import (
     attention_part,
     block_norms,
     feed_forward_part,
+    gate_rows,
     norm_part,
 )
 
@@ -166,6 +167,8 @@ def _in_attention(attention: OneAttention) -> Iterator[_Layer]:
             yield "key", "d_model", "h_kv d_k"
             yield "value", "d_model", "h_kv d_v"
             yield "output", "h d_v", "d_model"
+            if isinstance(attention, MultiHead) and attention.output_gate is not None:
+                yield "output_gate", "d_model", gate_rows(attention)
         case NeuralMemory():
             for side in ("", "memory_"):
                 for leaf in ("query", "key", "value"):

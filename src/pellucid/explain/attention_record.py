@@ -37,6 +37,8 @@ class AttentionRecord:
     #: of a layer with a memory: the output of the memory, and its share
     memory: Tensor | None = None
     gate: Tensor | None = None
+    #: of a layer with an output gate: the factor of each feature
+    output_gate: Tensor | None = None
 
     @property
     def n_heads(self) -> int:

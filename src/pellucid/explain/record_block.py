@@ -32,7 +32,13 @@ from pellucid.model.residuals import Layer as Layer
 
 SUBLAYERS = ("attention", "cross_attention", "feed_forward")
 NORMS = tuple(f"{name}_norm{place}" for name in SUBLAYERS for place in ("", ".before", ".after"))
-PROJECTIONS = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
+PROJECTIONS = (
+    "attention.query",
+    "attention.key",
+    "attention.value",
+    "attention.output_gate",
+    "cross_attention.query",
+)
 #: Parts that are recorded: the output under the part's name, the input under NAME.in.
 PARTS = (
     *NORMS,
@@ -53,7 +59,10 @@ class BlockRecord:
 
 
 class _RecordingPositions(Positions):
-    """Passes everything on to a scheme, and records queries and keys before and after rotation."""
+    """Passes everything on to a scheme, and records queries and keys before and after rotation.
+
+    `compared` is the queries as the scores compare them.
+    """
 
     def __init__(self, scheme: Positions) -> None:
         super().__init__()
@@ -61,6 +70,7 @@ class _RecordingPositions(Positions):
         self.adds_values = scheme.adds_values
         self.plain: list[Tensor] = []
         self.rotated: list[Tensor] = []
+        self.compared: Tensor | None = None
 
     def rotate(self, x: Tensor, view: View) -> Tensor:
         rotated = self.scheme.rotate(x, view)
@@ -69,6 +79,7 @@ class _RecordingPositions(Positions):
         return rotated
 
     def bias(self, q: Tensor, view: View, scale: float) -> Tensor | None:
+        self.compared = q
         return self.scheme.bias(q, view, scale)
 
     def add_values(self, mixed: Tensor, weights: Tensor, view: View) -> Tensor:
@@ -155,7 +166,7 @@ def _record_attention_parts(hooks: ExitStack, block: nn.Module) -> dict[str, Ten
         layer = find_part(block, kind)
         if known_attention(layer) is None:
             continue
-        for name in ("query", "value", "output", "memory_norm", "mixing"):
+        for name in ("query", "value", "output", "output_gate", "memory_norm", "mixing"):
             part = find_part(cast("nn.Module", layer), name)
             if part is not None:
                 _record_part(hooks, part, f"{kind}.{name}", tensors)
@@ -233,7 +244,12 @@ def _record_self_attention(
         attention.q_plain, attention.k_plain = notes.positions.plain[:2]
     match facts:
         case SoftmaxAttentionFacts():
-            pass
+            attention.q = cast("Tensor", notes.positions.compared)
+            attention.k = cast("KeysAndValues", keys_values).keys
+            if facts.output_gate is not None:
+                gates = torch.sigmoid(part_tensors[f"attention.{facts.output_gate}"])
+                per_head = split_heads(gates, facts.n_heads)
+                attention.output_gate = per_head.expand_as(attention.outputs)
         case LinearAttentionFacts():
             if not turns:
                 attention.q_plain, attention.k_plain = q, k

@@ -106,10 +106,13 @@ def _multi_head(
 ) -> Column:
     heads, kv = attention.n_heads, attention.n_kv_heads
     d_head, d_value = attention.d_head, attention.value_width
-    rotation = (*_query_key_norm(attention), *_rotation(positions))
+    norm, turn = _query_key_norm(attention), _rotation(positions)
+    before = attention.qk_norm_place == "before_rotation"
+    clip, gate = _clip(attention), attention.output_gate
+    rotation = (*norm, *clip, *turn) if before else (*clip, *turn, *norm)
     q = (_projection("query", d_model, heads, d_head), *rotation, Arrow(f"{heads} x {d_head}"))
     k = (_projection("key", d_model, kv, d_head), *rotation, Arrow(f"{kv} x {d_head}"))
-    v = (_projection("value", d_model, kv, d_value), Arrow(f"{kv} x {d_value}"))
+    v = (_projection("value", d_model, kv, d_value), *clip, Arrow(f"{kv} x {d_value}"))
     lines = (*_scoring(attention), *_bias(positions), mask)
     matched = (
         Fork(((Arrow(), *q), (Arrow(), *k))),
@@ -125,13 +128,24 @@ def _multi_head(
         wide=True,
         key=key if adds else "",
     )
-    return (
-        Fork((matched, (Arrow(), *v))),
-        weighted_sum,
-        Arrow(f"(batch, time, {heads} x {d_value})"),
-        _output(heads, d_value, d_model),
-        Arrow(),
-    )
+    mixed = (Fork((matched, (Arrow(), *v))), weighted_sum)
+    if gate is not None:
+        width = 1 if gate == "heads" else d_value
+        mixed = _gated(mixed, _projection("output gate", d_model, heads, width))
+    joined = Arrow(f"(batch, time, {heads} x {d_value})")
+    return (*mixed, joined, _output(heads, d_value, d_model), Arrow())
+
+
+def _gated(mixed: Column, projection: Box) -> Column:
+    """The heads' outputs, times a gate that the input of attention makes."""
+    gate = (Arrow(), projection, Arrow(), Box(name="sigmoid"), Arrow())
+    return (Fork(((*mixed, Arrow()), gate)), Box(name="heads x gate", wide=True))
+
+
+def _clip(attention: MultiHead) -> Column:
+    if attention.clip is None:
+        return ()
+    return (Arrow(), Box(name="clip", lines=(f"to {-attention.clip:g} ... {attention.clip:g}",)))
 
 
 def _linear(attention: LinearAttention, positions: Positions, d_model: int, causal: bool) -> Column:
@@ -200,7 +214,11 @@ def _output(heads: int, d_value: int, d_model: int) -> Box:
 def _query_key_norm(attention: MultiHead) -> Column:
     if attention.qk_norm is None:
         return ()
-    qk_norm_over = attention.qk_norm_over.replace("_", " ")
+    qk_norm_over = {
+        "each_head": "each head",
+        "each_head_own_gain": "each head, a gain of its own",
+        "all_heads": "all heads",
+    }[attention.qk_norm_over]
     return (Arrow(), Box(name=type(attention.qk_norm).__name__, lines=(f"over {qk_norm_over}",)))
 
 
@@ -222,6 +240,8 @@ def _scoring(attention: MultiHead) -> tuple[str, ...]:
         is_simple_root = math.isclose(root, round(root)) and root > 1.5
         scale = f"/ sqrt({round(root)})" if is_simple_root else f"x {attention.scale:g}"
     lines = (f"q k^T {scale}" if scale != "x 1" else "q k^T",)
+    if attention.scale_by_layer:
+        lines = (*lines, "/ the layer's number")
     cap = attention.soft_cap
     return lines if cap is None else (*lines, f"soft cap: {cap:g} tanh(s / {cap:g})")
 
@@ -232,8 +252,9 @@ def _bias(positions: Positions) -> tuple[str, ...]:
             return ("+ BucketedBias",)
         case ShawRelative():
             return ("+ q a^T, a of ShawRelative",)
-        case ALiBi():
-            return ("+ ALiBi: -slope of the head x distance",)
+        case ALiBi(scaled=scaled):
+            penalty = "-slope of the head x distance"
+            return (f"+ ALiBi: {f'({penalty}) x the same factor' if scaled else penalty}",)
         case NoPositions() | Learned() | Sinusoidal() | Rotary():
             return ()
         case _:

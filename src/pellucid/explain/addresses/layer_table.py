@@ -88,7 +88,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _layer_row(
         pattern="{layer}.{projection}",
         axes=("time", "heads x d_head"),
-        doc="queries, keys and values as they are projected, all heads side by side",
+        doc="queries, keys, values and gates as they are projected, all heads side by side",
         receipt=receipts.projection,
     ),
     _layer_row(
@@ -112,7 +112,8 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
             pattern=f"{{layer}}.{{head}}.{part}_plain",
             axes=("query" if part == "q" else "key", "d_head"),
             doc=f"the {name} before rotation",
-            receipt=f"it is a part of `{{layer}}.attention.{name}`, normalised in some models",
+            receipt=f"it is a part of `{{layer}}.attention.{name}`, normalised or clipped in some "
+            "models",
             exists=shapes.rotates,
         )
         for part, name in (("q", "query"), ("k", "key"))
@@ -176,5 +177,13 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         backward="the gradient is not kept: see `{layer}.{head}.out`",
         receipt="the input of its sigmoid is not kept",
         exists=shapes.has_memory,
+    ),
+    _head_row(
+        pattern="{layer}.{head}.output_gate",
+        axes=("query", "d_value"),
+        doc="the factor of the head's output, between 0 and 1",
+        backward="the gradient is not kept: see `{layer}.attention.output_gate`",
+        receipt=receipts.output_gate,
+        exists=shapes.has_output_gate,
     ),
 )

@@ -132,6 +132,18 @@ def has_memory(trace: Trace, site: Site) -> bool:
             assert_never(facts)
 
 
+def has_output_gate(trace: Trace, site: Site) -> bool:
+    """Whether a gate multiplies the head's output."""
+    facts = _attention(trace, site)
+    match facts:
+        case SoftmaxAttentionFacts(output_gate=gate):
+            return gate is not None
+        case LinearAttentionFacts() | NeuralMemoryFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
 def has_softmax_gradient(trace: Trace, site: Site) -> bool:
     """Whether the gradient passes scores and weights: they are formed by softmax alone."""
     return has_scores(trace, site) and not has_memory(trace, site)

@@ -64,8 +64,9 @@ def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:
     match attention.facts:
         case SoftmaxAttentionFacts(query_norm=str(norm)):
             if not is_identity(attention.layer.get_submodule(norm)):
+                after = "rotation" if attention.facts.norms_after_rotation else "product"
                 notes.append(
-                    "queries and keys are normalised after the product: q and k are the result"
+                    f"queries and keys are normalised after the {after}: q and k are the result"
                 )
         case SoftmaxAttentionFacts():
             pass
@@ -79,4 +80,7 @@ def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:
             )
         case _:
             assert_never(attention.facts)
+    if isinstance(attention.facts, SoftmaxAttentionFacts) and attention.facts.clip is not None:
+        clip = attention.facts.clip
+        notes.append(f"queries, keys and values are clipped to {-clip:g} ... {clip:g}")
     return notes

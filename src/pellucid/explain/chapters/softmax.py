@@ -66,6 +66,8 @@ def _notes(trace: Trace, attention: AttentionRecord, selection: Selection) -> li
             )
         case NeuralMemoryFacts():
             notes.append("this is the output of the window; a gate mixes it with the memory's")
+        case SoftmaxAttentionFacts(output_gate=str()):
+            notes.append("a gate multiplies this output: a head can be silent at a token")
         case SoftmaxAttentionFacts():
             pass
         case _:

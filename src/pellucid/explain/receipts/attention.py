@@ -25,7 +25,7 @@ from pellucid.explain.receipts.builder import (
 )
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model import LinearAttention, NeuralMemory, Rotary
+from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory, Rotary
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import gather, scores_of, weights_of
@@ -138,6 +138,9 @@ def out_receipt(trace: Trace, selection: Selection) -> Receipt:
         memory = build.number("memory", f"{name}.memory", token, feature)
         expression = (1.0 - gate) * expression + gate * memory
         formula = f"(1 - g) × ({formula}) + g × memory"
+    if attention.output_gate is not None:
+        expression *= build.number("g", f"{name}.output_gate", token, feature)
+        formula = f"({formula}) × g"
     if scale != "mean" and scale != 1.0:
         expression, formula = expression * constant(scale, "ablation"), f"({formula}) × ablation"
     return build.receipt(
@@ -146,6 +149,26 @@ def out_receipt(trace: Trace, selection: Selection) -> Receipt:
         formula=formula,
         expression=expression,
         source=_out_source(attention),
+    )
+
+
+def output_gate_receipt(trace: Trace, selection: Selection) -> Receipt:
+    """The factor of one feature of a head's output: a sigmoid."""
+    build, attention = ReceiptBuilder(trace), selection.attention(trace)
+    feature = selection.feature % attention.outputs.shape[-1]
+    facts = attention.facts
+    assert isinstance(facts, SoftmaxAttentionFacts)  # no other kind has the address
+    row_of_head = selection.head
+    if facts.gate_over == "features":
+        row_of_head = selection.head * facts.d_value + feature
+    projected = f"{selection.layer_name}.attention.output_gate"
+    z = build.number("z", projected, selection.token, row_of_head)
+    return build.receipt(
+        cell(f"{selection.head_name}.output_gate", selection.token, feature),
+        title=f"gate of feature {feature} of head {selection.head}",
+        formula="1 / (1 + exp(-z))",
+        expression=1.0 / (1.0 + (-z).exp()),
+        source=(MultiHeadAttention.forward, "torch.sigmoid(self.output_gate(x))"),
     )
 
 

@@ -32,6 +32,7 @@ _INPUT_AND_OUTPUT = {
     "attention.query": ("attention.in", "attention.query"),
     "attention.key": ("attention.in", "attention.key"),
     "attention.value": ("attention.in", "attention.value"),
+    "attention.output_gate": ("attention.in", "attention.output_gate"),
     "cross_attention.query": ("cross_attention.in", "cross_attention.query"),
     "feed_forward.up": ("feed_forward.in", "feed_forward.up"),
     "feed_forward.gate": ("feed_forward.in", "feed_forward.gate"),

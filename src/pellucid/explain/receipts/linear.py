@@ -21,6 +21,7 @@ _PROJECTION_LINES = {
     ("MultiHeadAttention", "query"): "self.query(x)",
     ("MultiHeadAttention", "key"): "self.key(x)",
     ("MultiHeadAttention", "value"): "self.value(x)",
+    ("MultiHeadAttention", "output_gate"): "self.output_gate(x)",
     ("CrossAttention", "query"): "self.query(",
 }
 _JOINT_LINE = "(self.query, self.key"
@@ -76,11 +77,12 @@ def projection_receipt(
         trace: the sentence.
         selection: its layer and token.
         kind: "attention" or "cross_attention".
-        name: "query", "key" or "value".
+        name: "query", "key", "value" or "output_gate".
         feature: which one of all heads' features, side by side.
     """
     attention = selection.attention(trace)
-    width = {"query": attention.q, "key": attention.k, "value": attention.v}[name].shape[-1]
+    compared = {"query": attention.q, "key": attention.k, "value": attention.v}
+    width = compared.get(name, attention.outputs).shape[-1]
     address = f"{selection.layer_name}.{kind}"
     return linear_receipt(
         trace,

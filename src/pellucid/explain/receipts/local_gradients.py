@@ -57,8 +57,12 @@ def sum_rule(trace: Trace, selection: Selection) -> Receipt | None:
         upstream = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
     else:
         upstream = build.vector("dL/dout", f"{name}.out.grad", selection.token)
-    expression: Expression = upstream @ build.vector("v", f"{name}.v", selection.other)
     formula = "dL/dout · v"
+    if selection.attention(trace).output_gate is not None:
+        gates = trace[f"{name}.output_gate"][selection.token].double()
+        gated = trace[f"{name}.out.grad"][selection.token].double() * gates
+        upstream, formula = row(gated, "dL/dout × g"), "(dL/dout × g) · v"
+    expression: Expression = upstream @ build.vector("v", f"{name}.v", selection.other)
     if scale != "mean" and scale != 1.0:
         expression, formula = expression * constant(scale, "ablation"), f"{formula} × ablation"
     return build.gradient(

@@ -71,10 +71,16 @@ class SoftmaxAttentionFacts:
     dropout: float
     #: how many keys a query sees at most, including its own
     window: int | None = None
-    #: norms of queries and keys, before rotary positions
+    #: norms of queries and keys, before or after rotary positions
     query_norm: str | None = None
     key_norm: str | None = None
     norms_over_all_heads: bool = False
+    norms_after_rotation: bool = False
+    #: the bound of queries, keys and values, after the norms and before rotary positions
+    clip: float | None = None
+    #: sigmoid of this projection multiplies the heads' outputs, feature by feature or head by head
+    output_gate: str | None = None
+    gate_over: Literal["features", "heads"] = "features"
     #: projections, in modules of these names
     query: str = "query"
     key: str = "key"
@@ -166,9 +172,15 @@ class RotaryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceBiasFacts:
-    """Each score gets a number that depends on head and distance, by a slope or by buckets."""
+    """Each score gets a number that depends on head and distance, by a slope or by buckets.
+
+    `by` "key" it depends on the key's position, not on the distance, because it is rounded. If
+    `scaled` it is multiplied by the scale of the scores.
+    """
 
     rule: Literal["slope", "bucket"]
+    by: Literal["distance", "key"] = "distance"
+    scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

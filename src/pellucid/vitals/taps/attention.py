@@ -130,9 +130,12 @@ def _tap(
             return
         positions, view = cast("Positions", inputs[1]), cast("View", inputs[2])
         q, k = projections.pop("query"), projections.pop("key")
-        if facts.norms_over_all_heads or facts.query_norm is None:
+        if facts.norms_over_all_heads or facts.norms_after_rotation or facts.query_norm is None:
             q, k = split_heads(q, facts.n_heads), split_heads(k, facts.n_kv_heads)
-        q, k = positions.rotate(q, view), positions.rotate(k, view)
+        if not facts.norms_after_rotation:
+            if facts.clip is not None:
+                q, k = (part.clamp(-facts.clip, facts.clip) for part in (q, k))
+            q, k = positions.rotate(q, view), positions.rotate(k, view)
         visible = view.in_window(facts.window, q.shape[2], q.device)
         mask = visible.mask
         if visible.causal:
