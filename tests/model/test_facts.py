@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid import config
+from pellucid.maths import latent_attention
 from pellucid.model import (
     BatchNorm,
     GroupNorm,
@@ -20,13 +21,14 @@ from pellucid.model import (
     assemble_trained,
     look,
 )
-from pellucid.model.cache import NoCache
+from pellucid.model.cache import KeysAndValues, NoCache
 from pellucid.model.facts import (
     AddedPositionFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     FeedForwardFacts,
     IdentityFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
@@ -44,6 +46,7 @@ from pellucid.model.facts import (
     norm_facts,
     position_facts,
 )
+from pellucid.model.scores import Scoring, gather
 from pellucid.typed import named_modules
 from support.models import BASE, VARIANTS, build, random_ids, with_stack
 
@@ -155,6 +158,9 @@ def test_attention_computes_what_it_states(model: Transformer) -> None:
             expected = softmax_by_facts(layer, facts, x, stack.positions, view)
             torch.testing.assert_close(got, expected, **EXACT)
             assert moved.nonzero().max() < (facts.window or time)
+        elif isinstance(facts, LatentAttentionFacts):
+            expected = latent_by_facts(layer, facts, x, stack.positions, view)
+            torch.testing.assert_close(got, expected, **EXACT)
         else:
             assert isinstance(layer.n_heads, int)
             assert facts.n_heads == layer.n_heads
@@ -206,6 +212,37 @@ def softmax_by_facts(
         per_head = gates.unflatten(-1, (facts.n_heads, -1)).transpose(1, 2)
         assert per_head.shape[-1] == (1 if facts.gate_over == "heads" else facts.d_value)
         mixed = mixed * per_head
+    return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))
+
+
+def latent_by_facts(
+    layer: nn.Module, facts: LatentAttentionFacts, x: Tensor, positions: nn.Module, view: View
+) -> Tensor:
+    """From the equation: queries, latents and shared keys as the facts name them."""
+    reads, plain = x, facts.d_head - facts.d_rotated
+    if facts.query_latent is not None and facts.query_latent_norm is not None:
+        reads = layer.get_submodule(facts.query_latent_norm)(
+            layer.get_submodule(facts.query_latent)(x)
+        )
+    q = layer.get_submodule(facts.query)(reads).unflatten(-1, (facts.n_heads, -1)).transpose(1, 2)
+    q = torch.cat((q[..., :plain], positions.rotate(q[..., plain:], view)), dim=-1)
+    latents = layer.get_submodule(facts.latent_norm)(layer.get_submodule(facts.latent)(x))
+    shared = positions.rotate(layer.get_submodule(facts.rotated_key)(x)[:, None], view)[:, 0]
+    key, value = (
+        layer.get_submodule(name).weight.unflatten(0, (facts.n_heads, -1))
+        for name in (facts.key, facts.value)
+    )
+    assert latents.shape[-1] == facts.d_latent
+    if positions.bias(q, view, facts.scale) is None:
+        q = q * facts.scale * facts.d_head**0.5
+        order = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        mixed = latent_attention(q, latents, shared, key, value, mask=order)
+    else:
+        k = torch.cat(
+            (latents[:, None] @ key.mT, shared[:, None].expand(-1, facts.n_heads, -1, -1)), -1
+        )
+        values = KeysAndValues(k, latents[:, None] @ value.mT)
+        mixed = gather(q, values, Scoring(facts.scale), positions, view)
     return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))
 
 

@@ -45,6 +45,17 @@ assert isinstance(SMALL_ATTENTION, config.MultiHead)
 SMALL_HEADS = SMALL_ATTENTION
 
 LINEAR = config.LinearAttention(n_heads=2, d_head=3, qkv_bias=False, out_bias=False, chunk=2)
+LATENT = config.LatentAttention(
+    n_heads=2,
+    d_head=3,
+    d_rotated=2,
+    d_value=4,
+    d_latent=5,
+    latent_norm=config.RMSNorm(eps=1e-6),
+    latent_bias=True,
+    out_bias=False,
+    dropout=0.0,
+)
 MEMORY = config.NeuralMemory(n_heads=2, d_head=3, window=2, chunk=2)
 
 NORMS = st.sampled_from(
@@ -128,13 +139,27 @@ def heads(
 
 
 @st.composite
-def attentions(draw: st.DrawFn, *, scored: bool, causal: bool) -> config.Attention:
+def attentions(draw: st.DrawFn, *, scored: bool, shaw: bool, causal: bool) -> config.Attention:
     """One kind of attention for all layers, or several in turn."""
     d_head, n_heads = 2 * draw(st.integers(1, 3)), draw(st.integers(1, 4))
     one: st.SearchStrategy[config.OneAttention] = heads(
         d_head, n_heads, draw(st.none() | st.integers(1, 5))
     )
     alike = {"n_heads": st.just(n_heads), "d_head": st.just(d_head), "chunk": st.integers(1, 5)}
+    if not shaw:
+        one |= st.builds(
+            config.LatentAttention,
+            n_heads=st.just(n_heads),
+            d_head=st.integers(1, 5),
+            d_rotated=st.just(d_head),
+            d_value=st.integers(1, 5),
+            d_latent=st.integers(1, 5),
+            d_query_latent=st.none() | st.integers(1, 5),
+            latent_norm=QUERY_NORMS,
+            latent_bias=st.booleans(),
+            out_bias=st.booleans(),
+            dropout=st.just(0.0),
+        )
     # linear attention has no scores that positions could add to
     if BUILT[config.LinearAttention] and not scored:
         biases = {"qkv_bias": st.booleans(), "out_bias": st.booleans()}
@@ -155,6 +180,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     # what acts on scores or values does so where there are scores
     positions = draw(st.sampled_from(POSITIONS))
     scored = isinstance(positions, config.ShawRelative | config.BucketedBias | config.ALiBi)
+    shaw = isinstance(positions, config.ShawRelative)
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
     cross = None
     if crossed:
@@ -164,7 +190,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     return config.Stack(
         n_layers=draw(st.integers(1, 3)),
         positions=positions,
-        attention=draw(attentions(scored=scored, causal=causal)),
+        attention=draw(attentions(scored=scored, shaw=shaw, causal=causal)),
         feed_forward=feed_forward(
             d_ff=draw(st.integers(1, 9)), activation="silu", bias=draw(st.booleans())
         ),

@@ -49,6 +49,18 @@ def with_attention(**changes: object) -> config.Transformer:
     return with_stack(attention=attention)
 
 
+LATENT = config.LatentAttention(
+    n_heads=4,
+    d_head=3,
+    d_rotated=2,
+    d_value=5,
+    d_latent=7,
+    latent_norm=config.RMSNorm(eps=1e-6),
+    latent_bias=False,
+    out_bias=False,
+    dropout=0.0,
+)
+
 VARIANTS: dict[str, config.Transformer] = {
     "rotary": BASE,
     "learned": with_stack(positions=config.Learned()),
@@ -108,6 +120,19 @@ VARIANTS: dict[str, config.Transformer] = {
             layers=(replace(BASE.decoder.attention, window=8), BASE.decoder.attention)
         )
     ),
+    "latent": with_stack(attention=LATENT),
+    "latent, of queries too": with_stack(
+        positions=config.Rotary(base=100.0, pairing="interleaved"),
+        attention=replace(
+            LATENT,
+            d_query_latent=6,
+            latent_norm=config.LayerNorm(eps=1e-5, bias=True),
+            latent_bias=True,
+            out_bias=True,
+            scale=0.3,
+        ),
+    ),
+    "latent with a bias on scores": with_stack(positions=config.ALiBi(), attention=LATENT),
     "linear": with_stack(
         attention=config.LinearAttention(n_heads=4, d_head=4, qkv_bias=True, out_bias=True, chunk=4)
     ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from pellucid.config.checks import Checked, Count, Fraction, Positive
 from pellucid.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
@@ -79,6 +79,31 @@ class MultiHead(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention(Checked):
+    """Softmax attention whose keys and values are made from one small vector per token, the latent.
+
+    `d_latent`: its width. A query and a key have `d_head` features without positions, and
+    `d_rotated` with them; the latter are the same in the keys of all heads. A cache keeps the
+    latent and these, so it does not grow with `n_heads`. `latent_norm`: of the latents.
+    `latent_bias`: of the projections to them and to the rotated key. `d_query_latent`: the width of
+    a latent for the queries too (default: none). `scale`: the factor of the scores (default:
+    1 / sqrt(d_head + d_rotated)).
+    """
+
+    n_heads: Count
+    d_head: Count
+    d_rotated: Count
+    d_value: Count
+    d_latent: Count
+    latent_norm: LayerNorm | RMSNorm
+    latent_bias: bool
+    out_bias: bool
+    dropout: Fraction
+    d_query_latent: Count | None = None
+    scale: Positive | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinearAttention(Checked):
     """phi(q) (sum of phi(k) v^T) / phi(q) (sum of phi(k)), phi = elu + 1: cost linear in time.
 
@@ -109,7 +134,31 @@ class NeuralMemory(Checked):
     frozen: bool = False
 
 
-OneAttention = MultiHead | LinearAttention | NeuralMemory
+OneAttention = MultiHead | LatentAttention | LinearAttention | NeuralMemory
+
+
+def rotated_width(attention: OneAttention) -> int:
+    """The features of a head's query that positions can rotate."""
+    match attention:
+        case LatentAttention(d_rotated=width):
+            return width
+        case MultiHead(d_head=width) | LinearAttention(d_head=width) | NeuralMemory(d_head=width):
+            return width
+        case _:
+            assert_never(attention)
+
+
+def value_width(attention: OneAttention) -> int:
+    """The features of a head's values."""
+    match attention:
+        case MultiHead():
+            return attention.value_width
+        case LatentAttention(d_value=width):
+            return width
+        case LinearAttention(d_head=width) | NeuralMemory(d_head=width):
+            return width
+        case _:
+            assert_never(attention)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,12 +173,12 @@ class Alternating(Checked):
                 f"Alternating needs at least two kinds of layers, was {len(self.layers)}: "
                 "for one, name it itself"
             )
-        widths = {layer.d_head for layer in self.layers}
+        widths = {rotated_width(layer) for layer in self.layers}
         if len(widths) > 1:
             raise ConfigError(
                 f"all layers must have the same d_head, was {sorted(widths)}: they share one "
-                "scheme of positions"
+                "scheme of positions (of LatentAttention, d_rotated counts)"
             )
 
 
-Attention = MultiHead | LinearAttention | NeuralMemory | Alternating
+Attention = OneAttention | Alternating

@@ -12,6 +12,7 @@ from pellucid.config import (
     GroupNorm,
     HeadTransform,
     InstanceNorm,
+    LatentAttention,
     LayerNorm,
     LinearAttention,
     MultiHead,
@@ -60,6 +61,8 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
     match attention:
         case MultiHead():
             part = _multi_head(attention)
+        case LatentAttention():
+            part = _latent(attention)
         case LinearAttention(qkv_bias=qkv_bias, out_bias=out_bias):
             biases = total(_ROWS if qkv_bias else "0", "d_model" if out_bias else "0")
             part = Part(_PROJECTIONS, biases)
@@ -79,11 +82,32 @@ _ROWS = "h (2 d_k + d_v)"
 
 
 def _rows(attention: OneAttention) -> str:
-    """How many queries, keys, values and gates a token has, in numbers."""
+    """How many queries, keys, values, gates and latents a token has, in numbers."""
+    if isinstance(attention, LatentAttention):
+        return f"h (2 d_k - d_r + d_v) + {_latent_rows(attention)}"
     if not isinstance(attention, MultiHead):
         return _ROWS
     grouped = attention.n_heads != attention.n_kv_heads
     return total("h d_k + h_kv (d_k + d_v)" if grouped else _ROWS, gate_rows(attention))
+
+
+def _latent_rows(attention: LatentAttention) -> str:
+    return "d_c + d_r" if attention.d_query_latent is None else "d_q + d_c + d_r"
+
+
+def _latent(attention: LatentAttention) -> Part:
+    norms = norm_part(attention.latent_norm, "d_c").vectors
+    queries = "h d_k d_model"
+    if attention.d_query_latent is not None:
+        norms = total(norm_part(attention.latent_norm, "d_q").vectors, norms)
+        queries = "h d_k d_q"
+    latents = f"({_latent_rows(attention)}) d_model"
+    matrices = f"{queries} + {latents} + h (d_k - d_r + d_v) d_c + h d_v d_model"
+    biases = total(
+        _latent_rows(attention) if attention.latent_bias else "0",
+        "d_model" if attention.out_bias else "0",
+    )
+    return Part(matrices, total(biases, norms))
 
 
 def gate_rows(attention: MultiHead) -> str:

@@ -14,6 +14,7 @@ from pellucid.config import (
     GatedMLP,
     LanguageHead,
     LastLayers,
+    LatentAttention,
     LinearAttention,
     LoRA,
     MultiHead,
@@ -169,6 +170,15 @@ def _in_attention(attention: OneAttention) -> Iterator[_Layer]:
             yield "output", "h d_v", "d_model"
             if isinstance(attention, MultiHead) and attention.output_gate is not None:
                 yield "output_gate", "d_model", gate_rows(attention)
+        case LatentAttention(d_query_latent=d_query):
+            if d_query is not None:
+                yield "query_latent", "d_model", "d_q"
+            yield "query", "d_model" if d_query is None else "d_q", "h d_k"
+            yield "latent", "d_model", "d_c"
+            yield "rotated_key", "d_model", "d_r"
+            yield "key", "d_c", "h (d_k - d_r)"
+            yield "value", "d_c", "h d_v"
+            yield "output", "h d_v", "d_model"
         case NeuralMemory():
             for side in ("", "memory_"):
                 for leaf in ("query", "key", "value"):

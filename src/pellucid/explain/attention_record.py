@@ -12,7 +12,12 @@ from pellucid.model import (
     Positions,
     View,
 )
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 from pellucid.model.scores import Scoring
 
 
@@ -66,7 +71,7 @@ class AttentionRecord:
     def scoring(self) -> Scoring | None:
         """How scores are computed; None of an attention without them."""
         match self.facts:
-            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            case SoftmaxAttentionFacts() | LatentAttentionFacts() | NeuralMemoryFacts():
                 return cast("Any", self.layer).scoring()
             case LinearAttentionFacts():
                 return None
@@ -79,7 +84,7 @@ class AttentionRecord:
         match self.facts:
             case SoftmaxAttentionFacts(window=window) | NeuralMemoryFacts(window=window):
                 return window
-            case LinearAttentionFacts():
+            case LatentAttentionFacts() | LinearAttentionFacts():
                 return None
             case _:
                 assert_never(self.facts)

@@ -27,7 +27,12 @@ from pellucid.model import (
 )
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 from pellucid.model.residuals import Layer as Layer
 
 SUBLAYERS = ("attention", "cross_attention", "feed_forward")
@@ -37,13 +42,19 @@ PROJECTIONS = (
     "attention.key",
     "attention.value",
     "attention.output_gate",
+    "attention.query_latent",
+    "attention.latent",
+    "attention.rotated_key",
     "cross_attention.query",
 )
+#: Norms of the latents of latent attention.
+LATENT_NORMS = ("attention.query_latent_norm", "attention.latent_norm")
 #: Parts that are recorded: the output under the part's name, the input under NAME.in.
 PARTS = (
     *NORMS,
     *SUBLAYERS,
     *PROJECTIONS,
+    *LATENT_NORMS,
     "feed_forward.up",
     "feed_forward.gate",
     "feed_forward.down",
@@ -96,6 +107,10 @@ class _RecordingCache(NoCache):
     def extend(self, keys: Tensor, values: Tensor) -> KeysAndValues:
         self.self_attention = KeysAndValues(keys, values)
         return self.self_attention
+
+    def expand(self, read: KeysAndValues) -> KeysAndValues:
+        self.self_attention = read
+        return read
 
     def compute_once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
         self.cross_attention = make()
@@ -225,7 +240,9 @@ def _record_self_attention(
     layer: nn.Module, facts: KnownAttention, stack_pass: StackPass, notes: _Notes
 ) -> AttentionRecord:
     q, k = notes.positions.rotated[:2]
-    turns = where_positions_act(stack_pass.positions) == "queries and keys"
+    is_latent = isinstance(facts, LatentAttentionFacts)
+    acts = where_positions_act(stack_pass.positions)
+    turns = acts == "queries and keys" and not is_latent
     part_tensors, keys_values = notes.part_tensors, notes.cache.self_attention
     attention = AttentionRecord(
         layer=layer,
@@ -250,6 +267,9 @@ def _record_self_attention(
                 gates = torch.sigmoid(part_tensors[f"attention.{facts.output_gate}"])
                 per_head = split_heads(gates, facts.n_heads)
                 attention.output_gate = per_head.expand_as(attention.outputs)
+        case LatentAttentionFacts():
+            attention.q = cast("Tensor", notes.positions.compared)
+            attention.k = cast("KeysAndValues", keys_values).keys
         case LinearAttentionFacts():
             if not turns:
                 attention.q_plain, attention.k_plain = q, k

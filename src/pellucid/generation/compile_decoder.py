@@ -30,6 +30,7 @@ from pellucid.model.facts import (
     HeadTransformFacts,
     IdentityFacts,
     LanguageHeadFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoHeadFacts,
@@ -208,6 +209,7 @@ class _Compiler:
                 self.program.linear(layer.get_submodule(facts.output), input=mixed, **fields)
             case (
                 SoftmaxAttentionFacts()
+                | LatentAttentionFacts()
                 | LinearAttentionFacts()
                 | NeuralMemoryFacts()
                 | UnknownFacts()

@@ -21,6 +21,7 @@ from pellucid.model.attention import (
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.initialisation import empty_embedding, initialise
+from pellucid.model.latent_attention import Latent, LatentAttention, LatentHeads
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
@@ -84,9 +85,7 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
     )
 
 
-def _block(
-    stack: config.Stack, attention: config.OneAttention, d_model: int, layer: int
-) -> Block:
+def _block(stack: config.Stack, attention: config.OneAttention, d_model: int, layer: int) -> Block:
     def norm() -> nn.Module:
         if isinstance(stack.residual, config.SandwichNorm):
             pre_norm, post_norm = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
@@ -140,6 +139,8 @@ def _attention(attention: config.OneAttention, d_model: int, layer: int) -> nn.M
                 clip=attention.clip,
                 output_gate=attention.output_gate,
             )
+        case config.LatentAttention():
+            return _latent_attention(attention, d_model)
         case config.LinearAttention():
             return LinearAttention(
                 d_model=d_model,
@@ -160,6 +161,25 @@ def _attention(attention: config.OneAttention, d_model: int, layer: int) -> nn.M
             )
         case _:
             assert_never(attention)
+
+
+def _latent_attention(attention: config.LatentAttention, d_model: int) -> nn.Module:
+    def latent(width: int) -> Latent:
+        return Latent(width, parts.norm(attention.latent_norm, width))
+
+    query_width = attention.d_query_latent
+    return LatentAttention(
+        d_model=d_model,
+        heads=LatentHeads(
+            attention.n_heads, attention.d_head, attention.d_rotated, attention.d_value
+        ),
+        latent=latent(attention.d_latent),
+        query_latent=None if query_width is None else latent(query_width),
+        latent_bias=attention.latent_bias,
+        out_bias=attention.out_bias,
+        scale=attention.scale,
+        dropout=attention.dropout,
+    )
 
 
 def _cross_attention(attention: config.MultiHead, d_model: int) -> nn.Module:

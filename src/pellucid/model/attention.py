@@ -166,9 +166,7 @@ class MultiHeadAttention(_Attention):
         self.gate_over: GateOver = output_gate or "features"
         rows = self.output.in_features if output_gate == "features" else heads.n_heads
         has_bias = cast("nn.Parameter | None", self.query.bias) is not None
-        self.output_gate = (
-            None if output_gate is None else nn.Linear(d_model, rows, bias=has_bias)
-        )
+        self.output_gate = None if output_gate is None else nn.Linear(d_model, rows, bias=has_bias)
 
     def forward(
         self,

@@ -65,7 +65,8 @@ class RMSNorm(nn.Module):
         gain = self.gain + 1 if self.unit_offset else self.gain
         if self.n_groups == 1:
             return apply_function(_RMSNorm, x, gain, self.eps)
-        groups, gains = (part.unflatten(-1, (self.n_groups, -1)) for part in (x, gain))
+        groups = x.view(*x.shape[:-1], self.n_groups, -1)
+        gains = gain.view(self.n_groups, -1)
         return apply_function(_RMSNorm, groups, gains, self.eps).flatten(-2)
 
     def facts(self) -> NormFacts:

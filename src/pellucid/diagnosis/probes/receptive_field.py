@@ -16,6 +16,7 @@ from pellucid.model.facts import (
     AddedPositionFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoPositionFacts,
@@ -89,7 +90,7 @@ def _stated_reach(model: Transformer, length: int) -> int | None:
         match facts:
             case SoftmaxAttentionFacts():
                 windows.append(facts.window)
-            case LinearAttentionFacts():
+            case LatentAttentionFacts() | LinearAttentionFacts():
                 windows.append(None)
             case NeuralMemoryFacts():
                 return None  # its memory learns what to keep of a chunk

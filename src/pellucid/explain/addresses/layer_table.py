@@ -7,7 +7,7 @@ from functools import partial
 from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.row import Address
 from pellucid.explain.receipts import out_receipt, score_receipt, weight_receipt
-from pellucid.explain.record_block import NORMS, PROJECTIONS, SUBLAYERS
+from pellucid.explain.record_block import LATENT_NORMS, NORMS, PROJECTIONS, SUBLAYERS
 
 #: Parts of a layer that one row describes together, by the name of their family.
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -15,6 +15,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "sublayer": SUBLAYERS,
     "matrix": ("feed_forward.up", "feed_forward.gate"),
     "projection": PROJECTIONS,
+    "latent_norm": LATENT_NORMS,
     "sum": ("after_attention", "after_cross_attention"),
 }
 
@@ -88,8 +89,22 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _layer_row(
         pattern="{layer}.{projection}",
         axes=("time", "heads x d_head"),
-        doc="queries, keys, values and gates as they are projected, all heads side by side",
+        doc="queries, keys, values, gates and latents as they are projected, all heads side by "
+        "side",
         receipt=receipts.projection,
+    ),
+    _layer_row(
+        pattern="{layer}.{latent_norm}",
+        axes=("time", "latent"),
+        doc="the latents of latent attention after their norm: keys and values, or queries, are "
+        "products of them",
+        receipt=receipts.norm,
+    ),
+    _layer_row(
+        pattern="{layer}.{latent_norm}.in",
+        axes=("time", "latent"),
+        doc="the latents before their norm",
+        receipt=_INPUT_HAS_NO_RECEIPT,
     ),
     _layer_row(
         pattern="{layer}.{sum}",

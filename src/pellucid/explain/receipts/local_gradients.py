@@ -14,7 +14,12 @@ from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
 from pellucid.maths.softmax import softmax_jacobian_product
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 
 
 def why_no_rules(trace: Trace, selection: Selection) -> str | None:
@@ -25,7 +30,7 @@ def why_no_rules(trace: Trace, selection: Selection) -> str | None:
             return attention_heads.NO_SCORES
         case NeuralMemoryFacts():
             return "a gate mixes the head's output with a memory: its steps are not shown"
-        case SoftmaxAttentionFacts():
+        case SoftmaxAttentionFacts() | LatentAttentionFacts():
             return None
         case _:
             assert_never(facts)

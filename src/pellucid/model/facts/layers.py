@@ -89,6 +89,33 @@ class SoftmaxAttentionFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttentionFacts:
+    """Softmax attention whose keys and values are products of a latent vector of each token.
+
+    The last `d_rotated` of the `d_head` features of queries and keys have positions, and in keys
+    they are the same for all heads. The first come from `key`, which reads `latent_norm`'s output;
+    so does `value`. `query` reads `query_latent_norm`'s output, or the input without it.
+    """
+
+    n_heads: int
+    d_head: int
+    d_rotated: int
+    d_value: int
+    d_latent: int
+    scale: float
+    dropout: float
+    query_latent: str | None = None
+    query_latent_norm: str | None = None
+    latent: str = "latent"
+    latent_norm: str = "latent_norm"
+    rotated_key: str = "rotated_key"
+    query: str = "query"
+    key: str = "key"
+    value: str = "value"
+    output: str = "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinearAttentionFacts:
     """phi(q) . phi(k) with phi = elu + 1, over the sum of them + eps; no softmax, no score bias."""
 
@@ -237,7 +264,13 @@ class DropoutFacts:
 
 
 NormPart = NormFacts | SandwichFacts | IdentityFacts | UnknownFacts
-AttentionPart = SoftmaxAttentionFacts | LinearAttentionFacts | NeuralMemoryFacts | UnknownFacts
+AttentionPart = (
+    SoftmaxAttentionFacts
+    | LatentAttentionFacts
+    | LinearAttentionFacts
+    | NeuralMemoryFacts
+    | UnknownFacts
+)
 FeedForwardPart = FeedForwardFacts | UnknownFacts
 PositionPart = (
     NoPositionFacts
