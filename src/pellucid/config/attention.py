@@ -69,7 +69,9 @@ class MultiHead(Checked):
     def biases(self) -> tuple[bool, bool, bool]:
         """Whether the projections to queries, keys and values have biases."""
         exceptions = (self.query_bias, self.key_bias, self.value_bias)
-        query, key, value = (self.qkv_bias if own is None else own for own in exceptions)
+        query, key, value = (
+            self.qkv_bias if exception is None else exception for exception in exceptions
+        )
         return query, key, value
 
     @property
