@@ -17,6 +17,7 @@ from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP, HeadTransform
 from pellucid.model.half import can_be_half, refuse_half, widen_on_use
+from pellucid.model.latent_attention import LatentAttention
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
@@ -73,6 +74,7 @@ __all__ = [
     "KeyValueCache",
     "KeysAndValues",
     "LanguageHead",
+    "LatentAttention",
     "LayerNorm",
     "Learned",
     "LinearAttention",
