@@ -24,13 +24,22 @@ class LanguageHead(Checked):
     """One logit per token of the vocabulary.
 
     All parts are optional: a `bias`; a `transform` first; `soft_cap`: logits become c tanh(z / c);
-    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5.
+    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5; `multiplier`: they are
+    multiplied by this number first, as in Granite, Cohere and MiniCPM.
     """
 
     bias: bool = False
     transform: HeadTransform | None = None
     soft_cap: Positive | None = None
     scaled: bool = False
+    multiplier: Positive | None = None
+
+    def _check(self) -> None:
+        if self.scaled and self.multiplier is not None:
+            raise ConfigError(
+                "head.multiplier must be none with scaled = true, was "
+                f"{self.multiplier:g}: hidden states have one factor; set scaled = false"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,7 +172,8 @@ def _without_dropout(model: config.Transformer) -> config.Transformer:
     def change(stack: config.Stack | None) -> config.Stack | None:
         if stack is None:
             return None
-        return _zero_dropout(replace(stack, attention=_zero_dropout(stack.attention)))
+        attention = _zero_dropout(stack.attention)
+        return _zero_dropout(replace(stack, attention=attention, embedding_dropout=None))
 
     return replace(model, encoder=change(model.encoder), decoder=change(model.decoder))
 
