@@ -25,13 +25,15 @@ class LanguageHead(Checked):
 
     All parts are optional: a `bias`; a `transform` first; `soft_cap`: logits become c tanh(z / c);
     `scaled`: hidden states are divided by sqrt(d_model) first, as in T5; `multiplier`: they are
-    multiplied by this number first, as in Granite, Cohere and MiniCPM.
+    multiplied by this number first, as in Granite, Cohere and MiniCPM. `fixed_bias`: training
+    leaves the bias as it is, as in BART; it starts at zero.
     """
 
     bias: bool = False
     transform: HeadTransform | None = None
     soft_cap: Positive | None = None
     scaled: bool = False
+    fixed_bias: bool = False
     multiplier: Positive | None = None
 
     def _check(self) -> None:
@@ -39,6 +41,11 @@ class LanguageHead(Checked):
             raise ConfigError(
                 "head.multiplier must be none with scaled = true, was "
                 f"{self.multiplier:g}: hidden states have one factor; set scaled = false"
+            )
+        if self.fixed_bias and not self.bias:
+            raise ConfigError(
+                "fixed_bias needs bias = true: without a bias nothing is fixed; set both, or leave "
+                "fixed_bias out"
             )
 
 

@@ -115,6 +115,7 @@ def _head(model: config.Transformer) -> OutputHead:
                 transform=None if transform is None else parts.transform(transform, model.d_model),
                 soft_cap=model.head.soft_cap,
                 scaled=model.head.scaled,
+                fixed_bias=model.head.fixed_bias,
                 multiplier=model.head.multiplier,
             )
         case _:
