@@ -197,6 +197,7 @@ def _plain_stack(stack: config.Stack) -> config.Stack:
         if crossed is None
         else cast("config.MultiHead", _plain_attention(crossed)),
         dropout=0.0,
+        embedding_dropout=None,
     )
 
 
