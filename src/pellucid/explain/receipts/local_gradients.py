@@ -107,12 +107,12 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
     if facts.gain is not None:
         gain: Expression = build.number("gain", f"{name}.{facts.gain}", feature)
         scaled_grad = (facts.gain_offset + gain if facts.gain_offset else gain) * scaled_grad
+    if facts.bias is not None:
+        unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
     formula, source = "s (gain g - unit mean(gain g unit))", (rms_norm_grad, "return scale *")
     if facts.centred:
         mean, mean_square = mean_and_variance(x)
         centred_x -= mean
-        if facts.bias is not None:
-            unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
         no_gain = facts.gain is None
         gained = g.sum() if no_gain else build.vector("gain", f"{name}.{facts.gain}") @ g
         if facts.gain_offset:
