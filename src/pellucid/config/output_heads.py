@@ -24,8 +24,8 @@ class LanguageHead(Checked):
     """One logit per token of the vocabulary.
 
     All parts are optional: a `bias`; a `transform` first; `soft_cap`: logits become c tanh(z / c);
-    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5; `multiplier`: they are
-    multiplied by this number first, as in Granite, Cohere and MiniCPM. `fixed_bias`: training
+    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5. `multiplier`: this number
+    multiplies them first, as in Granite, Cohere and MiniCPM. `fixed_bias`: training
     leaves the bias as it is, as in BART; it starts at zero.
     """
 

@@ -139,7 +139,7 @@ class _Compiler:
                 refuse("a block with cross-attention")
             case BlockFacts(order="sequential", residual=residual):
                 self._residual(residual, block.attention_norm, attend)
-                self._residual(residual, block.feed_forward_norm, feed)
+                self._residual(residual, block.get_submodule("feed_forward_norm"), feed)
             case BlockFacts():
                 self._parallel(block, attend, feed)
             case UnknownFacts():

@@ -179,10 +179,12 @@ def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: 
 def residual(kind: config.Residual) -> Rule:
     """The residual rule."""
     match kind:
-        case config.PreNorm(multiplier=None) | config.Parallel():
-            return pre_norm
         case config.PreNorm(multiplier=multiplier):
+            if multiplier is None:
+                return pre_norm
             return partial(scaled_pre_norm, multiplier=multiplier)
+        case config.Parallel():
+            return pre_norm
         case config.PostNorm():
             return post_norm
         case config.OutputNorm():

@@ -192,7 +192,8 @@ def derive_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
     """Facts of a norm that states none, from its class name and its attributes.
 
     In torch and Hugging Face a norm is over the features of one token and has an epsilon. Its
-    weight is the gain, in Gemma and Nemotron the gain minus 1. T5's LayerNorm is a root mean square.
+    weight is the gain, in Gemma and Nemotron the gain minus 1. T5's LayerNorm is a root mean
+    square.
     """
     kind = type(module).__name__
     if ("LayerNorm" not in kind and "RMSNorm" not in kind) or hasattr(module, "facts"):

@@ -118,9 +118,9 @@ def _join_layers(rule: Residual, norm: Box, layers: Sequence[Item], shape: Arrow
     """Layers one after another, or side by side, with the norms and sums of the rule."""
     if isinstance(rule, Parallel):
         again = Box(name=norm.name, lines=("the same norm",)) if rule.shared_norm else norm
-        norms = (norm, *(again for _ in layers[1:]))
-        branches = zip(norms, layers, strict=True)
-        return (Sum(tuple((Arrow(), branch_norm, shape, layer, shape) for branch_norm, layer in branches)),)
+        attention, feed_forward = layers
+        branches = (norm, shape, attention, shape), (again, shape, feed_forward, shape)
+        return (Sum(tuple((Arrow(), *branch) for branch in branches)),)
     column: Column = ()
     for layer in layers:
         column += (shape, *_layer(rule, norm, layer, shape))
