@@ -219,7 +219,7 @@ def _can_norm(facts: NormFacts, vectors: int) -> bool:
     """Whether one instruction computes the norm."""
     plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
     plain = plain and (facts.gain is not None or facts.width is not None)
-    return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
+    return plain and (facts.n_groups == 1 or vectors == 1)
 
 
 def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:
