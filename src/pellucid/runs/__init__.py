@@ -30,6 +30,7 @@ from pellucid.runs.evaluate_examples import (
 )
 from pellucid.runs.import_run import Exported, Imported
 from pellucid.runs.kills import KillProof, KillRecord, verify_kills
+from pellucid.runs.push import push_run
 from pellucid.runs.rebuild import branch
 from pellucid.runs.resume import resume
 from pellucid.runs.survey_corpus import CorpusReport, count_corpus
@@ -86,6 +87,7 @@ __all__ = [
     "load",
     "neighbours",
     "next_token",
+    "push_run",
     "ranked",
     "read_events",
     "resume",
