@@ -20,7 +20,7 @@ from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, n
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.runs.adapters import export_adapter
-from pellucid.runs.convert import export_run, import_model
+from pellucid.runs.convert import export_run, import_model, push_run
 from pellucid.runs.evaluate_examples import (
     RowsEvaluation,
     evaluate_held_out,
@@ -30,7 +30,6 @@ from pellucid.runs.evaluate_examples import (
 )
 from pellucid.runs.import_run import Exported, Imported
 from pellucid.runs.kills import KillProof, KillRecord, verify_kills
-from pellucid.runs.push import push_run
 from pellucid.runs.rebuild import branch
 from pellucid.runs.resume import resume
 from pellucid.runs.survey_corpus import CorpusReport, count_corpus
