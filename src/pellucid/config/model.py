@@ -11,10 +11,13 @@ from typing import Annotated
 from pellucid.config.attention import (
     Alternating,
     Attention,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
+    rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import FeedForward, Parallel, Residual
 from pellucid.config.checks import AtLeast, Checked, Count, Fraction
@@ -67,6 +70,11 @@ class Stack(Checked):
                 "cross_attention must have neither qk_norm nor window: it looks at all states of "
                 "the encoder, unchanged; set them to none"
             )
+        if cross is not None and (cross.clip or cross.output_gate or cross.scale_by_layer):
+            raise ConfigError(
+                "cross_attention must have no clip, no output_gate and no scale_by_layer: these "
+                "are for attention within a text; set them to none, none and false"
+            )
         if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
                 "residual must not be Parallel in a decoder with cross_attention: its queries "
@@ -90,10 +98,14 @@ class Stack(Checked):
                 f"all layers must have the same n_heads with {type(self.positions).__name__}, was "
                 f"{sorted(heads)}: it has a number for each head, and the layers share it"
             )
-        widths = {
-            layer.value_width if isinstance(layer, MultiHead) else layer.d_head
-            for layer in self.pattern
-        }
+        shaw = isinstance(self.positions, ShawRelative)
+        if shaw and any(isinstance(layer, LatentAttention) for layer in self.pattern):
+            raise ConfigError(
+                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
+                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
+                "or NoPositions"
+            )
+        widths = {value_width(layer) for layer in self.pattern}
         added = isinstance(self.positions, ShawRelative) and self.positions.values
         if added and len(widths) > 1:
             raise ConfigError(
@@ -128,14 +140,13 @@ class Stack(Checked):
 
     @property
     def d_head(self) -> int:
-        """The features of one head, the same in every layer."""
-        return self.pattern[0].d_head
+        """The features of one head that positions can rotate, the same in every layer."""
+        return rotated_width(self.pattern[0])
 
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        first = self.pattern[0]
-        return first.value_width if isinstance(first, MultiHead) else first.d_head
+        return value_width(self.pattern[0])
 
     @property
     def n_heads(self) -> int:

@@ -30,6 +30,7 @@ from pellucid.model.facts import (
     HeadTransformFacts,
     IdentityFacts,
     LanguageHeadFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoHeadFacts,
@@ -111,11 +112,11 @@ class _Compiler:
                 tables.append((tensor_at(positions, path), n))
             case RotaryFacts():
                 self.rotary = facts
-            case DistanceBiasFacts():
+            case DistanceBiasFacts(by="distance"):
                 self.has_distance_bias = True
             case NoPositionFacts():
                 pass
-            case DistanceVectorFacts() | UnknownFacts():
+            case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
                 refuse(positions)
             case _:
                 assert_never(facts)
@@ -199,11 +200,16 @@ class _Compiler:
     ) -> None:
         facts = attention_facts(layer)
         match facts:
+            case SoftmaxAttentionFacts(clip=float()) | SoftmaxAttentionFacts(output_gate=str()):
+                refuse("attention with a clip or a gate")
+            case SoftmaxAttentionFacts(norms_after_rotation=True):
+                refuse("a norm of queries and keys after their rotation")
             case SoftmaxAttentionFacts(keys_from="same_text"):
                 mixed = self._softmax(layer, facts, positions, index, input)
                 self.program.linear(layer.get_submodule(facts.output), input=mixed, **fields)
             case (
                 SoftmaxAttentionFacts()
+                | LatentAttentionFacts()
                 | LinearAttentionFacts()
                 | NeuralMemoryFacts()
                 | UnknownFacts()
@@ -254,20 +260,21 @@ class _Compiler:
             soft_cap=facts.soft_cap or 0.0,
             cos=program.address(None if rotary is None else tensor_at(positions, rotary.cos)),
             sin=program.address(None if rotary is None else tensor_at(positions, rotary.sin)),
-            by_distance=program.address(self._distance_bias(positions, d_head, n_heads)),
+            by_distance=program.address(self._distance_bias(positions, facts)),
             sinks=program.address(sinks),
         )
         program.attend(attention, output=mixed)
         return mixed
 
-    def _distance_bias(self, positions: Positions, d_head: int, n_heads: int) -> Tensor | None:
+    def _distance_bias(self, positions: Positions, facts: SoftmaxAttentionFacts) -> Tensor | None:
         """The bias of a score by the distance of its key: (heads, context)."""
         if not self.has_distance_bias:
             return None
         last = self.model.context_length - 1
         view = look(1, torch.device("cpu"), causal=True, start=last)
         with torch.no_grad():
-            bias = positions.bias(torch.zeros(1, n_heads, 1, d_head), view, 1.0)
+            query = torch.zeros(1, facts.n_heads, 1, facts.d_head)
+            bias = positions.bias(query, view, facts.scale)
         assert bias is not None
         return bias[:, 0].flip(-1).contiguous()
 

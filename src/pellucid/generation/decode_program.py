@@ -207,7 +207,7 @@ class DecodeProgram:
 def _can_norm(facts: NormFacts, vectors: int) -> bool:
     """Whether one instruction computes the norm."""
     plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
-    return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
+    return plain and (facts.n_groups == 1 or vectors == 1)
 
 
 def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:

@@ -16,6 +16,7 @@ from pellucid.model.attention import (
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP, HeadTransform
+from pellucid.model.latent_attention import LatentAttention
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
@@ -72,6 +73,7 @@ __all__ = [
     "KeyValueCache",
     "KeysAndValues",
     "LanguageHead",
+    "LatentAttention",
     "LayerNorm",
     "Learned",
     "LinearAttention",

@@ -21,6 +21,7 @@ from pellucid.model.attention import (
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.initialisation import empty_embedding, initialise
+from pellucid.model.latent_attention import Latent, LatentAttention, LatentHeads
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
@@ -72,7 +73,10 @@ def _build(model: config.Transformer) -> Transformer:
 def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Stack:
     d_model = model.d_model
     return Stack(
-        blocks=[_block(stack, attention, d_model) for attention in stack.layers],
+        blocks=[
+            _block(stack, attention, d_model, layer)
+            for layer, attention in enumerate(stack.layers, start=1)
+        ],
         positions=parts.positions(model, stack, causal=causal),
         causal=causal,
         input_norm=None if stack.input_norm is None else parts.norm(stack.input_norm, d_model),
@@ -81,7 +85,7 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
     )
 
 
-def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) -> Block:
+def _block(stack: config.Stack, attention: config.OneAttention, d_model: int, layer: int) -> Block:
     def norm() -> nn.Module:
         if isinstance(stack.residual, config.SandwichNorm):
             pre_norm, post_norm = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
@@ -91,7 +95,7 @@ def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) ->
     crossed = stack.cross_attention
     block = ParallelBlock if isinstance(stack.residual, config.Parallel) else Block
     return block(
-        attention=_attention(attention, d_model),
+        attention=_attention(attention, d_model, layer),
         feed_forward=parts.feed_forward(stack.feed_forward, d_model),
         attention_norm=norm(),
         feed_forward_norm=norm(),
@@ -121,18 +125,22 @@ def _head(model: config.Transformer) -> OutputHead:
             assert_never(model.head)
 
 
-def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
+def _attention(attention: config.OneAttention, d_model: int, layer: int) -> nn.Module:
     match attention:
         case config.MultiHead():
             return MultiHeadAttention(
                 d_model=d_model,
                 heads=_heads(attention),
-                qkv_bias=attention.qkv_bias,
+                qkv_bias=attention.biases,
                 out_bias=attention.out_bias,
-                scores=_scores(attention),
+                scores=_scores(attention, layer if attention.scale_by_layer else 1),
                 norms=_query_key_norms(attention),
                 window=attention.window,
+                clip=attention.clip,
+                output_gate=attention.output_gate,
             )
+        case config.LatentAttention():
+            return _latent_attention(attention, d_model)
         case config.LinearAttention():
             return LinearAttention(
                 d_model=d_model,
@@ -155,11 +163,30 @@ def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
             assert_never(attention)
 
 
+def _latent_attention(attention: config.LatentAttention, d_model: int) -> nn.Module:
+    def latent(width: int) -> Latent:
+        return Latent(width, parts.norm(attention.latent_norm, width))
+
+    query_width = attention.d_query_latent
+    return LatentAttention(
+        d_model=d_model,
+        heads=LatentHeads(
+            attention.n_heads, attention.d_head, attention.d_rotated, attention.d_value
+        ),
+        latent=latent(attention.d_latent),
+        query_latent=None if query_width is None else latent(query_width),
+        latent_bias=attention.latent_bias,
+        out_bias=attention.out_bias,
+        scale=attention.scale,
+        dropout=attention.dropout,
+    )
+
+
 def _cross_attention(attention: config.MultiHead, d_model: int) -> nn.Module:
     return CrossAttention(
         d_model=d_model,
         heads=_heads(attention),
-        qkv_bias=attention.qkv_bias,
+        qkv_bias=attention.biases,
         out_bias=attention.out_bias,
         scores=_scores(attention),
     )
@@ -169,19 +196,31 @@ def _heads(attention: config.MultiHead) -> Heads:
     return Heads(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.d_value)
 
 
-def _scores(attention: config.MultiHead) -> Scores:
-    return Scores(attention.scale, attention.soft_cap, attention.sinks, attention.dropout)
+def _scores(attention: config.MultiHead, divisor: int = 1) -> Scores:
+    scale = attention.scale
+    if divisor != 1:
+        scale = (1 / math.sqrt(attention.d_head) if scale is None else scale) / divisor
+    return Scores(scale, attention.soft_cap, attention.sinks, attention.dropout)
 
 
 def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
-    norm = attention.qk_norm
-    if norm is None:
+    kind, d_head = attention.qk_norm, attention.d_head
+    if kind is None:
         return None
-    d_head, over_all_heads = attention.d_head, attention.qk_norm_over == "all_heads"
+
+    def norm(n_heads: int) -> nn.Module:
+        if attention.qk_norm_over == "each_head":
+            return parts.norm(kind, d_head)
+        if attention.qk_norm_over == "all_heads":
+            return parts.norm(kind, d_head * n_heads)
+        assert isinstance(kind, config.LayerNorm | config.RMSNorm)  # config refuses others
+        return parts.own_gain_norm(kind, d_head, n_heads)
+
     return QueryKeyNorms(
-        query=parts.norm(norm, d_head * attention.n_heads if over_all_heads else d_head),
-        key=parts.norm(norm, d_head * attention.n_kv_heads if over_all_heads else d_head),
-        over_all_heads=over_all_heads,
+        query=norm(attention.n_heads),
+        key=norm(attention.n_kv_heads),
+        over_all_heads=attention.qk_norm_over != "each_head",
+        after_rotation=attention.qk_norm_place == "after_rotation",
     )
 
 

@@ -90,6 +90,22 @@ def norm(kind: config.Norm, width: int) -> nn.Module:
             assert_never(kind)
 
 
+def own_gain_norm(kind: config.LayerNorm | config.RMSNorm, d_head: int, n_heads: int) -> nn.Module:
+    """A norm of each head's features, with a gain for each feature of each head.
+
+    Args:
+        kind: which norm. d_head: the features of a head. n_heads: how many heads lie side by side.
+    """
+    width = d_head * n_heads
+    match kind:
+        case config.LayerNorm(eps=eps, bias=bias):
+            return GroupNorm(width, eps=eps, n_groups=n_heads, bias=bias)
+        case config.RMSNorm(eps=eps, unit_offset=unit_offset):
+            return RMSNorm(width, eps=eps, unit_offset=unit_offset, n_groups=n_heads)
+        case _:
+            assert_never(kind)
+
+
 def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
     """The scheme of positions of a stack."""
     length, d_model = model.context_length, model.d_model
@@ -122,7 +138,12 @@ def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -
         case config.Rotary():
             return _rotary(scheme, length, stack.d_head)
         case config.ALiBi():
-            return ALiBi(n_heads=stack.n_heads)
+            return ALiBi(
+                n_heads=stack.n_heads,
+                max_exponent=scheme.max_exponent,
+                scaled=scheme.scaled,
+                rounded=scheme.rounded,
+            )
         case _:
             assert_never(scheme)
 

@@ -44,22 +44,30 @@ class LayerNorm(nn.Module):
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * gain, over the last axis; computed in float32.
 
-    With `unit_offset` the gain is 1 + the weight.
+    With `unit_offset` the gain is 1 + the weight. With `n_groups` each group of features has a mean
+    square of its own.
 
     Source:
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """
 
-    def __init__(self, width: int, *, eps: float, unit_offset: bool = False) -> None:
+    def __init__(
+        self, width: int, *, eps: float, unit_offset: bool = False, n_groups: int = 1
+    ) -> None:
         super().__init__()
         self.eps = eps
         self.unit_offset = unit_offset
+        self.n_groups = n_groups
         self.gain = nn.Parameter(torch.zeros(width) if unit_offset else torch.ones(width))
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
         gain = self.gain + 1 if self.unit_offset else self.gain
-        return apply_function(_RMSNorm, x, gain, self.eps)
+        if self.n_groups == 1:
+            return apply_function(_RMSNorm, x, gain, self.eps)
+        groups = x.view(*x.shape[:-1], self.n_groups, -1)
+        gains = gain.view(self.n_groups, -1)
+        return apply_function(_RMSNorm, groups, gains, self.eps).flatten(-2)
 
     def facts(self) -> NormFacts:
         """Which numbers share a mean, and its parameters."""
@@ -69,6 +77,7 @@ class RMSNorm(nn.Module):
             eps=self.eps,
             gain="gain",
             gain_offset=1.0 if self.unit_offset else 0.0,
+            n_groups=self.n_groups,
         )
 
 
@@ -128,12 +137,12 @@ class GroupNorm(nn.Module):
         Wu and He 2018, "Group Normalization", eq. 7; here without axes of space.
     """
 
-    def __init__(self, width: int, *, eps: float, n_groups: int) -> None:
+    def __init__(self, width: int, *, eps: float, n_groups: int, bias: bool = True) -> None:
         super().__init__()
         self.eps = eps
         self.n_groups = n_groups
         self.gain = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
@@ -147,7 +156,7 @@ class GroupNorm(nn.Module):
             centred=True,
             eps=self.eps,
             gain="gain",
-            bias="bias",
+            bias=None if self.bias is None else "bias",
             n_groups=self.n_groups,
         )
 
@@ -197,5 +206,5 @@ class _RMSNorm(torch.autograd.Function):
         unit = x * scale
         gained = grad * gain
         towards = (gained * unit).mean(-1, keepdim=True)
-        grad_gain = (grad * unit).flatten(0, -2).sum(0)
+        grad_gain = (grad * unit).flatten(0, -1 - gain.ndim).sum(0)
         return ((gained - unit * towards) * scale).to(x.dtype), grad_gain.to(gain.dtype), None
