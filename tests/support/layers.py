@@ -19,6 +19,8 @@ ACTIVATION_ROWS: dict[str, Row] = {
     **elementwise("relu_squared", some(5)),
     **elementwise("gelu", some(5)),
     **elementwise("gelu_tanh", some(5)),
+    **elementwise("quick_gelu", some(5)),
+    **elementwise("tanh", some(5)),
     **elementwise("silu", some(5)),
     **elementwise("erf", some(5) * 2, ((FAR,), (np.array([-6.0, -2.0, 0.0, 2.0, 6.0]),))),
     "swiglu": Row(GATES, hand=maths.swiglu_grad, extremes=[(FAR, FAR)]),

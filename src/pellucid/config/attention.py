@@ -59,6 +59,16 @@ class MultiHead(Checked):
                 f"{self.qk_norm.n_groups}"
             )
         own_gain = self.qk_norm_over == "each_head_own_gain"
+        if own_gain and isinstance(self.qk_norm, LayerNorm | RMSNorm) and not self.qk_norm.gain:
+            raise ConfigError(
+                'qk_norm.gain must be true with qk_norm_over = "each_head_own_gain": without a '
+                'gain there is none of each head; take "each_head"'
+            )
+        if own_gain and isinstance(self.qk_norm, LayerNorm) and self.qk_norm.unit_offset:
+            raise ConfigError(
+                "qk_norm.unit_offset must be false in a LayerNorm with qk_norm_over = "
+                '"each_head_own_gain"; take RMSNorm, or "each_head"'
+            )
         if own_gain and not isinstance(self.qk_norm, LayerNorm | RMSNorm | None):
             raise ConfigError(
                 'qk_norm must be LayerNorm or RMSNorm with qk_norm_over = "each_head_own_gain", '

@@ -5,6 +5,7 @@ There is no default architecture: presets name every part.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from pellucid.config.attention import (
     value_width,
 )
 from pellucid.config.blocks import FeedForward, Parallel, Residual
-from pellucid.config.checks import AtLeast, Checked, Count, Fraction
+from pellucid.config.checks import AtLeast, Checked, Count, Fraction, Positive
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
 from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
@@ -44,7 +45,8 @@ class Stack(Checked):
     """`n_layers` blocks of attention and feed-forward.
 
     Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
-    the states of an encoder; `reparametrisation` of every linear layer.
+    the states of an encoder; `reparametrisation` of every linear layer; `embedding_dropout` on the
+    embedded tokens (default: `dropout`).
     """
 
     n_layers: Count
@@ -58,6 +60,7 @@ class Stack(Checked):
     input_norm: Norm | None = None
     cross_attention: MultiHead | None = None
     reparametrisation: Reparametrisation | None = None
+    embedding_dropout: Fraction | None = None
 
     def _check(self) -> None:
         if isinstance(self.positions, Rotary):
@@ -126,6 +129,11 @@ class Stack(Checked):
             )
 
     @property
+    def input_dropout(self) -> float:
+        """The dropout on the embedded tokens."""
+        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
+
+    @property
     def pattern(self) -> tuple[OneAttention, ...]:
         """The kinds of attention that alternate, the first layer's first; usually one."""
         if isinstance(self.attention, Alternating):
@@ -156,15 +164,24 @@ class Stack(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding(Checked):
-    """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not.
+    """Token embeddings: multiplied by a number or not; tied to the output head or not.
 
-    `segments`: how many kinds of text a sequence may have, each with its own vector (BERT's token
-    types); most models have none.
+    `scaled`: by sqrt(d_model). `multiplier`: by this number (default: none). `segments`: how many
+    kinds of text a sequence may have, each with its own vector (BERT's token types); most models
+    have none.
     """
 
     tied: bool
     scaled: bool
     segments: Count | None = None
+    multiplier: Positive | None = None
+
+    def _check(self) -> None:
+        if self.scaled and self.multiplier is not None:
+            raise ConfigError(
+                "embedding.multiplier must be none with scaled = true, was "
+                f"{self.multiplier:g}: embeddings have one factor; set scaled = false"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +277,13 @@ class Transformer(Checked):
                 f"{type(stack.reparametrisation).__name__}, which divides a matrix by its size; "
                 'take "plain" or "depth_scaled"'
             )
+
+    @property
+    def embedding_scale(self) -> float:
+        """The factor of token embeddings."""
+        if self.embedding.scaled:
+            return math.sqrt(self.d_model)
+        return 1.0 if self.embedding.multiplier is None else self.embedding.multiplier
 
     @property
     def stacks(self) -> tuple[Stack, ...]:

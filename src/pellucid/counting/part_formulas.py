@@ -19,6 +19,7 @@ from pellucid.config import (
     NeuralMemory,
     Norm,
     OneAttention,
+    Parallel,
     RMSNorm,
     SandwichNorm,
     Stack,
@@ -42,6 +43,8 @@ class Part(NamedTuple):
 def norm_part(norm: Norm, width: str = "d_model") -> Part:
     """Gains, and biases if the norm has them."""
     match norm:
+        case LayerNorm(gain=False) | RMSNorm(gain=False):
+            return Part("0", "0")
         case LayerNorm(bias=True) | BatchNorm() | GroupNorm() | InstanceNorm():
             return Part("0", f"2 {width}")
         case LayerNorm() | RMSNorm():
@@ -53,6 +56,8 @@ def norm_part(norm: Norm, width: str = "d_model") -> Part:
 def block_norms(stack: Stack) -> int:
     """How many norms one block has."""
     layers = 2 if stack.cross_attention is None else 3
+    if isinstance(stack.residual, Parallel) and stack.residual.shared_norm:
+        return 1
     return 2 * layers if isinstance(stack.residual, SandwichNorm) else layers
 
 

@@ -103,13 +103,13 @@ class _Compiler:
             number=model.embedding_scale,
             **program.matrix(model.token_embedding.weight),
         )
-        tables: list[tuple[Tensor, int]] = []
+        tables: list[tuple[Tensor, int]] = []  # the first token's row on, and from token to token
         if model.segment_embedding is not None:
             tables.append((model.segment_embedding.weight, 0))
         facts = position_facts(positions)
         match facts:
-            case AddedPositionFacts(table=path):
-                tables.append((tensor_at(positions, path), n))
+            case AddedPositionFacts(table=path, first_row=first):
+                tables.append((tensor_at(positions, path)[first:], n))
             case RotaryFacts():
                 self.rotary = facts
             case DistanceBiasFacts(by="distance"):
@@ -140,7 +140,7 @@ class _Compiler:
                 refuse("a block with cross-attention")
             case BlockFacts(order="sequential", residual=residual):
                 self._residual(residual, block.attention_norm, attend)
-                self._residual(residual, block.feed_forward_norm, feed)
+                self._residual(residual, block.get_submodule("feed_forward_norm"), feed)
             case BlockFacts():
                 self._parallel(block, attend, feed)
             case UnknownFacts():
@@ -149,8 +149,10 @@ class _Compiler:
                 assert_never(facts)
 
     def _parallel(self, block: Block, attend: Layer, feed: Layer) -> None:
-        attend(input=self._normed(block.attention_norm), output=self.layer_output)
-        place = self._normed(block.feed_forward_norm)
+        place = self._normed(block.attention_norm)
+        attend(input=place, output=self.layer_output)
+        if block.feed_forward_norm is not None:
+            place = self._normed(block.feed_forward_norm)
         if place == self.x:  # both layers read x, so it must not change before
             feed(input=place, output=self.normed)
             self._add(self.layer_output)
@@ -171,6 +173,9 @@ class _Compiler:
     def _join(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
         x, output, carried = self.x, self.layer_output, facts.carried
         stream = {} if carried == 0 else {"plus": x, "factor": carried}
+        if facts.multiplier != 1:
+            self._join_scaled(facts, norm, layer)
+            return
         match facts.norm:
             case "input":
                 layer(input=self._normed(norm), output=x, **stream)
@@ -188,6 +193,16 @@ class _Compiler:
                 self._add(self.program.norm(output_norm, input=output, output=output))
             case _:
                 assert_never(facts.norm)
+
+    def _join_scaled(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
+        """x + multiplier f(norm(x))."""
+        if facts.norm != "input" or facts.carried != 1:
+            refuse(f"a layer times {facts.multiplier} that joins the stream by another rule")
+        layer(input=self._normed(norm), output=self.layer_output)
+        self.program.write(
+            Operation.ADD, output=self.layer_output, n_out=self.d_model, factor=facts.multiplier
+        )
+        self._add(self.layer_output)
 
     def _normed(self, norm: nn.Module) -> int:
         return self.program.norm(norm, input=self.x, output=self.normed)

@@ -10,8 +10,9 @@ formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 # fmt: off
 # isort: off
 from pellucid.maths.activations import (
-    geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, relu, relu_grad, relu_squared,
-    relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad,
+    geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, quick_gelu, quick_gelu_grad,
+    relu, relu_grad, relu_squared, relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad, tanh,
+    tanh_grad,
 )
 from pellucid.maths.attention.attention import (
     attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
@@ -157,7 +158,8 @@ __all__ = [
     "memory_loss", "memory_loss_grad", "memory_step", "memory_through_time", "momentum_step",
     "multi_head_attention", "multi_head_attention_grad", "newton_schulz", "normalised_entropy",
     "normalised_entropy_grad", "ntk_frequencies", "perplexity", "policy_gradient_loss",
-    "policy_gradient_loss_grad", "power_iteration", "precision_score", "recall_score",
+    "policy_gradient_loss_grad", "power_iteration", "precision_score", "quick_gelu",
+    "quick_gelu_grad", "recall_score",
     "regularised_reward", "regularised_reward_grad", "regularised_reward_optimum",
     "relative_distances", "relative_entropy", "relative_entropy_grad", "relu", "relu_grad",
     "relu_mean_square", "relu_squared", "relu_squared_grad", "renyi2_entropy",
@@ -169,7 +171,8 @@ __all__ = [
     "soft_cross_entropy", "soft_cross_entropy_grad", "softmax", "softmax_grad", "softmax_jacobian",
     "softmax_jacobian_product", "softmax_slope", "softplus", "softplus_grad", "spectral_norm",
     "spectral_norm_grad", "stream_variance", "sum_normalise", "sum_normalise_grad", "swiglu",
-    "swiglu_grad", "tied_loss", "tied_loss_grad", "to_half_split", "to_interleaved",
+    "swiglu_grad", "tanh", "tanh_grad",
+    "tied_loss", "tied_loss_grad", "to_half_split", "to_interleaved",
     "torch_linear_std", "warm_up_stable_decay", "weight_norm", "weight_norm_grad", "xavier_std",
     "yarn_attention_factor", "yarn_frequencies",
 ]

@@ -24,6 +24,7 @@ from pellucid.model.feed_forward import (
     HeadTransform,
     gelu,
     gelu_tanh,
+    quick_gelu,
     relu,
     relu_squared,
     silu,
@@ -40,6 +41,7 @@ from pellucid.model.residuals import (
     post_norm,
     pre_norm,
     sandwich_norm,
+    scaled_pre_norm,
 )
 from pellucid.model.rotary import Rotary
 
@@ -48,7 +50,10 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
     "relu_squared": relu_squared,
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "silu": silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
 }
 
 
@@ -76,10 +81,10 @@ def transform(kind: config.HeadTransform, d_model: int) -> nn.Module:
 def norm(kind: config.Norm, width: int) -> nn.Module:
     """A norm over `width` features."""
     match kind:
-        case config.LayerNorm(eps=eps, bias=bias):
-            return LayerNorm(width, eps=eps, bias=bias)
-        case config.RMSNorm(eps=eps, unit_offset=unit_offset):
-            return RMSNorm(width, eps=eps, unit_offset=unit_offset)
+        case config.LayerNorm(eps=eps, bias=bias, unit_offset=unit_offset, gain=gain):
+            return LayerNorm(width, eps=eps, bias=bias, unit_offset=unit_offset, gain=gain)
+        case config.RMSNorm(eps=eps, unit_offset=unit_offset, gain=gain):
+            return RMSNorm(width, eps=eps, unit_offset=unit_offset, gain=gain)
         case config.BatchNorm(eps=eps, momentum=momentum):
             return BatchNorm(width, eps=eps, momentum=momentum)
         case config.GroupNorm(eps=eps, n_groups=n_groups):
@@ -113,8 +118,8 @@ def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -
     match scheme:
         case config.NoPositions():
             return NoPositions()
-        case config.Learned():
-            return Learned(context_length=length, d_model=d_model)
+        case config.Learned(offset=offset):
+            return Learned(context_length=length, d_model=d_model, offset=offset)
         case config.Sinusoidal():
             return Sinusoidal(
                 context_length=length,
@@ -195,7 +200,11 @@ def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: 
 def residual(kind: config.Residual) -> Rule:
     """The residual rule."""
     match kind:
-        case config.PreNorm() | config.Parallel():
+        case config.PreNorm(multiplier=multiplier):
+            if multiplier is None:
+                return pre_norm
+            return partial(scaled_pre_norm, multiplier=multiplier)
+        case config.Parallel():
             return pre_norm
         case config.PostNorm():
             return post_norm

@@ -15,6 +15,7 @@ from pellucid.checkpoints import load_model_tensors, refuse_non_finite
 from pellucid.config import decode, run_from_table, with_new_kinds
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError, TextError
 from pellucid.free_memory import forcing
+from pellucid.hub import local_model
 from pellucid.model import (
     Transformer,
     Weights,
@@ -78,8 +79,9 @@ def load(
     (batch, time, vocab_size).
 
     Args:
-        path: a run, for its latest checkpoint; a checkpoint; or a folder with a published model
-            (`config.json` and safetensors), which is opened in place.
+        path: a run, for its latest checkpoint; a checkpoint; a folder with a published model
+            (`config.json` and safetensors), which is opened in place; or the name of a model on a
+            hub, such as `owner/name` or `owner/name@revision`.
         device: the device of the model.
         weights: the type of the model's matrices; "bfloat16" and "int8" make it write faster. A
             published model in half precision stays so with "stored", "bfloat16" or "float16": its
@@ -95,7 +97,7 @@ def load(
     """
     check_weights(weights)
     with forcing(force):
-        run = _load(Path(path), device, weights)
+        run = _load(local_model(path), device, weights)
     if not allow_non_finite:
         refuse_non_finite(run.model.state_dict(), run.checkpoint)
     narrow(run.model, weights)
