@@ -238,10 +238,11 @@ def _prompt(value: object) -> str | tuple[int, ...] | None:
 
 
 def _messages(value: object) -> tuple[Mapping[str, Any], ...]:
+    description = short(value)
     items = cast("list[object]", value) if isinstance(value, list) else []
     if not items:
         raise ApiError(
-            f"messages must be a list of at least one message, was {short(value)}", param="messages"
+            f"messages must be a list of at least one message, was {description}", param="messages"
         )
     return tuple(_message(item, f"messages[{n}]") for n, item in enumerate(items))
 

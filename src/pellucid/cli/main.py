@@ -24,7 +24,6 @@ from pellucid.cli.output.printing import print_error
 from pellucid.cli.verbs import (
     answer,
     attach,
-    chat,
     check,
     classify,
     data,
@@ -77,7 +76,6 @@ _VERBS = (
     embed,
     classify,
     answer,
-    chat,
     explain,
     serve,
     score,
