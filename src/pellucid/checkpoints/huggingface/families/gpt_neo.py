@@ -6,7 +6,7 @@ Mesh-Tensorflow".
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Derived, Read, Table
@@ -38,21 +38,18 @@ from pellucid.reader import short
 _LOCAL = "local"
 
 
-def _kinds(types: Any) -> list[str]:
+def _kinds(types: list[Any]) -> list[str]:
     """The kind of each layer: each entry names kinds, and how often they repeat."""
     kinds: list[str] = []
     for entry in types:
-        if not (
-            isinstance(entry, list)
-            and len(cast("list[Any]", entry)) == 2
-            and isinstance(entry[0], list)
-            and type(entry[1]) is int
-        ):
+        try:
+            names, times = entry
+            kinds += [str(name) for name in names] * times
+        except (TypeError, ValueError):
             raise CheckpointError(
                 "config.json: attention_types must have entries such as "
                 f'[["global", "local"], 12], was {short(entry)}'
-            )
-        kinds += cast("list[str]", entry[0]) * entry[1]
+            ) from None
     return kinds
 
 
