@@ -7,8 +7,8 @@ It starts `pellucid serve` in a process of its own. For each number of clients, 
 one streamed completion after another for some seconds, after a warm-up. Each client waits for its
 answer before it asks again. A different seed for each request; no request has a stop text.
 
-Comes in: a run, flags. Goes out: a table on standard output, with `--out` a dated JSON file too. The
-clients share the machine with the server, so the numbers are lower bounds.
+Comes in: a run, flags. Goes out: a table on standard output, and a dated JSON file with `--out`.
+The clients share the machine with the server, so the numbers are lower bounds.
 """
 
 from __future__ import annotations
