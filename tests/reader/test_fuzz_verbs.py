@@ -30,9 +30,10 @@ VERBS = {
     "evaluate": "RUN", "embed": "RUN the", "classify": "RUN the", "fill": "RUN the",
     "answer": "RUN the", "translate": "RUN the", "attach": "RUN", "report": "RUN", "vitals": "RUN",
     "diagnose": "RUN", "check": "RUN", "draw": "RUN", "presets": "count RUN", "export": "RUN out",
+    "chat": "RUN",
     "train": "--resume RUN", "distill": "RUN t.txt --steps 1 --set model.context_length=8",
     "tokenizer": "show --tokenizer RUN the", "quiz": "RUN", "equations": "RUN", "import": "RUN out",
-    "data": "RUN", "chat": "RUN",
+    "data": "RUN",
 }  # fmt: skip
 #: These verbs do what is asked of a whole run of a decoder; the others refuse it in words.
 DONE = (
