@@ -14,10 +14,12 @@ from pellucid.config.attention import (
 from pellucid.config.blocks import (
     MLP,
     Activation,
+    AlternatingFeedForward,
     DeepNorm,
     FeedForward,
     GatedMLP,
     NoResidual,
+    OneFeedForward,
     OutputNorm,
     Parallel,
     PostNorm,
@@ -41,11 +43,8 @@ from pellucid.config.initialisation import (
     Outputs,
     Xavier,
 )
-from pellucid.config.model import (
-    Embedding,
-    Stack,
-    Transformer,
-)
+from pellucid.config.layers import Layer, SharedLayers, map_kinds
+from pellucid.config.model import Embedding, Transformer
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -82,12 +81,14 @@ from pellucid.config.output_heads import (
 )
 from pellucid.config.positions import (
     ALiBi,
+    AlternatingPositions,
     BucketedBias,
     Learned,
     LinearScaling,
     Llama3Scaling,
     NoPositions,
     NTKScaling,
+    OnePositions,
     Positions,
     Rotary,
     RotaryScaling,
@@ -97,6 +98,7 @@ from pellucid.config.positions import (
     adds_to_scores,
 )
 from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
+from pellucid.config.stack import Stack
 from pellucid.config.text import (
     BytePairs,
     Bytes,
@@ -149,6 +151,8 @@ __all__ = [
     "Adam",
     "AdamW",
     "Alternating",
+    "AlternatingFeedForward",
+    "AlternatingPositions",
     "Attention",
     "BatchNorm",
     "BucketedBias",
@@ -184,6 +188,7 @@ __all__ = [
     "Labelled",
     "LanguageHead",
     "LastLayers",
+    "Layer",
     "LayerNorm",
     "Learned",
     "Linear",
@@ -204,6 +209,8 @@ __all__ = [
     "Normal",
     "Objective",
     "OneAttention",
+    "OneFeedForward",
+    "OnePositions",
     "Optimiser",
     "OutputNorm",
     "Outputs",
@@ -226,6 +233,7 @@ __all__ = [
     "SandwichNorm",
     "Schedule",
     "Seq2Seq",
+    "SharedLayers",
     "ShawRelative",
     "Sinusoidal",
     "SpanCorruption",
@@ -253,6 +261,7 @@ __all__ = [
     "decode",
     "did_you_mean",
     "encode",
+    "map_kinds",
     "new_objective",
     "overlay",
     "parse_toml",

@@ -7,7 +7,6 @@ from typing import NamedTuple, assert_never
 from pellucid.config import (
     MLP,
     BatchNorm,
-    FeedForward,
     GatedMLP,
     GroupNorm,
     HeadTransform,
@@ -18,6 +17,7 @@ from pellucid.config import (
     NeuralMemory,
     Norm,
     OneAttention,
+    OneFeedForward,
     RMSNorm,
     SandwichNorm,
     Stack,
@@ -50,7 +50,7 @@ def norm_part(norm: Norm, width: str = "d_model") -> Part:
 
 
 def block_norms(stack: Stack) -> int:
-    """How many norms one block has."""
+    """How many norms one block has; the first has one less without `first_attention_norm`."""
     layers = 2 if stack.cross_attention is None else 3
     return 2 * layers if isinstance(stack.residual, SandwichNorm) else layers
 
@@ -101,7 +101,7 @@ def _multi_head(attention: MultiHead) -> Part:
     return Part(matrices, vectors)
 
 
-def feed_forward_part(feed_forward: FeedForward, stack: Stack) -> Part:
+def feed_forward_part(feed_forward: OneFeedForward, stack: Stack) -> Part:
     """Two matrices, or three if it is gated."""
     match feed_forward:
         case MLP():

@@ -73,7 +73,11 @@ class Family:
 
     def names_for(self, model: config.Transformer) -> Names:
         """The names of a model's parameters."""
-        is_gated = any(isinstance(s.feed_forward, config.GatedMLP) for s in model.stacks)
+        is_gated = any(
+            isinstance(layer.feed_forward, config.GatedMLP)
+            for stack in model.stacks
+            for layer in stack.layer_counts
+        )
         return {**self.names, **self.names_when_gated} if is_gated else self.names
 
 
@@ -144,11 +148,24 @@ def multi_head(stack: config.Stack) -> config.MultiHead:
     Raises:
         Unfit: a layer has another kind of attention.
     """
-    for layer in stack.layers:
-        if not isinstance(layer, config.MultiHead):
-            raise Unfit("attention", f"is {type(layer).__name__}, but this family has MultiHead")
-    first = stack.layers[0]
+    for layer in stack.layer_counts:
+        if not isinstance(layer.attention, config.MultiHead):
+            kind = type(layer.attention).__name__
+            raise Unfit("attention", f"is {kind}, but this family has MultiHead")
+    first = stack.layers[0].attention
     assert isinstance(first, config.MultiHead)
+    return first
+
+
+def feed_forward(stack: config.Stack) -> config.OneFeedForward:
+    """The feed-forward of all layers.
+
+    Raises:
+        Unfit: layers have different ones.
+    """
+    first, *others = {layer.feed_forward for layer in stack.layer_counts}
+    if others:
+        raise Unfit("feed_forward", "differs between layers, but this family has one kind")
     return first
 
 
@@ -158,10 +175,11 @@ def rotary(stack: config.Stack) -> config.Rotary:
     Raises:
         Unfit: its positions are not rotary.
     """
-    if not isinstance(stack.positions, config.Rotary):
-        kind = type(stack.positions).__name__
-        raise Unfit("positions", f"is {kind}, but this family has Rotary")
-    return stack.positions
+    first, *others = stack.schemes
+    if others or not isinstance(first, config.Rotary):
+        kinds = " and ".join(dict.fromkeys(type(scheme).__name__ for scheme in stack.schemes))
+        raise Unfit("positions", f"is {kinds}, but this family has one Rotary for all layers")
+    return first
 
 
 def alternating(layers: tuple[config.MultiHead, ...]) -> config.Attention:

@@ -183,21 +183,26 @@ def _plain(model: config.Transformer) -> config.Transformer:
 
 
 def _plain_stack(stack: config.Stack) -> config.Stack:
-    positions = stack.positions
-    if isinstance(positions, config.Rotary) and positions.n_features == stack.d_head:
-        positions = replace(positions, n_features=None)
-    layers = tuple(_plain_attention(layer) for layer in stack.layers)
+    layers = tuple(_plain_attention(layer.attention) for layer in stack.layers)
     heads = tuple(layer for layer in layers if isinstance(layer, config.MultiHead))
     crossed = stack.cross_attention
     return replace(
         stack,
-        positions=positions,
+        positions=config.map_kinds(
+            stack.positions, lambda scheme: _plain_positions(scheme, stack.d_head)
+        ),
         attention=alternating(heads) if len(heads) == len(layers) else stack.attention,
         cross_attention=None
         if crossed is None
         else cast("config.MultiHead", _plain_attention(crossed)),
         dropout=0.0,
     )
+
+
+def _plain_positions(scheme: config.OnePositions, d_head: int) -> config.OnePositions:
+    if isinstance(scheme, config.Rotary) and scheme.n_features == d_head:
+        return replace(scheme, n_features=None)
+    return scheme
 
 
 def _plain_attention(layer: config.OneAttention) -> config.OneAttention:

@@ -17,6 +17,7 @@ from pellucid.checkpoints.huggingface.family import (
     Family,
     activation,
     alternating,
+    feed_forward,
     lone_decoder,
     multi_head,
     normal_start,
@@ -225,12 +226,12 @@ def describe_decoder(model: config.Transformer, *, act: str = "hidden_act") -> T
     return {
         "vocab_size": model.rows,
         "hidden_size": model.d_model,
-        "intermediate_size": stack.feed_forward.d_ff,
+        "intermediate_size": feed_forward(stack).d_ff,
         "num_hidden_layers": stack.n_layers,
         "num_attention_heads": attention.n_heads,
         "num_key_value_heads": attention.n_kv_heads,
         "head_dim": attention.d_head,
-        act: WRITTEN_ACTIVATIONS[stack.feed_forward.activation],
+        act: WRITTEN_ACTIVATIONS[feed_forward(stack).activation],
         "max_position_embeddings": model.context_length,
         "initializer_range": std_of(model),
         "rms_norm_eps": stack.norm.eps,
@@ -244,7 +245,8 @@ def describe_windows(model: config.Transformer) -> Table:
     """`sliding_window` and `layer_types`."""
     stack = lone_decoder(model)
     windows = [
-        layer.window if isinstance(layer, config.MultiHead) else None for layer in stack.layers
+        layer.attention.window if isinstance(layer.attention, config.MultiHead) else None
+        for layer in stack.layers
     ]
     return {
         "sliding_window": next((w for w in windows if w is not None), None),

@@ -13,6 +13,7 @@ from pellucid.checkpoints.huggingface.family import (
     DirectoryContents,
     Family,
     activation,
+    feed_forward,
     lone_decoder,
     multi_head,
     normal_start,
@@ -109,14 +110,14 @@ def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
 def _describe(model: config.Transformer) -> Table:
     stack = lone_decoder(model)
     attention = multi_head(stack)
-    act = stack.feed_forward.activation
+    act = feed_forward(stack).activation
     return {
         "vocab_size": model.rows,
         "n_positions": model.context_length,
         "n_embd": model.d_model,
         "n_layer": stack.n_layers,
         "n_head": attention.n_heads,
-        "n_inner": stack.feed_forward.d_ff,
+        "n_inner": feed_forward(stack).d_ff,
         "activation_function": "gelu_new" if act == "gelu_tanh" else WRITTEN_ACTIVATIONS[act],
         "resid_pdrop": stack.dropout,
         "embd_pdrop": stack.dropout,

@@ -16,6 +16,7 @@ from pellucid.checkpoints.huggingface.family import (
     Family,
     Unfit,
     activation,
+    feed_forward,
     multi_head,
     normal_start,
 )
@@ -157,7 +158,7 @@ def _describe(model: config.Transformer) -> Table:
     if not isinstance(encoder.positions, config.BucketedBias):
         kind = type(encoder.positions).__name__
         raise Unfit("positions", f"is {kind}, but this family has BucketedBias")
-    attention, feed = multi_head(encoder), encoder.feed_forward
+    attention, feed = multi_head(encoder), feed_forward(encoder)
     act = WRITTEN_ACTIVATIONS[feed.activation]
     if isinstance(feed, config.GatedMLP):
         act = "gated-gelu" if feed.activation == "gelu_tanh" else f"gated-{act}"
