@@ -25,6 +25,7 @@ GREEDY = Sampling(temperature=0.0)
 WITHOUT = {
     "shaw",
     "shaw with values",
+    "positions that take turns",
     "linear",
     "linear with learned positions",
     "linear beside softmax",
