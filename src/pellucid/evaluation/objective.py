@@ -9,6 +9,7 @@ import torch
 
 from pellucid.batches import Batch
 from pellucid.data import Collation, Examples, in_turn
+from pellucid.evaluation.intervals import standard_error
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
 from pellucid.training import HeldOut, Precision, autocast, to_device
@@ -35,7 +36,8 @@ def evaluate_objective(
         unit: the terms that the loss is a mean over, such as "tokens".
     """
     sums: dict[str, torch.Tensor] = {}
-    n_terms = 0
+    batch_sums: list[float] = []
+    batch_terms: list[int] = []
     for batch in batches:
         with torch.no_grad(), autocast(model.device, precision):
             loss = objective(model, to_device(batch, model.device))
@@ -43,10 +45,18 @@ def evaluate_objective(
             # the mean of the batch, weighed by its terms
             weighed = value.detach().cpu().double() * batch.n_supervised
             sums[name] = sums[name] + weighed if name in sums else weighed
-        n_terms += batch.n_supervised
+        batch_sums.append(float(loss.parts["loss_nats"]) * batch.n_supervised)
+        batch_terms.append(batch.n_supervised)
+    n_terms = sum(batch_terms)
     averages = {name: float(value) / n_terms for name, value in sums.items()}
     loss_nats = averages.pop("loss_nats")
-    return HeldOut(loss_nats=loss_nats, over=n_terms, unit=unit, measures=averages)
+    return HeldOut(
+        loss_nats=loss_nats,
+        over=n_terms,
+        unit=unit,
+        measures=averages,
+        standard_error=standard_error(batch_sums, batch_terms),
+    )
 
 
 def example_evaluator(

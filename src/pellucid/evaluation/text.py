@@ -22,6 +22,7 @@ from pellucid.data import (
     next_token_windows,
     read_pieces,
 )
+from pellucid.evaluation.intervals import standard_error
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
@@ -41,7 +42,7 @@ class Evaluation:
 
     The text is cut into windows of one context, so the first tokens of a window are predicted from
     little. `changed_documents` counts documents that differ from their decoded tokens: they are
-    lower-cased, or have other white space.
+    lower-cased, or have other white space. `standard_error` is of the loss, over windows.
     """
 
     loss_nats: float
@@ -49,6 +50,7 @@ class Evaluation:
     n_bytes: int
     unknown_tokens: int = 0
     changed_documents: int = 0
+    standard_error: float | None = None
 
     @property
     def perplexity(self) -> float:
@@ -87,6 +89,8 @@ def evaluate_tokens(
     """
     device = model.device
     total = torch.zeros((), dtype=torch.float64)
+    window_sums: list[float] = []
+    window_counts: list[int] = []
     cut = next_token_windows(
         tokens,
         context_length=model.context_length,
@@ -100,8 +104,12 @@ def evaluate_tokens(
         # MPS has no float64
         losses = losses.cpu() if device.type == "mps" else losses
         total += losses.double().sum().cpu()
+        windows = losses.double().split(model.context_length)
+        window_sums += [float(window.sum()) for window in windows]
+        window_counts += [len(window) for window in windows]
     n = len(tokens) - 1
-    return Evaluation(float(total) / n, n, n_bytes)
+    error = standard_error(window_sums, window_counts)
+    return Evaluation(float(total) / n, n, n_bytes, standard_error=error)
 
 
 def evaluate(

@@ -16,8 +16,9 @@ from pellucid.checkpoints.huggingface import (
     write_adapter,
 )
 from pellucid.errors import RunError
+from pellucid.exports import Exported
 from pellucid.model import assemble, assemble_trained, merged
-from pellucid.runs.import_run import Exported, Imported, write_run
+from pellucid.runs.import_run import Imported, write_run
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published, refuse_taken
 from pellucid.saved_runs.load import fill, load, read_config
 from pellucid.saved_runs.published import wrap_model

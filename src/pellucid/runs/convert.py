@@ -1,7 +1,4 @@
-"""Published models in and out: `pellucid import` and `pellucid export`.
-
-A refusal leaves nothing behind.
-"""
+"""Published models in: `pellucid import`. A refusal leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -11,24 +8,17 @@ from pathlib import Path
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import (
-    MULTI_LABEL,
-    PUBLISHED_FILES,
-    SINGLE_LABEL,
     is_adapter,
     is_huggingface,
     open_published,
-    write_published,
 )
 from pellucid.checkpoints.llama2c import read_llama2c
 from pellucid.errors import RunError
 from pellucid.free_memory import forcing
-from pellucid.model import merged
 from pellucid.runs.adapters import import_adapter
-from pellucid.runs.import_run import Exported, Imported, write_run
-from pellucid.saved_runs.folder import RunFolder, existing_folder, refuse_taken
-from pellucid.saved_runs.load import load, read_config
+from pellucid.runs.import_run import Imported, write_run
+from pellucid.saved_runs.folder import RunFolder, refuse_taken
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.saved_runs.published import (
     build_published,
@@ -39,16 +29,12 @@ from pellucid.saved_runs.published import (
 )
 from pellucid.saved_runs.requirements import kind_of
 from pellucid.tokenizers import (
-    SETTINGS,
     Tokenizer,
     llama2c_tokenizer_from,
-    settings_for,
     tokenizer_from,
 )
 
 _LLAMA2C = "llama2.c"
-#: All files of an export.
-_EXPORTED = (*PUBLISHED_FILES, "tokenizer.json", SETTINGS)
 
 
 def import_model(
@@ -131,65 +117,3 @@ def _llama2c_words(
     )
     refuse_too_many(words, model)
     return words
-
-
-def export_run(run: str | Path, out: str | Path) -> Exported:
-    """Write the model of a run, or of one of its checkpoints, for `transformers`.
-
-    Adapters are merged: the export is a plain model.
-
-    Raises:
-        RunError: there is no run, or `out` exists.
-        CheckpointError: no published family has a model like this; names the parts.
-    """
-    folder, checkpoint = existing_folder(Path(run))
-    out = Path(out)
-    refuse_taken(out)
-    run_config = read_config(folder)
-    model = run_config.model
-    words = Tokenizer.load(folder.tokenizer)
-    tensors = merged(load(checkpoint or folder.path).model)
-    family = ""
-
-    def write(place: Path) -> None:
-        nonlocal family
-        special_ids = _ends(model, words)
-        family = write_published(
-            place, model, tensors, special_ids, problem_type=_problem_type(run_config)
-        )
-        text = words.to_published_json(
-            add_begin=model.encoder is None or model.decoder is None,
-            add_end=model.encoder is not None or (_classifies(model) and bool(words.closing)),
-        )
-        (place / "tokenizer.json").write_text(text, encoding="utf-8")
-        settings = settings_for(words.roles(), context_length=model.context_length)
-        (place / SETTINGS).write_text(settings, encoding="utf-8")
-
-    write_folder(out, _EXPORTED, write)
-    return Exported(folder=out, family=family)
-
-
-def _ends(model: config.Transformer, words: Tokenizer) -> dict[str, int | None]:
-    """The special tokens under the names of `config.json`."""
-    if model.decoder is None:
-        return {"pad_token_id": words.id_of("[PAD]")}
-    if model.encoder is None:
-        # a classifier of `transformers` without a padding token reads one text at a time; with the
-        # end token as padding it would take the token before the end for the last
-        pad = words.id_of(words.roles().get("pad_token", "")) if _classifies(model) else None
-        return {"bos_token_id": words.begin_id, "eos_token_id": words.end_id, "pad_token_id": pad}
-    start = {"decoder_start_token_id": words.begin_id, "pad_token_id": words.begin_id}
-    return {**start, "eos_token_id": words.end_id}
-
-
-def _classifies(model: config.Transformer) -> bool:
-    return isinstance(model.head, config.ClassificationHead)
-
-
-def _problem_type(run: config.Run) -> str | None:
-    """The kind of classification in `config.json`: one class for each text, or any number."""
-    if not _classifies(run.model):
-        return None
-    objective = run.objective
-    multi_label = isinstance(objective, config.Classification) and objective.multi_label
-    return MULTI_LABEL if multi_label else SINGLE_LABEL

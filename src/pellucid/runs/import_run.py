@@ -29,14 +29,6 @@ class Imported:
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A directory that `transformers` reads."""
-
-    folder: Path
-    family: str
-
-
 def write_run(
     out: Path,
     run: config.Run,

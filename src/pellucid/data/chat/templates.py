@@ -102,6 +102,20 @@ class ChatTemplate:
         """The ids before the assistant's next answer."""
         return self._encode(location, messages, add_prompt=True).ids
 
+    def text(self, location: str, messages: Sequence[Message], *, add_prompt: bool) -> str:
+        """A chat as the template writes it, before begin and end are added.
+
+        Args:
+            location: the name of the chat in messages.
+            messages: the chat.
+            add_prompt: whether an answer of the assistant comes next.
+
+        Raises:
+            TextError: the template fails.
+        """
+        context = self._context(messages, add_prompt=add_prompt)
+        return self._sandbox.render(location, [context], self._encoder.special)[0].text
+
     def close(self) -> None:
         """End the process that renders."""
         self._sandbox.close()

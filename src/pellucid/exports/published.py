@@ -1,0 +1,77 @@
+"""A run as a directory of `transformers`: of a published family, or in our own form."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pellucid.checkpoints import write_folder
+from pellucid.checkpoints.huggingface import (
+    PUBLISHED_FILES,
+    choose_family,
+    write_own,
+    write_published,
+)
+from pellucid.errors import CheckpointError
+from pellucid.exports.card import CARD, CardFacts, card
+from pellucid.exports.exported import Exported
+from pellucid.exports.generation_defaults import generation_table
+from pellucid.exports.subject import Subject
+from pellucid.exports.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
+from pellucid.json_text import json_text
+
+GENERATION = "generation_config.json"
+#: All files of an export.
+FILES = (*PUBLISHED_FILES, *TOKENIZER_FILES, CARD)
+
+
+def write_transformers(subject: Subject, out: Path) -> Exported:
+    """Write a run for `transformers`.
+
+    Args:
+        subject: the opened run.
+        out: the new folder.
+
+    Raises:
+        CheckpointError: the disk is full or cannot be written.
+        TextError: the chat template cannot leave.
+    """
+    family, notes, own = "", tuple[str, ...](), _own_reason(subject)
+
+    def write(place: Path) -> None:
+        nonlocal family, notes
+        put = write_published if own is None else write_own
+        family = put(
+            place,
+            subject.config,
+            subject.tensors,
+            subject.ids,
+            problem_type=subject.problem_type,
+        )
+        notes = () if own is None else (own,)
+        write_tokenizer_files(place, subject.config, subject.tokenizer, subject.template)
+        generation = generation_table(
+            subject.config, subject.ids, answers=subject.template is not None
+        )
+        if generation is not None:
+            text = json_text(generation, indent=2) + "\n"
+            (place / GENERATION).write_text(text, encoding="utf-8")
+        facts = CardFacts(
+            name=out.resolve().name,
+            format="transformers" if own is None else "own",
+            family=family,
+            notes=notes,
+        )
+        text = card(facts, subject.run, subject.folder, step=subject.step)
+        (place / CARD).write_text(text, encoding="utf-8")
+
+    write_folder(out, FILES, write)
+    return Exported(folder=out, family=family, notes=notes)
+
+
+def _own_reason(subject: Subject) -> str | None:
+    """Why the model leaves in our own form; None if a published family holds it."""
+    try:
+        choose_family(subject.config, subject.tensors)
+    except CheckpointError as error:
+        return f"It opens after `import pellucid.transformers`, because {error}."
+    return None
