@@ -185,7 +185,14 @@ def transformers(draw: st.DrawFn) -> config.Transformer:
         dropout=st.just(0.1),
         bias=st.booleans(),
     )
-    head = st.builds(config.LanguageHead, bias=st.booleans(), transform=st.none() | transform)
+    biases = st.sampled_from([(False, False), (True, False), (True, True)])
+    head = st.builds(
+        lambda bias, transform: config.LanguageHead(
+            bias=bias[0], fixed_bias=bias[1], transform=transform
+        ),
+        biases,
+        st.none() | transform,
+    )
     return config.Transformer(
         vocab_size=draw(st.integers(2, 20)),
         context_length=draw(st.integers(1, 8)),

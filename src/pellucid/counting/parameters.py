@@ -172,7 +172,7 @@ def _language_head(model: Transformer, head: LanguageHead) -> list[ParameterRow]
         table.append(_part_row("head transform", transform_part(head.transform), dims))
     if not model.embedding.tied:
         table.append(_embedding("head", "vocab_size d_model", dims))
-    if head.bias:
+    if head.bias and not head.fixed_bias:
         table.append(_part_row("head bias", Part("0", "vocab_size"), dims))
     return table
 

@@ -108,13 +108,14 @@ def _head(model: config.Transformer) -> OutputHead:
             return NoHead()
         case config.ClassificationHead(pooling=pooling, dropout=dropout, bias=bias):
             return ClassificationHead(len(model.head.names), pooling, bias, dropout)
-        case config.LanguageHead(bias=bias, transform=transform, soft_cap=cap, scaled=scaled):
+        case config.LanguageHead(transform=transform):
             return LanguageHead(
                 tied=model.embedding.tied,
-                bias=bias,
+                bias=model.head.bias,
                 transform=None if transform is None else parts.transform(transform, model.d_model),
-                soft_cap=cap,
-                scaled=scaled,
+                soft_cap=model.head.soft_cap,
+                scaled=model.head.scaled,
+                fixed_bias=model.head.fixed_bias,
             )
         case _:
             assert_never(model.head)

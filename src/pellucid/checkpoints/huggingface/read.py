@@ -68,8 +68,9 @@ class Published:
         """Fill a model that was built on the meta device, one tensor at a time."""
         for parameter in self.places:
             module, _, leaf = parameter.rpartition(".")
-            owner = model.get_submodule(module)
-            setattr(owner, leaf, nn.Parameter(self.tensor(parameter)))
+            owner, tensor = model.get_submodule(module), self.tensor(parameter)
+            is_constant = leaf in dict(owner.named_buffers(recurse=False))
+            setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
 
 
 def open_published(
@@ -104,8 +105,9 @@ def open_published(
             f"{folder / CONFIG} describes no model: a divisor, such as the number of heads, is 0"
         ) from None
     names = family.names_for(model)
-    sources = {parameter: source_of(parameter, names) for parameter, _ in built.named_parameters()}
-    shapes = {parameter: tuple(p.shape) for parameter, p in built.named_parameters()}
+    tensors = built.state_dict()  # parameters, and constants that belong to the model
+    sources = {parameter: source_of(parameter, names) for parameter in tensors}
+    shapes = {parameter: tuple(tensor.shape) for parameter, tensor in tensors.items()}
     places = _places(sources, stored, folder)
     _check_shapes(places, shapes, shards)
     copies = _copies(family, model)
