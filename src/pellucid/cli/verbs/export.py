@@ -9,7 +9,6 @@ from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_result
 from pellucid.errors import ConfigError
 
-
 #: The programs that open each format.
 _READERS = {
     "transformers": "transformers and for pellucid",

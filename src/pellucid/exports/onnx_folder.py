@@ -1,0 +1,169 @@
+"""A folder with an ONNX file: the whole model without a cache, for any runtime of ONNX."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid import config
+from pellucid.checkpoints import write_folder
+from pellucid.errors import CheckpointError, PellucidError
+from pellucid.exports.card import CARD, CardFacts, card
+from pellucid.exports.exported import Exported
+from pellucid.exports.subject import Subject
+from pellucid.exports.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
+from pellucid.model import Encoded, Transformer, assemble
+
+ONNX = "model.onnx"
+#: ONNX files end at two gigabytes; larger weights lie beside them.
+_EXTERNAL = f"{ONNX}.data"
+#: All files of an export.
+FILES = (ONNX, _EXTERNAL, *TOKENIZER_FILES, CARD)
+#: Bytes of weights that still go into the file itself.
+_MOST_INSIDE = 2**30
+
+
+def write_onnx(subject: Subject, out: Path) -> Exported:
+    """Write a run as an ONNX file with its tokenizer.
+
+    Args:
+        subject: the opened run.
+        out: the new folder.
+
+    Raises:
+        CheckpointError: torch cannot express a part of the model in ONNX; names the part.
+        PellucidError: the libraries of the extra are missing.
+    """
+    _require_libraries()
+    graph = graph_of(subject.config)
+    program = _export(_merged_model(subject), graph, subject.config)
+    n_bytes = sum(4 * tensor.numel() for tensor in subject.tensors.values())
+
+    def write(place: Path) -> None:
+        program.save(place / ONNX, external_data=n_bytes > _MOST_INSIDE)
+        write_tokenizer_files(place, subject.config, subject.tokenizer, subject.template)
+        facts = CardFacts(
+            name=out.resolve().name, format="onnx", family=type(graph).__name__, file=ONNX
+        )
+        text = card(facts, subject.run, subject.folder, step=subject.step)
+        (place / CARD).write_text(text, encoding="utf-8")
+
+    write_folder(out, FILES, write)
+    return Exported(folder=out, family=f"graph of {', '.join(graph.inputs)} to {graph.output}")
+
+
+def _require_libraries() -> None:
+    try:
+        for name in ("onnx", "onnxscript"):
+            import_module(name)
+    except ImportError as error:
+        raise PellucidError(
+            f"ONNX files need the library {error.name}, which is missing: "
+            "pip install 'pellucid[onnx]'"
+        ) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """The inputs and the output of an ONNX file, by name."""
+
+    inputs: tuple[str, ...]
+    output: str
+
+
+def graph_of(model: config.Transformer) -> Graph:
+    """Which inputs a model takes: a decoder reads ids, all others a mask of real tokens too."""
+    output = {
+        config.NoHead: "last_hidden_state",
+        config.LanguageHead: "logits",
+        config.ClassificationHead: "logits",
+    }[type(model.head)]
+    if model.encoder is None and isinstance(model.head, config.LanguageHead):
+        return Graph(inputs=("input_ids",), output=output)
+    written = () if model.encoder is None or model.decoder is None else ("decoder_input_ids",)
+    return Graph(inputs=("input_ids", "attention_mask", *written), output=output)
+
+
+class _Graph(nn.Module):
+    """A model as a function of tensors alone."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+    ) -> Tensor:
+        padding = None if attention_mask is None else attention_mask.bool()
+        if decoder_input_ids is not None:
+            encoded = self.model.encode(input_ids, padding=padding)
+            return self.model(decoder_input_ids, encoded=Encoded(encoded.states, padding))
+        if self.model.has_head or self.model.output_head.whole_texts:
+            return self.model(input_ids, padding=padding)
+        return self.model.states(input_ids, padding=padding)
+
+
+def _merged_model(subject: Subject) -> Transformer:
+    """The model with its adapters in its weights."""
+    if subject.run.trained is None:
+        return subject.model
+    model = assemble(subject.config, seed=0)
+    model.load_state_dict(dict(subject.tensors))
+    return model.eval()
+
+
+def _export(model: Transformer, graph: Graph, described: config.Transformer) -> Any:
+    """The model as a program of ONNX, for any batch and any length up to the context."""
+    ids = torch.zeros(2, min(3, described.context_length), dtype=torch.long)
+    mask = torch.ones_like(ids)
+    arguments = tuple(mask if name == "attention_mask" else ids for name in graph.inputs)
+    batch = torch.export.Dim("batch")
+    longest = described.context_length
+    length = torch.export.Dim("length", max=longest)
+    written = torch.export.Dim("written", max=longest)
+    shapes = {
+        name: {0: batch, 1: written if name == "decoder_input_ids" else length}
+        for name in graph.inputs
+    }
+    with _quiet():
+        try:
+            return torch.onnx.export(
+                _Graph(model),
+                arguments,
+                dynamo=True,
+                dynamic_shapes=shapes,
+                input_names=list(graph.inputs),
+                output_names=[graph.output],
+                verbose=False,
+            )
+        except torch.onnx.OnnxExporterError as error:
+            reason = str(error.__cause__ or error).strip().partition("\n")[0]
+            raise CheckpointError(
+                f"torch cannot write this model as ONNX ({reason[:300]}): leave --format onnx out"
+            ) from None
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Without the notes of the exporter about libraries that this model does not use."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
