@@ -73,13 +73,14 @@ def open_subject(path: Path) -> Subject:
     """
     folder, checkpoint = existing_folder(path)
     opened = load(checkpoint or folder.path)
+    tokenizer = opened.require_tokenizer()
     return Subject(
         run=opened.config,
         folder=folder,
         model=opened.model,
         tensors=merged(opened.model),
-        tokenizer=opened.tokenizer,
-        template=template_of(folder, opened.tokenizer),
+        tokenizer=tokenizer,
+        template=template_of(folder, tokenizer),
         step=_step(opened),
     )
 
