@@ -112,9 +112,9 @@ def evaluate_tokens(
         # MPS has no float64
         losses = losses.cpu() if device.type == "mps" else losses
         total += losses.double().sum().cpu()
-        windows = losses.double().split(model.context_length)
-        window_sums += [float(window.sum()) for window in windows]
-        window_counts += [len(window) for window in windows]
+        for window in torch.split(losses.double(), model.context_length):
+            window_sums.append(float(window.sum()))
+            window_counts.append(len(window))
     n = len(tokens) - 1
     error = standard_error(window_sums, window_counts)
     return Evaluation(float(total) / n, n, n_bytes, standard_error=error)

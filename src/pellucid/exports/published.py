@@ -7,7 +7,8 @@ from pathlib import Path
 from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import (
     PUBLISHED_FILES,
-    choose_family,
+    Completed,
+    complete,
     write_own,
     write_published,
 )
@@ -35,19 +36,19 @@ def write_transformers(subject: Subject, out: Path) -> Exported:
         CheckpointError: the disk is full or cannot be written.
         TextError: the chat template cannot leave.
     """
-    family, notes, own = "", tuple[str, ...](), _own_reason(subject)
+    completed, reason = _completed(subject)
+    family, notes = "", (reason or completed.note,)
 
     def write(place: Path) -> None:
-        nonlocal family, notes
-        put = write_published if own is None else write_own
+        nonlocal family
+        put = write_published if reason is None else write_own
         family = put(
             place,
-            subject.config,
-            subject.tensors,
+            completed.model,
+            completed.tensors,
             subject.ids,
             problem_type=subject.problem_type,
         )
-        notes = () if own is None else (own,)
         write_tokenizer_files(place, subject.config, subject.tokenizer, subject.template)
         generation = generation_table(
             subject.config, subject.ids, answers=subject.template is not None
@@ -57,7 +58,7 @@ def write_transformers(subject: Subject, out: Path) -> Exported:
             (place / GENERATION).write_text(text, encoding="utf-8")
         facts = CardFacts(
             name=out.resolve().name,
-            format="transformers" if own is None else "own",
+            format="transformers" if reason is None else "own",
             family=family,
             notes=notes,
         )
@@ -65,13 +66,13 @@ def write_transformers(subject: Subject, out: Path) -> Exported:
         (place / CARD).write_text(text, encoding="utf-8")
 
     write_folder(out, FILES, write)
-    return Exported(folder=out, family=family, notes=notes)
+    return Exported(folder=out, family=family, notes=tuple(note for note in notes if note))
 
 
-def _own_reason(subject: Subject) -> str | None:
-    """Why the model leaves in our own form; None if a published family holds it."""
+def _completed(subject: Subject) -> tuple[Completed, str | None]:
+    """The model as a family holds it; or as it is, and why it leaves in our own form."""
     try:
-        choose_family(subject.config, subject.tensors)
+        return complete(subject.config, subject.tensors), None
     except CheckpointError as error:
-        return f"It opens after `import pellucid.transformers`, because {error}."
-    return None
+        reason = f"It opens after `import pellucid.transformers`, because {error}."
+        return Completed(subject.config, subject.tensors), reason

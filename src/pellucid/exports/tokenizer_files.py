@@ -31,10 +31,9 @@ def template_of(folder: RunFolder, tokenizer: Tokenizer) -> str | None:
 def published_tokenizer_json(model: config.Transformer, tokenizer: Tokenizer) -> str:
     """`tokenizer.json` with the frame that `transformers` puts around each text."""
     classifies = isinstance(model.head, config.ClassificationHead)
-    return tokenizer.to_published_json(
-        add_begin=model.encoder is None or model.decoder is None,
-        add_end=model.encoder is not None or (classifies and bool(tokenizer.closing)),
-    )
+    # an encoder reads whole texts, which end; so does a decoder that names classes
+    whole = model.encoder is not None or classifies
+    return tokenizer.to_published_json(add_begin=True, add_end=whole and bool(tokenizer.closing))
 
 
 def write_tokenizer_files(

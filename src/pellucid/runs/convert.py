@@ -22,6 +22,7 @@ from pellucid.saved_runs.folder import RunFolder, refuse_taken
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.saved_runs.published import (
     build_published,
+    published_template,
     published_tokenizer,
     refuse_too_many,
     to_run_config,
@@ -91,7 +92,7 @@ def import_model(
             "as transformers writes it, one with adapter_config.json, as peft writes it, or a .bin "
             "file of llama2.c"
         )
-    write_run(out, run, tensors, words, family)
+    write_run(out, run, tensors, words, family, template=published_template(source))
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return Imported(
         folder=out,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
 from pellucid.model import Encoded, Transformer, assemble
+from pellucid.model.facts import AddedPositionFacts, position_facts
 from pellucid.transformers.cache import PellucidCache
 from pellucid.transformers.library import CACHE, outputs, transformers
 from pellucid.transformers.settings import PellucidConfig
@@ -29,7 +30,7 @@ class _Pellucid(_Base):
     _supports_flash_attn = False
 
     def __init__(self, config: PellucidConfig) -> None:
-        super().__init__(config)
+        cast("Any", super()).__init__(config)
         seed = int(torch.randint(2**62, (), device="cpu"))
         self.model: Transformer = assemble(config.model, seed=seed)
         if self.model.device.type != "meta":
@@ -333,8 +334,7 @@ def self_padding(model: Transformer, attention_mask: Tensor | None) -> Tensor | 
 
 
 def _counts_from_the_start(model: Transformer) -> bool:
-    described = model.stack.positions.facts()
-    return type(described).__name__ == "AddedPositionFacts"
+    return isinstance(position_facts(model.stack.positions), AddedPositionFacts)
 
 
 def _mask(attention_mask: Tensor | None) -> Tensor | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from pellucid import config
 from pellucid.checkpoints.huggingface import OWN, own_architecture, own_attributes, read_own
@@ -27,7 +27,7 @@ class PellucidConfig(_Base):
         if transformer is not None:
             more = {**own_attributes(self.model), **more}
             del more["transformer"]
-        super().__init__(**more)
+        cast("Any", super()).__init__(**more)
 
     @classmethod
     def of(cls, model: config.Transformer, **more: Any) -> PellucidConfig:

@@ -13,6 +13,7 @@ from pellucid.checkpoints.huggingface.adapter import (
     write_adapter,
 )
 from pellucid.checkpoints.huggingface.classes import MULTI_LABEL, SINGLE_LABEL
+from pellucid.checkpoints.huggingface.completion import Completed, complete
 from pellucid.checkpoints.huggingface.directory import is_huggingface
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.own import (
@@ -34,9 +35,11 @@ __all__ = [
     "PUBLISHED_FILES",
     "SINGLE_LABEL",
     "Adapter",
+    "Completed",
     "Published",
     "base_of_adapter",
     "choose_family",
+    "complete",
     "is_adapter",
     "is_huggingface",
     "open_published",

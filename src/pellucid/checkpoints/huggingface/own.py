@@ -12,14 +12,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import safetensors.torch
+import torch
 from torch import Tensor
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, as_table
 from pellucid.checkpoints.huggingface.directory import CONFIG, WEIGHTS
+from pellucid.checkpoints.huggingface.family import Family
+from pellucid.checkpoints.huggingface.names import Source
 from pellucid.config import decode, encode
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.json_text import json_text
+from pellucid.model import assemble
 from pellucid.version import __version__
 
 #: The `model_type`, and the key in `config.json` of the model's config.
@@ -76,6 +80,19 @@ def read_own(table: Table) -> config.Transformer:
         return decode(config.Transformer, described, MODEL)
     except ConfigError as error:
         raise CheckpointError(f"config.json describes no model of pellucid: {error}") from None
+
+
+def own_family(model: config.Transformer) -> Family:
+    """Our own form as a family: every tensor has its name here, behind a prefix."""
+    with torch.device("meta"):
+        names = assemble(model, seed=0).state_dict()
+    return Family(
+        model_type=OWN,
+        heads={own_architecture(model): {"kind": type(model.head).__name__}},
+        skeleton={},
+        rows=(),
+        names={name: Source(f"{PREFIX}{name}") for name in names},
+    )
 
 
 def write_own(

@@ -63,9 +63,10 @@ def call(arguments: argparse.Namespace) -> None:
     elif arguments.base is not None:
         raise ConfigError(f"--base {arguments.base} is for adapters: give --adapter too")
     else:
-        exported = runs.export_run(
-            arguments.run, arguments.out, file_format=arguments.format, number_type=arguments.type
-        )
+        options: dict[str, Any] = {}
+        if arguments.format != "transformers" or arguments.type is not None:
+            options = {"file_format": arguments.format, "number_type": arguments.type}
+        exported = runs.export_run(arguments.run, arguments.out, **options)
     reader = "peft" if arguments.adapter else _READERS[arguments.format]
     text = f"{exported.folder}: a {exported.family}, for {reader}"
     facts = {

@@ -22,6 +22,8 @@ SECONDS = 5
 MEGABYTES = 512
 ASSISTANT = "assistant"
 
+#: Where the plain template comes from.
+PLAIN_ORIGIN = "pellucid's plain template"
 #: The template if neither you nor the tokenizer has one.
 PLAIN = """\
 {%- for message in messages -%}
@@ -69,7 +71,7 @@ def template_for(file: str | None, folder: Path | None) -> Template:
         source = _in_settings(settings) if settings.is_file() else None
         if source is not None:
             return Template(source, str(settings))
-    return Template(PLAIN, "pellucid's plain template")
+    return Template(PLAIN, PLAIN_ORIGIN)
 
 
 class ChatTemplate:

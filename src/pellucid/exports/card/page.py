@@ -130,7 +130,7 @@ def _summary(facts: CardFacts, model: config.Transformer, step: int | None) -> s
         f"of {model.d_model} features, a context of {model.context_length:,} tokens{after}. "
         f"pellucid {__version__} wrote it as `{facts.family}`."
     )
-    return " ".join([text, *facts.notes])
+    return " ".join([text, *filter(None, facts.notes)])
 
 
 def _events(folder: RunFolder) -> list[Event]:

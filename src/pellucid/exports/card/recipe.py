@@ -56,4 +56,4 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
         for place, member in enumerate(cast("list[Any]", value)):
             yield from _flat(f"{path}[{place}]", member)
         return
-    yield path, str(value)
+    yield path, str(cast("object", value))

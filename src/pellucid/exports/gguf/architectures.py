@@ -107,7 +107,23 @@ def architecture_for(family: str, model: config.Transformer) -> Architecture:
         )
     for stack in model.stacks:
         _check_stack(architecture, family, stack)
+        if architecture.windows and any(windows_of(stack)) and not _alternates(stack):
+            raise CheckpointError(
+                f"llama.cpp's {architecture.name} has a window in every second layer, from the "
+                "first on, and this model has them elsewhere"
+            )
     return architecture
+
+
+def windows_of(stack: config.Stack) -> list[int | None]:
+    """The window of each layer; None for a layer that sees all."""
+    return [layer.window for layer in stack.layers if isinstance(layer, config.MultiHead)]
+
+
+def _alternates(stack: config.Stack) -> bool:
+    """Whether every second layer has the same window, from the first on."""
+    windows = windows_of(stack)
+    return len(set(windows[::2])) == 1 and windows[0] is not None and not any(windows[1::2])
 
 
 def _check_stack(architecture: Architecture, family: str, stack: config.Stack) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pellucid import config
 from pellucid.checkpoints import write_folder
-from pellucid.checkpoints.huggingface import choose_family
+from pellucid.checkpoints.huggingface import Completed, choose_family, complete
 from pellucid.exports.card import CARD, CardFacts, card
 from pellucid.exports.exported import Exported
 from pellucid.exports.gguf.architectures import Architecture, architecture_for
@@ -36,10 +36,11 @@ def write_gguf(subject: Subject, out: Path, type_name: str) -> Exported:
     """
     check_type(type_name)
     library = gguf_library()
-    architecture, model, tensors = _fitted(subject)
+    architecture, completed = _fitted(subject)
+    model = completed.model
     vocabulary = vocabulary_for(subject.tokenizer, model.rows)
-    notes = tuple(_notes(architecture, model, vocabulary))
-    ready = gguf_tensors(architecture, model, tensors)
+    notes = tuple(_notes(architecture, completed, vocabulary))
+    ready = gguf_tensors(architecture, model, completed.tensors)
     file = f"model-{type_name}.gguf"
     writes = model.decoder is not None
     length = context_length(architecture, model)
@@ -77,18 +78,17 @@ def write_gguf(subject: Subject, out: Path, type_name: str) -> Exported:
     return Exported(folder=out, family=architecture.name, notes=notes)
 
 
-def _fitted(subject: Subject) -> tuple[Architecture, config.Transformer, Any]:
+def _fitted(subject: Subject) -> tuple[Architecture, Completed]:
     """The architecture, and the model with the parts that its family adds."""
-    family, _ = choose_family(subject.config, subject.tensors)
-    architecture = architecture_for(family.model_type, subject.config)
-    return architecture, subject.config, subject.tensors
+    completed = complete(subject.config, subject.tensors)
+    family, _ = choose_family(completed.model, completed.tensors)
+    return architecture_for(family.model_type, completed.model), completed
 
 
-def _notes(
-    architecture: Architecture, model: config.Transformer, vocabulary: Vocabulary
-) -> list[str]:
+def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabulary) -> list[str]:
     """What a reader has to know, as sentences."""
-    notes: list[str] = []
+    model = completed.model
+    notes = [completed.note] if completed.note else []
     if any(stack.feed_forward.activation == "gelu" for stack in model.stacks):
         notes.append(
             "llama.cpp computes GELU by its approximation with tanh, and this model was trained "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid import config
-from pellucid.exports.gguf.architectures import Architecture
+from pellucid.exports.gguf.architectures import Architecture, windows_of
 
 
 def add_sizes(
@@ -51,21 +51,10 @@ def context_length(architecture: Architecture, model: config.Transformer) -> int
 
     Within a window nothing is different.
     """
-    windows = [w for stack in model.stacks for w in _windows(stack) if w is not None]
+    windows = [w for stack in model.stacks for w in windows_of(stack) if w is not None]
     if not windows or architecture.windows:
         return model.context_length
     return min(model.context_length, *windows)
-
-
-def _windows(stack: config.Stack) -> list[int | None]:
-    return [layer.window for layer in stack.layers if isinstance(layer, config.MultiHead)]
-
-
-def alternates(stack: config.Stack) -> bool:
-    """Whether every second layer has a window, from the first on."""
-    windows = _windows(stack)
-    local = windows[::2]
-    return len(set(local)) == 1 and local[0] is not None and not any(windows[1::2])
 
 
 def _add_rotary(writer: Any, library: Any, stack: config.Stack) -> None:
@@ -90,7 +79,7 @@ def _add_of_kind(
         case "gptneox":
             writer.add_parallel_residual(isinstance(stack.residual, config.Parallel))
         case "gemma2":
-            window = next((w for w in _windows(stack) if w is not None), model.context_length)
+            window = next((w for w in windows_of(stack) if w is not None), model.context_length)
             writer.add_sliding_window(window)
         case "bert":
             writer.add_causal_attention(False)

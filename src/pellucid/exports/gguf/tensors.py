@@ -49,7 +49,7 @@ _INNER = {
     "feed_forward_norm.after": "post_ffw_norm",
 }
 #: Norms behind a layer instead of in front of it, by the kind of residual.
-_NORMS_BEHIND = {
+_NORMS_BEHIND: dict[type[config.Residual], dict[str, str]] = {
     config.OutputNorm: {
         "attention_norm": "post_attention_norm",
         "feed_forward_norm": "post_ffw_norm",
@@ -95,14 +95,19 @@ def gguf_tensors(
     head = _written_head(architecture, model, ready)
     if head is not None:
         ready["head.weight"] = head
-    named = {_name(name, model): tensor for name, tensor in ready.items()}
+    named = {gguf_name(name, model): tensor for name, tensor in ready.items()}
     if architecture.joined:
         named = _joined(named)
     named |= _frequency_factors(model)
     return {name: tensor.contiguous() for name, tensor in named.items()}
 
 
-def _name(parameter: str, model: config.Transformer) -> str:
+def gguf_name(parameter: str, model: config.Transformer) -> str:
+    """The name of a parameter in a GGUF file.
+
+    Raises:
+        CheckpointError: llama.cpp has no place for it.
+    """
     both = model.encoder is not None and model.decoder is not None
     match = _LAYER.fullmatch(parameter)
     if match is None:
@@ -213,20 +218,24 @@ def _pair_features(
     for layer in range(stack.n_layers):
         attention = _heads(stack, layer)
         rotated = positions.n_features or attention.d_head
-        order = _order(positions.pairing, rotated, attention.d_head)
+        order = pairing_order(positions.pairing, rotated, attention.d_head)
         for part in ("query", "key"):
             for leaf in ("weight", "bias"):
                 path = f"{name}.blocks.{layer}.attention.{part}.{leaf}"
                 if path in tensors:
-                    heads = tensors[path].unflatten(0, (-1, attention.d_head))
-                    tensors[path] = heads[:, order].flatten(0, 1)
+                    tensors[path] = _reordered(tensors[path], order)
             gain = f"{name}.blocks.{layer}.attention.{part}_norm.gain"
             if gain in tensors:
-                heads = tensors[gain].unflatten(0, (-1, attention.d_head))
-                tensors[gain] = heads[:, order].flatten(0, 1)
+                tensors[gain] = _reordered(tensors[gain], order)
 
 
-def _order(pairing: str, rotated: int, width: int) -> Tensor:
+def _reordered(tensor: Tensor, order: Tensor) -> Tensor:
+    """Rows, head by head, in another order."""
+    heads = tensor.reshape(-1, len(order), *tensor.shape[1:])
+    return heads[:, order].reshape(tensor.shape)
+
+
+def pairing_order(pairing: str, rotated: int, width: int) -> Tensor:
     """The features of a head in the order of the other pairing; those that stay come last."""
     first, second = torch.arange(rotated // 2), torch.arange(rotated // 2, rotated)
     if pairing == "half_split":  # pairs (i, i + n / 2) become neighbours

@@ -166,7 +166,8 @@ def _characters(table: Table, tokenizer: Tokenizer, rows: int) -> Vocabulary:
     vocabulary: dict[str, int] = {}
     merges: dict[tuple[str, str], None] = {}
     special = {token["content"] for token in table["added_tokens"]}
-    for token, token_id in table["model"]["vocab"].items():
+    characters: dict[str, int] = table["model"]["vocab"]
+    for token, token_id in characters.items():
         if token in special:
             continue
         spelled = [symbols[byte] for byte in token.encode()]
