@@ -5,19 +5,23 @@ There is no default architecture: presets name every part.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
 from pellucid.config.attention import (
     Alternating,
     Attention,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
+    rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import FeedForward, Parallel, Residual
-from pellucid.config.checks import AtLeast, Checked, Count, Fraction
+from pellucid.config.checks import AtLeast, Checked, Count, Fraction, Positive
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
 from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
@@ -41,7 +45,8 @@ class Stack(Checked):
     """`n_layers` blocks of attention and feed-forward.
 
     Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
-    the states of an encoder; `reparametrisation` of every linear layer.
+    the states of an encoder; `reparametrisation` of every linear layer; `embedding_dropout` on the
+    embedded tokens (default: `dropout`).
     """
 
     n_layers: Count
@@ -55,6 +60,7 @@ class Stack(Checked):
     input_norm: Norm | None = None
     cross_attention: MultiHead | None = None
     reparametrisation: Reparametrisation | None = None
+    embedding_dropout: Fraction | None = None
 
     def _check(self) -> None:
         if isinstance(self.positions, Rotary):
@@ -66,6 +72,11 @@ class Stack(Checked):
             raise ConfigError(
                 "cross_attention must have neither qk_norm nor window: it looks at all states of "
                 "the encoder, unchanged; set them to none"
+            )
+        if cross is not None and (cross.clip or cross.output_gate or cross.scale_by_layer):
+            raise ConfigError(
+                "cross_attention must have no clip, no output_gate and no scale_by_layer: these "
+                "are for attention within a text; set them to none, none and false"
             )
         if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
@@ -90,10 +101,14 @@ class Stack(Checked):
                 f"all layers must have the same n_heads with {type(self.positions).__name__}, was "
                 f"{sorted(heads)}: it has a number for each head, and the layers share it"
             )
-        widths = {
-            layer.value_width if isinstance(layer, MultiHead) else layer.d_head
-            for layer in self.pattern
-        }
+        shaw = isinstance(self.positions, ShawRelative)
+        if shaw and any(isinstance(layer, LatentAttention) for layer in self.pattern):
+            raise ConfigError(
+                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
+                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
+                "or NoPositions"
+            )
+        widths = {value_width(layer) for layer in self.pattern}
         added = isinstance(self.positions, ShawRelative) and self.positions.values
         if added and len(widths) > 1:
             raise ConfigError(
@@ -114,6 +129,11 @@ class Stack(Checked):
             )
 
     @property
+    def input_dropout(self) -> float:
+        """The dropout on the embedded tokens."""
+        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
+
+    @property
     def pattern(self) -> tuple[OneAttention, ...]:
         """The kinds of attention that alternate, the first layer's first; usually one."""
         if isinstance(self.attention, Alternating):
@@ -128,14 +148,13 @@ class Stack(Checked):
 
     @property
     def d_head(self) -> int:
-        """The features of one head, the same in every layer."""
-        return self.pattern[0].d_head
+        """The features of one head that positions can rotate, the same in every layer."""
+        return rotated_width(self.pattern[0])
 
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        first = self.pattern[0]
-        return first.value_width if isinstance(first, MultiHead) else first.d_head
+        return value_width(self.pattern[0])
 
     @property
     def n_heads(self) -> int:
@@ -145,15 +164,24 @@ class Stack(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding(Checked):
-    """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not.
+    """Token embeddings: multiplied by a number or not; tied to the output head or not.
 
-    `segments`: how many kinds of text a sequence may have, each with its own vector (BERT's token
-    types); most models have none.
+    `scaled`: by sqrt(d_model). `multiplier`: by this number (default: none). `segments`: how many
+    kinds of text a sequence may have, each with its own vector (BERT's token types); most models
+    have none.
     """
 
     tied: bool
     scaled: bool
     segments: Count | None = None
+    multiplier: Positive | None = None
+
+    def _check(self) -> None:
+        if self.scaled and self.multiplier is not None:
+            raise ConfigError(
+                "embedding.multiplier must be none with scaled = true, was "
+                f"{self.multiplier:g}: embeddings have one factor; set scaled = false"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,6 +277,13 @@ class Transformer(Checked):
                 f"{type(stack.reparametrisation).__name__}, which divides a matrix by its size; "
                 'take "plain" or "depth_scaled"'
             )
+
+    @property
+    def embedding_scale(self) -> float:
+        """The factor of token embeddings."""
+        if self.embedding.scaled:
+            return math.sqrt(self.d_model)
+        return 1.0 if self.embedding.multiplier is None else self.embedding.multiplier
 
     @property
     def stacks(self) -> tuple[Stack, ...]:

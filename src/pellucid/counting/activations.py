@@ -16,6 +16,7 @@ from pellucid.config import (
     FeedForward,
     GatedMLP,
     LastLayers,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
@@ -82,7 +83,7 @@ def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -
         for named_stack in stacks(model)
         for pattern in (named_stack.stack.pattern,)
         for place, attention in enumerate(pattern)
-        if isinstance(attention, MultiHead)
+        if isinstance(attention, MultiHead | LatentAttention)
     )
     crosses = model.encoder is not None and model.decoder is not None
     has_kernels = heads > 0 or crosses  # other kinds of attention have one kernel
@@ -129,7 +130,7 @@ def scores_are_formed(attention: OneAttention, named_stack: NamedStack) -> bool:
 def _wide(named_stack: NamedStack) -> str:
     """Numbers of 4 bytes per token: inputs of norms, and the embedding if dropout keeps it."""
     stack = named_stack.stack
-    ends = "2 d_model" if stack.dropout else "d_model"
+    ends = "2 d_model" if stack.input_dropout else "d_model"
     return total(f"{block_norms(stack)} n_layers (d_model)", ends)
 
 
@@ -141,7 +142,7 @@ def _narrow(named_stack: NamedStack, kernel: Kernel) -> dict[OneAttention | str,
         heads = total(
             "h (d_k + d_v) + h_kv (d_k + d_v)", _extra_numbers(layers.attention, named_stack)
         )
-        if kernel == "products" and isinstance(layers.attention, MultiHead):
+        if kernel == "products" and isinstance(layers.attention, MultiHead | LatentAttention):
             heads = total(heads, "h T")
         rows[layers.attention] = times(layers.layers, layers.number, heads)
     if stack.cross_attention is not None:
@@ -187,9 +188,13 @@ def _sublayers(stack: Stack) -> int:
 def _extra_numbers(attention: OneAttention, named_stack: NamedStack) -> str:
     match attention:
         case MultiHead():
+            weights = "3 h T" if attention.dropout else "0"
             if scores_are_formed(attention, named_stack):
-                return "2 h T"
-            return "3 h T" if attention.dropout else "0"
+                weights = "2 h T"
+            return total(weights, _gate_numbers(attention))
+        case LatentAttention(dropout=dropout, d_query_latent=d_query):
+            latents = "2 d_c" if d_query is None else "2 d_c + 2 d_q"
+            return total(latents, "3 h T" if dropout else "0")
         case LinearAttention():
             return "h (c + d_k d_v / c)" if named_stack.causal else "0"
         case NeuralMemory(frozen=True):
@@ -198,6 +203,17 @@ def _extra_numbers(attention: OneAttention, named_stack: NamedStack) -> str:
             return "2 h (d_k + d_v) + h (2 c + 3 d_k d_v / c)"
         case _:
             assert_never(attention)
+
+
+def _gate_numbers(attention: MultiHead) -> str:
+    """The gates of a token's heads, spread over the features that they multiply."""
+    match attention.output_gate:
+        case None:
+            return "0"
+        case "heads":
+            return "h (d_v + 1)"
+        case "features":
+            return "h d_v"
 
 
 def _stacks_backward(model: Transformer, trained: Trained | None) -> Sequence[NamedStack]:

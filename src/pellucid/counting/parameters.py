@@ -129,8 +129,9 @@ def _positions(model: Transformer, named_stack: NamedStack) -> list[ParameterRow
     positions, prefix = named_stack.stack.positions, named_stack.prefix
     dims = symbols(model, named_stack) | attention_symbols(named_stack.stack.pattern[0])
     match positions:
-        case Learned():
-            return [_embedding(f"{prefix}position embedding", "context_length d_model", dims)]
+        case Learned(offset=offset):
+            rows = f"(context_length + {offset})" if offset else "context_length"
+            return [_embedding(f"{prefix}position embedding", f"{rows} d_model", dims)]
         case BucketedBias(n_buckets=n):
             dims |= {"n_buckets": n}
             return [_embedding(f"{prefix}position bias", "n_buckets h", dims)]

@@ -30,6 +30,7 @@ from pellucid.model.facts import (
     HeadTransformFacts,
     IdentityFacts,
     LanguageHeadFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoHeadFacts,
@@ -102,20 +103,20 @@ class _Compiler:
             number=model.embedding_scale,
             **program.matrix(model.token_embedding.weight),
         )
-        tables: list[tuple[Tensor, int]] = []
+        tables: list[tuple[Tensor, int]] = []  # the first token's row on, and from token to token
         if model.segment_embedding is not None:
             tables.append((model.segment_embedding.weight, 0))
         facts = position_facts(positions)
         match facts:
-            case AddedPositionFacts(table=path):
-                tables.append((tensor_at(positions, path), n))
+            case AddedPositionFacts(table=path, first_row=first):
+                tables.append((tensor_at(positions, path)[first:], n))
             case RotaryFacts():
                 self.rotary = facts
-            case DistanceBiasFacts():
+            case DistanceBiasFacts(by="distance"):
                 self.has_distance_bias = True
             case NoPositionFacts():
                 pass
-            case DistanceVectorFacts() | UnknownFacts():
+            case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
                 refuse(positions)
             case _:
                 assert_never(facts)
@@ -139,7 +140,7 @@ class _Compiler:
                 refuse("a block with cross-attention")
             case BlockFacts(order="sequential", residual=residual):
                 self._residual(residual, block.attention_norm, attend)
-                self._residual(residual, block.feed_forward_norm, feed)
+                self._residual(residual, block.get_submodule("feed_forward_norm"), feed)
             case BlockFacts():
                 self._parallel(block, attend, feed)
             case UnknownFacts():
@@ -148,8 +149,10 @@ class _Compiler:
                 assert_never(facts)
 
     def _parallel(self, block: Block, attend: Layer, feed: Layer) -> None:
-        attend(input=self._normed(block.attention_norm), output=self.layer_output)
-        place = self._normed(block.feed_forward_norm)
+        place = self._normed(block.attention_norm)
+        attend(input=place, output=self.layer_output)
+        if block.feed_forward_norm is not None:
+            place = self._normed(block.feed_forward_norm)
         if place == self.x:  # both layers read x, so it must not change before
             feed(input=place, output=self.normed)
             self._add(self.layer_output)
@@ -170,6 +173,9 @@ class _Compiler:
     def _join(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
         x, output, carried = self.x, self.layer_output, facts.carried
         stream = {} if carried == 0 else {"plus": x, "factor": carried}
+        if facts.multiplier != 1:
+            self._join_scaled(facts, norm, layer)
+            return
         match facts.norm:
             case "input":
                 layer(input=self._normed(norm), output=x, **stream)
@@ -188,6 +194,16 @@ class _Compiler:
             case _:
                 assert_never(facts.norm)
 
+    def _join_scaled(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
+        """x + multiplier f(norm(x))."""
+        if facts.norm != "input" or facts.carried != 1:
+            refuse(f"a layer times {facts.multiplier} that joins the stream by another rule")
+        layer(input=self._normed(norm), output=self.layer_output)
+        self.program.write(
+            Operation.ADD, output=self.layer_output, n_out=self.d_model, factor=facts.multiplier
+        )
+        self._add(self.layer_output)
+
     def _normed(self, norm: nn.Module) -> int:
         return self.program.norm(norm, input=self.x, output=self.normed)
 
@@ -199,11 +215,16 @@ class _Compiler:
     ) -> None:
         facts = attention_facts(layer)
         match facts:
+            case SoftmaxAttentionFacts(clip=float()) | SoftmaxAttentionFacts(output_gate=str()):
+                refuse("attention with a clip or a gate")
+            case SoftmaxAttentionFacts(norms_after_rotation=True):
+                refuse("a norm of queries and keys after their rotation")
             case SoftmaxAttentionFacts(keys_from="same_text"):
                 mixed = self._softmax(layer, facts, positions, index, input)
                 self.program.linear(layer.get_submodule(facts.output), input=mixed, **fields)
             case (
                 SoftmaxAttentionFacts()
+                | LatentAttentionFacts()
                 | LinearAttentionFacts()
                 | NeuralMemoryFacts()
                 | UnknownFacts()
@@ -254,20 +275,21 @@ class _Compiler:
             soft_cap=facts.soft_cap or 0.0,
             cos=program.address(None if rotary is None else tensor_at(positions, rotary.cos)),
             sin=program.address(None if rotary is None else tensor_at(positions, rotary.sin)),
-            by_distance=program.address(self._distance_bias(positions, d_head, n_heads)),
+            by_distance=program.address(self._distance_bias(positions, facts)),
             sinks=program.address(sinks),
         )
         program.attend(attention, output=mixed)
         return mixed
 
-    def _distance_bias(self, positions: Positions, d_head: int, n_heads: int) -> Tensor | None:
+    def _distance_bias(self, positions: Positions, facts: SoftmaxAttentionFacts) -> Tensor | None:
         """The bias of a score by the distance of its key: (heads, context)."""
         if not self.has_distance_bias:
             return None
         last = self.model.context_length - 1
         view = look(1, torch.device("cpu"), causal=True, start=last)
         with torch.no_grad():
-            bias = positions.bias(torch.zeros(1, n_heads, 1, d_head), view, 1.0)
+            query = torch.zeros(1, facts.n_heads, 1, facts.d_head)
+            bias = positions.bias(query, view, facts.scale)
         assert bias is not None
         return bias[:, 0].flip(-1).contiguous()
 

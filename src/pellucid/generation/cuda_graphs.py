@@ -23,6 +23,7 @@ from pellucid.model.facts import (
     AddedPositionFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
@@ -223,6 +224,8 @@ def _unrecordable_attention(attention: nn.Module) -> str | None:
     match facts:
         case SoftmaxAttentionFacts(keys_from="same_text"):
             return None if facts.window is None else "a window"
+        case LatentAttentionFacts():
+            return None
         case (
             SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts()
         ):
