@@ -10,8 +10,8 @@ import pytest
 
 import pellucid
 from pellucid import runs
-from pellucid.evaluation.intervals import standard_error
-from pellucid.exports.card.tables import table
+from pellucid.evaluation.objective import standard_error
+from pellucid.exports.card.recipe import table
 from pellucid.saved_runs.records import read_events
 from pellucid.training import events
 from support.exported import small_preset, untrained

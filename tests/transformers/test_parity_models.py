@@ -110,7 +110,7 @@ def test_a_new_head_on_trained_weights_is_drawn(hf: Any, tmp_path: Path) -> None
     _, out = exported(tmp_path, decoder())
     settings = hf.AutoConfig.from_pretrained(out)
     described = replace(settings.model, head=replace(CLASSES, pooling="last"))
-    own = type(settings).of(described, pad_token_id=0)
+    own = type(settings).from_model(described, pad_token_id=0)
     model = hf.AutoModelForSequenceClassification.from_pretrained(out, config=own).eval()
     logits = model(IDS, attention_mask=MASK).logits
     assert logits.shape == (2, 2)

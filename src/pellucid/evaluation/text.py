@@ -23,7 +23,7 @@ from pellucid.data import (
     read_pieces,
 )
 from pellucid.errors import TextError
-from pellucid.evaluation.intervals import standard_error
+from pellucid.evaluation.objective import standard_error
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy

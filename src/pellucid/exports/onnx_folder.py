@@ -18,20 +18,19 @@ from pellucid import config
 from pellucid.checkpoints import write_folder
 from pellucid.errors import CheckpointError, PellucidError
 from pellucid.exports.card import CARD, CardFacts, card
-from pellucid.exports.exported import Exported
-from pellucid.exports.subject import Subject
+from pellucid.exports.subject import Exported, Subject
 from pellucid.exports.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
 from pellucid.model import Encoded, Transformer, assemble
 
 ONNX = "model.onnx"
-#: ONNX files end at two gigabytes; larger weights lie beside them.
+#: ONNX files end at two gigabytes; larger weights are in a file of their own.
 _EXTERNAL = f"{ONNX}.data"
 #: All files of an export.
 FILES = (ONNX, _EXTERNAL, *TOKENIZER_FILES, CARD)
 #: The largest distance between the file and the model, as a share of the largest number.
 _CLOSE = 1e-4
 #: Bytes of weights that still go into the file itself.
-_MOST_INSIDE = 2**30
+_LARGEST_FILE = 2**30
 
 
 def write_onnx(subject: Subject, out: Path) -> Exported:
@@ -55,7 +54,7 @@ def write_onnx(subject: Subject, out: Path) -> Exported:
     n_bytes = sum(4 * tensor.numel() for tensor in subject.tensors.values())
 
     def write(place: Path) -> None:
-        program.save(place / ONNX, external_data=n_bytes > _MOST_INSIDE)
+        program.save(place / ONNX, external_data=n_bytes > _LARGEST_FILE)
         write_tokenizer_files(place, subject.config, subject.tokenizer, subject.template)
         facts = CardFacts(
             name=out.resolve().name, format="onnx", family=type(graph).__name__, file=ONNX
@@ -95,12 +94,14 @@ def graph_of(model: config.Transformer) -> Graph:
     }[type(model.head)]
     if model.encoder is None and isinstance(model.head, config.LanguageHead):
         return Graph(inputs=("input_ids",), output=output)
-    written = () if model.encoder is None or model.decoder is None else ("decoder_input_ids",)
-    return Graph(inputs=("input_ids", "attention_mask", *written), output=output)
+    decoder_inputs = (
+        () if model.encoder is None or model.decoder is None else ("decoder_input_ids",)
+    )
+    return Graph(inputs=("input_ids", "attention_mask", *decoder_inputs), output=output)
 
 
 def inputs_of(
-    graph: Graph, batch: int, source: int, written: int, *, seed: int
+    graph: Graph, batch: int, source: int, n_written: int, *, seed: int
 ) -> dict[str, Tensor]:
     """Random inputs of these sizes; the last row has padding at its end.
 
@@ -108,14 +109,14 @@ def inputs_of(
         graph: names the inputs.
         batch: the number of rows.
         source: the tokens that are read.
-        written: the tokens that a decoder has written, if it reads another text.
+        n_written: the tokens that a decoder has written, if it reads another text.
         seed: of the ids, which are 0 and 1.
     """
     generator = torch.Generator().manual_seed(seed)
     mask = torch.ones(batch, source, dtype=torch.long)
     mask[-1, max(1, source - 2) :] = 0
     ids = torch.randint(0, 2, (batch, source), generator=generator)
-    answer = torch.randint(0, 2, (batch, written), generator=generator)
+    answer = torch.randint(0, 2, (batch, n_written), generator=generator)
     tensors = {"input_ids": ids, "attention_mask": mask, "decoder_input_ids": answer}
     return {name: tensors[name] for name in graph.inputs}
 
@@ -146,7 +147,9 @@ def _traced_sizes(model: config.Transformer) -> tuple[int, int, int]:
     return 2, source, min(longest, source + 1)
 
 
-def _compare(program: Any, model: Transformer, graph: Graph, described: config.Transformer) -> None:
+def _compare(
+    program: Any, model: Transformer, graph: Graph, model_config: config.Transformer
+) -> None:
     """Run the file and the model on other sizes.
 
     Raises:
@@ -154,7 +157,7 @@ def _compare(program: Any, model: Transformer, graph: Graph, described: config.T
     """
     runtime: Any = import_module("onnxruntime")
     session = runtime.InferenceSession(program.model_proto.SerializeToString())
-    longest = described.context_length
+    longest = model_config.context_length
     for sizes in ((1, 1, 1), (3, longest, min(longest, 3)), (1, min(longest, 4), longest)):
         inputs = inputs_of(graph, *sizes, seed=1)
         with torch.no_grad():
@@ -203,15 +206,15 @@ def _merged_model(subject: Subject) -> Transformer:
     return model.eval()
 
 
-def _export(model: Transformer, graph: Graph, described: config.Transformer) -> Any:
+def _export(model: Transformer, graph: Graph, model_config: config.Transformer) -> Any:
     """The model as a program of ONNX, for any batch and any length up to the context."""
-    arguments = tuple(inputs_of(graph, *_traced_sizes(described), seed=0).values())
+    arguments = tuple(inputs_of(graph, *_traced_sizes(model_config), seed=0).values())
     batch = torch.export.Dim("batch")
-    longest = described.context_length
+    longest = model_config.context_length
     length = torch.export.Dim("length", max=longest)
-    written = torch.export.Dim("written", max=longest)
+    n_written = torch.export.Dim("written", max=longest)
     shapes = {
-        name: {0: batch, 1: written if name == "decoder_input_ids" else length}
+        name: {0: batch, 1: n_written if name == "decoder_input_ids" else length}
         for name in graph.inputs
     }
     with _quiet():

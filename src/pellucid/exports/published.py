@@ -14,9 +14,8 @@ from pellucid.checkpoints.huggingface import (
 )
 from pellucid.errors import CheckpointError
 from pellucid.exports.card import CARD, CardFacts, card
-from pellucid.exports.exported import Exported
 from pellucid.exports.generation_defaults import generation_table
-from pellucid.exports.subject import Subject
+from pellucid.exports.subject import Exported, Subject
 from pellucid.exports.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
 from pellucid.json_text import json_text
 
@@ -41,8 +40,8 @@ def write_transformers(subject: Subject, out: Path) -> Exported:
 
     def write(place: Path) -> None:
         nonlocal family
-        put = write_published if reason is None else write_own
-        family = put(
+        write_model = write_published if reason is None else write_own
+        family = write_model(
             place,
             completed.model,
             completed.tensors,

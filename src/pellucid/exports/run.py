@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Literal, assert_never, get_args
 
 from pellucid.errors import ConfigError
-from pellucid.exports.exported import Exported
 from pellucid.exports.published import write_transformers
-from pellucid.exports.subject import open_subject
+from pellucid.exports.subject import Exported, open_subject
 from pellucid.saved_runs.folder import refuse_taken
 
 Format = Literal["transformers", "gguf", "onnx"]
@@ -28,7 +27,7 @@ def export_run(
 ) -> Exported:
     """Write the model of a run, or of one of its checkpoints, for other programs.
 
-    Adapters are merged: the export is a plain model. A model card lies beside it.
+    Adapters are merged: the export is a plain model. It comes with a model card.
 
     Args:
         run: a run, or one of its checkpoints.

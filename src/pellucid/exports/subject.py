@@ -1,4 +1,4 @@
-"""What leaves: the model of a run, its tokenizer and its template, read once for every format."""
+"""A run that leaves: its model, tokenizer and template, read once for every format."""
 
 from __future__ import annotations
 
@@ -17,6 +17,19 @@ from pellucid.model import Transformer, merged
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import Run, load
 from pellucid.tokenizers import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A folder that other programs read.
+
+    `family` is the architecture that the files name. `notes` are sentences about parts that were
+    added without an effect, and about what a reader has to know.
+    """
+
+    folder: Path
+    family: str
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,8 +32,10 @@ def published_tokenizer_json(model: config.Transformer, tokenizer: Tokenizer) ->
     """`tokenizer.json` with the frame that `transformers` puts around each text."""
     classifies = isinstance(model.head, config.ClassificationHead)
     # an encoder reads whole texts, which end; so does a decoder that names classes
-    whole = model.encoder is not None or classifies
-    return tokenizer.to_published_json(add_begin=True, add_end=whole and bool(tokenizer.closing))
+    reads_whole_texts = model.encoder is not None or classifies
+    return tokenizer.to_published_json(
+        add_begin=True, add_end=reads_whole_texts and bool(tokenizer.closing)
+    )
 
 
 def write_tokenizer_files(

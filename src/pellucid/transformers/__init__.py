@@ -10,9 +10,9 @@
 same code that trained the model, so `trust_remote_code` is not needed.
 """
 
+from pellucid.transformers.encoder_decoder import PellucidForConditionalGeneration
 from pellucid.transformers.models import (
     PellucidForCausalLM,
-    PellucidForConditionalGeneration,
     PellucidForMaskedLM,
     PellucidForSequenceClassification,
     PellucidModel,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from pellucid import config
-from pellucid.checkpoints.huggingface import OWN, own_architecture, own_attributes, read_own
+from pellucid.checkpoints.huggingface import OWN_TYPE, own_architecture, own_attributes, read_own
 from pellucid.transformers.library import transformers
 
 _Base: Any = transformers.PretrainedConfig
@@ -17,23 +17,23 @@ class PellucidConfig(_Base):
     Args:
         transformer: the config as `pellucid.config.encode` gives it; None for an empty config,
             which describes no model yet.
-        more: attributes of every config of `transformers`.
+        options: attributes of every config of `transformers`.
     """
 
-    model_type = OWN
+    model_type = OWN_TYPE
 
-    def __init__(self, transformer: dict[str, Any] | None = None, **more: Any) -> None:
+    def __init__(self, transformer: dict[str, Any] | None = None, **options: Any) -> None:
         self.transformer = transformer
         if transformer is not None:
-            more = {**own_attributes(self.model), **more}
-            del more["transformer"]
-        cast("Any", super()).__init__(**more)
+            options = {**own_attributes(self.model), **options}
+            del options["transformer"]
+        super().__init__(**options)  # pyright: ignore[reportUnknownMemberType]
 
     @classmethod
-    def of(cls, model: config.Transformer, **more: Any) -> PellucidConfig:
-        """The config of a model of pellucid; `more` are ids such as `bos_token_id`."""
-        described = own_attributes(model)
-        return cls(**described, architectures=[own_architecture(model)], **more)
+    def from_model(cls, model: config.Transformer, **options: Any) -> PellucidConfig:
+        """The config of a model of pellucid; `options` are ids such as `bos_token_id`."""
+        attributes = own_attributes(model)
+        return cls(**attributes, architectures=[own_architecture(model)], **options)
 
     @property
     def model(self) -> config.Transformer:

@@ -17,7 +17,7 @@ from pellucid.checkpoints.huggingface.completion import Completed, complete
 from pellucid.checkpoints.huggingface.directory import is_huggingface
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.own import (
-    OWN,
+    OWN_TYPE,
     own_architecture,
     own_attributes,
     read_own,
@@ -31,7 +31,7 @@ __all__ = [
     "ADAPTER_FILES",
     "FAMILIES",
     "MULTI_LABEL",
-    "OWN",
+    "OWN_TYPE",
     "PUBLISHED_FILES",
     "SINGLE_LABEL",
     "Adapter",

@@ -39,7 +39,7 @@ class Completed:
 
     Attributes:
         model: the config; with the parts that were added.
-        tensors: the weights; with those of the parts.
+        tensors: the weights, of the added parts too.
         note: one sentence about the parts; "" if there are none.
     """
 
@@ -99,15 +99,15 @@ def _with_parts_of(
     family = FAMILIES[model_type]
     try:
         larger = reread(family, start, tensors, family.describe(start))
-        lacking = differences(model, larger)
-        if not all(_changes_nothing(difference) for difference in lacking):
+        missing_parts = differences(model, larger)
+        if not all(_changes_nothing(difference) for difference in missing_parts):
             return None
         filled = _filled(larger, tensors)
         if filled is None or choose_family(larger, filled)[0] is not family:
             return None
     except (Unfit, CheckpointError, ConfigError):
         return None
-    return len(lacking), Completed(larger, filled, _note(model_type, lacking))
+    return len(missing_parts), Completed(larger, filled, _note(model_type, missing_parts))
 
 
 def _changes_nothing(difference: Difference) -> bool:
@@ -136,20 +136,20 @@ def _filled(model: config.Transformer, tensors: Mapping[str, Tensor]) -> dict[st
     return filled
 
 
-def _note(model_type: str, lacking: list[Difference]) -> str:
+def _note(model_type: str, missing_parts: list[Difference]) -> str:
     names = [
         next((text for end, text in _PARTS.items() if path.endswith(end)), "biases")
-        for path, _, _ in lacking
+        for path, _, _ in missing_parts
         if not path.endswith("tied")
     ]
     parts = list(dict.fromkeys(names))
     sentences: list[str] = []
     if parts:
-        listed = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+        part_list = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
         sentences.append(
-            f"A {model_type} has {listed}, which this model lacks: zeros take their place and "
+            f"A {model_type} has {part_list}, which this model lacks: zeros take their place and "
             "change no output."
         )
-    if len(names) < len(lacking):
+    if len(names) < len(missing_parts):
         sentences.append("The head is a copy of the embedding, which it is here.")
     return " ".join(sentences)

@@ -75,7 +75,7 @@ def reasons_against(
 
 
 def differences(model: config.Transformer, other: config.Transformer) -> list[Difference]:
-    """The settings in which two models differ; of layers, those of the first that differs."""
+    """The settings in which two models differ; of layers, only of the first that differs."""
     return list(_compare("model", _normal_form(model), _normal_form(other)))
 
 

@@ -27,7 +27,7 @@ from pellucid.model import assemble
 from pellucid.version import __version__
 
 #: The `model_type`, and the key in `config.json` of the model's config.
-OWN, MODEL = "pellucid", "transformer"
+OWN_TYPE, MODEL = "pellucid", "transformer"
 #: What the names of tensors start with.
 PREFIX = "model."
 
@@ -75,19 +75,19 @@ def read_own(table: Table) -> config.Transformer:
     Raises:
         CheckpointError: it has no model, or one that this version does not know.
     """
-    described = as_table(table.get(MODEL), MODEL)
+    raw_model = as_table(table.get(MODEL), MODEL)
     try:
-        return decode(config.Transformer, described, MODEL)
+        return decode(config.Transformer, raw_model, MODEL)
     except ConfigError as error:
         raise CheckpointError(f"config.json describes no model of pellucid: {error}") from None
 
 
 def own_family(model: config.Transformer) -> Family:
-    """Our own form as a family: every tensor has its name here, behind a prefix."""
+    """Our own form as a family: every tensor has its name here, with a prefix."""
     with torch.device("meta"):
         names = assemble(model, seed=0).state_dict()
     return Family(
-        model_type=OWN,
+        model_type=OWN_TYPE,
         heads={own_architecture(model): {"kind": type(model.head).__name__}},
         skeleton={},
         rows=(),
@@ -115,7 +115,7 @@ def write_own(
     architecture = own_architecture(model)
     table: Table = {
         "architectures": [architecture],
-        "model_type": OWN,
+        "model_type": OWN_TYPE,
         "load_after": "import pellucid.transformers",
         "pellucid_version": __version__,
         **own_attributes(model),
@@ -124,8 +124,12 @@ def write_own(
         "torch_dtype": "float32",
     }
     (folder / CONFIG).write_text(json_text(table, indent=2) + "\n", encoding="utf-8")
-    named = {f"{PREFIX}{name}": tensor.cpu().contiguous() for name, tensor in tensors.items()}
-    cast("Any", safetensors.torch).save_file(named, folder / WEIGHTS, metadata={"format": "pt"})
+    prefixed_tensors = {
+        f"{PREFIX}{name}": tensor.cpu().contiguous() for name, tensor in tensors.items()
+    }
+    cast("Any", safetensors.torch).save_file(
+        prefixed_tensors, folder / WEIGHTS, metadata={"format": "pt"}
+    )
     # safetensors makes the file readable for the owner only, but other users may need it too
     shutil.copymode(folder / CONFIG, folder / WEIGHTS)
     return architecture

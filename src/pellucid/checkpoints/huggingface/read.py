@@ -26,7 +26,7 @@ from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
-from pellucid.checkpoints.huggingface.own import OWN, own_family, read_own
+from pellucid.checkpoints.huggingface.own import OWN_TYPE, own_family, read_own
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
 
@@ -127,7 +127,7 @@ def open_published(
     table = read_json(folder / CONFIG)
     shards = Shards(folder)
     try:
-        family, model = _described(table, frozenset(shards.stored), fits)
+        family, model = _describe_model(table, frozenset(shards.stored), fits)
         with torch.device("meta"):
             built = assemble(model, seed=0)
     except ConfigError as error:
@@ -146,7 +146,7 @@ def open_published(
     )
 
 
-def _described(
+def _describe_model(
     table: Table, stored: frozenset[str], fits: Callable[[config.Transformer], None]
 ) -> tuple[Family, config.Transformer]:
     """The family that a `config.json` names, and the model that it describes.
@@ -156,7 +156,7 @@ def _described(
         stored: the names of the tensors in the files.
         fits: may refuse the model.
     """
-    if table.get("model_type") == OWN:
+    if table.get("model_type") == OWN_TYPE:
         model = read_own(table)
         fits(model)
         return own_family(model), model
@@ -174,7 +174,7 @@ def _family(table: Table) -> Family:
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
-        names = ", ".join((*FAMILIES, OWN))
+        names = ", ".join((*FAMILIES, OWN_TYPE))
         raise CheckpointError(f"config.json {fault}; those that are handled: {names}")
     return family
 

@@ -12,7 +12,7 @@ from pellucid import config
 from pellucid.counting import parameter_count
 from pellucid.display.numbers import short
 from pellucid.errors import PellucidError
-from pellucid.exports.card.data import data_section
+from pellucid.exports.card.data_section import data_section
 from pellucid.exports.card.recipe import recipe_section
 from pellucid.exports.card.results import results_section, time_section, vitals_section
 from pellucid.exports.card.usage import usage_section
@@ -84,7 +84,7 @@ def card(facts: CardFacts, run: config.Run, folder: RunFolder, *, step: int | No
         ]
     sections.append(
         "## Licence\n\nTo fill in: the licence of these weights, and what the licence of the data "
-        "allows. Until then nobody may assume one."
+        "allows. Until then they have none."
     )
     return "\n\n".join(section for section in sections if section) + "\n"
 

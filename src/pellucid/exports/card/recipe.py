@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from pellucid import config
 from pellucid.config import encode
-from pellucid.exports.card.tables import table
 
 #: The settings that a reader needs to train the model again, by their keys in `config.toml`.
 _PARTS = ("objective", "optimiser", "schedule", "training", "trained", "penalties")
 #: Settings of display and of saving, which change no weight; and paths.
-_LEFT_OUT = {
+_OMITTED_KEYS = {
     "log_every",
     "evaluate_every",
     "evaluate_tokens",
@@ -32,7 +31,7 @@ def recipe_section(run: config.Run, step: int) -> str:
     """
     rows = [("seed", str(run.seed)), ("updates", f"{step:,}")]
     if run.start is not None:
-        rows.append(("first weights", "those of another model"))
+        rows.append(("first weights", "from another model"))
     if isinstance(run.objective, config.Distillation):
         rows.append(("teacher", "another model"))
     table_of_run: dict[str, Any] = encode(run)
@@ -49,7 +48,7 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
         if "kind" in settings and path != "training":
             yield path, str(settings["kind"])
         for key, member in settings.items():
-            if key != "kind" and key not in _LEFT_OUT:
+            if key != "kind" and key not in _OMITTED_KEYS:
                 yield from _flat(f"{path}.{key}", member)
         return
     if isinstance(value, list) and any(isinstance(m, dict) for m in cast("list[Any]", value)):
@@ -57,3 +56,17 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{path}[{place}]", member)
         return
     yield path, str(cast("object", value))
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table; signs that would break it are escaped."""
+    lines = [_line(head), _line(["---"] * len(head)), *map(_line, rows)]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -10,7 +10,7 @@ from pellucid.display.metric_labels import in_order
 from pellucid.display.numbers import duration
 from pellucid.display.vital_rows import rows_of
 from pellucid.errors import PellucidError
-from pellucid.exports.card.tables import table
+from pellucid.exports.card.recipe import table
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_plan
 from pellucid.training import Event, events
@@ -30,9 +30,9 @@ def results_section(happened: Sequence[Event], step: int) -> str:
     if not rows:
         return "## Results\n\nThe run recorded no loss up to these weights."
     note = (
-        "An interval holds the mean with 95% confidence. That of held-out data is from the spread "
-        "between its parts, that of training from the spread between updates; neither tells how "
-        "much other seeds differ."
+        "An interval holds the mean with 95% confidence. For held-out data it is from the spread "
+        "between parts of the data, for training from the spread between updates. Neither tells "
+        "how much other seeds differ."
     )
     return f"## Results\n\n{table(('measure', 'value', 'over'), rows)}\n\n{note}"
 
@@ -42,12 +42,12 @@ def _held_out(happened: Sequence[Event], step: int) -> list[tuple[str, str, str]
     if not evaluated:
         return []
     latest = evaluated[-1]
-    over = f"{latest.over:,} {latest.unit}, after {latest.step:,} updates"
+    sample = f"{latest.over:,} {latest.unit}, after {latest.step:,} updates"
     error = latest.standard_error
-    rows = [("held-out loss, nats", _with_interval(latest.loss_nats, error), over)]
+    rows = [("held-out loss, nats", _with_interval(latest.loss_nats, error), sample)]
     for measure, value in in_order(latest.measures):
         unit = f", {measure.unit}" if measure.unit else ""
-        rows.append((f"held-out {measure.title}{unit}", f"{value:.4g}", over))
+        rows.append((f"held-out {measure.title}{unit}", f"{value:.4g}", sample))
     return rows
 
 
@@ -101,8 +101,8 @@ def time_section(happened: Sequence[Event], folder: RunFolder) -> str:
     if not finished:
         lines = ["The run has not finished, so it recorded no time."]
     else:
-        since = " since it was last resumed" if resumed else ""
-        lines = [f"Training took {duration(finished[-1].seconds)}{since}."]
+        resume_note = " since it was last resumed" if resumed else ""
+        lines = [f"Training took {duration(finished[-1].seconds)}{resume_note}."]
     try:
         plan = read_plan(folder)
     except PellucidError:

@@ -27,14 +27,14 @@ def usage_section(kind_of_file: str, kind: str, *, file: str, answers: bool) -> 
         case "onnx":
             text = _onnx(file, kind)
         case _:
-            text = _transformers(kind, own=kind_of_file == "own", answers=answers)
+            text = _transformers(kind, own_form=kind_of_file == "own", answers=answers)
     return f"## How to load it\n\n{text}"
 
 
-def _transformers(kind: str, *, own: bool, answers: bool) -> str:
+def _transformers(kind: str, *, own_form: bool, answers: bool) -> str:
     name = _CLASSES[kind]
     lines = [
-        *(["import pellucid.transformers  # registers the model", ""] if own else []),
+        *(["import pellucid.transformers  # registers the model", ""] if own_form else []),
         f"from transformers import {name}, AutoTokenizer",
         "",
         f'model = {name}.from_pretrained("FOLDER")',
@@ -42,7 +42,7 @@ def _transformers(kind: str, *, own: bool, answers: bool) -> str:
         *_example(kind, answers=answers),
     ]
     code = "```python\n" + "\n".join(lines) + "\n```"
-    if not own:
+    if not own_form:
         return code
     return (
         "No class of `transformers` holds this model. It needs `pip install pellucid "
@@ -73,7 +73,7 @@ def _example(kind: str, *, answers: bool) -> list[str]:
 def _gguf(file: str, *, answers: bool) -> str:
     chat = "-cnv " if answers else "-no-cnv "
     return (
-        "With llama.cpp, or with Ollama (`Modelfile` lies beside it):\n\n"
+        "With llama.cpp, or with Ollama (see `Modelfile`):\n\n"
         f'```sh\nllama-cli -m {file} {chat}-p "Once upon a time"\n'
         "ollama create my-model -f Modelfile\n```"
     )

@@ -9,15 +9,18 @@ from pellucid import config
 from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import Completed, choose_family, complete
 from pellucid.exports.card import CARD, CardFacts, card
-from pellucid.exports.exported import Exported
 from pellucid.exports.gguf.architectures import Architecture, architecture_for
-from pellucid.exports.gguf.library import gguf_library
 from pellucid.exports.gguf.metadata import add_sizes, context_length
 from pellucid.exports.gguf.modelfile import MODELFILE, modelfile
-from pellucid.exports.gguf.numbers import check_type, file_type, number_type
+from pellucid.exports.gguf.number_types import (
+    check_type,
+    file_type,
+    gguf_library,
+    number_type,
+)
 from pellucid.exports.gguf.tensors import gguf_tensors
 from pellucid.exports.gguf.vocabulary import Vocabulary, add_vocabulary, vocabulary_for
-from pellucid.exports.subject import Subject
+from pellucid.exports.subject import Exported, Subject
 
 
 def write_gguf(subject: Subject, out: Path, type_name: str) -> Exported:
@@ -113,7 +116,7 @@ def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabul
 def _add_special(writer: Any, subject: Subject) -> None:
     """Begin, end and the like, and where they go around a text."""
     tokenizer, model = subject.tokenizer, subject.config
-    both = model.encoder is not None and model.decoder is not None
+    is_pair = model.encoder is not None and model.decoder is not None
     writer.add_bos_token_id(tokenizer.begin_id)
     writer.add_eos_token_id(tokenizer.end_id)
     if tokenizer.unknown_id is not None:
@@ -127,7 +130,7 @@ def _add_special(writer: Any, subject: Subject) -> None:
         token_id = tokenizer.id_of(roles.get(role, ""))
         if token_id is not None:
             add(token_id)
-    writer.add_add_bos_token(not both)
+    writer.add_add_bos_token(not is_pair)
     writer.add_add_eos_token(model.encoder is not None)
-    if both:
+    if is_pair:
         writer.add_decoder_start_token_id(tokenizer.begin_id)

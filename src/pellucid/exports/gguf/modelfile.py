@@ -22,7 +22,7 @@ def modelfile(file: str, context_length: int, tokenizer: Tokenizer, template: st
     """The text of a `Modelfile`.
 
     Args:
-        file: the name of the GGUF file beside it.
+        file: the name of the GGUF file in the same folder.
         context_length: of the file.
         tokenizer: has the names of begin and end.
         template: the chat template; None for a model that continues texts.
@@ -56,14 +56,14 @@ def one_turn(template: str, tokenizer: Tokenizer) -> str:
     with closing(ChatTemplate(Template(template, "the exported template"), tokenizer)) as chat:
         prompt = chat.text("a trial", ask, add_prompt=True).removeprefix(begin)
         answered = [*ask, {"role": "assistant", "content": _RESPONSE}]
-        whole = chat.text("a trial", answered, add_prompt=False).removeprefix(begin)
+        answered_text = chat.text("a trial", answered, add_prompt=False).removeprefix(begin)
         system = _with_system(chat, ask, prompt, begin)
-    if not whole.startswith(prompt) or _RESPONSE not in whole[len(prompt) :]:
+    if not answered_text.startswith(prompt) or _RESPONSE not in answered_text[len(prompt) :]:
         raise TextError(
             "the chat template writes a question otherwise once it is answered, so it has no form "
             "for Ollama: leave --format gguf out, or train with another template"
         )
-    return system + prompt + whole[len(prompt) :]
+    return system + prompt + answered_text[len(prompt) :]
 
 
 def _with_system(chat: ChatTemplate, ask: Messages, prompt: str, begin: str) -> str:

@@ -95,11 +95,11 @@ def gguf_tensors(
     head = _written_head(architecture, model, ready)
     if head is not None:
         ready["head.weight"] = head
-    named = {gguf_name(name, model): tensor for name, tensor in ready.items()}
+    file_tensors = {gguf_name(name, model): tensor for name, tensor in ready.items()}
     if architecture.joined:
-        named = _joined(named)
-    named |= _frequency_factors(model)
-    return {name: tensor.contiguous() for name, tensor in named.items()}
+        file_tensors = _joined(file_tensors)
+    file_tensors |= _frequency_factors(model)
+    return {name: tensor.contiguous() for name, tensor in file_tensors.items()}
 
 
 def gguf_name(parameter: str, model: config.Transformer) -> str:
@@ -108,29 +108,29 @@ def gguf_name(parameter: str, model: config.Transformer) -> str:
     Raises:
         CheckpointError: llama.cpp has no place for it.
     """
-    both = model.encoder is not None and model.decoder is not None
+    is_pair = model.encoder is not None and model.decoder is not None
     match = _LAYER.fullmatch(parameter)
     if match is None:
-        return _outer_name(parameter, both=both)
+        return _outer_name(parameter, is_pair=is_pair)
     stack, number, part, leaf = match.groups()
-    described = model.encoder if stack == "encoder" else model.decoder
-    assert described is not None
+    stack_config = model.encoder if stack == "encoder" else model.decoder
+    assert stack_config is not None
     inner = {
         **_INNER,
-        **_NORMS_BEHIND.get(type(described.residual), {}),
-        **(_T5_INNER if both else {}),
+        **_NORMS_BEHIND.get(type(stack_config.residual), {}),
+        **(_T5_INNER if is_pair else {}),
     }
     if part not in inner:
         raise CheckpointError(f"llama.cpp has no place for the tensor {parameter}")
-    prefix = f"{stack[:3]}." if both else ""
+    prefix = f"{stack[:3]}." if is_pair else ""
     return f"{prefix}blk.{number}.{inner[part]}.{'weight' if leaf == 'gain' else leaf}"
 
 
-def _outer_name(parameter: str, *, both: bool) -> str:
+def _outer_name(parameter: str, *, is_pair: bool) -> str:
     path, _, leaf = parameter.rpartition(".")
-    if both and path in ("encoder.final_norm", "decoder.final_norm"):
+    if is_pair and path in ("encoder.final_norm", "decoder.final_norm"):
         return f"{path[:3]}.output_norm.weight"
-    if both and parameter.endswith("positions.table.weight"):
+    if is_pair and parameter.endswith("positions.table.weight"):
         return f"{path[:3]}.blk.0.attn_rel_b.weight"
     if parameter in _OUTER:
         return _OUTER[parameter]
@@ -172,8 +172,8 @@ def _scale_queries(
     architecture: Architecture, model: config.Transformer, tensors: dict[str, Tensor]
 ) -> None:
     """Fold a factor of the scores into the queries, where llama.cpp takes 1 / sqrt(d_head)."""
-    both = model.encoder is not None and model.decoder is not None
-    if both or architecture.scale:
+    is_pair = model.encoder is not None and model.decoder is not None
+    if is_pair or architecture.scale:
         return  # T5 has no factor there either
     for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         for layer in range(0 if stack is None else stack.n_layers):
@@ -183,12 +183,12 @@ def _scale_queries(
             if attention.scale is None or math.isclose(attention.scale, usual, rel_tol=1e-6):
                 continue
             path = f"{name}.blocks.{layer}.attention"
-            leaves = (
+            parameter_names = (
                 (f"{path}.query.weight", f"{path}.query.bias")
                 if attention.qk_norm is None
                 else (f"{path}.query_norm.gain",)
             )
-            for leaf in leaves:
+            for leaf in parameter_names:
                 if leaf in tensors:
                     tensors[leaf] = tensors[leaf] * (attention.scale / usual)
 
@@ -239,10 +239,10 @@ def pairing_order(pairing: str, rotated: int, width: int) -> Tensor:
     """The features of a head in the order of the other pairing; those that stay come last."""
     first, second = torch.arange(rotated // 2), torch.arange(rotated // 2, rotated)
     if pairing == "half_split":  # pairs (i, i + n / 2) become neighbours
-        turned = torch.stack((first, second), dim=1).flatten()
+        neighbours = torch.stack((first, second), dim=1).flatten()
     else:  # neighbours become pairs (i, i + n / 2)
-        turned = torch.cat((torch.arange(0, rotated, 2), torch.arange(1, rotated, 2)))
-    return torch.cat((turned, torch.arange(rotated, width)))
+        neighbours = torch.cat((torch.arange(0, rotated, 2), torch.arange(1, rotated, 2)))
+    return torch.cat((neighbours, torch.arange(rotated, width)))
 
 
 def _written_head(

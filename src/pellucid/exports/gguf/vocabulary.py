@@ -72,11 +72,11 @@ def vocabulary_for(tokenizer: Tokenizer, rows: int) -> Vocabulary:
     kind: str = table["model"]["type"]
     match kind:
         case "BPE":
-            made = _bpe(table, tokenizer, rows)
+            vocabulary = _bpe(table, tokenizer, rows)
         case "WordPiece":
-            made = _word_piece(table, tokenizer, rows)
+            vocabulary = _word_piece(table, tokenizer, rows)
         case "Unigram":
-            made = _unigram(table, tokenizer, rows)
+            vocabulary = _unigram(table, tokenizer, rows)
         case _:
             raise TextError(
                 f"the tokenizer is of the kind {kind}, which llama.cpp does not have: it has "
@@ -84,7 +84,7 @@ def vocabulary_for(tokenizer: Tokenizer, rows: int) -> Vocabulary:
                 "WordPiece; leave --format gguf out, or train with another tokenizer, such as "
                 "--set text.tokenizer.kind=BytePairs"
             )
-    return made
+    return vocabulary
 
 
 def add_vocabulary(writer: Any, library: Any, vocabulary: Vocabulary) -> None:
@@ -170,10 +170,10 @@ def _characters(table: Table, tokenizer: Tokenizer, rows: int) -> Vocabulary:
     for token, token_id in characters.items():
         if token in special:
             continue
-        spelled = [symbols[byte] for byte in token.encode()]
-        vocabulary["".join(spelled)] = token_id
-        for place in range(1, len(spelled)):
-            merges["".join(spelled[:place]), spelled[place]] = None
+        byte_symbols = [symbols[byte] for byte in token.encode()]
+        vocabulary["".join(byte_symbols)] = token_id
+        for place in range(1, len(byte_symbols)):
+            merges["".join(byte_symbols[:place]), byte_symbols[place]] = None
     tokens, types = _tokens(vocabulary, table, rows)
     return Vocabulary(
         model="gpt2",

@@ -11,7 +11,7 @@ from pellucid.data import open_prepared
 from pellucid.data.manifest import ShardFacts
 from pellucid.display.numbers import size
 from pellucid.errors import PellucidError
-from pellucid.exports.card.tables import table
+from pellucid.exports.card.recipe import table
 from pellucid.reader import read_json_table
 from pellucid.saved_runs.folder import RunFolder
 

@@ -1,12 +1,13 @@
-"""The types of numbers in a GGUF file, and what each does to a tensor."""
+"""The library `gguf`, an extra, and the types of numbers in a file."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from torch import Tensor
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, PellucidError
 
 #: By the value of `--type`: the type's name in the library, and the type of the file.
 _TYPES = {
@@ -20,6 +21,20 @@ TYPES = tuple(_TYPES)
 _BLOCK = 32
 #: Matrices that llama.cpp adds to states, which need float32.
 _ADDED = ("position_embd", "token_types", "attn_rel_b", "rope_freqs")
+
+
+def gguf_library() -> Any:
+    """The module `gguf`.
+
+    Raises:
+        PellucidError: it is missing; tells how to install it.
+    """
+    try:
+        return import_module("gguf")
+    except ImportError:
+        raise PellucidError(
+            "GGUF files need the library gguf, which is missing: pip install 'pellucid[gguf]'"
+        ) from None
 
 
 def check_type(name: str) -> None:
@@ -38,7 +53,7 @@ def file_type(library: Any, name: str) -> int:
 
 
 def number_type(library: Any, name: str, tensor_name: str, tensor: Tensor) -> Any:
-    """The type of one tensor: vectors, and what is added to states, stay float32.
+    """The type of one tensor: vectors, and tables that are added to states, stay float32.
 
     A matrix whose rows do not divide into blocks is half precision in a file of type q8_0.
 
