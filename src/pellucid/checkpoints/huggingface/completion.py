@@ -49,7 +49,7 @@ class Completed:
 
 
 def complete(model: config.Transformer, tensors: Mapping[str, Tensor]) -> Completed:
-    """The model as the first family holds it, or as the one that needs the fewest added parts.
+    """The model as the first family holds it; if none does, with the parts of the first that may.
 
     Args:
         model: the config.
@@ -62,15 +62,12 @@ def complete(model: config.Transformer, tensors: Mapping[str, Tensor]) -> Comple
     try:
         choose_family(model, tensors)
     except CheckpointError:
-        candidates = [
-            candidate
-            for family in FAMILIES
-            for start in _starts(model)
-            if (candidate := _with_parts_of(family, model, start, tensors)) is not None
-        ]
-        if not candidates:
-            raise
-        return min(candidates, key=lambda candidate: candidate[0])[1]
+        for family in FAMILIES:
+            for start in _starts(model):
+                completed = _with_parts_of(family, model, start, tensors)
+                if completed is not None:
+                    return completed
+        raise
     return Completed(model, tensors)
 
 
@@ -87,8 +84,8 @@ def _with_parts_of(
     model: config.Transformer,
     start: config.Transformer,
     tensors: Mapping[str, Tensor],
-) -> tuple[int, Completed] | None:
-    """A model with the parts of one family, and their number; None if that is not enough.
+) -> Completed | None:
+    """A model with the parts of one family; None if that is not enough.
 
     Args:
         model_type: of the family.
@@ -107,7 +104,7 @@ def _with_parts_of(
             return None
     except (Unfit, CheckpointError, ConfigError):
         return None
-    return len(missing_parts), Completed(larger, filled, _note(model_type, missing_parts))
+    return Completed(larger, filled, _note(model_type, missing_parts))
 
 
 def _changes_nothing(difference: Difference) -> bool:
