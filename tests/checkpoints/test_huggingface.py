@@ -448,7 +448,7 @@ def test_a_preset_of_a_published_model_is_said_in_its_family(preset: str) -> Non
 
 def test_the_nearest_family_of_a_pair_of_stacks_is_one_with_both() -> None:
     with pytest.raises(
-        CheckpointError, match=r"nearest is t5, but: encoder\.positions is Sinusoidal"
+        CheckpointError, match=r"nearest is marian, but: .*encoder\.positions\.pairing is interleaved"
     ):
         choose_family(find("transformer-base").model, [])
 

@@ -31,6 +31,7 @@ class Source:
     Attributes:
         name: of the tensor.
         transposed: whether it is stored as (in, out).
+        one_row: whether a vector is stored as a matrix of one row.
         members: the parameters whose rows it contains, in order; empty if it is this one alone.
         index: the place of this one among them.
         groups: in how many groups their rows come; a group has a share of each member.
@@ -41,6 +42,7 @@ class Source:
     members: tuple[str, ...] = ()
     index: int = 0
     groups: Groups = "one"
+    one_row: bool = False
 
 
 Names = Mapping[str, Source]
@@ -135,11 +137,15 @@ class Layout:
     def published_shape(self, parameter: str) -> Shape:
         """The shape of the tensor that contains a parameter."""
         shape = (sum(self.sizes(parameter)), *self._shapes[parameter][1:])
+        if self.source(parameter).one_row:
+            return (1, *shape)
         return shape[::-1] if self.source(parameter).transposed else shape
 
     def take(self, parameter: str, published: Tensor) -> Tensor:
         """A parameter in its published tensor: the same memory if the layout is the same."""
         source = self.source(parameter)
+        if source.one_row:
+            return published[0]
         tensor = published.t() if source.transposed and published.ndim == 2 else published
         if not source.members:
             return tensor
@@ -157,6 +163,7 @@ class Layout:
         source = self.source(parameter)
         if not source.members:
             (tensor,) = members
+            tensor = tensor[None] if source.one_row else tensor
         else:
             n_groups = self._n_groups(parameter)
             groups = [member.reshape(n_groups, -1, *member.shape[1:]) for member in members]

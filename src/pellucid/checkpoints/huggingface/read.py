@@ -84,6 +84,10 @@ class Published:
             tensor = self.tensor(parameter, torch.float32 if dtype is None else dtype)
             is_constant = leaf in dict(owner.named_buffers(recurse=False))
             setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
+        for name in model.state_dict().keys() - self.places.keys():
+            path, _, leaf = name.rpartition(".")
+            shape = model.get_buffer(name).shape
+            setattr(model.get_submodule(path), leaf, torch.zeros(shape))
         widen_on_use(model)
 
     def is_half(self, weights: Weights) -> bool:
@@ -138,7 +142,7 @@ def open_published(
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
     # parameters, and constants that belong to the model
     layout = Layout(model, family.names_for(model), shapes_of(built.state_dict().items()))
-    places = _places(layout, stored, folder)
+    places = _places(layout, stored, family.zero_if_missing, folder)
     _check_shapes(places, layout, shards)
     copies = _copies(family, model)
     ignored_tensors = _find_ignored(stored, places, family, copies, folder)
@@ -186,14 +190,16 @@ def _full_names(stored: Iterable[str], family: Family) -> dict[str, str]:
     return full
 
 
-def _places(layout: Layout, stored: dict[str, str], folder: Path) -> dict[str, str]:
+def _places(
+    layout: Layout, stored: dict[str, str], zero_if_missing: frozenset[str], folder: Path
+) -> dict[str, str]:
     places: dict[str, str] = {}
     missing: list[str] = []
     for parameter, source in layout.sources.items():
-        if source is None or source.name not in stored:
-            missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
-        else:
+        if source is not None and source.name in stored:
             places[parameter] = stored[source.name]
+        elif parameter not in zero_if_missing:
+            missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
     if missing:
         suffix = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise CheckpointError(
@@ -253,7 +259,8 @@ def _check_copies(copies: dict[str, str], stored: dict[str, str], shards: Shards
             raise CheckpointError(
                 f"{shards.folder}: {stored[copy]} should equal {stored[original]}, but they "
                 "differ: the model has this tensor once. If they are a head and an embedding that "
-                "were trained separately, set tie_word_embeddings to false in config.json"
+                "were trained separately, set tie_word_embeddings to false in config.json. An "
+                "encoder and a decoder with separate tables of tokens are not handled"
             )
 
 
