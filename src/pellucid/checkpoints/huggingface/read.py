@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never, cast
@@ -29,6 +29,8 @@ from pellucid.checkpoints.huggingface.names import Layout, shapes_of
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
 
+#: How far a table in half precision may be from the computed one.
+_ROUNDING = 1e-2
 _WINDOWS = os.name == "nt"
 #: The types of half precision, as files name them.
 _HALF = {"BF16": torch.bfloat16, "F16": torch.float16}
@@ -147,6 +149,7 @@ def open_published(
     copies = _copies(family, model)
     ignored_tensors = _find_ignored(stored, places, family, copies, folder)
     _check_copies(copies, stored, shards)
+    _check_computed(family.computed, built, stored, shards)
     attributes = _with_ends(folder, table)
     return Published(
         folder, family.model_type, model, attributes, ignored_tensors, layout, places, shards
@@ -261,6 +264,21 @@ def _check_copies(copies: dict[str, str], stored: dict[str, str], shards: Shards
                 "differ: the model has this tensor once. If they are a head and an embedding that "
                 "were trained separately, set tie_word_embeddings to false in config.json. An "
                 "encoder and a decoder with separate tables of tokens are not handled"
+            )
+
+
+def _check_computed(
+    computed: Mapping[str, str], built: Transformer, stored: dict[str, str], shards: Shards
+) -> None:
+    """Refuse a table of positions that is not the one that the model computes."""
+    for buffer, name in computed.items():
+        if name not in stored:
+            continue
+        expected, actual = built.get_buffer(buffer), shards.read_float(stored[name])
+        if actual.shape != expected.shape or not torch.allclose(actual, expected, atol=_ROUNDING):
+            raise CheckpointError(
+                f"{shards.folder}: {stored[name]} is not the table that follows from config.json, "
+                "which has fixed sinusoids: other tables are not handled"
             )
 
 

@@ -173,6 +173,11 @@ def _family(
             r"model\.(encoder|decoder)\.version": "of an early file",
         },
         copies={f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in _STACKS},
+        computed={
+            f"{stack}.positions.table": f"model.{stack}.embed_positions.weight"
+            for stack in _STACKS
+            if positions is _SINUSOIDAL
+        },
         zero_if_missing=frozenset({"head_bias"}),
     )
 
