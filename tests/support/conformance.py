@@ -85,6 +85,24 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
 }
 
 
+#: Values of one family that only fit together.
+TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "gpt_neo": (
+        {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 5},
+        {"num_layers": 3, "attention_types": [[["local"], 1], [["global"], 2]], "window_size": 3},
+    ),
+    "falcon": (
+        {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 1},
+        {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 2},
+        {"new_decoder_architecture": False, "parallel_attn": True},
+        {"new_decoder_architecture": False, "parallel_attn": False},
+    ),
+}
+#: Families that the newest library computes wrongly without its fused attention: it adds ALiBi's
+#: penalty twice.
+FUSED = ("falcon",)
+
+
 @dataclass(frozen=True)
 class Draw:
     """One random configuration: its class, its attributes, and those of them that are options."""
@@ -111,6 +129,7 @@ def draw(name: str, number: int) -> Draw:
         for key, values in _options(name, reads)
         if key not in sizes
     }
+    options |= copy.deepcopy(dict(chance.choice(TOGETHER.get(name, ({},)))))
     attributes = {**ATTRIBUTES[name], **sizes, **options}
     if attributes.get("rope_scaling") is None:
         attributes.pop("rope_scaling", None)
@@ -188,7 +207,7 @@ def _reference(name: str, drawn: Draw) -> Any:
     quiet(library)
     config_class = library.models.auto.configuration_auto.CONFIG_MAPPING[name]
     settings = config_class(**drawn.attributes)
-    settings._attn_implementation = "eager"
+    settings._attn_implementation = "sdpa" if name in FUSED else "eager"
     torch.manual_seed(drawn.seed)
     model = getattr(library, drawn.architecture)(settings).eval()
     with torch.no_grad():
@@ -238,9 +257,9 @@ def worst(name: str, numbers: range) -> tuple[float, frozenset[str]]:
 def options_of(family: Family) -> tuple[str, ...]:
     """The attributes of a family that are drawn, but for sizes; those with one value are not."""
     reads = {key: rule for key, rule in family.rules.items() if isinstance(rule, Read)}
-    return tuple(
-        sorted(key for key, values in _options(family.model_type, reads) if len(values) > 1)
-    )
+    options = {key for key, values in _options(family.model_type, reads) if len(values) > 1}
+    together = TOGETHER.get(family.model_type, ())
+    return tuple(sorted(options.union(*together)))
 
 
 def rows() -> Iterator[str]:

@@ -31,10 +31,10 @@ class Source:
     Attributes:
         name: of the tensor.
         transposed: whether it is stored as (in, out).
-        one_row: whether a vector is stored as a matrix of one row.
         members: the parameters whose rows it contains, in order; empty if it is this one alone.
         index: the place of this one among them.
-        groups: in how many groups their rows come; a group has a share of each member.
+        groups: in how many groups their rows come; a group has a share of each member. A vector
+            without other members is published as a matrix with a row for each group.
     """
 
     name: str
@@ -42,7 +42,6 @@ class Source:
     members: tuple[str, ...] = ()
     index: int = 0
     groups: Groups = "one"
-    one_row: bool = False
 
 
 Names = Mapping[str, Source]
@@ -137,16 +136,17 @@ class Layout:
     def published_shape(self, parameter: str) -> Shape:
         """The shape of the tensor that contains a parameter."""
         shape = (sum(self.sizes(parameter)), *self._shapes[parameter][1:])
-        if self.source(parameter).one_row:
-            return (1, *shape)
+        if self._is_cut(parameter):
+            n_groups = self._n_groups(parameter)
+            return (n_groups, shape[0] // n_groups)
         return shape[::-1] if self.source(parameter).transposed else shape
 
     def take(self, parameter: str, published: Tensor) -> Tensor:
         """A parameter in its published tensor: the same memory if the layout is the same."""
         source = self.source(parameter)
-        if source.one_row:
-            return published[0]
         tensor = published.t() if source.transposed and published.ndim == 2 else published
+        if self._is_cut(parameter):
+            return tensor.flatten()
         if not source.members:
             return tensor
         return self._member(parameter, tensor).flatten(0, 1)
@@ -161,9 +161,10 @@ class Layout:
     def join(self, parameter: str, members: Sequence[Tensor]) -> Tensor:
         """The published tensor of all of its members, `parameter` and the others."""
         source = self.source(parameter)
-        if not source.members:
+        if self._is_cut(parameter):
+            tensor = members[0].reshape(self._n_groups(parameter), -1)
+        elif not source.members:
             (tensor,) = members
-            tensor = tensor[None] if source.one_row else tensor
         else:
             n_groups = self._n_groups(parameter)
             groups = [member.reshape(n_groups, -1, *member.shape[1:]) for member in members]
@@ -178,6 +179,11 @@ class Layout:
                 members = source.members or (parameter,)
                 yield source.name, self.join(parameter, [tensors[member] for member in members])
 
+    def _is_cut(self, parameter: str) -> bool:
+        """Whether a vector is published as a matrix."""
+        source = self.source(parameter)
+        return not source.members and source.groups != "one"
+
     def _n_groups(self, parameter: str) -> int:
         groups = self.source(parameter).groups
         if isinstance(groups, int):
@@ -187,10 +193,14 @@ class Layout:
         if groups == "rows":
             return self._shapes[parameter][0]
         attention = _attention_of(self._model, parameter)
-        return attention.n_heads if groups == "heads" else attention.n_kv_heads
+        if groups == "heads" or isinstance(attention, config.LatentAttention):
+            return attention.n_heads
+        return attention.n_kv_heads
 
 
-def _attention_of(model: config.Transformer, parameter: str) -> config.MultiHead:
+def _attention_of(
+    model: config.Transformer, parameter: str
+) -> config.MultiHead | config.LatentAttention:
     """The attention that a parameter belongs to."""
     name, layer = parameter.split(".")[0], _LAYER.search(parameter)
     stack = model.encoder if name == "encoder" else model.decoder
@@ -198,7 +208,8 @@ def _attention_of(model: config.Transformer, parameter: str) -> config.MultiHead
     assert layer is not None
     attention = stack.cross_attention if ".cross_attention." in parameter else None
     attention = stack.layers[int(layer[1])] if attention is None else attention
-    assert isinstance(attention, config.MultiHead)  # no other kind has fused projections
+    # no other kind has fused projections
+    assert isinstance(attention, config.MultiHead | config.LatentAttention)
     return attention
 
 

@@ -143,7 +143,7 @@ def _stack_names(stack: str) -> Names:
 _NAMES: Names = {
     "token_embedding.weight": Source("model.shared.weight"),
     "head.weight": Source("lm_head.weight"),
-    "head_bias": Source("final_logits_bias", one_row=True),
+    "head_bias": Source("final_logits_bias", groups=1),
     **_stack_names("encoder"),
     **_stack_names("decoder"),
 }
