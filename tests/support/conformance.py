@@ -89,7 +89,11 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
 TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "gpt_neo": (
         {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 5},
-        {"num_layers": 3, "attention_types": [[["local"], 1], [["global"], 2]], "window_size": 3},
+        {
+            "num_layers": 3,
+            "attention_types": [[["local"], 1], [["global", "local"], 1]],
+            "window_size": 3,
+        },
     ),
     "falcon": (
         {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 1},
