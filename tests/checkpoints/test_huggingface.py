@@ -376,9 +376,9 @@ def test_nothing_is_published_there(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 INEXPRESSIBLE: dict[str, tuple[config.Transformer, str]] = {
-    "squared ReLU with rotary positions": (
-        with_stack(feed_forward=config.MLP(d_ff=32, activation="relu_squared", bias=False)),
-        "model.decoder",
+    "a LayerNorm before each layer and one after it": (
+        with_stack(residual=config.SandwichNorm()),
+        "decoder.residual is SandwichNorm",
     ),
     "sinusoidal": (with_stack(positions=config.Sinusoidal(base=1e4)), "positions is Sinusoidal"),
     "linear attention": (
