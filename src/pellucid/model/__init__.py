@@ -13,9 +13,11 @@ from pellucid.model.attention import (
     QueryKeyNorms,
     Scores,
 )
+from pellucid.model.balancing import Balancing, assemble_balancing, expert_layers
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
-from pellucid.model.feed_forward import MLP, GatedMLP, HeadTransform
+from pellucid.model.experts import Experts
+from pellucid.model.feed_forward import MLP, ClampedGatedMLP, GatedMLP, HeadTransform
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
@@ -58,12 +60,15 @@ from pellucid.old_words import take_old_words as _take_old_words
 __all__ = [
     "MLP",
     "ALiBi",
+    "Balancing",
     "BatchNorm",
     "Block",
     "BucketedBias",
+    "ClampedGatedMLP",
     "ClassificationHead",
     "CrossAttention",
     "Encoded",
+    "Experts",
     "GatedMLP",
     "GroupNorm",
     "HeadTransform",
@@ -99,8 +104,10 @@ __all__ = [
     "adaptable",
     "adapters",
     "assemble",
+    "assemble_balancing",
     "assemble_trained",
     "deep_norm",
+    "expert_layers",
     "is_adapter_tensor",
     "look",
     "merge",

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from pellucid.model.attention import Encoded
 from pellucid.model.cache import NoCache
 from pellucid.model.dropout import Dropout
+from pellucid.model.experts import Experts
 from pellucid.model.facts import BlockFacts, ResidualFacts, StackFacts
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule, residual_facts
@@ -70,9 +71,15 @@ class Block(nn.Module):
                 return self.dropout(cross_attention(x, encoded, cache))
 
             x = self.residual(x, self.cross_attention_norm, attend_to_encoder)
-        return self.residual(x, self.feed_forward_norm, self._feed)
 
-    def _feed(self, x: Tensor) -> Tensor:
+        def feed(x: Tensor) -> Tensor:
+            return self._feed(x, view)
+
+        return self.residual(x, self.feed_forward_norm, feed)
+
+    def _feed(self, x: Tensor, view: View) -> Tensor:
+        if isinstance(self.feed_forward, Experts):
+            return self.dropout(self.feed_forward(x, view.real_tokens(x.shape[1])))
         return self.dropout(self.feed_forward(x))
 
     def facts(self) -> BlockFacts:
@@ -107,7 +114,7 @@ class ParallelBlock(Block):
             states, for cross-attention.
         """
         attended = self.attention(self.attention_norm(x), positions, view, cache)
-        return x + self.dropout(attended) + self._feed(self.feed_forward_norm(x))
+        return x + self.dropout(attended) + self._feed(self.feed_forward_norm(x), view)
 
     def facts(self) -> BlockFacts:
         """That both layers read the same state."""

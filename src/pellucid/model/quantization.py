@@ -17,14 +17,16 @@ from pellucid.typed import named_modules
 
 #: Bytes of a cache line, at which each matrix starts.
 _LINE = 64
+#: Layers that choose experts: rounding would change whole choices, and they are small.
+_ROUTERS = (".feed_forward.router", ".feed_forward.shared_gate")
 
 
 @torch.no_grad()
 def narrow(model: Transformer, weights: Weights) -> None:
     """Round the matrices of linear layers, and an embedding that is also the head, in place.
 
-    Norms, biases, vectors of positions and other embeddings stay as they are. The original weights
-    are lost. "float32" changes nothing.
+    Norms, biases, routers, vectors of positions and other embeddings stay as they are. The original
+    weights are lost. "float32" changes nothing.
 
     Raises:
         ConfigError: `weights` is not one of the three types.
@@ -57,5 +59,7 @@ def _matrices(model: Transformer) -> Iterator[str]:
                 f"{name} computes its matrix from other parameters (weight norm, spectral norm), "
                 "so there is none to round: leave weights at float32"
             )
+        if name.endswith(_ROUTERS):
+            continue
         if isinstance(module, nn.Linear) or (tied and module is model.token_embedding):
             yield name

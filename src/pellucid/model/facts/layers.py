@@ -142,6 +142,45 @@ class FeedForwardFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClampedFeedForwardFacts:
+    """down((u + 1) g sigmoid(slope g)); g = min(gate(x), limit), u = up(x) within +-limit."""
+
+    d_ff: int
+    limit: float
+    slope: float
+    gate: str = "gate"
+    up: str = "up"
+    down: str = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsFacts:
+    """sum of w_i expert_i(x) over the `n_active` experts of a token, plus the shared layer.
+
+    The weights are `scores` of the router's logits, divided by their sum if `normalised`, times
+    `scale`. The experts are the numbered modules within `experts`.
+    """
+
+    n_experts: int
+    n_active: int
+    scores: Literal["softmax", "sigmoid"]
+    normalised: bool
+    scale: float
+    #: whether a token uses the experts of its best groups only
+    grouped: bool
+    #: whether a weight scales an expert's output or its input
+    weights_on: Literal["output", "input"]
+    router_bias: bool
+    #: a buffer that is added to the scores for the choice alone
+    choice_bias: str | None
+    shared: str | None
+    #: the logit of the shared layer's share
+    shared_gate: str | None
+    router: str = "router"
+    experts: str = "experts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoPositionFacts:
     """The mask alone orders the tokens."""
 
@@ -226,7 +265,8 @@ class DropoutFacts:
 
 NormPart = NormFacts | SandwichFacts | IdentityFacts | UnknownFacts
 AttentionPart = SoftmaxAttentionFacts | LinearAttentionFacts | NeuralMemoryFacts | UnknownFacts
-FeedForwardPart = FeedForwardFacts | UnknownFacts
+DenseFeedForwardPart = FeedForwardFacts | ClampedFeedForwardFacts
+FeedForwardPart = DenseFeedForwardPart | ExpertsFacts | UnknownFacts
 PositionPart = (
     NoPositionFacts
     | AddedPositionFacts
