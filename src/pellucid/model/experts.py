@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -138,16 +138,10 @@ class Experts(nn.Module):
 
     def facts(self) -> ExpertsFacts:
         """How many experts there are, and how the router weighs them."""
-        rule, bias = self.rule, cast("Any", self.router).bias
         return ExpertsFacts(
             n_experts=len(self.experts),
-            n_active=rule.n_active,
-            scores=rule.scores,
-            normalised=rule.normalised,
-            scale=rule.scale,
-            grouped=rule.groups is not None,
+            rule=self.rule.facts(),
             weights_on=self.weights_on,
-            router_bias=bias is not None,
             choice_bias=None if self.choice_bias is None else "choice_bias",
             shared=None if self.shared is None else "shared",
             shared_gate=None if self.shared_gate is None else "shared_gate",

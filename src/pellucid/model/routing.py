@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-#: Added to no sum of weights, but the least that one is divided by: all scores can be 0.
+from pellucid.model.facts import RouterFacts
+
+#: The least sum of weights that they are divided by: all scores can be 0.
 _LEAST_SUM = 1e-20
 
 
@@ -42,21 +43,28 @@ class Routing(NamedTuple):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterRule:
+class RouterRule(nn.Module):
     """Softmax or sigmoid scores; the largest are chosen, and weigh the experts.
 
     See also:
         `pellucid.maths.softmax_router`, `pellucid.maths.sigmoid_router`.
     """
 
-    scores: Literal["softmax", "sigmoid"]
-    n_active: int
-    normalised: bool
-    scale: float = 1.0
-    groups: Groups | None = None
+    def __init__(
+        self,
+        *,
+        scores: Literal["softmax", "sigmoid"],
+        n_active: int,
+        normalised: bool,
+        scale: float = 1.0,
+        groups: Groups | None = None,
+    ) -> None:
+        super().__init__()
+        self.scores: Literal["softmax", "sigmoid"] = scores
+        self.n_active, self.normalised, self.scale = n_active, normalised, scale
+        self.groups = groups
 
-    def __call__(
+    def forward(
         self,
         logits: Float[Tensor, "tokens experts"],
         choice_bias: Float[Tensor, " experts"] | None,
@@ -77,6 +85,16 @@ class RouterRule:
         if self.scale != 1.0:
             weights = weights * self.scale
         return Routing(logits, scores, experts, weights)
+
+    def facts(self) -> RouterFacts:
+        """How it weighs the experts."""
+        return RouterFacts(
+            scores=self.scores,
+            n_active=self.n_active,
+            normalised=self.normalised,
+            scale=self.scale,
+            grouped=self.groups is not None,
+        )
 
 
 def _in_best_groups(

@@ -33,9 +33,6 @@ _INPUT_AND_OUTPUT = {
     "attention.key": ("attention.in", "attention.key"),
     "attention.value": ("attention.in", "attention.value"),
     "cross_attention.query": ("cross_attention.in", "cross_attention.query"),
-    "feed_forward.up": ("feed_forward.in", "feed_forward.up"),
-    "feed_forward.gate": ("feed_forward.in", "feed_forward.gate"),
-    "feed_forward.down": ("feed_forward.units", "feed_forward"),
 }
 
 
@@ -167,6 +164,14 @@ def weight_gradient_receipt(
     )
 
 
+def _in_feed_forward(layer: str) -> tuple[str, str] | None:
+    """The same for a matrix of a feed-forward, of an expert of it, or of a router."""
+    holder, _, name = layer.rpartition(".")
+    if not holder.startswith("feed_forward"):
+        return None
+    return (f"{holder}.units", holder) if name == "down" else (f"{holder}.in", layer)
+
+
 def _input_and_output(
     trace: Trace, selection: Selection, layer: str, column: int | None
 ) -> tuple[str, str] | None:
@@ -191,7 +196,7 @@ def _input_and_output(
                 return None
             case _:
                 assert_never(facts)
-    addresses = _INPUT_AND_OUTPUT.get(local_name)
+    addresses = _INPUT_AND_OUTPUT.get(local_name) or _in_feed_forward(local_name)
     if addresses is None or f"{letter}.{addresses[1]}" not in trace.addresses():
         return None
     return f"{letter}.{addresses[0]}[:, {column}]", f"{letter}.{addresses[1]}"

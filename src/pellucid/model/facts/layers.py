@@ -154,23 +154,31 @@ class ClampedFeedForwardFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpertsFacts:
-    """sum of w_i expert_i(x) over the `n_active` experts of a token, plus the shared layer.
+class RouterFacts:
+    """The `n_active` largest `scores` of the logits are weights, times `scale`.
 
-    The weights are `scores` of the router's logits, divided by their sum if `normalised`, times
-    `scale`. The experts are the numbered modules within `experts`.
+    If `normalised`, they are divided by their sum first. If `grouped`, a token uses the experts of
+    its best groups only.
+    """
+
+    scores: Literal["softmax", "sigmoid"]
+    n_active: int
+    normalised: bool
+    scale: float
+    grouped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsFacts:
+    """sum of w_i expert_i(x) over the experts of a token, plus the shared layer.
+
+    The experts are the numbered modules within `experts`; `rule` makes their weights.
     """
 
     n_experts: int
-    n_active: int
-    scores: Literal["softmax", "sigmoid"]
-    normalised: bool
-    scale: float
-    #: whether a token uses the experts of its best groups only
-    grouped: bool
+    rule: RouterFacts
     #: whether a weight scales an expert's output or its input
     weights_on: Literal["output", "input"]
-    router_bias: bool
     #: a buffer that is added to the scores for the choice alone
     choice_bias: str | None
     shared: str | None

@@ -16,6 +16,7 @@ from pellucid.model.facts.layers import (
     LinearPart,
     NormPart,
     PositionPart,
+    RouterFacts,
     UnknownFacts,
 )
 
@@ -122,6 +123,7 @@ PartFacts = (
     | HeadPart
     | TransformPart
     | GateFacts
+    | RouterFacts
     | EmbeddingFacts
     | DropoutFacts
     | StackPart
