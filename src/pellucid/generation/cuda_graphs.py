@@ -21,8 +21,11 @@ from pellucid.generation.decoding import hooks_of
 from pellucid.model import Block, KeysAndValues, KeyValueCache, NoCache, Transformer, View
 from pellucid.model.facts import (
     AddedPositionFacts,
+    ClampedFeedForwardFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    ExpertsFacts,
+    FeedForwardFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
@@ -32,6 +35,7 @@ from pellucid.model.facts import (
     SoftmaxAttentionFacts,
     UnknownFacts,
     attention_facts,
+    feed_forward_facts,
     linear_facts,
     position_facts,
 )
@@ -193,7 +197,19 @@ def _unrecordable(model: Transformer) -> str | None:
         return "adapters, which can be switched on and off"
     layers = [cast("Block", block).attention for block in stack.blocks]
     obstacles = [_unrecordable_positions(stack.positions), *map(_unrecordable_attention, layers)]
+    obstacles += map(_unrecordable_feed_forward, stack.blocks)
     return next(filter(None, obstacles), None)
+
+
+def _unrecordable_feed_forward(block: nn.Module) -> str | None:
+    facts = feed_forward_facts(cast("Block", block).feed_forward)
+    match facts:
+        case ExpertsFacts():
+            return "experts, whose products have sizes that the host has to know"
+        case FeedForwardFacts() | ClampedFeedForwardFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
 
 
 def _is_adapted(layer: nn.Module) -> bool:

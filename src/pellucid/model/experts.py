@@ -13,6 +13,9 @@ from pellucid.model.facts import ExpertsFacts
 from pellucid.model.precision import as_given, wide
 from pellucid.model.routing import RouterRule, Routing
 
+#: How the names of layers end that choose experts; their inputs are states, and no units.
+ROUTERS = (".router", ".shared_gate")
+
 
 class RoutingRecord(NamedTuple):
     """The routing of one call, and which of its tokens are real: None if all are."""

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from pellucid.errors import ConfigError, PellucidError
+from pellucid.model.experts import ROUTERS
 from pellucid.model.precision import Narrow, Weights, narrowed
 from pellucid.model.transformer import Transformer
 from pellucid.native import huge_buffer
@@ -17,8 +18,6 @@ from pellucid.typed import named_modules
 
 #: Bytes of a cache line, at which each matrix starts.
 _LINE = 64
-#: Layers that choose experts: rounding would change whole choices, and they are small.
-_ROUTERS = (".feed_forward.router", ".feed_forward.shared_gate")
 
 
 @torch.no_grad()
@@ -59,7 +58,7 @@ def _matrices(model: Transformer) -> Iterator[str]:
                 f"{name} computes its matrix from other parameters (weight norm, spectral norm), "
                 "so there is none to round: leave weights at float32"
             )
-        if name.endswith(_ROUTERS):
-            continue
+        if name.endswith(ROUTERS):
+            continue  # rounding would change whole choices, and they are small
         if isinstance(module, nn.Linear) or (tied and module is model.token_embedding):
             yield name
