@@ -40,7 +40,7 @@ SMALL = config.Transformer(
 )
 assert SMALL.decoder is not None
 SMALL_STACK = SMALL.decoder
-SMALL_ATTENTION = SMALL_STACK.layers[0]
+SMALL_ATTENTION = SMALL_STACK.layers[0].attention
 assert isinstance(SMALL_ATTENTION, config.MultiHead)
 SMALL_HEADS = SMALL_ATTENTION
 
@@ -185,7 +185,14 @@ def transformers(draw: st.DrawFn) -> config.Transformer:
         dropout=st.just(0.1),
         bias=st.booleans(),
     )
-    head = st.builds(config.LanguageHead, bias=st.booleans(), transform=st.none() | transform)
+    biases = st.sampled_from([(False, False), (True, False), (True, True)])
+    head = st.builds(
+        lambda bias, transform: config.LanguageHead(
+            bias=bias[0], fixed_bias=bias[1], transform=transform
+        ),
+        biases,
+        st.none() | transform,
+    )
     return config.Transformer(
         vocab_size=draw(st.integers(2, 20)),
         context_length=draw(st.integers(1, 8)),

@@ -14,6 +14,7 @@ from pellucid.config.attention import (
 from pellucid.config.blocks import (
     MLP,
     Activation,
+    AlternatingFeedForward,
     ClampedGatedMLP,
     DeepNorm,
     DenseFeedForward,
@@ -22,6 +23,7 @@ from pellucid.config.blocks import (
     FeedForward,
     GatedMLP,
     NoResidual,
+    OneFeedForward,
     OutputNorm,
     Parallel,
     PostNorm,
@@ -46,11 +48,8 @@ from pellucid.config.initialisation import (
     Outputs,
     Xavier,
 )
-from pellucid.config.model import (
-    Embedding,
-    Stack,
-    Transformer,
-)
+from pellucid.config.layers import Layer, SharedLayers, map_kinds
+from pellucid.config.model import Embedding, Transformer
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -87,12 +86,14 @@ from pellucid.config.output_heads import (
 )
 from pellucid.config.positions import (
     ALiBi,
+    AlternatingPositions,
     BucketedBias,
     Learned,
     LinearScaling,
     Llama3Scaling,
     NoPositions,
     NTKScaling,
+    OnePositions,
     Positions,
     Rotary,
     RotaryScaling,
@@ -102,6 +103,7 @@ from pellucid.config.positions import (
     adds_to_scores,
 )
 from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
+from pellucid.config.stack import Stack
 from pellucid.config.text import (
     BytePairs,
     Bytes,
@@ -154,6 +156,8 @@ __all__ = [
     "Adam",
     "AdamW",
     "Alternating",
+    "AlternatingFeedForward",
+    "AlternatingPositions",
     "Attention",
     "BatchNorm",
     "BucketedBias",
@@ -193,6 +197,7 @@ __all__ = [
     "Labelled",
     "LanguageHead",
     "LastLayers",
+    "Layer",
     "LayerNorm",
     "Learned",
     "Linear",
@@ -213,6 +218,8 @@ __all__ = [
     "Normal",
     "Objective",
     "OneAttention",
+    "OneFeedForward",
+    "OnePositions",
     "Optimiser",
     "OutputNorm",
     "Outputs",
@@ -236,6 +243,7 @@ __all__ = [
     "SandwichNorm",
     "Schedule",
     "Seq2Seq",
+    "SharedLayers",
     "ShawRelative",
     "Sinusoidal",
     "SpanCorruption",
@@ -263,6 +271,7 @@ __all__ = [
     "decode",
     "did_you_mean",
     "encode",
+    "map_kinds",
     "new_objective",
     "overlay",
     "parse_toml",

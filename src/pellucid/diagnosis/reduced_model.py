@@ -7,10 +7,12 @@ large one.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from pellucid import config
 
 _ROWS, _CONTEXT, _LAYERS, _HEADS, _D_HEAD, _D_FF = 256, 64, 4, 4, 16, 128
+_EXPERTS, _GROUPS = 8, 4
 
 
 def reduce_model(model: config.Transformer) -> config.Transformer:
@@ -27,25 +29,49 @@ def reduce_model(model: config.Transformer) -> config.Transformer:
 
 
 def _stack(stack: config.Stack) -> config.Stack:
-    turns = len(stack.pattern)
-    ff = stack.feed_forward
+    d_heads = {layer.positions: layer.attention.d_head for layer in stack.layer_counts}
     crossed = stack.cross_attention
     return replace(
         stack,
-        n_layers=min(stack.n_layers, max(_LAYERS, turns)),
-        positions=_positions(stack.positions, stack.d_head),
-        attention=_attention(stack.attention),
-        feed_forward=replace(ff, d_ff=min(ff.d_ff, _D_FF)),
+        n_layers=min(stack.n_layers, max(_LAYERS, len(stack.layer_counts))),
+        positions=config.map_kinds(
+            stack.positions, lambda scheme: _positions(scheme, d_heads.get(scheme, _D_HEAD))
+        ),
+        attention=config.map_kinds(stack.attention, _shrink_attention),
+        feed_forward=config.map_kinds(stack.feed_forward, _shrink_feed_forward),
         cross_attention=None if crossed is None else _multi_head(crossed),
+        shared_layers=None,  # they see what layers with weights of their own see
     )
 
 
-def _attention(attention: config.Attention) -> config.Attention:
-    if isinstance(attention, config.Alternating):
-        return config.Alternating(
-            layers=tuple(_shrink_attention(layer) for layer in attention.layers)
-        )
-    return _shrink_attention(attention)
+def _shrink_feed_forward(feed_forward: config.OneFeedForward) -> config.OneFeedForward:
+    match feed_forward:
+        case config.MLP() | config.GatedMLP() | config.ClampedGatedMLP():
+            return _shrink_dense(feed_forward)
+        case config.Experts():
+            return _shrink_experts(feed_forward)
+        case _:
+            assert_never(feed_forward)
+
+
+def _shrink_dense(feed_forward: config.DenseFeedForward) -> config.DenseFeedForward:
+    return replace(feed_forward, d_ff=min(feed_forward.d_ff, _D_FF))
+
+
+def _shrink_experts(experts: config.Experts) -> config.Experts:
+    shared, groups = experts.shared, experts.router.groups
+    smaller = replace(
+        experts,
+        expert=_shrink_dense(experts.expert),
+        shared=None if shared is None else _shrink_dense(shared),
+    )
+    if experts.n_experts <= _EXPERTS:
+        return smaller
+    if groups is not None:
+        groups = replace(groups, n_groups=_GROUPS, n_active=min(groups.n_active, _GROUPS))
+    router = replace(experts.router, groups=groups)
+    n_active = min(experts.n_active, _EXPERTS // _GROUPS)
+    return replace(smaller, n_experts=_EXPERTS, n_active=n_active, router=router)
 
 
 def _shrink_attention(attention: config.OneAttention) -> config.OneAttention:
@@ -70,7 +96,7 @@ def _multi_head(attention: config.MultiHead) -> config.MultiHead:
     )
 
 
-def _positions(positions: config.Positions, d_head: int) -> config.Positions:
+def _positions(positions: config.OnePositions, d_head: int) -> config.OnePositions:
     if not isinstance(positions, config.Rotary):
         return positions
     part = positions.n_features

@@ -72,16 +72,17 @@ def _build(model: config.Transformer) -> Transformer:
 def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Stack:
     d_model = model.d_model
     return Stack(
-        blocks=[_block(stack, attention, d_model) for attention in stack.layers],
+        blocks=[_block(stack, index, layer, d_model) for index, layer in enumerate(stack.layers)],
         positions=parts.positions(model, stack, causal=causal),
         causal=causal,
         input_norm=None if stack.input_norm is None else parts.norm(stack.input_norm, d_model),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
         dropout=stack.dropout,
+        owners=stack.owners,
     )
 
 
-def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) -> Block:
+def _block(stack: config.Stack, index: int, layer: config.Layer, d_model: int) -> Block:
     def norm() -> nn.Module:
         if isinstance(stack.residual, config.SandwichNorm):
             pre_norm, post_norm = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
@@ -91,9 +92,9 @@ def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) ->
     crossed = stack.cross_attention
     block = ParallelBlock if isinstance(stack.residual, config.Parallel) else Block
     return block(
-        attention=_attention(attention, d_model),
-        feed_forward=parts.feed_forward(stack.feed_forward, d_model),
-        attention_norm=norm(),
+        attention=_attention(layer.attention, d_model),
+        feed_forward=parts.feed_forward(layer.feed_forward, d_model),
+        attention_norm=norm() if index or stack.first_attention_norm else nn.Identity(),
         feed_forward_norm=norm(),
         residual=parts.residual(stack.residual),
         cross_attention=None if crossed is None else _cross_attention(crossed, d_model),
@@ -108,13 +109,14 @@ def _head(model: config.Transformer) -> OutputHead:
             return NoHead()
         case config.ClassificationHead(pooling=pooling, dropout=dropout, bias=bias):
             return ClassificationHead(len(model.head.names), pooling, bias, dropout)
-        case config.LanguageHead(bias=bias, transform=transform, soft_cap=cap, scaled=scaled):
+        case config.LanguageHead(transform=transform):
             return LanguageHead(
                 tied=model.embedding.tied,
-                bias=bias,
+                bias=model.head.bias,
                 transform=None if transform is None else parts.transform(transform, model.d_model),
-                soft_cap=cap,
-                scaled=scaled,
+                soft_cap=model.head.soft_cap,
+                scaled=model.head.scaled,
+                fixed_bias=model.head.fixed_bias,
             )
         case _:
             assert_never(model.head)

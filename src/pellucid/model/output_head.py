@@ -32,7 +32,7 @@ class HeadTensors(nn.Module):
     token_embedding: nn.Embedding
     head_transform: nn.Module
     head: nn.Linear | None
-    head_bias: nn.Parameter | None
+    head_bias: Tensor | None
     pooler: nn.Module | None
     classifier: nn.Linear | None
 
@@ -110,6 +110,7 @@ class LanguageHead(OutputHead):
         transform: a module for hidden states; None for the identity.
         soft_cap: c; logits become c tanh(z / c). None for no cap.
         scaled: whether hidden states are divided by sqrt(d_model) first.
+        fixed_bias: whether b is a constant: a buffer, which no training changes.
     """
 
     def __init__(
@@ -119,10 +120,11 @@ class LanguageHead(OutputHead):
         transform: nn.Module | None = None,
         soft_cap: float | None = None,
         scaled: bool = False,
+        fixed_bias: bool = False,
     ) -> None:
         super().__init__()
         self.tied, self.scaled, self.soft_cap = tied, scaled, soft_cap
-        self._bias = bias
+        self._bias, self._fixed_bias = bias, fixed_bias
         self._transform = None if transform is None else (transform,)
 
     def install(self, model: HeadTensors) -> None:
@@ -134,7 +136,10 @@ class LanguageHead(OutputHead):
             model.head_transform, self._transform = self._transform[0], None
         if not self.tied:
             model.head = nn.Linear(d_model, rows, bias=False)
-        if self._bias:
+        if self._bias and self._fixed_bias:
+            del model.head_bias  # as a parameter
+            model.register_buffer("head_bias", torch.zeros(rows))
+        elif self._bias:
             model.head_bias = nn.Parameter(torch.zeros(rows))
 
     @property

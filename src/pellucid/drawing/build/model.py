@@ -17,15 +17,17 @@ from pellucid.config import (
     Learned,
     NoHead,
     NoPositions,
+    OnePositions,
     Rotary,
     ShawRelative,
     Sinusoidal,
     Transformer,
 )
-from pellucid.counting import parameter_count
+from pellucid.counting import active_parameter_count, parameter_count
 from pellucid.counting.layers import NamedStack, stacks
-from pellucid.drawing.build.attention import KEYS, SCORES
-from pellucid.drawing.build.block import ModelBoxes, blocks
+from pellucid.counting.parameters import position_row_name
+from pellucid.drawing.build.attention import KEYS
+from pellucid.drawing.build.block import ModelBoxes, blocks, position_keys
 from pellucid.drawing.elements import (
     Arrow,
     Box,
@@ -37,7 +39,7 @@ from pellucid.drawing.elements import (
     Words,
 )
 
-_HEAD, _EMBEDDING, _SHARED, _ENCODED = "head", "embedding", "positions", "encoded"
+_HEAD, _EMBEDDING, _ENCODED = "head", "embedding", "encoded"
 
 
 def assemble(model: Transformer, name: str) -> Drawing:
@@ -52,9 +54,10 @@ def assemble(model: Transformer, name: str) -> Drawing:
         for named_stack in named_stacks
     ]
     links = [
-        Link("positions", named_stack.prefix + _SHARED, named_stack.prefix + SCORES)
+        Link("positions", *position_keys(named_stack, scheme))
         for named_stack in named_stacks
-        if isinstance(named_stack.stack.positions, BucketedBias | ShawRelative)
+        for scheme in named_stack.stack.schemes
+        if isinstance(scheme, BucketedBias | ShawRelative)
     ]
     if len(named_stacks) > 1:
         links.append(Link("encoded", _ENCODED, KEYS))
@@ -70,9 +73,11 @@ def _sentence(model: Transformer, named_stacks: Sequence[NamedStack]) -> str:
     else:
         kind = "a decoder" if named_stacks[0].causal else "an encoder"
     layers = " and ".join(str(named_stack.stack.n_layers) for named_stack in named_stacks)
+    n, n_active = parameter_count(model), active_parameter_count(model)
+    used = "" if n == n_active else f", of which a token uses {n_active:,}"
     return (
         f"{kind} of {layers} layers, d_model {model.d_model}, context {model.context_length:,}: "
-        f"{parameter_count(model):,} parameters"
+        f"{n:,} parameters{used}"
     )
 
 
@@ -83,8 +88,9 @@ def _column(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool, la
         Arrow("(batch, time)"),
         *_embedding(model_boxes, named_stack, first=first),
         shape,
-        *_positions(model_boxes, named_stack),
     )
+    for scheme in stack.schemes:
+        column += _positions(model_boxes, named_stack, scheme)
     if stack.input_norm is not None:
         norm = model_boxes.box(
             f"{prefix}input norm", type(stack.input_norm).__name__, ("input norm",)
@@ -119,14 +125,15 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
     return (*column, model_boxes.shape, segments)
 
 
-def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
+def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePositions) -> Column:
     """The part that is added to the embedding, or the side box that the scores read."""
-    scheme, prefix, shape = named_stack.stack.positions, named_stack.prefix, model_boxes.shape
+    row, shape = position_row_name(named_stack, scheme), model_boxes.shape
+    key, _ = position_keys(named_stack, scheme)
     match scheme:
         case Learned():
             lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
             return (
-                model_boxes.box(f"{prefix}position embedding", "Learned positions", lines),
+                model_boxes.box(row, "Learned positions", lines),
                 shape,
             )
         case Sinusoidal():
@@ -134,14 +141,10 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
             return (Box(name="Sinusoidal positions", lines=lines), shape)
         case BucketedBias():
             lines = [f"{scheme.n_buckets} buckets of distances", "a number per head in each"]
-            name = "BucketedBias"
-            shared = model_boxes.box(f"{prefix}position bias", name, lines, prefix + _SHARED)
-            return (SideBox(shared), Arrow())
+            return (SideBox(model_boxes.box(row, "BucketedBias", lines, key)), Arrow())
         case ShawRelative():
             lines = [f"a vector per distance up to {scheme.max_distance}"]
-            name = "ShawRelative"
-            shared = model_boxes.box(f"{prefix}relative positions", name, lines, prefix + _SHARED)
-            return (SideBox(shared), Arrow())
+            return (SideBox(model_boxes.box(row, "ShawRelative", lines, key)), Arrow())
         case NoPositions() | Rotary() | ALiBi():
             return ()
         case _:
@@ -192,9 +195,10 @@ def _head(model_boxes: ModelBoxes, head: LanguageHead) -> Column:
     lines = [f"{model.d_model} -> {model.rows}"]
     lines += ["tied to the token embedding"] if tied else []
     lines += [f"of states / sqrt({model.d_model})"] if head.scaled else []
-    lines += ["with biases"] if head.bias else []
+    lines += ["with fixed biases" if head.fixed_bias else "with biases"] if head.bias else []
     box = Box(name="head: LanguageHead", lines=tuple(lines), key=_HEAD)
-    for row in ([] if tied else ["head"]) + (["head bias"] if head.bias else []):
+    learns_bias = head.bias and not head.fixed_bias
+    for row in ([] if tied else ["head"]) + (["head bias"] if learns_bias else []):
         part = model_boxes.box(row)
         formula = " + ".join(filter(None, (box.formula, part.formula)))
         box = replace(box, parameters=box.parameters + part.parameters, formula=formula)

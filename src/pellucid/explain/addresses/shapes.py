@@ -80,7 +80,7 @@ def count_heads(trace: Trace, site: Site) -> int:
 
 def adds_positions(trace: Trace, site: Site) -> bool:
     """Whether the positions are added to the embedding."""
-    return where_positions_act(trace.stack_pass(site.side).positions) == "stream"
+    return where_positions_act(trace.stack_pass(site.side).positions(0)) == "stream"
 
 
 def has_part(trace: Trace, site: Site) -> bool:
@@ -125,7 +125,7 @@ def has_sum(trace: Trace, site: Site) -> bool:
 
 def rotates(trace: Trace, site: Site) -> bool:
     """Whether positions turn queries and keys."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
     return not site.cross and acts == "queries and keys"
 
 
@@ -143,7 +143,7 @@ def has_scores(trace: Trace, site: Site) -> bool:
 
 def has_bias(trace: Trace, site: Site) -> bool:
     """Whether positions add to the scores."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
     return not site.cross and acts == "scores" and has_scores(trace, site)
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pellucid.model.facts.layers import (
     ActivationName,
+    AlternatingPositionFacts,
     AttentionPart,
     DropoutFacts,
     EmbeddingFacts,
@@ -48,10 +49,14 @@ class BlockFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
-    """Blocks one after another; in a causal stack no token sees later ones."""
+    """Blocks one after another; in a causal stack no token sees later ones.
+
+    `owners` has for each block the first one with its weights: blocks may share them.
+    """
 
     n_blocks: int
     causal: bool
+    owners: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,6 +131,7 @@ PartFacts = (
     | RouterFacts
     | EmbeddingFacts
     | DropoutFacts
+    | AlternatingPositionFacts
     | StackPart
     | ModelPart
 )
