@@ -88,8 +88,12 @@ class Shards:
         with _opened(self.stored[name].file) as file:
             return cast("Tensor", file.get_tensor(name))
 
-    def read_float(self, name: str) -> Tensor:
+    def read_float(self, name: str, part: int | None = None) -> Tensor:
         """One tensor as float32, in the file's memory if it is float32 there.
+
+        Args:
+            name: of the tensor.
+            part: reads only the tensor of this index in it.
 
         Raises:
             CheckpointError: it has no floating-point numbers.
@@ -100,7 +104,8 @@ class Shards:
                 f"{stored.file}: {name} is of type {stored.dtype}, and only "
                 f"{', '.join(sorted(_FLOATS))} are handled, but no quantised weights"
             )
-        return self.read(name).to(torch.float32)
+        tensor = self.read(name)
+        return (tensor if part is None else tensor[part]).to(torch.float32)
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

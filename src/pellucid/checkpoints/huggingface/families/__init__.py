@@ -1,6 +1,14 @@
 """The supported families of published models, by their `model_type`."""
 
 from pellucid.checkpoints.huggingface.families.bert import BERT
+from pellucid.checkpoints.huggingface.families.experts import (
+    GLM4_MOE,
+    GPT_OSS,
+    MIXTRAL,
+    OLMOE,
+    QWEN2_MOE,
+    QWEN3_MOE,
+)
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
@@ -32,6 +40,12 @@ FAMILIES: dict[str, Family] = {
         OLMO3,
         SMOLLM3,
         EXAONE4,
+        MIXTRAL,
+        QWEN2_MOE,
+        QWEN3_MOE,
+        OLMOE,
+        GLM4_MOE,
+        GPT_OSS,
     )
 }
 
