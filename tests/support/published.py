@@ -36,6 +36,11 @@ _T5: dict[str, Any] = {
     "num_heads": 4,
     "is_encoder_decoder": True,
 }
+_EXPERTS: dict[str, Any] = {
+    "moe_intermediate_size": 12,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+}
 #: The least that a config.json of each family says.
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "llama": {**_WIDTHS, "num_key_value_heads": 2},
@@ -59,6 +64,31 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         **_WIDTHS,
         "sliding_window": 4,
         "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "mixtral": {**_WIDTHS, "num_key_value_heads": 2, "num_local_experts": 4},
+    "qwen2_moe": {
+        **_WIDTHS,
+        **_EXPERTS,
+        "num_key_value_heads": 2,
+        "shared_expert_intermediate_size": 8,
+    },
+    "qwen3_moe": {**_WIDTHS, **_EXPERTS, "num_key_value_heads": 2, "head_dim": 8},
+    "olmoe": {**_WIDTHS, "num_experts": 4, "num_experts_per_tok": 2},
+    "glm4_moe": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "moe_intermediate_size": 12,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "gpt_oss": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 4,
     },
     "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
     "exaone4": {
@@ -84,7 +114,7 @@ def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:
     folder.mkdir(parents=True)
     words = train_bytes()
     ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
-    assert write_published(folder, described, dict(model.named_parameters()), ends) == family
+    assert write_published(folder, described, model.state_dict(), ends) == family
     words.save(folder / "tokenizer.json")
     settings = settings_for(words.roles(), context_length=described.context_length)
     (folder / "tokenizer_config.json").write_text(settings)

@@ -13,6 +13,7 @@ from torch import Tensor
 from pellucid.checkpoints.huggingface import Published, open_published
 from pellucid.model import Transformer
 from pellucid.saved_runs.published import build_published
+from support.expert_cases import EXPERT_CASES
 
 #: Longer than any window and any original context below.
 LENGTH = 32
@@ -253,6 +254,17 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         _GROUPED | {"sliding_window": 4, "sliding_window_pattern": 2},
     ),
     "classes bert": ("BertForSequenceClassification", "BertConfig", _NAMED),
+    **EXPERT_CASES,
+    "classes mixtral": (
+        "MixtralForSequenceClassification",
+        "MixtralConfig",
+        _GROUPED | {"num_local_experts": 4},
+    ),
+    "classes gpt_oss": (
+        "GptOssForSequenceClassification",
+        "GptOssConfig",
+        _GROUPED | {"head_dim": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
     "t5": ("T5ForConditionalGeneration", "T5Config", {}),
     "t5 deeper decoder": ("T5ForConditionalGeneration", "T5Config", {"num_decoder_layers": 3}),
     "t5 1.1": (
@@ -277,13 +289,15 @@ def reference(case: str) -> Any:
     model_class, config_class, extra = CASES[case]
     settings = getattr(transformers, config_class)(**{**_BASES.get(config_class, _COMMON), **extra})
     settings._attn_implementation = "eager"
+    settings._experts_implementation = "eager"
     torch.manual_seed(0)
     model = getattr(transformers, model_class)(settings).eval()
     if case == "t5 1.1":  # newer versions tie all heads, unless a file holds two matrices
         model.lm_head.weight = torch.nn.Parameter(torch.randn(VOCAB, 16))
         model.config.tie_word_embeddings = False
     with torch.no_grad():
-        for parameter in model.parameters():
+        constants = [buffer for name, buffer in model.named_buffers() if "correction" in name]
+        for parameter in (*model.parameters(), *constants):
             if parameter.ndim == 1:  # norms and biases start at ones and zeros
                 parameter.add_(0.2 * torch.randn_like(parameter))
     return model

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from pellucid.model.facts import ExpertsFacts
 from pellucid.model.precision import as_given, wide
 from pellucid.model.routing import RouterRule, Routing
+from pellucid.typed import to_list
 
 #: How the names of layers end that choose experts; their inputs are states, and no units.
 ROUTERS = (".router", ".shared_gate")
@@ -90,11 +91,6 @@ class Experts(nn.Module):
         Args:
             x: (..., d_model). real: (...), True where a token is no padding; only records use it.
         """
-        return self._forward(x, real)
-
-    # sizes depend on the tokens: compiled code would be compiled again for almost every batch
-    @torch.compiler.disable
-    def _forward(self, x: Tensor, real: Tensor | None) -> Tensor:
         tokens = x.reshape(-1, x.shape[-1])
         routing = self.route(tokens)
         if self.records is not None and torch.is_grad_enabled():
@@ -118,7 +114,7 @@ class Experts(nn.Module):
         by_expert = routing.experts.flatten()
         order = by_expert.argsort(stable=True)
         # the one place that waits for the device: each expert's matrix product has its own size
-        counts = by_expert.bincount(minlength=len(self.experts)).tolist()
+        counts: list[int] = to_list(by_expert.bincount(minlength=len(self.experts)))
         weights = routing.weights.flatten()[order, None]
         rows = tokens[order // n_active]
         if self.weights_on == "input":
@@ -128,7 +124,7 @@ class Experts(nn.Module):
         outputs = torch.cat(
             [
                 expert(part)
-                for expert, part in zip(self.experts, rows.split(counts), strict=True)
+                for expert, part in zip(self.experts, torch.split(rows, counts), strict=True)
                 if len(part) or learns
             ]
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import torch
-
 from pellucid.explain.chapter_types import Bars, Content, Receipt, Table
 from pellucid.explain.chapters.pictures import MAX_CELLS, largest, window
 from pellucid.explain.receipts.builder import cell
@@ -18,7 +16,7 @@ from pellucid.explain.receipts.linear import matrix_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import ExpertsFacts
-from pellucid.typed import to_list
+from pellucid.typed import length, to_list
 
 #: Experts in the table, besides those that the token uses.
 _OTHERS = 8
@@ -83,7 +81,7 @@ def _table(trace: Trace, address: str, token: int, chosen: list[int], n_experts:
             float(logits[number]),
             float(scores[number]),
             float(weights[number]),
-            float(trace[cell(f"{address}.experts.{number}.written", token)].norm()),
+            length(trace[cell(f"{address}.experts.{number}.written", token)]),
         )
         for number in (*chosen, *others)
     ]
@@ -124,7 +122,7 @@ def _describe_shared(facts: ExpertsFacts) -> str:
 
 
 def _note(trace: Trace, address: str, facts: ExpertsFacts) -> str:
-    used = len(torch.unique(trace[f"{address}.chosen"]))
+    used = len(set(to_list(trace[f"{address}.chosen"].flatten())))
     note = f"the tokens of this text use {used} of {facts.n_experts} experts"
     if facts.rule.grouped:
         note += "; a token can choose experts of its best groups only"

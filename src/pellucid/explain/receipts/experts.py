@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.experts import experts_facts
@@ -168,4 +168,4 @@ def mixture_receipt(trace: Trace, selection: Selection) -> Receipt:
 
 def uses_expert(trace: Trace, selection: Selection, expert: int) -> bool:
     """Whether the selected token uses an expert."""
-    return expert in cast("list[int]", _place(trace, selection).chosen(selection.token))
+    return expert in _place(trace, selection).chosen(selection.token)

@@ -51,19 +51,20 @@ def activation_receipt(
     def number(name: str, part: str) -> Expression:
         return build.number(name, f"{address}.{part}", selection.token, unit)
 
+    expression: Expression
     match facts:
-        case FeedForwardFacts(activation=None) | None:
-            return None
-        case FeedForwardFacts(activation=activation, gate=None):
+        case FeedForwardFacts(activation=activation, gate=gate):
+            if activation is None:
+                return None
             formula, activate = _ACTIVATIONS[activation]
-            expression = activate(number("x", "up"))
-        case FeedForwardFacts(activation=activation):
-            formula, activate = _ACTIVATIONS[activation]
-            formula += " × up"
-            expression = activate(number("x", "gate")) * number("up", "up")
+            expression = activate(number("x", "up" if gate is None else "gate"))
+            if gate is not None:
+                formula, expression = f"{formula} × up", expression * number("up", "up")
         case ClampedFeedForwardFacts():
             formula = "(u + 1) g / (1 + exp(-slope g)); g = min(gate, limit), |u| <= limit"
             expression = _clamped(number("gate", "gate"), number("up", "up"), facts)
+        case None:
+            return None
         case _:
             assert_never(facts)
     return build.receipt(

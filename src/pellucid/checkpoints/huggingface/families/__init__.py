@@ -1,17 +1,11 @@
 """The supported families of published models, by their `model_type`."""
 
 from pellucid.checkpoints.huggingface.families.bert import BERT
-from pellucid.checkpoints.huggingface.families.experts import (
-    GLM4_MOE,
-    GPT_OSS,
-    MIXTRAL,
-    OLMOE,
-    QWEN2_MOE,
-    QWEN3_MOE,
-)
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
+from pellucid.checkpoints.huggingface.families.glm4_moe import GLM4_MOE
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
+from pellucid.checkpoints.huggingface.families.gpt_oss import GPT_OSS
 from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     EXAONE4,
     GEMMA3,
@@ -19,6 +13,12 @@ from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     SMOLLM3,
 )
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
+from pellucid.checkpoints.huggingface.families.mixtral import (
+    MIXTRAL,
+    OLMOE,
+    QWEN2_MOE,
+    QWEN3_MOE,
+)
 from pellucid.checkpoints.huggingface.families.t5 import T5
 from pellucid.checkpoints.huggingface.family import Family
 
