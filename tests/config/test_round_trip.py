@@ -23,7 +23,7 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     int: st.integers(258, 1000),
     float: st.floats(1e-9, 0.45),
-    str: st.text(max_size=20).filter(lambda text: text != "none")  # removes a value,
+    str: st.text(max_size=20).filter(lambda text: text != "none"),  # "none" removes a value
     type(None): st.none(),
 }
 
