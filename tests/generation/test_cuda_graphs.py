@@ -26,11 +26,14 @@ GREEDY = Sampling(temperature=0.0)
 #: What a mask and a place do not say, and so only the model itself does.
 WITHOUT = {
     "alibi",
+    "alibi, rounded",
+    "alibi, scaled",
     "alternating",
     "bucketed",
     "experts",
     "experts with weighted inputs",
     "grouped experts and a shared one",
+    "latent with a bias on scores",
     "linear",
     "linear beside softmax",
     "linear with learned positions",

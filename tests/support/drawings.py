@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid import config
-from support.architectures import SMALL, SMALL_HEADS, SMALL_STACK, with_stack
+from support.architectures import LATENT, SMALL, SMALL_HEADS, SMALL_STACK, with_stack
 
 _LINEAR = config.LinearAttention(n_heads=2, d_head=4, qkv_bias=True, out_bias=False, chunk=2)
 _MEMORY = config.NeuralMemory(n_heads=2, d_head=4, window=2, chunk=2)
@@ -92,6 +92,7 @@ _STACKS: list[dict[str, object]] = [
         {"attention": attention, "positions": config.NoPositions()}
         for attention in (
             _HEADS,
+            LATENT,
             _LINEAR,
             _MEMORY,
             config.Alternating(layers=(_HEADS, _MEMORY, _LINEAR)),

@@ -6,6 +6,7 @@ A kind is a class that carries its own numbers; the set of kinds is one union ty
 from pellucid.config.attention import (
     Alternating,
     Attention,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
@@ -197,6 +198,7 @@ __all__ = [
     "Labelled",
     "LanguageHead",
     "LastLayers",
+    "LatentAttention",
     "Layer",
     "LayerNorm",
     "Learned",

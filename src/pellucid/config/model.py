@@ -5,11 +5,12 @@ There is no default architecture: presets name every part.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
 from pellucid.config.attention import NeuralMemory
-from pellucid.config.checks import AtLeast, Checked, Count
+from pellucid.config.checks import AtLeast, Checked, Count, Positive
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm
 from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
@@ -23,15 +24,24 @@ LONGEST_CONTEXT = 2**24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding(Checked):
-    """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not.
+    """Token embeddings: multiplied by a number or not; tied to the output head or not.
 
-    `segments`: how many kinds of text a sequence may have, each with its own vector (BERT's token
-    types); most models have none.
+    `scaled`: by sqrt(d_model). `multiplier`: by this number (default: none). `segments`: how many
+    kinds of text a sequence may have, each with its own vector (BERT's token types); most models
+    have none.
     """
 
     tied: bool
     scaled: bool
     segments: Count | None = None
+    multiplier: Positive | None = None
+
+    def _check(self) -> None:
+        if self.scaled and self.multiplier is not None:
+            raise ConfigError(
+                "embedding.multiplier must be none with scaled = true, was "
+                f"{self.multiplier:g}: embeddings have one factor; set scaled = false"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +137,13 @@ class Transformer(Checked):
                 f"{type(stack.reparametrisation).__name__}, which divides a matrix by its size; "
                 'take "plain" or "depth_scaled"'
             )
+
+    @property
+    def embedding_scale(self) -> float:
+        """The factor of token embeddings."""
+        if self.embedding.scaled:
+            return math.sqrt(self.d_model)
+        return 1.0 if self.embedding.multiplier is None else self.embedding.multiplier
 
     @property
     def stacks(self) -> tuple[Stack, ...]:

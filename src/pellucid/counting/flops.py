@@ -8,6 +8,7 @@ from typing import assert_never
 from pellucid.config import (
     ClassificationHead,
     LanguageHead,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
@@ -66,6 +67,8 @@ def mixing(attention: OneAttention, *, causal: bool) -> str:
     match attention:
         case MultiHead(window=window):
             return _attention_flops(visible_keys(causal=causal, window=window is not None))
+        case LatentAttention():
+            return _attention_flops(visible_keys(causal=causal, window=False))
         case LinearAttention():
             memory_product = "4 h d_k d_v"
             return (

@@ -196,8 +196,9 @@ def _positions(
     dims = symbols(model, named_stack) | attention_symbols(attention)
     name = position_row_name(named_stack, scheme)
     match scheme:
-        case Learned():
-            return [_embedding(name, "context_length d_model", dims)]
+        case Learned(offset=offset):
+            rows = f"(context_length + {offset})" if offset else "context_length"
+            return [_embedding(name, f"{rows} d_model", dims)]
         case BucketedBias(n_buckets=n):
             return [_embedding(name, "n_buckets h", dims | {"n_buckets": n})]
         case ShawRelative(max_distance=furthest, values=values):

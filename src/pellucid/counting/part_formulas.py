@@ -14,6 +14,7 @@ from pellucid.config import (
     GroupNorm,
     HeadTransform,
     InstanceNorm,
+    LatentAttention,
     LayerNorm,
     LinearAttention,
     MultiHead,
@@ -21,6 +22,7 @@ from pellucid.config import (
     Norm,
     OneAttention,
     OneFeedForward,
+    Parallel,
     RMSNorm,
     SandwichNorm,
     Stack,
@@ -44,6 +46,8 @@ class Part(NamedTuple):
 def norm_part(norm: Norm, width: str = "d_model") -> Part:
     """Gains, and biases if the norm has them."""
     match norm:
+        case LayerNorm(gain=False) | RMSNorm(gain=False):
+            return Part("0", "0")
         case LayerNorm(bias=True) | BatchNorm() | GroupNorm() | InstanceNorm():
             return Part("0", f"2 {width}")
         case LayerNorm() | RMSNorm():
@@ -55,6 +59,8 @@ def norm_part(norm: Norm, width: str = "d_model") -> Part:
 def block_norms(stack: Stack) -> int:
     """How many norms one block has; the first has one less without `first_attention_norm`."""
     layers = 2 if stack.cross_attention is None else 3
+    if isinstance(stack.residual, Parallel) and stack.residual.shared_norm:
+        return 1
     return 2 * layers if isinstance(stack.residual, SandwichNorm) else layers
 
 
@@ -63,6 +69,8 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
     match attention:
         case MultiHead():
             part = _multi_head(attention)
+        case LatentAttention():
+            part = _latent(attention)
         case LinearAttention(qkv_bias=qkv_bias, out_bias=out_bias):
             biases = total(_ROWS if qkv_bias else "0", "d_model" if out_bias else "0")
             part = Part(_PROJECTIONS, biases)
@@ -82,26 +90,63 @@ _ROWS = "h (2 d_k + d_v)"
 
 
 def _rows(attention: OneAttention) -> str:
-    """How many queries, keys and values a token has, in numbers."""
-    if isinstance(attention, MultiHead) and attention.n_heads != attention.n_kv_heads:
-        return "h d_k + h_kv (d_k + d_v)"
-    return _ROWS
+    """How many queries, keys, values, gates and latents a token has, in numbers."""
+    if isinstance(attention, LatentAttention):
+        return f"h (2 d_k - d_r + d_v) + {_latent_rows(attention)}"
+    if not isinstance(attention, MultiHead):
+        return _ROWS
+    grouped = attention.n_heads != attention.n_kv_heads
+    return total("h d_k + h_kv (d_k + d_v)" if grouped else _ROWS, gate_rows(attention))
+
+
+def _latent_rows(attention: LatentAttention) -> str:
+    return "d_c + d_r" if attention.d_query_latent is None else "d_q + d_c + d_r"
+
+
+def _latent(attention: LatentAttention) -> Part:
+    norms = norm_part(attention.latent_norm, "d_c").vectors
+    queries = "h d_k d_model"
+    if attention.d_query_latent is not None:
+        norms = total(norm_part(attention.latent_norm, "d_q").vectors, norms)
+        queries = "h d_k d_q"
+    latents = f"({_latent_rows(attention)}) d_model"
+    matrices = f"{queries} + {latents} + h (d_k - d_r + d_v) d_c + h d_v d_model"
+    biases = total(
+        _latent_rows(attention) if attention.latent_bias else "0",
+        "d_model" if attention.out_bias else "0",
+    )
+    return Part(matrices, total(biases, norms))
+
+
+def gate_rows(attention: MultiHead) -> str:
+    """How many gates a token's heads have."""
+    return {None: "0", "heads": "h", "features": "h d_v"}[attention.output_gate]
 
 
 def _multi_head(attention: MultiHead) -> Part:
     grouped = attention.n_heads != attention.n_kv_heads
-    matrices = f"d_model ({_rows(attention)}) + h d_v d_model" if grouped else _PROJECTIONS
+    gates = gate_rows(attention)
+    plain = not grouped and gates == "0"
+    matrices = _PROJECTIONS if plain else f"d_model ({_rows(attention)}) + h d_v d_model"
     norms = "0"
     if attention.qk_norm is not None:
-        widths = ("h d_k", "h_kv d_k") if attention.qk_norm_over == "all_heads" else ("d_k", "d_k")
+        shared = attention.qk_norm_over == "each_head"
+        widths = ("d_k", "d_k") if shared else ("h d_k", "h_kv d_k")
         norms = total(*(norm_part(attention.qk_norm, width).vectors for width in widths))
     vectors = total(
-        _rows(attention) if attention.qkv_bias else "0",
+        _biases(attention),
         "d_model" if attention.out_bias else "0",
         norms,
         "h" if attention.sinks else "0",
     )
     return Part(matrices, vectors)
+
+
+def _biases(attention: MultiHead) -> str:
+    if all(attention.biases):
+        return _rows(attention)
+    rows = (("h d_k", gate_rows(attention)), ("h_kv d_k",), ("h_kv d_v",))
+    return total(*(total(*own) for own, has in zip(rows, attention.biases, strict=True) if has))
 
 
 def feed_forward_part(feed_forward: OneFeedForward, stack: Stack) -> Part:

@@ -28,6 +28,7 @@ from pellucid.model.facts import (
     HeadTransformFacts,
     IdentityFacts,
     LanguageHeadFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoHeadFacts,
@@ -96,12 +97,12 @@ class _Compiler:
             number=model.embedding_scale,
             **program.matrix(model.token_embedding.weight),
         )
-        tables: list[tuple[Tensor, int]] = []
+        tables: list[tuple[Tensor, int]] = []  # the first token's row on, and from token to token
         if model.segment_embedding is not None:
             tables.append((model.segment_embedding.weight, 0))
         facts = position_facts(positions)
         if isinstance(facts, AddedPositionFacts):  # each layer handles or refuses the others
-            tables.append((tensor_at(positions, facts.table), n))
+            tables.append((tensor_at(positions, facts.table)[facts.first_row :], n))
         for table, stride in tables:
             gain = program.address(table.detach())
             program.write(Operation.PLACE, output=self.x, n_out=n, stride=stride, gain=gain)
@@ -122,7 +123,7 @@ class _Compiler:
                 refuse("a block with cross-attention")
             case BlockFacts(order="sequential", residual=residual):
                 self._residual(residual, block.attention_norm, attend)
-                self._residual(residual, block.feed_forward_norm, feed)
+                self._residual(residual, block.get_submodule("feed_forward_norm"), feed)
             case BlockFacts():
                 self._parallel(block, attend, feed)
             case UnknownFacts():
@@ -131,8 +132,10 @@ class _Compiler:
                 assert_never(facts)
 
     def _parallel(self, block: Block, attend: Layer, feed: Layer) -> None:
-        attend(input=self._normed(block.attention_norm), output=self.layer_output)
-        place = self._normed(block.feed_forward_norm)
+        place = self._normed(block.attention_norm)
+        attend(input=place, output=self.layer_output)
+        if block.feed_forward_norm is not None:
+            place = self._normed(block.feed_forward_norm)
         if place == self.x:  # both layers read x, so it must not change before
             feed(input=place, output=self.normed)
             self._add(self.layer_output)
@@ -153,6 +156,9 @@ class _Compiler:
     def _join(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
         x, output, carried = self.x, self.layer_output, facts.carried
         stream = {} if carried == 0 else {"plus": x, "factor": carried}
+        if facts.multiplier != 1:
+            self._join_scaled(facts, norm, layer)
+            return
         match facts.norm:
             case "input":
                 layer(input=self._normed(norm), output=x, **stream)
@@ -171,6 +177,16 @@ class _Compiler:
             case _:
                 assert_never(facts.norm)
 
+    def _join_scaled(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
+        """x + multiplier f(norm(x))."""
+        if facts.norm != "input" or facts.carried != 1:
+            refuse(f"a layer times {facts.multiplier} that joins the stream by another rule")
+        layer(input=self._normed(norm), output=self.layer_output)
+        self.program.write(
+            Operation.ADD, output=self.layer_output, n_out=self.d_model, factor=facts.multiplier
+        )
+        self._add(self.layer_output)
+
     def _normed(self, norm: nn.Module) -> int:
         return self.program.norm(norm, input=self.x, output=self.normed)
 
@@ -182,11 +198,16 @@ class _Compiler:
     ) -> None:
         facts = attention_facts(layer)
         match facts:
+            case SoftmaxAttentionFacts(clip=float()) | SoftmaxAttentionFacts(output_gate=str()):
+                refuse("attention with a clip or a gate")
+            case SoftmaxAttentionFacts(norms_after_rotation=True):
+                refuse("a norm of queries and keys after their rotation")
             case SoftmaxAttentionFacts(keys_from="same_text"):
                 mixed = self._softmax(layer, facts, positions, index, input)
                 self.program.linear(layer.get_submodule(facts.output), input=mixed, **fields)
             case (
                 SoftmaxAttentionFacts()
+                | LatentAttentionFacts()
                 | LinearAttentionFacts()
                 | NeuralMemoryFacts()
                 | UnknownFacts()
@@ -206,7 +227,13 @@ class _Compiler:
         """Queries, keys and values, and the outputs of all heads, whose place it returns."""
         program, n_heads, n_kv_heads = self.program, facts.n_heads, facts.n_kv_heads
         d_head, d_value, context = facts.d_head, facts.d_value, self.model.context_length
-        tables = position_tables(positions, context_length=context, n_heads=n_heads, d_head=d_head)
+        tables = position_tables(
+            positions,
+            context_length=context,
+            n_heads=n_heads,
+            d_head=d_head,
+            scale=facts.scale,
+        )
         widths = (n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value)
         query, key, value = (program.place(width) for width in widths)
         mixed = program.place(n_heads * d_value)

@@ -34,12 +34,14 @@ class PositionTables(NamedTuple):
 
 
 def position_tables(
-    positions: Positions, *, context_length: int, n_heads: int, d_head: int
+    positions: Positions, *, context_length: int, n_heads: int, d_head: int, scale: float
 ) -> PositionTables:
     """The tables of a scheme.
 
     Args:
-        positions: The scheme. context_length: The longest text. n_heads, d_head: Of the attention.
+        positions: The scheme.
+        context_length: The longest text.
+        n_heads, d_head, scale: Of the attention.
 
     Raises:
         CannotCompile: There is no instruction for the scheme.
@@ -49,16 +51,16 @@ def position_tables(
         case RotaryFacts(n_rotated=n_rotated, pairing=pairing):
             cos, sin = tensor_at(positions, facts.cos), tensor_at(positions, facts.sin)
             return PositionTables(n_rotated, pairing == "interleaved", cos, sin)
-        case DistanceBiasFacts():
+        case DistanceBiasFacts(by="distance"):
             query = torch.zeros(1, n_heads, 1, d_head)
             view = look(1, torch.device("cpu"), causal=True, start=context_length - 1)
             with torch.no_grad():
-                bias = positions.bias(query, view, 1.0)
+                bias = positions.bias(query, view, scale)
             assert bias is not None
             return PositionTables(by_distance=bias[:, 0].flip(-1).contiguous())
         case NoPositionFacts() | AddedPositionFacts():
             return PositionTables()
-        case DistanceVectorFacts() | UnknownFacts():
+        case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
             return refuse(positions)
         case _:
             assert_never(facts)

@@ -11,8 +11,8 @@ formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 # isort: off
 from pellucid.maths.activations import (
     clamped_swiglu, clamped_swiglu_grad, geglu, geglu_grad, gelu, gelu_grad, gelu_tanh,
-    gelu_tanh_grad, relu, relu_grad, relu_squared, relu_squared_grad, silu, silu_grad, swiglu,
-    swiglu_grad,
+    gelu_tanh_grad, quick_gelu, quick_gelu_grad, relu, relu_grad, relu_squared, relu_squared_grad,
+    silu, silu_grad, swiglu, swiglu_grad, tanh, tanh_grad,
 )
 from pellucid.maths.attention.attention import (
     attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
@@ -69,10 +69,13 @@ from pellucid.maths.attention.linear_attention import (
     elu_features, elu_features_grad, linear_attention, linear_attention_grad,
     linear_attention_in_chunks, linear_attention_step,
 )
+from pellucid.maths.attention.latent_attention import latent_attention, latent_attention_grad
 from pellucid.maths.output_head import (
     embedding, embedding_grad, linear_head_grads, linear_head_loss, tied_loss, tied_loss_grad,
 )
-from pellucid.maths.logistic import sigmoid, sigmoid_grad, softplus, softplus_grad
+from pellucid.maths.logistic import (
+    glu, glu_grad, sigmoid, sigmoid_grad, softplus, softplus_grad,
+)
 from pellucid.maths.neural_memory import (
     memory_in_chunks, memory_loss, memory_loss_grad, memory_step, memory_through_time,
 )
@@ -146,37 +149,39 @@ __all__ = [
     "expected_calibration_error", "f1_score", "focal_loss", "focal_loss_grad", "forward_kl",
     "forward_kl_grad", "gaussian_kl", "gaussian_kl_diagonal", "gaussian_kl_diagonal_grad",
     "gaussian_kl_full", "gaussian_kl_full_grad", "gaussian_kl_grad", "geglu", "geglu_grad", "gelu",
-    "gelu_grad", "gelu_tanh", "gelu_tanh_grad", "gpt2_std", "group_norm", "group_norm_grad",
-    "grpo_advantages", "he_std", "hinge_preference_loss", "hinge_preference_loss_grad",
-    "instance_norm", "instance_norm_grad", "interpolated_frequencies", "jensen_shannon",
-    "jensen_shannon_grad", "jensen_shannon_of_logits", "jensen_shannon_of_logits_grad",
-    "keep_min_p", "keep_top_k", "keep_top_p", "kl_divergence", "kl_divergence_grad", "kl_k1",
-    "kl_k2", "kl_k2_grad", "kl_k3", "kl_k3_grad", "l1_penalty", "l1_penalty_grad", "l1_prox",
-    "l2_penalty", "l2_penalty_grad", "l2_prox", "language_model_loss", "language_model_loss_grad",
-    "largest_score_bounds", "layer_norm", "layer_norm_grad", "lecun_std", "linear",
-    "linear_attention", "linear_attention_grad", "linear_attention_in_chunks",
-    "linear_attention_step", "linear_head_grads", "linear_head_loss", "linear_scan",
-    "linear_scan_grad", "linear_variance", "llama3_frequencies", "load_balancing_loss",
-    "load_balancing_loss_grad", "log_softmax", "log_softmax_grad", "logsumexp", "memory_in_chunks",
-    "memory_loss", "memory_loss_grad", "memory_step", "memory_through_time", "mixture_of_experts",
-    "mixture_of_experts_grad", "momentum_step", "multi_head_attention", "multi_head_attention_grad",
-    "newton_schulz", "normalised_entropy", "normalised_entropy_grad", "ntk_frequencies",
-    "perplexity", "policy_gradient_loss", "policy_gradient_loss_grad", "power_iteration",
-    "precision_score", "recall_score", "regularised_reward", "regularised_reward_grad",
-    "regularised_reward_optimum", "relative_distances", "relative_entropy", "relative_entropy_grad",
-    "relu", "relu_grad", "relu_mean_square", "relu_squared", "relu_squared_grad", "renyi2_entropy",
-    "renyi2_entropy_grad", "repetition_penalty", "residual_jacobian", "reverse_kl",
-    "reverse_kl_grad", "rloo_advantages", "rms_norm", "rms_norm_grad", "rotary_angles",
-    "rotary_frequencies", "rotate", "rotate_grad", "router_z_loss", "router_z_loss_grad",
-    "sequence_log_likelihood", "sequence_log_likelihood_grad", "sgd_step", "sigmoid",
-    "sigmoid_grad", "sigmoid_router", "sigmoid_router_grad", "silu", "silu_grad",
-    "simple_attention", "simple_attention_grad", "sinusoid", "soft_cap", "soft_cap_grad",
-    "soft_cross_entropy", "soft_cross_entropy_grad", "softmax", "softmax_grad", "softmax_jacobian",
-    "softmax_jacobian_product", "softmax_router", "softmax_router_grad", "softmax_slope",
-    "softplus", "softplus_grad", "spectral_norm", "spectral_norm_grad", "stream_variance",
-    "sum_normalise", "sum_normalise_grad", "swiglu", "swiglu_grad", "tied_loss", "tied_loss_grad",
-    "to_half_split", "to_interleaved", "torch_linear_std", "warm_up_stable_decay", "weight_norm",
-    "weight_norm_grad", "xavier_std", "yarn_attention_factor", "yarn_frequencies",
+    "gelu_grad", "gelu_tanh", "gelu_tanh_grad", "glu", "glu_grad", "gpt2_std", "group_norm",
+    "group_norm_grad", "grpo_advantages", "he_std", "hinge_preference_loss",
+    "hinge_preference_loss_grad", "instance_norm", "instance_norm_grad", "interpolated_frequencies",
+    "jensen_shannon", "jensen_shannon_grad", "jensen_shannon_of_logits",
+    "jensen_shannon_of_logits_grad", "keep_min_p", "keep_top_k", "keep_top_p", "kl_divergence",
+    "kl_divergence_grad", "kl_k1", "kl_k2", "kl_k2_grad", "kl_k3", "kl_k3_grad", "l1_penalty",
+    "l1_penalty_grad", "l1_prox", "l2_penalty", "l2_penalty_grad", "l2_prox", "language_model_loss",
+    "language_model_loss_grad", "largest_score_bounds", "latent_attention", "latent_attention_grad",
+    "layer_norm", "layer_norm_grad", "lecun_std", "linear", "linear_attention",
+    "linear_attention_grad", "linear_attention_in_chunks", "linear_attention_step",
+    "linear_head_grads", "linear_head_loss", "linear_scan", "linear_scan_grad", "linear_variance",
+    "llama3_frequencies", "load_balancing_loss", "load_balancing_loss_grad", "log_softmax",
+    "log_softmax_grad", "logsumexp", "memory_in_chunks", "memory_loss", "memory_loss_grad",
+    "memory_step", "memory_through_time", "mixture_of_experts", "mixture_of_experts_grad",
+    "momentum_step", "multi_head_attention", "multi_head_attention_grad", "newton_schulz",
+    "normalised_entropy", "normalised_entropy_grad", "ntk_frequencies", "perplexity",
+    "policy_gradient_loss", "policy_gradient_loss_grad", "power_iteration", "precision_score",
+    "quick_gelu", "quick_gelu_grad", "recall_score", "regularised_reward",
+    "regularised_reward_grad", "regularised_reward_optimum", "relative_distances",
+    "relative_entropy", "relative_entropy_grad", "relu", "relu_grad", "relu_mean_square",
+    "relu_squared", "relu_squared_grad", "renyi2_entropy", "renyi2_entropy_grad",
+    "repetition_penalty", "residual_jacobian", "reverse_kl", "reverse_kl_grad", "rloo_advantages",
+    "rms_norm", "rms_norm_grad", "rotary_angles", "rotary_frequencies", "rotate", "rotate_grad",
+    "router_z_loss", "router_z_loss_grad", "sequence_log_likelihood",
+    "sequence_log_likelihood_grad", "sgd_step", "sigmoid", "sigmoid_grad", "sigmoid_router",
+    "sigmoid_router_grad", "silu", "silu_grad", "simple_attention", "simple_attention_grad",
+    "sinusoid", "soft_cap", "soft_cap_grad", "soft_cross_entropy", "soft_cross_entropy_grad",
+    "softmax", "softmax_grad", "softmax_jacobian", "softmax_jacobian_product", "softmax_router",
+    "softmax_router_grad", "softmax_slope", "softplus", "softplus_grad", "spectral_norm",
+    "spectral_norm_grad", "stream_variance", "sum_normalise", "sum_normalise_grad", "swiglu",
+    "swiglu_grad", "tanh", "tanh_grad", "tied_loss", "tied_loss_grad", "to_half_split",
+    "to_interleaved", "torch_linear_std", "warm_up_stable_decay", "weight_norm", "weight_norm_grad",
+    "xavier_std", "yarn_attention_factor", "yarn_frequencies",
 ]
 # fmt: on
 

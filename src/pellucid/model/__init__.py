@@ -18,6 +18,8 @@ from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.experts import Experts
 from pellucid.model.feed_forward import MLP, ClampedGatedMLP, GatedMLP, HeadTransform
+from pellucid.model.half import can_be_half, refuse_half, widen_on_use
+from pellucid.model.latent_attention import LatentAttention
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
@@ -36,7 +38,7 @@ from pellucid.model.positions import (
     Sinusoidal,
 )
 from pellucid.model.precision import Narrow, Weights
-from pellucid.model.quantization import narrow
+from pellucid.model.quantization import check_weights, narrow
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Sandwich,
@@ -84,6 +86,7 @@ __all__ = [
     "KeyValueCache",
     "KeysAndValues",
     "LanguageHead",
+    "LatentAttention",
     "LayerNorm",
     "Learned",
     "LinearAttention",
@@ -113,6 +116,8 @@ __all__ = [
     "assemble",
     "assemble_balancing",
     "assemble_trained",
+    "can_be_half",
+    "check_weights",
     "deep_norm",
     "expert_layers",
     "is_adapter_tensor",
@@ -125,8 +130,10 @@ __all__ = [
     "output_norm",
     "post_norm",
     "pre_norm",
+    "refuse_half",
     "sandwich_norm",
     "unmerge",
+    "widen_on_use",
     "without_adapters",
 ]
 

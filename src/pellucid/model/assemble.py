@@ -20,7 +20,9 @@ from pellucid.model.attention import (
     Scores,
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
+from pellucid.model.half import refuse_half
 from pellucid.model.initialisation import empty_embedding, initialise
+from pellucid.model.latent_attention import Latent, LatentAttention, LatentHeads
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
@@ -63,7 +65,7 @@ def _build(model: config.Transformer) -> Transformer:
         encoder=None if model.encoder is None else _stack(model, model.encoder, causal=False),
         decoder=None if model.decoder is None else _stack(model, model.decoder, causal=True),
         head=_head(model),
-        embedding_scale=math.sqrt(d_model) if model.embedding.scaled else 1.0,
+        embedding_scale=model.embedding_scale,
         segment_embedding=None if segments is None else empty_embedding(segments, d_model),
         pooler=nn.Linear(d_model, d_model) if model.pooler else None,
     )
@@ -77,7 +79,7 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
         causal=causal,
         input_norm=None if stack.input_norm is None else parts.norm(stack.input_norm, d_model),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
-        dropout=stack.dropout,
+        dropout=stack.input_dropout,
         owners=stack.owners,
     )
 
@@ -89,13 +91,14 @@ def _block(stack: config.Stack, index: int, layer: config.Layer, d_model: int) -
             return Sandwich(before=pre_norm, after=post_norm)
         return parts.norm(stack.norm, d_model)
 
-    crossed = stack.cross_attention
-    block = ParallelBlock if isinstance(stack.residual, config.Parallel) else Block
+    crossed, rule = stack.cross_attention, stack.residual
+    parallel = isinstance(rule, config.Parallel)
+    block = ParallelBlock if parallel else Block
     return block(
-        attention=_attention(layer.attention, d_model),
+        attention=_attention(layer.attention, d_model, index + 1),
         feed_forward=parts.feed_forward(layer.feed_forward, d_model),
         attention_norm=norm() if index or stack.first_attention_norm else nn.Identity(),
-        feed_forward_norm=norm(),
+        feed_forward_norm=None if parallel and rule.shared_norm else norm(),
         residual=parts.residual(stack.residual),
         cross_attention=None if crossed is None else _cross_attention(crossed, d_model),
         cross_attention_norm=None if crossed is None else norm(),
@@ -117,23 +120,28 @@ def _head(model: config.Transformer) -> OutputHead:
                 soft_cap=model.head.soft_cap,
                 scaled=model.head.scaled,
                 fixed_bias=model.head.fixed_bias,
+                multiplier=model.head.multiplier,
             )
         case _:
             assert_never(model.head)
 
 
-def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
+def _attention(attention: config.OneAttention, d_model: int, layer: int) -> nn.Module:
     match attention:
         case config.MultiHead():
             return MultiHeadAttention(
                 d_model=d_model,
                 heads=_heads(attention),
-                qkv_bias=attention.qkv_bias,
+                qkv_bias=attention.biases,
                 out_bias=attention.out_bias,
-                scores=_scores(attention),
+                scores=_scores(attention, layer if attention.scale_by_layer else 1),
                 norms=_query_key_norms(attention),
                 window=attention.window,
+                clip=attention.clip,
+                output_gate=attention.output_gate,
             )
+        case config.LatentAttention():
+            return _latent_attention(attention, d_model)
         case config.LinearAttention():
             return LinearAttention(
                 d_model=d_model,
@@ -156,11 +164,30 @@ def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
             assert_never(attention)
 
 
+def _latent_attention(attention: config.LatentAttention, d_model: int) -> nn.Module:
+    def latent(width: int) -> Latent:
+        return Latent(width, parts.norm(attention.latent_norm, width))
+
+    query_width = attention.d_query_latent
+    return LatentAttention(
+        d_model=d_model,
+        heads=LatentHeads(
+            attention.n_heads, attention.d_head, attention.d_rotated, attention.d_value
+        ),
+        latent=latent(attention.d_latent),
+        query_latent=None if query_width is None else latent(query_width),
+        latent_bias=attention.latent_bias,
+        out_bias=attention.out_bias,
+        scale=attention.scale,
+        dropout=attention.dropout,
+    )
+
+
 def _cross_attention(attention: config.MultiHead, d_model: int) -> nn.Module:
     return CrossAttention(
         d_model=d_model,
         heads=_heads(attention),
-        qkv_bias=attention.qkv_bias,
+        qkv_bias=attention.biases,
         out_bias=attention.out_bias,
         scores=_scores(attention),
     )
@@ -170,19 +197,31 @@ def _heads(attention: config.MultiHead) -> Heads:
     return Heads(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.d_value)
 
 
-def _scores(attention: config.MultiHead) -> Scores:
-    return Scores(attention.scale, attention.soft_cap, attention.sinks, attention.dropout)
+def _scores(attention: config.MultiHead, divisor: int = 1) -> Scores:
+    scale = attention.scale
+    if divisor != 1:
+        scale = (1 / math.sqrt(attention.d_head) if scale is None else scale) / divisor
+    return Scores(scale, attention.soft_cap, attention.sinks, attention.dropout)
 
 
 def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
-    norm = attention.qk_norm
-    if norm is None:
+    kind, d_head = attention.qk_norm, attention.d_head
+    if kind is None:
         return None
-    d_head, over_all_heads = attention.d_head, attention.qk_norm_over == "all_heads"
+
+    def norm(n_heads: int) -> nn.Module:
+        if attention.qk_norm_over == "each_head":
+            return parts.norm(kind, d_head)
+        if attention.qk_norm_over == "all_heads":
+            return parts.norm(kind, d_head * n_heads)
+        assert isinstance(kind, config.LayerNorm | config.RMSNorm)  # config refuses others
+        return parts.own_gain_norm(kind, d_head, n_heads)
+
     return QueryKeyNorms(
-        query=parts.norm(norm, d_head * attention.n_heads if over_all_heads else d_head),
-        key=parts.norm(norm, d_head * attention.n_kv_heads if over_all_heads else d_head),
-        over_all_heads=over_all_heads,
+        query=norm(attention.n_heads),
+        key=norm(attention.n_kv_heads),
+        over_all_heads=attention.qk_norm_over != "each_head",
+        after_rotation=attention.qk_norm_place == "after_rotation",
     )
 
 
@@ -244,11 +283,12 @@ def assemble_trained(model: Transformer, trained: config.Trained | None, *, seed
         seed: of new weights, such as adapters; on the meta device nothing is drawn.
 
     Raises:
-        ConfigError: `trained` does not fit this model.
+        ConfigError: `trained` does not fit this model, or its matrices are in half precision.
     """
+    if trained is None:
+        return
+    refuse_half(model, "training")
     match trained:
-        case None:
-            return
         case config.LastLayers(count=count):
             train_last_layers(model, count)
         case config.LoRA():

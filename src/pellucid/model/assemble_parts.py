@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
+from pellucid.config.attention import value_width
 from pellucid.maths.initialisation import he_std, xavier_std
 from pellucid.maths.positions.rotary import rotary_frequencies
 from pellucid.maths.positions.rotary_scaling import (
@@ -26,6 +27,7 @@ from pellucid.model.feed_forward import (
     HeadTransform,
     gelu,
     gelu_tanh,
+    quick_gelu,
     relu,
     relu_squared,
     silu,
@@ -48,6 +50,7 @@ from pellucid.model.residuals import (
     post_norm,
     pre_norm,
     sandwich_norm,
+    scaled_pre_norm,
 )
 from pellucid.model.rotary import Rotary
 from pellucid.model.routing import Groups, RouterRule
@@ -57,7 +60,10 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
     "relu_squared": relu_squared,
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "silu": silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
 }
 
 
@@ -113,16 +119,32 @@ def transform(kind: config.HeadTransform, d_model: int) -> nn.Module:
 def norm(kind: config.Norm, width: int) -> nn.Module:
     """A norm over `width` features."""
     match kind:
-        case config.LayerNorm(eps=eps, bias=bias):
-            return LayerNorm(width, eps=eps, bias=bias)
-        case config.RMSNorm(eps=eps, unit_offset=unit_offset):
-            return RMSNorm(width, eps=eps, unit_offset=unit_offset)
+        case config.LayerNorm(eps=eps, bias=bias, unit_offset=unit_offset, gain=gain):
+            return LayerNorm(width, eps=eps, bias=bias, unit_offset=unit_offset, gain=gain)
+        case config.RMSNorm(eps=eps, unit_offset=unit_offset, gain=gain):
+            return RMSNorm(width, eps=eps, unit_offset=unit_offset, gain=gain)
         case config.BatchNorm(eps=eps, momentum=momentum):
             return BatchNorm(width, eps=eps, momentum=momentum)
         case config.GroupNorm(eps=eps, n_groups=n_groups):
             return GroupNorm(width, eps=eps, n_groups=n_groups)
         case config.InstanceNorm(eps=eps):
             return InstanceNorm(width, eps=eps)
+        case _:
+            assert_never(kind)
+
+
+def own_gain_norm(kind: config.LayerNorm | config.RMSNorm, d_head: int, n_heads: int) -> nn.Module:
+    """A norm of each head's features, with a gain for each feature of each head.
+
+    Args:
+        kind: which norm. d_head: the features of a head. n_heads: how many heads lie side by side.
+    """
+    width = d_head * n_heads
+    match kind:
+        case config.LayerNorm(eps=eps, bias=bias):
+            return GroupNorm(width, eps=eps, n_groups=n_heads, bias=bias)
+        case config.RMSNorm(eps=eps, unit_offset=unit_offset):
+            return RMSNorm(width, eps=eps, unit_offset=unit_offset, n_groups=n_heads)
         case _:
             assert_never(kind)
 
@@ -154,8 +176,8 @@ def _scheme(
     match scheme:
         case config.NoPositions():
             return NoPositions()
-        case config.Learned():
-            return Learned(context_length=length, d_model=d_model)
+        case config.Learned(offset=offset):
+            return Learned(context_length=length, d_model=d_model, offset=offset)
         case config.Sinusoidal():
             return Sinusoidal(
                 context_length=length,
@@ -166,7 +188,7 @@ def _scheme(
                 down_to_base=scheme.down_to_base,
             )
         case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = attention.d_head, attention.value_width if values else None
+            d_head, d_value = attention.d_head, value_width(attention) if values else None
             return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
         case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
             return BucketedBias(
@@ -179,7 +201,12 @@ def _scheme(
         case config.Rotary():
             return _rotary(scheme, length, attention.d_head)
         case config.ALiBi():
-            return ALiBi(n_heads=attention.n_heads)
+            return ALiBi(
+                n_heads=attention.n_heads,
+                max_exponent=scheme.max_exponent,
+                scaled=scheme.scaled,
+                rounded=scheme.rounded,
+            )
         case _:
             assert_never(scheme)
 
@@ -231,7 +258,11 @@ def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: 
 def residual(kind: config.Residual) -> Rule:
     """The residual rule."""
     match kind:
-        case config.PreNorm() | config.Parallel():
+        case config.PreNorm(multiplier=multiplier):
+            if multiplier is None:
+                return pre_norm
+            return partial(scaled_pre_norm, multiplier=multiplier)
+        case config.Parallel():
             return pre_norm
         case config.PostNorm():
             return post_norm

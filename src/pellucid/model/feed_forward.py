@@ -48,12 +48,20 @@ def silu(x: Tensor) -> Tensor:
     return F.silu(x)
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x), as CLIP computes it. Source: Hendrycks and Gimpel 2016, section 2."""
+    return x * torch.sigmoid(1.702 * x)
+
+
 _NAMES: dict[Activate, ActivationName] = {
     relu: "relu",
     relu_squared: "relu_squared",
     gelu: "gelu",
     gelu_tanh: "gelu_tanh",
+    quick_gelu: "quick_gelu",
     silu: "silu",
+    torch.sigmoid: "sigmoid",
+    torch.tanh: "tanh",
 }
 
 

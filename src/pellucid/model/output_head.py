@@ -98,7 +98,7 @@ class OutputHead(nn.Module):
         Raises:
             PellucidError: the head has no token probabilities.
         """
-        return F.linear(hidden, self.weight)
+        return F.linear(hidden, self.weight.to(hidden.dtype))
 
 
 class LanguageHead(OutputHead):
@@ -111,6 +111,7 @@ class LanguageHead(OutputHead):
         soft_cap: c; logits become c tanh(z / c). None for no cap.
         scaled: whether hidden states are divided by sqrt(d_model) first.
         fixed_bias: whether b is a constant: a buffer, which no training changes.
+        multiplier: the factor of hidden states, if they are not `scaled`.
     """
 
     def __init__(
@@ -121,9 +122,11 @@ class LanguageHead(OutputHead):
         soft_cap: float | None = None,
         scaled: bool = False,
         fixed_bias: bool = False,
+        multiplier: float | None = None,
     ) -> None:
         super().__init__()
         self.tied, self.scaled, self.soft_cap = tied, scaled, soft_cap
+        self.multiplier = 1.0 if multiplier is None else multiplier
         self._bias, self._fixed_bias = bias, fixed_bias
         self._transform = None if transform is None else (transform,)
 
@@ -131,7 +134,7 @@ class LanguageHead(OutputHead):
         """Put W, b and the transform into a model."""
         super().install(model)
         rows, d_model = model.token_embedding.weight.shape
-        self.scale = 1 / math.sqrt(d_model) if self.scaled else 1.0
+        self.scale = 1 / math.sqrt(d_model) if self.scaled else self.multiplier
         if self._transform is not None:
             model.head_transform, self._transform = self._transform[0], None
         if not self.tied:
@@ -155,7 +158,7 @@ class LanguageHead(OutputHead):
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
         """cap(W h + b), from states that passed `readable`."""
-        logits = F.linear(hidden, self.weight, self.model.head_bias)
+        logits = F.linear(hidden, self.weight.to(hidden.dtype), self.model.head_bias)
         cap = self.soft_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 

@@ -88,8 +88,10 @@ class Shards:
         with _opened(self.stored[name].file) as file:
             return cast("Tensor", file.get_tensor(name))
 
-    def read_float(self, name: str, part: int | None = None) -> Tensor:
-        """One tensor as float32, in the file's memory if it is float32 there.
+    def read_float(
+        self, name: str, dtype: torch.dtype = torch.float32, part: int | None = None
+    ) -> Tensor:
+        """One tensor in a dtype, in the file's memory if it has that dtype there.
 
         Args:
             name: of the tensor.
@@ -105,7 +107,7 @@ class Shards:
                 f"{', '.join(sorted(_FLOATS))} are handled, but no quantised weights"
             )
         tensor = self.read(name)
-        return (tensor if part is None else tensor[part]).to(torch.float32)
+        return (tensor if part is None else tensor[part]).to(dtype)
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -6,6 +6,7 @@ and compare the result with the model's number.
 
 from pellucid.explain.receipts.attention import (
     out_receipt,
+    output_gate_receipt,
     product_receipt,
     rotation_receipt,
     score_receipt,
@@ -35,6 +36,7 @@ __all__ = [
     "loss_receipt",
     "norm_receipt",
     "out_receipt",
+    "output_gate_receipt",
     "position_receipt",
     "probability_receipt",
     "product_receipt",

@@ -7,13 +7,16 @@ from typing import assert_never
 from pellucid.explain import outputs
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, constant, evaluate
+from pellucid.explain.part_facts import projection_input
 from pellucid.explain.receipts.builder import TERMS_SHOWN, ReceiptBuilder, Source, cell, total
 from pellucid.explain.receipts.outputs import piece, probability_receipt
+from pellucid.explain.receipts.sums import embedding_scale_name
 from pellucid.explain.selection import SelectedWeight, Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import LanguageHead, Transformer
 from pellucid.model.facts import (
+    LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
@@ -27,11 +30,9 @@ from pellucid.typed import to_list
 
 _ERROR_SOURCE: Source = (cross_entropy_grad, "return softmax(logits) * scale - y")
 _TABLE = "token_embedding.weight.grad"
-#: Addresses of the input and the output of a block's linear layers.
+#: Addresses of the input and the output of a block's linear layers; `_input_and_output` has those
+#: of the projections of attention.
 _INPUT_AND_OUTPUT = {
-    "attention.query": ("attention.in", "attention.query"),
-    "attention.key": ("attention.in", "attention.key"),
-    "attention.value": ("attention.in", "attention.value"),
     "cross_attention.query": ("cross_attention.in", "cross_attention.query"),
 }
 
@@ -116,8 +117,9 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     if not terms:
         expression, formula = constant(0.0, "not in the text"), "0: it is not in the text"
     if trace.model.embedding_scale != 1.0:
-        expression *= constant(trace.model.embedding_scale, "√d_model")
-        formula += " × √d_model"
+        name = embedding_scale_name(trace.model)
+        expression *= constant(trace.model.embedding_scale, name)
+        formula += f" × {name}"
     return build.gradient(
         cell(f"{_TABLE}.input", word, feature),
         title=f"dE[{word}, {feature}]: the row of {piece(trace, word)}, as the input",
@@ -189,7 +191,7 @@ def _input_and_output(
     if local_name == "attention.output":
         facts = attention_facts(trace.model.get_submodule(f"{block_prefix}attention"))
         match facts:
-            case SoftmaxAttentionFacts(d_value=width):
+            case SoftmaxAttentionFacts(d_value=width) | LatentAttentionFacts(d_value=width):
                 head, feature = divmod(column or 0, width)
                 return f"{letter}.H{head}.out[:, {feature}]", f"{letter}.attention"
             case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
@@ -197,6 +199,10 @@ def _input_and_output(
             case _:
                 assert_never(facts)
     addresses = _INPUT_AND_OUTPUT.get(local_name) or _in_feed_forward(local_name)
+    kind, _, name = local_name.partition(".")
+    if kind == "attention":
+        reads = projection_input(trace.model.get_submodule(f"{block_prefix}attention"), name)
+        addresses = (f"attention.{reads}", local_name)
     if addresses is None or f"{letter}.{addresses[1]}" not in trace.addresses():
         return None
     return f"{letter}.{addresses[0]}[:, {column}]", f"{letter}.{addresses[1]}"

@@ -14,7 +14,12 @@ from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
 from pellucid.maths.softmax import softmax_jacobian_product
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 
 
 def why_no_rules(trace: Trace, selection: Selection) -> str | None:
@@ -25,7 +30,7 @@ def why_no_rules(trace: Trace, selection: Selection) -> str | None:
             return attention_heads.NO_SCORES
         case NeuralMemoryFacts():
             return "a gate mixes the head's output with a memory: its steps are not shown"
-        case SoftmaxAttentionFacts():
+        case SoftmaxAttentionFacts() | LatentAttentionFacts():
             return None
         case _:
             assert_never(facts)
@@ -57,8 +62,12 @@ def sum_rule(trace: Trace, selection: Selection) -> Receipt | None:
         upstream = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
     else:
         upstream = build.vector("dL/dout", f"{name}.out.grad", selection.token)
-    expression: Expression = upstream @ build.vector("v", f"{name}.v", selection.other)
     formula = "dL/dout · v"
+    if selection.attention(trace).output_gate is not None:
+        gates = trace[f"{name}.output_gate"][selection.token].double()
+        gated = trace[f"{name}.out.grad"][selection.token].double() * gates
+        upstream, formula = row(gated, "dL/dout × g"), "(dL/dout × g) · v"
+    expression: Expression = upstream @ build.vector("v", f"{name}.v", selection.other)
     if scale != "mean" and scale != 1.0:
         expression, formula = expression * constant(scale, "ablation"), f"{formula} × ablation"
     return build.gradient(
@@ -95,7 +104,7 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
     address = f"{selection.layer_name}.{norm}"
     name = f"{selection.side}.blocks.{selection.layer}.{norm}"
     facts = norms_one_token(trace.model.get_submodule(name))
-    if facts is None or facts.gain is None:
+    if facts is None:
         return None
     build, token, feature = ReceiptBuilder(trace), selection.token, selection.feature
     x, g = build.vector("x", f"{address}.in", token), build.vector("g", f"{address}.grad", token)
@@ -103,17 +112,21 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
     centred_x: Expression = build.number("x", f"{address}.in", token, feature)
     mean_square: Expression = x @ x / n
     unit_product: Expression = g @ build.vector("y", address, token)
-    gain: Expression = build.number("gain", f"{name}.{facts.gain}", feature)
-    if facts.gain_offset:
-        gain = facts.gain_offset + gain
-    scaled_grad = gain * build.number("g", f"{address}.grad", token, feature)
+    scaled_grad: Expression = build.number("g", f"{address}.grad", token, feature)
+    if facts.gain is not None:
+        gain: Expression = build.number("gain", f"{name}.{facts.gain}", feature)
+        scaled_grad = (facts.gain_offset + gain if facts.gain_offset else gain) * scaled_grad
+    if facts.bias is not None:
+        unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
     formula, source = "s (gain g - unit mean(gain g unit))", (rms_norm_grad, "return scale *")
     if facts.centred:
         mean, mean_square = mean_and_variance(x)
         centred_x -= mean
-        if facts.bias is not None:
-            unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
-        scaled_grad -= build.vector("gain", f"{name}.{facts.gain}") @ g / n
+        no_gain = facts.gain is None
+        gained = g.sum() if no_gain else build.vector("gain", f"{name}.{facts.gain}") @ g
+        if facts.gain_offset:
+            gained += facts.gain_offset * g.sum()
+        scaled_grad -= gained / n
         formula = "s (gain g - mean(gain g) - unit mean(gain g unit))"
         source = (layer_norm_grad, "dx = standardised_grad")
     s = 1.0 / (mean_square + constant(facts.eps, "eps")).sqrt()
