@@ -11,6 +11,8 @@ from pellucid.config.attention import (
     MultiHead,
     NeuralMemory,
     OneAttention,
+    rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     MLP,
@@ -277,9 +279,11 @@ __all__ = [
     "new_objective",
     "overlay",
     "parse_toml",
+    "rotated_width",
     "run_from_table",
     "run_to_toml",
     "to_toml",
+    "value_width",
     "with_new_flags",
     "with_new_kinds",
 ]

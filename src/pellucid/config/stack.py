@@ -48,9 +48,9 @@ class Stack(Checked):
 
     Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
     the states of an encoder; `reparametrisation` of every linear layer; `shared_layers`, if several
-    layers use the same weights. Without `first_attention_norm` the attention of the first block
-    reads its input as it is, as in ModernBERT, where the input norm is just before it.
-    `embedding_dropout`: on the embedded tokens (default: `dropout`).
+    layers use the same weights; `embedding_dropout` on the embedded tokens (default: `dropout`).
+    Without `first_attention_norm` the attention of the first block reads its input as it is, as in
+    ModernBERT, where the input norm is just before it.
     """
 
     n_layers: Count
@@ -122,6 +122,11 @@ class Stack(Checked):
                         f"layers {owner + 1} and {index + 1} share their weights, so their {name} "
                         "must be the same: choose groups and layers_per_group that fit the pattern"
                     )
+
+    @property
+    def input_dropout(self) -> float:
+        """The dropout on the embedded tokens."""
+        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -218,6 +223,12 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
         reason = "it has a number for each head, and the layers share it"
         _check_equal(name, "n_heads", {a.n_heads for a in attentions}, reason)
     if isinstance(scheme, ShawRelative):
+        if any(isinstance(attention, LatentAttention) for attention in attentions):
+            raise ConfigError(
+                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
+                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
+                "or NoPositions"
+            )
         reason = "it adds the same table of vectors in every layer"
         if any(isinstance(attention, LatentAttention) for attention in attentions):
             raise ConfigError(
@@ -231,8 +242,7 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
     if isinstance(scheme, Rotary):
         if scheme.n_features is None:
             reason = "the layers share its angles; or set n_features"
-            widths = {rotated_width(attention) for attention in attentions}
-            _check_equal(name, "d_head", widths, reason)
+            _check_equal(name, "d_head", {rotated_width(a) for a in attentions}, reason)
         for attention in attentions:
             _check_rotary(scheme, rotated_width(attention))
 

@@ -15,6 +15,7 @@ from pellucid.config import (
     Rotary,
     Stack,
     Transformer,
+    rotated_width,
 )
 from pellucid.counting.activations import Pass
 from pellucid.counting.growth import growth
@@ -54,7 +55,7 @@ def weights_memory(model: Transformer, bytes_per_weight: int = 4) -> MemoryEstim
 def _rotated(stack: Stack) -> int:
     """Features with a table of angles, over all schemes of a stack."""
     widths = {
-        layer.positions: layer.attention.d_head
+        layer.positions: rotated_width(layer.attention)
         for layer in stack.layer_counts
         if isinstance(layer.positions, Rotary)
     }

@@ -227,13 +227,7 @@ class _Compiler:
         """Queries, keys and values, and the outputs of all heads, whose place it returns."""
         program, n_heads, n_kv_heads = self.program, facts.n_heads, facts.n_kv_heads
         d_head, d_value, context = facts.d_head, facts.d_value, self.model.context_length
-        tables = position_tables(
-            positions,
-            context_length=context,
-            n_heads=n_heads,
-            d_head=d_head,
-            scale=facts.scale,
-        )
+        tables = position_tables(positions, facts, context_length=context)
         widths = (n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value)
         query, key, value = (program.place(width) for width in widths)
         mixed = program.place(n_heads * d_value)

@@ -15,6 +15,7 @@ from pellucid.model.facts import (
     DistanceVectorFacts,
     NoPositionFacts,
     RotaryFacts,
+    SoftmaxAttentionFacts,
     UnknownFacts,
     position_facts,
     tensor_at,
@@ -34,14 +35,12 @@ class PositionTables(NamedTuple):
 
 
 def position_tables(
-    positions: Positions, *, context_length: int, n_heads: int, d_head: int, scale: float
+    positions: Positions, attention: SoftmaxAttentionFacts, *, context_length: int
 ) -> PositionTables:
     """The tables of a scheme.
 
     Args:
-        positions: The scheme.
-        context_length: The longest text.
-        n_heads, d_head, scale: Of the attention.
+        positions: The scheme. attention: Of the layer. context_length: The longest text.
 
     Raises:
         CannotCompile: There is no instruction for the scheme.
@@ -52,10 +51,10 @@ def position_tables(
             cos, sin = tensor_at(positions, facts.cos), tensor_at(positions, facts.sin)
             return PositionTables(n_rotated, pairing == "interleaved", cos, sin)
         case DistanceBiasFacts(by="distance"):
-            query = torch.zeros(1, n_heads, 1, d_head)
+            query = torch.zeros(1, attention.n_heads, 1, attention.d_head)
             view = look(1, torch.device("cpu"), causal=True, start=context_length - 1)
             with torch.no_grad():
-                bias = positions.bias(query, view, scale)
+                bias = positions.bias(query, view, attention.scale)
             assert bias is not None
             return PositionTables(by_distance=bias[:, 0].flip(-1).contiguous())
         case NoPositionFacts() | AddedPositionFacts():

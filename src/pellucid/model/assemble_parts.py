@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
-from pellucid.config.attention import value_width
 from pellucid.maths.initialisation import he_std, xavier_std
 from pellucid.maths.positions.rotary import rotary_frequencies
 from pellucid.maths.positions.rotary_scaling import (
@@ -188,7 +187,7 @@ def _scheme(
                 down_to_base=scheme.down_to_base,
             )
         case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = attention.d_head, value_width(attention) if values else None
+            d_head, d_value = attention.d_head, config.value_width(attention) if values else None
             return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
         case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
             return BucketedBias(
@@ -199,7 +198,7 @@ def _scheme(
                 causal=causal,
             )
         case config.Rotary():
-            return _rotary(scheme, length, attention.d_head)
+            return _rotary(scheme, length, config.rotated_width(attention))
         case config.ALiBi():
             return ALiBi(
                 n_heads=attention.n_heads,
