@@ -156,11 +156,6 @@ class Stack(Checked):
         return (*turns.first, *turns.layers)
 
     @property
-    def input_dropout(self) -> float:
-        """The dropout on the embedded tokens."""
-        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
-
-    @property
     def d_head(self) -> int:
         """The features of one head that positions can rotate, in the first layer."""
         return rotated_width(self.pattern[0])

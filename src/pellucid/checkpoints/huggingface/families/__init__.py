@@ -1,9 +1,13 @@
 """The supported families of published models, by their `model_type`."""
 
+from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bert import BERT
+from pellucid.checkpoints.huggingface.families.cohere import COHERE
+from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.glm4_moe import GLM4_MOE
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
+from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
 from pellucid.checkpoints.huggingface.families.gpt_oss import GPT_OSS
 from pellucid.checkpoints.huggingface.families.layers_in_turn import (
@@ -46,6 +50,11 @@ FAMILIES: dict[str, Family] = {
         OLMOE,
         GLM4_MOE,
         GPT_OSS,
+        BLOOM,
+        MPT,
+        GPT_NEO,
+        FALCON,
+        COHERE,
     )
 }
 

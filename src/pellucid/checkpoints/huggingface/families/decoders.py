@@ -167,7 +167,7 @@ def decoder_family(
         stem: of the names of its classes.
         rows: what its attributes mean; of two rows for an attribute the last one counts.
         skeleton: its config.
-        names: the published tensor of each parameter.
+        names: the published tensor of each parameter, if need be of a given model.
         prefix: what the names start with.
         classifies: whether it has the class `stem`ForSequenceClassification.
         head: of the language model.
