@@ -12,7 +12,6 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
     rotated_width,
-    value_width,
 )
 from pellucid.config.blocks import (
     MLP,
@@ -283,7 +282,6 @@ __all__ = [
     "run_from_table",
     "run_to_toml",
     "to_toml",
-    "value_width",
     "with_new_flags",
     "with_new_kinds",
 ]
