@@ -167,6 +167,14 @@ def test_cross_attention_gives_the_same(case: str, tmp_path: Path) -> None:
     close(seen["ours"], seen["theirs"], 1e-5)
 
 
+def _saved(model: Transformer) -> dict[str, Tensor]:
+    """Parameters, and what is saved beside them, such as the bias of a router's choice."""
+    saved = model.state_dict()
+    return dict(model.named_parameters()) | {
+        name: buffer for name, buffer in model.named_buffers() if name in saved
+    }
+
+
 def written(folder: Path, ours: Transformer, published: Any) -> Path:
     folder.mkdir()
     pad = {
@@ -174,7 +182,7 @@ def written(folder: Path, ours: Transformer, published: Any) -> Path:
         for name in ("pad_token_id",)
         if name in published.attributes
     }
-    write_published(folder, published.model, dict(ours.named_parameters()), pad)
+    write_published(folder, published.model, _saved(ours), pad)
     return folder
 
 

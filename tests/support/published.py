@@ -41,6 +41,18 @@ _EXPERTS: dict[str, Any] = {
     "num_experts": 4,
     "num_experts_per_tok": 2,
 }
+_DEEPSEEK: dict[str, Any] = {
+    **_WIDTHS,
+    "q_lora_rank": None,
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "moe_intermediate_size": 12,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+}
 #: The least that a config.json of each family says.
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "llama": {**_WIDTHS, "num_key_value_heads": 2},
@@ -114,6 +126,9 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 32,
     },
     "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
+    "cohere2": {**_WIDTHS, "num_key_value_heads": 2, "sliding_window": 4},
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": {**_DEEPSEEK, "n_group": 2, "topk_group": 1, "q_lora_rank": 8},
     "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
     "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
 }

@@ -63,6 +63,15 @@ _MPT: dict[str, Any] = {
     "vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": LENGTH,
     "initializer_range": 0.2,
 }  # fmt: skip
+_DEEPSEEK: dict[str, Any] = {
+    "num_hidden_layers": 3, "num_key_value_heads": 4, "kv_lora_rank": 8, "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4, "v_head_dim": 5, "moe_intermediate_size": 12, "n_routed_experts": 8,
+    "num_experts_per_tok": 3, "first_k_dense_replace": 1,
+}  # fmt: skip
+_MSCALE = {
+    "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 0.7,
+    "mscale_all_dim": 0.9, "rope_theta": 1e4,
+}  # fmt: skip
 _LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -340,6 +349,64 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "CohereForCausalLM",
         "CohereConfig",
         {"tie_word_embeddings": False, "logit_scale": 0.25, "layer_norm_eps": 1e-3},
+    ),
+    "cohere2": (
+        "Cohere2ForCausalLM",
+        "Cohere2Config",
+        {"num_hidden_layers": 5, "num_key_value_heads": 2, "sliding_window": 7},
+    ),
+    "cohere2, other layers": (
+        "Cohere2ForCausalLM",
+        "Cohere2Config",
+        {
+            "num_hidden_layers": 3,
+            "sliding_window": 5,
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            "tie_word_embeddings": False,
+            "rope_theta": 300.0,
+        },
+    ),
+    "deepseek_v3": (
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        _DEEPSEEK | {"q_lora_rank": 10, "n_group": 2, "topk_group": 1},
+    ),
+    "deepseek_v3, half split, yarn, biases": (
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        _DEEPSEEK
+        | {
+            "q_lora_rank": None,
+            "n_group": 1,
+            "topk_group": 1,
+            "rope_interleave": False,
+            "rope_parameters": _MSCALE,
+            "attention_bias": True,
+            "norm_topk_prob": False,
+            "n_shared_experts": 2,
+            "first_k_dense_replace": 2,
+        },
+    ),
+    "classes deepseek_v3": (
+        "DeepseekV3ForSequenceClassification",
+        "DeepseekV3Config",
+        _DEEPSEEK | _CLASSES | {"q_lora_rank": 10, "n_group": 4, "topk_group": 2},
+    ),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", _DEEPSEEK | {"q_lora_rank": 10}),
+    "deepseek_v2, groups, yarn": (
+        "DeepseekV2ForCausalLM",
+        "DeepseekV2Config",
+        _DEEPSEEK
+        | {
+            "q_lora_rank": None,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 2.0,
+            "rope_parameters": _MSCALE,
+            "attention_bias": True,
+            "first_k_dense_replace": 0,
+        },
     ),
     "mpt": ("MptForCausalLM", "MptConfig", {}),
     "mpt, clipped": (

@@ -149,6 +149,11 @@ class LinearAttention(Checked):
     out_bias: bool
     chunk: Count
 
+    @property
+    def value_width(self) -> int:
+        """The features of one head's values."""
+        return self.d_head
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeuralMemory(Checked):
@@ -164,6 +169,11 @@ class NeuralMemory(Checked):
     window: Count
     chunk: Count
     frozen: bool = False
+
+    @property
+    def value_width(self) -> int:
+        """The features of one head's values."""
+        return self.d_head
 
 
 OneAttention = MultiHead | LatentAttention | LinearAttention | NeuralMemory

@@ -2,7 +2,8 @@
 
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bert import BERT
-from pellucid.checkpoints.huggingface.families.cohere import COHERE
+from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
+from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.glm4_moe import GLM4_MOE
@@ -55,6 +56,9 @@ FAMILIES: dict[str, Family] = {
         GPT_NEO,
         FALCON,
         COHERE,
+        COHERE2,
+        DEEPSEEK_V2,
+        DEEPSEEK_V3,
     )
 }
 
