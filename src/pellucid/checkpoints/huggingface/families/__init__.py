@@ -1,6 +1,7 @@
 """The supported families of published models, by their `model_type`."""
 
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
+from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bert import BERT
 from pellucid.checkpoints.huggingface.families.cohere import COHERE
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
@@ -23,7 +24,7 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     QWEN2_MOE,
     QWEN3_MOE,
 )
-from pellucid.checkpoints.huggingface.families.t5 import T5
+from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
 
 #: If several families fit a model, pellucid writes it as the first.
@@ -40,6 +41,16 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         BERT,
         T5,
+        MT5,
+        BART,
+        MBART,
+        MARIAN,
+        PEGASUS,
+        BLOOM,
+        MPT,
+        GPT_NEO,
+        FALCON,
+        COHERE,
         GEMMA3,
         OLMO3,
         SMOLLM3,
@@ -50,11 +61,6 @@ FAMILIES: dict[str, Family] = {
         OLMOE,
         GLM4_MOE,
         GPT_OSS,
-        BLOOM,
-        MPT,
-        GPT_NEO,
-        FALCON,
-        COHERE,
     )
 }
 
