@@ -23,7 +23,7 @@ from pellucid.maths import (
     softmax_router,
 )
 from pellucid.model import ClampedGatedMLP, Experts, assemble, assemble_balancing, expert_layers
-from pellucid.model.routing import Groups, RouterRule
+from pellucid.model.experts.routing import Groups, RouterRule
 from support.models import VARIANTS, build, random_ids, with_stack
 
 MIXTURES = {
@@ -86,7 +86,7 @@ def test_a_router_weighs_as_its_equation_says(name: str) -> None:
     tokens = torch.randn(11, 16, dtype=torch.float64)
     routing = layer.route(tokens)
     torch.testing.assert_close(routing.weights_of_all, weights_by_maths(layer, routing.logits))
-    assert routing.chosen.sum(-1).eq(layer.rule.n_active).all()
+    assert routing.is_chosen.sum(-1).eq(layer.rule.n_active).all()
 
 
 def test_sigmoid_weights_are_normalised_and_scaled_without_the_bias() -> None:
@@ -143,7 +143,7 @@ def test_losses_count_real_tokens_only() -> None:
         (routing, _) = layer.records[0]
         losses = balancing.take_losses(0.5)
     real = padding.flatten()
-    probability, share = routing.scores[real].mean(0), routing.chosen[real].mean(0)
+    probability, share = routing.scores[real].mean(0), routing.is_chosen[real].mean(0)
     load_loss = load_balancing_loss(probability.detach(), share)
     z_loss = router_z_loss(routing.logits[real].detach()).mean()
     assert losses is not None
@@ -162,7 +162,7 @@ def test_a_bias_moves_by_its_rate_against_the_load_and_stays_where_the_gate_is_c
     for blocked in (1.0, 0.0):
         with balancing.recording():
             model(random_ids(4, 9))
-            chosen = layer.records[0].routing.chosen.sum(0)
+            chosen = layer.records[0].routing.is_chosen.sum(0)
             balancing.take_losses(1.0)
         before = layer.choice_bias.clone()
         balancing.step(torch.tensor(blocked))

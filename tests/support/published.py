@@ -53,6 +53,18 @@ _DEEPSEEK: dict[str, Any] = {
     "num_experts_per_tok": 2,
     "first_k_dense_replace": 1,
 }
+_BART: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 32,
+    "is_encoder_decoder": True,
+}
 #: The least that a config.json of each family says.
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "llama": {**_WIDTHS, "num_key_value_heads": 2},
@@ -65,6 +77,27 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "gemma2": {**_WIDTHS, "head_dim": 8, "sliding_window": 4},
     "bert": _WIDTHS,
     "t5": _T5,
+    "mt5": {**_T5, "tie_word_embeddings": True},
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus"), _BART),
+    "bloom": {
+        "vocab_size": VOCAB,
+        "hidden_size": 16,
+        "n_layer": 2,
+        "n_head": 4,
+        "seq_length": 32,
+    },
+    "gpt_neo": {
+        "vocab_size": VOCAB,
+        "hidden_size": 16,
+        "num_layers": 2,
+        "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": 4,
+        "max_position_embeddings": 32,
+    },
+    "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
+    "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
+    "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
     "gemma3_text": {
         **_WIDTHS,
         "head_dim": 8,
@@ -109,28 +142,9 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "sliding_window": 4,
         "sliding_window_pattern": 2,
     },
-    "bloom": {
-        "vocab_size": VOCAB,
-        "hidden_size": 16,
-        "n_layer": 2,
-        "n_head": 4,
-        "seq_length": 32,
-    },
-    "gpt_neo": {
-        "vocab_size": VOCAB,
-        "hidden_size": 16,
-        "num_layers": 2,
-        "num_heads": 4,
-        "attention_types": [[["global", "local"], 1]],
-        "window_size": 4,
-        "max_position_embeddings": 32,
-    },
-    "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
     "cohere2": {**_WIDTHS, "num_key_value_heads": 2, "sliding_window": 4},
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": {**_DEEPSEEK, "n_group": 2, "topk_group": 1, "q_lora_rank": 8},
-    "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
-    "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
 }
 
 

@@ -185,7 +185,7 @@ def _dense_part(feed_forward: DenseFeedForward, stack: Stack, width: str = "d_ff
 
 
 def _experts_part(experts: Experts, stack: Stack) -> Part:
-    """A row of a router is the vector of an expert, as a row of a head is that of a token."""
+    """A router has a vector for each expert, as a head has one for each token."""
     expert = _dense_part(experts.expert, stack)
     router = Part("0", total("n_experts d_model", "n_experts" if experts.router.bias else "0"))
     parts = [

@@ -12,6 +12,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
+from pellucid.model.experts.routing import Routing
 from pellucid.model.facts import (
     ClampedFeedForwardFacts,
     DenseFeedForwardPart,
@@ -20,10 +21,9 @@ from pellucid.model.facts import (
     UnknownFacts,
     feed_forward_facts,
 )
-from pellucid.model.routing import Routing
 
 _EXPERT = re.compile(r"\.experts\.(\d+)")
-_INSIDE = ("", ".up", ".gate", ".down")
+_MATRICES = ("", ".up", ".gate", ".down")
 
 
 def expert_number(part: str) -> int | None:
@@ -72,9 +72,9 @@ def expert_parts(block: nn.Module) -> tuple[str, ...]:
     holders = [f"feed_forward.{facts.experts}.{number}" for number in range(facts.n_experts)]
     if facts.shared is not None:
         holders.append(f"feed_forward.{facts.shared}")
-    inside = tuple(f"{holder}{part}" for holder in holders for part in _INSIDE)
+    matrices = tuple(f"{holder}{part}" for holder in holders for part in _MATRICES)
     gate = () if facts.shared_gate is None else (f"feed_forward.{facts.shared_gate}",)
-    return (f"feed_forward.{facts.router}", *gate, *inside)
+    return (f"feed_forward.{facts.router}", *gate, *matrices)
 
 
 def tokens_of(routing: Routing, expert: int) -> Tensor:

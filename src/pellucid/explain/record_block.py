@@ -28,6 +28,7 @@ from pellucid.model import (
 )
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
+from pellucid.model.experts.routing import Routing
 from pellucid.model.facts import (
     LatentAttentionFacts,
     LinearAttentionFacts,
@@ -35,7 +36,6 @@ from pellucid.model.facts import (
     SoftmaxAttentionFacts,
 )
 from pellucid.model.residuals import Layer as Layer
-from pellucid.model.routing import Routing
 
 SUBLAYERS = ("attention", "cross_attention", "feed_forward")
 NORMS = tuple(f"{name}_norm{place}" for name in SUBLAYERS for place in ("", ".before", ".after"))

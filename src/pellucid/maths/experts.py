@@ -132,8 +132,8 @@ def sigmoid_router(logits: Array, bias: Array, *, n_active: int, scale: float) -
         sigmoid_router(array([1.0, 3.0, 2.0]), array([0.0, 0.0, 0.0]), n_active=2, scale=1.0)
         sigmoid_router(array([1.0, 3.0, 2.0]), array([0.5, 0.0, 0.0]), n_active=2, scale=1.0)
     """
-    kept = _kept_scores(logits, bias, n_active)
-    return scale * kept / _total(kept)
+    selected = _selected_scores(logits, bias, n_active)
+    return scale * selected / _total(selected)
 
 
 @equation(sigmoid_router, grad="... experts")
@@ -148,10 +148,10 @@ def sigmoid_router_grad(
         As `sigmoid_router`. grad: like logits. Returns like logits.
     """
     xp = namespace(logits, grad)
-    kept = _kept_scores(logits, bias, n_active)
-    total = _total(kept)
-    mean = xp.sum(scale * kept / total * grad, axis=-1, keepdims=True)
-    return kept * (1 - kept) * (scale * grad - mean) / total
+    selected = _selected_scores(logits, bias, n_active)
+    total = _total(selected)
+    mean = xp.sum(scale * selected / total * grad, axis=-1, keepdims=True)
+    return selected * (1 - selected) * (scale * grad - mean) / total
 
 
 @equation(weights=floats("... experts"), outputs=floats("... experts features"))
@@ -189,8 +189,8 @@ def mixture_of_experts_grad(weights: Array, outputs: Array, grad: Array) -> tupl
         As `mixture_of_experts`. grad: (..., features). Returns dweights, doutputs.
     """
     xp = namespace(weights, outputs, grad)
-    each = grad[..., None, :]
-    return xp.sum(outputs * each, axis=-1), weights[..., None] * each
+    upstream = grad[..., None, :]
+    return xp.sum(outputs * upstream, axis=-1), weights[..., None] * upstream
 
 
 @equation(probability=distribution("... experts"), share=not_negative("... experts"))
@@ -292,15 +292,15 @@ def balancing_step(bias: Array, load: Array, *, rate: float) -> Array:
     return bias + rate * xp.sign(xp.mean(load) - load)
 
 
-def _kept_scores(logits: Array, bias: Array, n_active: int) -> Array:
+def _selected_scores(logits: Array, bias: Array, n_active: int) -> Array:
     xp = namespace(logits, bias)
     scores = sigmoid(logits)
     chosen = choose_experts(scores + bias, n_active=n_active)
     return xp.where(chosen, scores, xp.zeros_like(scores))
 
 
-def _total(kept: Array) -> Array:
+def _total(selected: Array) -> Array:
     """The sums of the rows; 1 where all scores are 0."""
-    xp = namespace(kept)
-    total = xp.sum(kept, axis=-1, keepdims=True)
+    xp = namespace(selected)
+    total = xp.sum(selected, axis=-1, keepdims=True)
     return xp.where(total == 0, xp.ones_like(total), total)

@@ -13,10 +13,10 @@ from pellucid.model.attention import (
     QueryKeyNorms,
     Scores,
 )
-from pellucid.model.balancing import Balancing, assemble_balancing, expert_layers
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.experts import Experts
+from pellucid.model.experts.balancing import Balancing, assemble_balancing, expert_layers
 from pellucid.model.feed_forward import MLP, ClampedGatedMLP, GatedMLP, HeadTransform
 from pellucid.model.half import can_be_half, refuse_half, widen_on_use
 from pellucid.model.latent_attention import LatentAttention

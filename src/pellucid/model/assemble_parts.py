@@ -18,6 +18,7 @@ from pellucid.maths.positions.rotary_scaling import (
     yarn_frequencies,
 )
 from pellucid.model.experts import Experts
+from pellucid.model.experts.routing import Groups, RouterRule
 from pellucid.model.feed_forward import (
     MLP,
     Activate,
@@ -52,7 +53,6 @@ from pellucid.model.residuals import (
     scaled_pre_norm,
 )
 from pellucid.model.rotary import Rotary
-from pellucid.model.routing import Groups, RouterRule
 
 _ACTIVATIONS: dict[config.Activation, Activate] = {
     "relu": relu,

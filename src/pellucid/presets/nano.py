@@ -112,7 +112,7 @@ NANO_PAIR = replace(
 )
 
 #: Each token uses two of eight experts of half the width: as many weights as in `nano`, its dense
-#: twin. The weight of the load-balancing loss is that of Fedus, Zoph and Shazeer 2022, section 2.2.
+#: twin. The load-balancing loss has the weight of Fedus, Zoph and Shazeer 2022, section 2.2.
 NANO_EXPERTS = replace(
     NANO,
     model=replace(

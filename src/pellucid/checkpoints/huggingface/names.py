@@ -99,7 +99,7 @@ _EXPERT = re.compile(r"\.experts\.(\d+)\.")
 def source_of(parameter: str, names: Names) -> Source | None:
     """The source of a parameter; None if the family has no such parameter.
 
-    In a name of the table, {n} is the number of a block, and {e} that of an expert.
+    In the names of the table, {n} is a number of a block, and {e} a number of an expert.
     """
     if parameter in names:
         return names[parameter]
@@ -221,9 +221,9 @@ class Layout:
             return self.join(parameter, [tensors[member] for member in members])
         experts: list[Tensor] = []
         for number in range(self._n_experts[source.name]):
-            own = _EXPERT.sub(f".experts.{number}.", parameter)
-            members = self.source(own).members or (own,)
-            experts.append(self.join(own, [tensors[member] for member in members]))
+            member = _EXPERT.sub(f".experts.{number}.", parameter)
+            members = self.source(member).members or (member,)
+            experts.append(self.join(member, [tensors[name] for name in members]))
         return torch.stack(experts)
 
     def _is_cut(self, parameter: str) -> bool:

@@ -142,7 +142,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         doc="what an expert adds to the layer's output: its weight times its output",
         forward=forward.read_written,
         backward="it is added, so its gradient is the one of `{layer}.feed_forward`",
-        receipt=receipts.written,
+        receipt=receipts.expert_output,
     ),
     _layer_row(
         pattern="{layer}.feed_forward.shared_gate",

@@ -131,7 +131,7 @@ def expert_weight(trace: Trace, cell: Cell) -> Receipt:
     return expert_receipts.expert_weight_receipt(trace, cell.selection(), cell.index[1])
 
 
-def written(trace: Trace, cell: Cell) -> Receipt | str:
+def expert_output(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of what an expert adds to the output."""
     if _is_unused(trace, cell):
         return _NOT_USED

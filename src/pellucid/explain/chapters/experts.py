@@ -23,24 +23,24 @@ _OTHERS = 8
 
 
 def build_experts(trace: Trace, selection: Selection, facts: ExpertsFacts) -> Content:
-    """The experts of the token, by weight, and those of the tokens around it."""
+    """The experts of the token by weight, and the experts of the tokens around it."""
     address, token = f"{selection.layer_name}.feed_forward", selection.token
-    chosen: list[int] = to_list(trace[f"{address}.chosen"][token])
+    choice: list[int] = to_list(trace[f"{address}.chosen"][token])
     return Content(
-        sentence=f"A router gives {selection.query(trace)} to {len(chosen)} of {facts.n_experts} "
-        f"experts, each a feed-forward layer of its own: {_list(chosen)}. Their outputs are "
+        sentence=f"A router gives {selection.query(trace)} to {len(choice)} of {facts.n_experts} "
+        f"experts, each a feed-forward layer of its own: {_list(choice)}. Their outputs are "
         f"weighted and added.{_describe_shared(facts)}",
         pictures=(
-            _weights(trace, address, selection, chosen),
-            _table(trace, address, token, chosen, facts.n_experts),
+            _weights(trace, address, selection, choice),
+            _table(trace, address, token, choice, facts.n_experts),
             _of_all_tokens(trace, address, selection),
         ),
         receipts=(
-            router_receipt(trace, selection, chosen[0]),
-            score_of_expert_receipt(trace, selection, chosen[0]),
-            expert_weight_receipt(trace, selection, chosen[0]),
-            _output_receipt(trace, selection, chosen[0]),
-            written_receipt(trace, selection, chosen[0]),
+            router_receipt(trace, selection, choice[0]),
+            score_of_expert_receipt(trace, selection, choice[0]),
+            expert_weight_receipt(trace, selection, choice[0]),
+            _output_receipt(trace, selection, choice[0]),
+            written_receipt(trace, selection, choice[0]),
             mixture_receipt(trace, selection),
         ),
         notes=(_note(trace, address, facts),),
@@ -58,21 +58,21 @@ def _output_receipt(trace: Trace, selection: Selection, expert: int) -> Receipt:
     )
 
 
-def _weights(trace: Trace, address: str, selection: Selection, chosen: list[int]) -> Bars:
+def _weights(trace: Trace, address: str, selection: Selection, choice: list[int]) -> Bars:
     weights = trace[cell(f"{address}.weights", selection.token)]
     return Bars(
         title=f"the experts of {selection.query(trace)} in layer {selection.layer}, by weight",
-        names=tuple(f"expert {number}" for number in chosen),
-        values=tuple(float(weights[number]) for number in chosen),
+        names=tuple(f"expert {number}" for number in choice),
+        values=tuple(float(weights[number]) for number in choice),
         unit="weight",
     )
 
 
-def _table(trace: Trace, address: str, token: int, chosen: list[int], n_experts: int) -> Table:
+def _table(trace: Trace, address: str, token: int, choice: list[int], n_experts: int) -> Table:
     logits, scores, weights = (
         trace[cell(f"{address}.{part}", token)] for part in ("router", "scores", "weights")
     )
-    others = [number for number in largest(scores.double(), n_experts) if number not in chosen][
+    others = [number for number in largest(scores.double(), n_experts) if number not in choice][
         :_OTHERS
     ]
     rows = [
@@ -83,7 +83,7 @@ def _table(trace: Trace, address: str, token: int, chosen: list[int], n_experts:
             float(weights[number]),
             length(trace[cell(f"{address}.experts.{number}.written", token)]),
         )
-        for number in (*chosen, *others)
+        for number in (*choice, *others)
     ]
     return Table(
         title="from the router's logit to what an expert writes",
@@ -94,14 +94,14 @@ def _table(trace: Trace, address: str, token: int, chosen: list[int], n_experts:
 
 def _of_all_tokens(trace: Trace, address: str, selection: Selection) -> Table:
     pieces = trace.pieces(selection.side)
-    chosen, weights = trace[f"{address}.chosen"], trace[f"{address}.weights"]
+    choice, weights = trace[f"{address}.chosen"], trace[f"{address}.weights"]
     places = window(selection.token, len(pieces), MAX_CELLS)
     rows = [
         (
             f"{pieces[place]!r} ({place})",
             ", ".join(
                 f"{number} ({float(weights[place, number]):.2f})"
-                for number in to_list(chosen[place])
+                for number in to_list(choice[place])
             ),
         )
         for place in places

@@ -12,8 +12,8 @@ from pellucid.explain.receipts.linear import linear_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model import Experts
+from pellucid.model.experts.routing import RouterRule, Routing
 from pellucid.model.facts import ExpertsFacts
-from pellucid.model.routing import RouterRule, Routing
 from pellucid.typed import to_list
 
 _SCORES: Source = (RouterRule.forward, "logits.softmax(-1)")
@@ -28,7 +28,7 @@ class _Place(NamedTuple):
     facts: ExpertsFacts
     routing: Routing
 
-    def chosen(self, token: int) -> list[int]:
+    def choice(self, token: int) -> list[int]:
         return to_list(self.routing.experts[token])
 
 
@@ -93,17 +93,17 @@ def score_of_expert_receipt(trace: Trace, selection: Selection, expert: int) -> 
 def expert_weight_receipt(trace: Trace, selection: Selection, expert: int) -> Receipt:
     """The weight of an expert: its score, over the sum of the chosen ones, times the scale."""
     build, place, token = ReceiptBuilder(trace), _place(trace, selection), selection.token
-    rule, chosen = place.facts.rule, place.chosen(token)
+    rule, choice = place.facts.rule, place.choice(token)
 
     def score(number: int) -> Number:
         return build.number(f"s{number}", f"{place.address}.scores", token, number)
 
     expression: Expression = constant(0.0, "not chosen")
     formula = "0: the token does not use this expert"
-    if expert in chosen:
+    if expert in choice:
         expression, formula = score(expert), "s"
         if rule.normalised:
-            expression /= total([score(number) for number in chosen])
+            expression /= total([score(number) for number in choice])
             formula = "s / Σ s of the chosen experts"
         if rule.scale != 1.0:
             expression *= constant(rule.scale, "scale")
@@ -120,7 +120,7 @@ def expert_weight_receipt(trace: Trace, selection: Selection, expert: int) -> Re
 def written_receipt(trace: Trace, selection: Selection, expert: int) -> Receipt:
     """One feature of what an expert adds to the layer's output."""
     build, place = ReceiptBuilder(trace), _place(trace, selection)
-    expression, formula = _written(build, place, selection, expert)
+    expression, formula = _write_term(build, place, selection, expert)
     return build.receipt(
         cell(f"{place.address}.experts.{expert}.written", selection.token, selection.feature),
         title=f"feature {selection.feature} of what expert {expert} writes",
@@ -130,7 +130,7 @@ def written_receipt(trace: Trace, selection: Selection, expert: int) -> Receipt:
     )
 
 
-def _written(
+def _write_term(
     build: ReceiptBuilder, place: _Place, selection: Selection, expert: int
 ) -> tuple[Expression, str]:
     token, feature = selection.token, selection.feature
@@ -145,7 +145,7 @@ def mixture_receipt(trace: Trace, selection: Selection) -> Receipt:
     """One feature of the layer's output: what the chosen experts and the shared layer write."""
     build, place = ReceiptBuilder(trace), _place(trace, selection)
     token, feature = selection.token, selection.feature
-    terms = [_written(build, place, selection, i)[0] for i in place.chosen(token)]
+    terms = [_write_term(build, place, selection, i)[0] for i in place.choice(token)]
     formula = "Σ w y of the chosen experts"
     if place.facts.weights_on == "input":
         formula = "Σ y of the chosen experts"
@@ -168,4 +168,4 @@ def mixture_receipt(trace: Trace, selection: Selection) -> Receipt:
 
 def uses_expert(trace: Trace, selection: Selection, expert: int) -> bool:
     """Whether the selected token uses an expert."""
-    return expert in _place(trace, selection).chosen(selection.token)
+    return expert in _place(trace, selection).choice(selection.token)

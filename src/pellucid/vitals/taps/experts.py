@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pellucid.maths.divergences import entropy
 from pellucid.model import expert_layers
-from pellucid.model.routing import Routing
+from pellucid.model.experts.routing import Routing
 from pellucid.training import Guard
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy
@@ -62,10 +62,12 @@ def _record(
     routings: dict[str, Routing],
 ) -> None:
     values = {name: guard(sign, measure, routing) for name, routing in routings.items()}
-    known = {name: value for name, value in values.items() if value is not None}
-    if known:
+    values_by_layer = {name: value for name, value in values.items() if value is not None}
+    if values_by_layer:
         metrics.record(
-            sign, torch.stack([value.double() for value in known.values()]), tuple(known)
+            sign,
+            torch.stack([value.double() for value in values_by_layer.values()]),
+            tuple(values_by_layer),
         )
 
 
@@ -85,8 +87,8 @@ def _largest_load(routing: Routing) -> Tensor:
 
 def _evenness(routing: Routing) -> Tensor:
     """0 if all tokens use the same experts, 1 if all experts get equally many tokens."""
-    most, least = math.log(routing.logits.shape[1]), math.log(routing.experts.shape[1])
-    return (entropy(_load(routing)) - least) / (most - least)
+    highest, lowest = math.log(routing.logits.shape[1]), math.log(routing.experts.shape[1])
+    return (entropy(_load(routing)) - lowest) / (highest - lowest)
 
 
 def _entropy(routing: Routing) -> Tensor:

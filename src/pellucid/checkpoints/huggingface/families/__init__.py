@@ -1,6 +1,7 @@
 """The supported families of published models, by their `model_type`."""
 
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
+from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bert import BERT
 from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
 from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
@@ -24,7 +25,7 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     QWEN2_MOE,
     QWEN3_MOE,
 )
-from pellucid.checkpoints.huggingface.families.t5 import T5
+from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
 
 #: If several families fit a model, pellucid writes it as the first.
@@ -41,6 +42,16 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         BERT,
         T5,
+        MT5,
+        BART,
+        MBART,
+        MARIAN,
+        PEGASUS,
+        BLOOM,
+        MPT,
+        GPT_NEO,
+        FALCON,
+        COHERE,
         GEMMA3,
         OLMO3,
         SMOLLM3,
@@ -51,11 +62,6 @@ FAMILIES: dict[str, Family] = {
         OLMOE,
         GLM4_MOE,
         GPT_OSS,
-        BLOOM,
-        MPT,
-        GPT_NEO,
-        FALCON,
-        COHERE,
         COHERE2,
         DEEPSEEK_V2,
         DEEPSEEK_V3,

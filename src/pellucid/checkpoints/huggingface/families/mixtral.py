@@ -148,12 +148,14 @@ def _write_window(tree: Table) -> Table:
 
 def _read_n_experts(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
     """Qwen's own name, or the one that `transformers` writes."""
-    own, other = attributes["num_experts"], attributes["num_local_experts"]
-    if own is not None and other is not None and own != other:
+    qwen_count, count = attributes["num_experts"], attributes["num_local_experts"]
+    if qwen_count is not None and count is not None and qwen_count != count:
         raise CheckpointError(
-            f"config.json has num_experts {own} and num_local_experts {other}: remove one"
+            f"config.json has num_experts {qwen_count} and num_local_experts {count}: remove one"
         )
-    set_values(tree, f"{MIXTURE}.n_experts", next((n for n in (own, other) if n is not None), 128))
+    set_values(
+        tree, f"{MIXTURE}.n_experts", next((n for n in (qwen_count, count) if n is not None), 128)
+    )
 
 
 QWEN3_MOE = replace(

@@ -31,7 +31,7 @@ from pellucid.checkpoints.huggingface.names import Groups, Names, Source, linear
 MIXTURE, DENSE = f"{FEED}:Experts", f"{FEED}:GatedMLP"
 _EXPERT = f"{BLOCK}.feed_forward.experts.{{e}}"
 FEED_ATTRIBUTES = ("intermediate_size", "hidden_act")
-#: The rows of decoders, without those of the feed-forward.
+#: The rows of decoders, without the feed-forward.
 DECODER_ROWS = tuple(row for row in ROWS if not any(name in row.rules for name in FEED_ATTRIBUTES))
 
 
@@ -109,8 +109,8 @@ def sparse_layers_row(
 
 def expert_names(published: str, gate: str, up: str, down: str) -> Iterator[tuple[str, Source]]:
     """A tensor for each matrix of each expert, at a path such as model.layers.{n}.mlp.experts."""
-    for ours, theirs in (("gate", gate), ("up", up), ("down", down)):
-        yield from linear(f"{_EXPERT}.{ours}", f"{published}.{{e}}.{theirs}")
+    for part, leaf in (("gate", gate), ("up", up), ("down", down)):
+        yield from linear(f"{_EXPERT}.{part}", f"{published}.{{e}}.{leaf}")
 
 
 def joint_names(

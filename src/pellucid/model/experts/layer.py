@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from pellucid.model.experts.routing import RouterRule, Routing
 from pellucid.model.facts import ExpertsFacts
 from pellucid.model.precision import as_given, wide
-from pellucid.model.routing import RouterRule, Routing
 from pellucid.typed import to_list
 
 #: How the names of layers end that choose experts; their inputs are states, and no units.

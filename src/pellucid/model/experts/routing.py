@@ -31,7 +31,7 @@ class Routing(NamedTuple):
     weights: Float[Tensor, "tokens active"]
 
     @property
-    def chosen(self) -> Float[Tensor, "tokens experts"]:
+    def is_chosen(self) -> Float[Tensor, "tokens experts"]:
         """1 where a token uses an expert, else 0."""
         return torch.zeros_like(self.logits).scatter(1, self.experts, 1.0)
 
@@ -110,5 +110,5 @@ def _in_best_groups(
     n_counted = 1 if groups.score == "largest" else 2
     group_scores = grouped.topk(n_counted, dim=-1).values.sum(-1)
     best = group_scores.topk(groups.n_active, dim=-1).indices
-    outside = torch.ones_like(group_scores, dtype=torch.bool).scatter(1, best, False)
-    return grouped.masked_fill(outside[..., None], -torch.inf).view_as(scores)
+    other_groups = torch.ones_like(group_scores, dtype=torch.bool).scatter(1, best, False)
+    return grouped.masked_fill(other_groups[..., None], -torch.inf).view_as(scores)

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pellucid.maths.experts import balancing_step, load_balancing_loss, router_z_loss
-from pellucid.model.experts import Experts, RoutingRecord
+from pellucid.model.experts.layer import Experts, RoutingRecord
 from pellucid.typed import named_modules
 
 
@@ -58,7 +58,7 @@ class Balancing:
                 layer.records = None
 
     def take_losses(self, share: float) -> BalancingLoss | None:
-        """The losses of the recorded calls, and add their loads to those of the update.
+        """The losses of the recorded calls; their loads count for the update.
 
         Args:
             share: of the batch in the calls: the losses of all parts of a batch add up.
@@ -74,8 +74,8 @@ class Balancing:
             load = measure_load(layer.records)
             self._loads[name] = self._loads.get(name, 0) + load.n_chosen.detach()
             if layer.load_loss:
-                chosen = load.n_chosen / load.n_tokens
-                loss = load_balancing_loss(load.probability, chosen.detach())
+                share_by_expert = load.n_chosen / load.n_tokens
+                loss = load_balancing_loss(load.probability, share_by_expert.detach())
                 totals.append(layer.load_loss * loss)
                 parts.setdefault("load_loss", []).append(loss.detach())
             if layer.router_z_loss:
@@ -85,8 +85,8 @@ class Balancing:
         if not totals:
             return None
         total = share * torch.stack(totals).sum() / len(self._layers)
-        means = {part: share * torch.stack(losses).mean() for part, losses in parts.items()}
-        return BalancingLoss(total, means)
+        mean_losses = {part: share * torch.stack(losses).mean() for part, losses in parts.items()}
+        return BalancingLoss(total, mean_losses)
 
     @torch.no_grad()
     def step(self, blocked: Float[Tensor, ""]) -> None:
@@ -99,8 +99,8 @@ class Balancing:
             layer = self._layers[name]
             bias, rate = layer.choice_bias, layer.balancing_rate
             if bias is not None and rate and layer.router.weight.requires_grad:
-                moved = balancing_step(bias, load.to(bias.dtype), rate=rate)
-                bias.copy_(torch.where(blocked > 0, bias, moved))
+                next_bias = balancing_step(bias, load.to(bias.dtype), rate=rate)
+                bias.copy_(torch.where(blocked > 0, bias, next_bias))
         self._loads = {}
 
 
@@ -120,7 +120,7 @@ def measure_load(records: list[RoutingRecord]) -> LayerLoad:
         weight = torch.ones_like(routing.logits[:, :1])
         weight = weight if real is None else weight * real[:, None]
         shares = routing.scores / routing.scores.sum(-1, keepdim=True)
-        n_chosen = n_chosen + (routing.chosen * weight).sum(0)
+        n_chosen = n_chosen + (routing.is_chosen * weight).sum(0)
         n_tokens = n_tokens + weight.sum()
         probability = probability + (shares * weight).sum(0)
     n_real = torch.as_tensor(n_tokens).clamp_min(1.0)
