@@ -35,6 +35,7 @@ def rotary_row(
     base: float | str = 10_000.0,
     share: Mapping[str, float | None] | None = None,
     interleaved: bool = False,
+    width: str = "d_head",
 ) -> Row:
     """The positions of every layer of a stack that has rotary ones.
 
@@ -46,6 +47,7 @@ def rotary_row(
             the last one is written. For a family without one, `transformers` ignores
             `partial_rotary_factor` and rotates all features.
         interleaved: whether features are rotated in pairs of neighbours.
+        width: the key of attention with the number of features that can rotate.
     """
     path, shares = f"{stack}.layers.positions:Rotary", share or {}
     rules = {name: Read(float, default) for name, default in shares.items()}
@@ -55,7 +57,7 @@ def rotary_row(
     def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
         positions = read_rotary(
             attributes,
-            d_head=values_at(tree, f"{stack}.layers.attention.d_head")[0],
+            d_head=values_at(tree, f"{stack}.layers.attention.{width}")[0],
             context_length=tree["context_length"],
             base=attributes[base] if isinstance(base, str) else base,
             share=next((attributes[n] for n in shares if attributes[n] is not None), None),
@@ -65,7 +67,7 @@ def rotary_row(
             set_values(tree, f"{path}.{key}", value)
 
     def write(tree: Table) -> Table:
-        d_head = values_at(tree, f"{stack}.layers.attention.d_head")[0]
+        d_head = values_at(tree, f"{stack}.layers.attention.{width}")[0]
         rotated = values_at(tree, f"{path}.n_features")
         if not rotated:
             return {}
