@@ -26,6 +26,7 @@ from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
+from pellucid.checkpoints.huggingface.own import OWN_TYPE, own_family, read_own
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
 
@@ -130,18 +131,14 @@ def open_published(
             files are missing or damaged; says which.
     """
     table = read_json(folder / CONFIG)
-    family = _family(table)
-    attributes = read_attributes(table, family.rules, family=family.model_type)
-    architecture = _architecture(table, family)
     shards = Shards(folder)
-    stored = _full_names(shards.stored, family)
     try:
-        model = family.read(attributes, DirectoryContents(architecture, frozenset(stored)))
-        fits(model)
+        family, model = _describe_model(table, frozenset(shards.stored), fits)
         with torch.device("meta"):
             built = assemble(model, seed=0)
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
+    stored = _full_names(shards.stored, family)
     # parameters, and constants that belong to the model
     layout = Layout(model, family.names_for(model), shapes_of(built.state_dict().items()))
     places = _places(layout, stored, family.zero_if_missing, folder)
@@ -156,12 +153,36 @@ def open_published(
     )
 
 
+def _describe_model(
+    table: Table, stored: frozenset[str], fits: Callable[[config.Transformer], None]
+) -> tuple[Family, config.Transformer]:
+    """The family that a `config.json` names, and the model that it describes.
+
+    Args:
+        table: the `config.json`.
+        stored: the names of the tensors in the files.
+        fits: may refuse the model.
+    """
+    if table.get("model_type") == OWN_TYPE:
+        model = read_own(table)
+        fits(model)
+        return own_family(model), model
+    family = _family(table)
+    attributes = read_attributes(table, family.rules, family=family.model_type)
+    architecture = _architecture(table, family)
+    full_names = frozenset(_full_names(stored, family))
+    model = family.read(attributes, DirectoryContents(architecture, full_names))
+    fits(model)
+    return family, model
+
+
 def _family(table: Table) -> Family:
     kind = table.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
-        raise CheckpointError(f"config.json {fault}; those that are handled: {', '.join(FAMILIES)}")
+        names = ", ".join((*FAMILIES, OWN_TYPE))
+        raise CheckpointError(f"config.json {fault}; those that are handled: {names}")
     return family
 
 
@@ -225,8 +246,9 @@ def _check_shapes(places: dict[str, str], layout: Layout, shards: Shards) -> Non
 def _copies(family: Family, model: config.Transformer) -> dict[str, str]:
     """Tensors that must equal another one, including a head that is tied to the embedding."""
     copies = dict(family.copies)
-    if model.embedding.tied and isinstance(model.head, config.LanguageHead):
-        names = family.names_for(model)
+    names = family.names_for(model)
+    tied = model.embedding.tied and isinstance(model.head, config.LanguageHead)
+    if tied and "head.weight" in names:
         copies[names["head.weight"].name] = names["token_embedding.weight"].name
     return copies
 
