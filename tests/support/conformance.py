@@ -129,9 +129,7 @@ def draw(name: str, number: int) -> Draw:
     chance, family = random.Random(f"{name} {number}"), FAMILIES[name]
     reads = {key: rule for key, rule in family.rules.items() if isinstance(rule, Read)}
     architectures = [
-        architecture
-        for architecture in family.architectures
-        if architecture not in LEFT_OUT
+        architecture for architecture in family.architectures if architecture not in LEFT_OUT
     ]
     sizes = dict(_sizes(reads, chance))
     options = {
