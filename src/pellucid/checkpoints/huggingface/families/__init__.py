@@ -1,6 +1,7 @@
 """The supported families of published models, by their `model_type`."""
 
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
+from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bert import BERT
 from pellucid.checkpoints.huggingface.families.cohere import COHERE
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
@@ -15,7 +16,7 @@ from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     SMOLLM3,
 )
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
-from pellucid.checkpoints.huggingface.families.t5 import T5
+from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
 
 #: If several families fit a model, pellucid writes it as the first.
@@ -32,6 +33,11 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         BERT,
         T5,
+        MT5,
+        BART,
+        MBART,
+        MARIAN,
+        PEGASUS,
         BLOOM,
         MPT,
         GPT_NEO,
