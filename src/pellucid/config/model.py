@@ -28,6 +28,7 @@ from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, L
 from pellucid.config.positions import (
     ALiBi,
     BucketedBias,
+    LongRoPE,
     Positions,
     Rotary,
     ShawRelative,
@@ -126,6 +127,12 @@ class Stack(Checked):
         if width % 2:
             raise ConfigError(
                 f"Rotary rotates pairs of features, so attention.d_head must be even, was {width}"
+            )
+        scaling = rotary.scaling
+        if isinstance(scaling, LongRoPE) and len(scaling.short) != width // 2:
+            raise ConfigError(
+                "positions.scaling must have a factor for each pair of rotated features, "
+                f"{width // 2}, was {len(scaling.short)}"
             )
 
     @property

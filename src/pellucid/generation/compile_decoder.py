@@ -110,13 +110,13 @@ class _Compiler:
         match facts:
             case AddedPositionFacts(table=path, first_row=first):
                 tables.append((tensor_at(positions, path)[first:], n))
-            case RotaryFacts():
+            case RotaryFacts(switch=None):
                 self.rotary = facts
             case DistanceBiasFacts(by="distance"):
                 self.has_distance_bias = True
             case NoPositionFacts():
                 pass
-            case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
+            case RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
                 refuse(positions)
             case _:
                 assert_never(facts)

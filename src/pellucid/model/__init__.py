@@ -40,7 +40,7 @@ from pellucid.model.residuals import (
     pre_norm,
     sandwich_norm,
 )
-from pellucid.model.rotary import Rotary
+from pellucid.model.rotary import LengthRotary, Rotary
 from pellucid.model.trainable import (
     adaptable,
     adapters,
@@ -76,6 +76,7 @@ __all__ = [
     "LatentAttention",
     "LayerNorm",
     "Learned",
+    "LengthRotary",
     "LinearAttention",
     "LoRALinear",
     "MultiHeadAttention",
