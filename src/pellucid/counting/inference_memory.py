@@ -24,13 +24,15 @@ _OPEN_LAYERS = 8
 _BEGINNING_BYTES = 48
 
 
-def weights_memory(model: Transformer) -> MemoryEstimate:
+def weights_memory(model: Transformer, bytes_per_weight: int = 4) -> MemoryEstimate:
     """A model as it is built: its weights, and the tables of its positions' angles."""
     n = parameter_count(least_model(model))
     rotated = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
     tables = _ANGLE_BYTES * model.context_length * rotated
     rows = (
-        MemoryRow("weights", 4 * n, "4 bytes x parameters", SMALLER_MODEL),
+        MemoryRow(
+            "weights", bytes_per_weight * n, f"{bytes_per_weight} bytes x parameters", SMALLER_MODEL
+        ),
         MemoryRow("positions", tables, "40 bytes x T x d_k", "model.context_length"),
     )
     return MemoryEstimate((_PROCESS, *rows))

@@ -20,6 +20,7 @@ from pellucid.model.attention import (
     Scores,
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
+from pellucid.model.half import refuse_half
 from pellucid.model.initialisation import empty_embedding, initialise
 from pellucid.model.latent_attention import Latent, LatentAttention, LatentHeads
 from pellucid.model.linear_attention import LinearAttention
@@ -284,11 +285,12 @@ def assemble_trained(model: Transformer, trained: config.Trained | None, *, seed
         seed: of new weights, such as adapters; on the meta device nothing is drawn.
 
     Raises:
-        ConfigError: `trained` does not fit this model.
+        ConfigError: `trained` does not fit this model, or its matrices are in half precision.
     """
+    if trained is None:
+        return
+    refuse_half(model, "training")
     match trained:
-        case None:
-            return
         case config.LastLayers(count=count):
             train_last_layers(model, count)
         case config.LoRA():

@@ -98,7 +98,7 @@ class OutputHead(nn.Module):
         Raises:
             PellucidError: the head has no token probabilities.
         """
-        return F.linear(hidden, self.weight)
+        return F.linear(hidden, self.weight.to(hidden.dtype))
 
 
 class LanguageHead(OutputHead):
@@ -158,7 +158,7 @@ class LanguageHead(OutputHead):
 
     def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
         """cap(W h + b), from states that passed `readable`."""
-        logits = F.linear(hidden, self.weight, self.model.head_bias)
+        logits = F.linear(hidden, self.weight.to(hidden.dtype), self.model.head_bias)
         cap = self.soft_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
