@@ -99,7 +99,7 @@ VARIANTS: dict[str, config.Transformer] = {
                 short=(1.0, 1.5),
                 long=(2.0, 7.0),
                 original_context_length=16,
-                attention_factor=1.2,
+                attention_factor=1.0,
             ),
         )
     ),

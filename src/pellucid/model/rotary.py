@@ -143,7 +143,7 @@ class LengthRotary(Rotary):
             return self._row(cos, x, view), self._row(sin, x, view)
         cos, sin = super()._rows(x, view)
         lengths = lengths.clamp(self.switch, self.longest)[:, None, :, None]
-        for length in to_list(lengths.unique()):
+        for length in sorted(set(to_list(lengths.flatten()))):
             if length > self.switch:
                 long_rows = (self._row(table, x, view) for table in self.tables(length))
                 cos, sin = (
