@@ -1,8 +1,12 @@
 """The supported families of published models, by their `model_type`."""
 
+from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bert import BERT
+from pellucid.checkpoints.huggingface.families.cohere import COHERE
+from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
+from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
 from pellucid.checkpoints.huggingface.families.t5 import T5
@@ -22,6 +26,11 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         BERT,
         T5,
+        BLOOM,
+        MPT,
+        GPT_NEO,
+        FALCON,
+        COHERE,
     )
 }
 
