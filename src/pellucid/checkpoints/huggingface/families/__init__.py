@@ -8,7 +8,23 @@ from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
+from pellucid.checkpoints.huggingface.families.gptj import CODEGEN, GPTJ
+from pellucid.checkpoints.huggingface.families.granite import GRANITE
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
+from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
+from pellucid.checkpoints.huggingface.families.relatives import (
+    ARCEE,
+    ERNIE,
+    GEMMA,
+    GLM,
+    GLM4,
+    HELIUM,
+    NEMOTRON,
+    OLMO,
+    SEED_OSS,
+    STABLELM,
+    STARCODER2,
+)
 from pellucid.checkpoints.huggingface.families.t5 import T5
 from pellucid.checkpoints.huggingface.family import Family
 
@@ -31,6 +47,22 @@ FAMILIES: dict[str, Family] = {
         GPT_NEO,
         FALCON,
         COHERE,
+        GEMMA,
+        GRANITE,
+        PHI,
+        PHI3,
+        GPTJ,
+        CODEGEN,
+        STARCODER2,
+        STABLELM,
+        NEMOTRON,
+        OLMO,
+        ARCEE,
+        HELIUM,
+        ERNIE,
+        SEED_OSS,
+        GLM,
+        GLM4,
     )
 }
 
