@@ -71,6 +71,7 @@ _LLAMA3 = {
 }
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
 _LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.3], "long_factor": [1.5, 4.0]}
+_GLM: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
 _HALF: dict[str, Any] = {
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
 }
@@ -181,7 +182,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "PhiConfig",
         {"qk_layernorm": True, "tie_word_embeddings": True},
     ),
-    "phi3 window": ("Phi3ForCausalLM", "Phi3Config", {"sliding_window": 5}),
+    "phi3 window": ("Phi3ForCausalLM", "Phi3Config", {"sliding_window": 5, "pad_token_id": 0}),
     "phi3 longrope": (
         "Phi3ForCausalLM",
         "Phi3Config",
@@ -189,6 +190,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "num_key_value_heads": 2,
             "rope_scaling": _LONGROPE,
             "original_max_position_embeddings": 9,
+            "pad_token_id": 0,
         },
     ),
     "gptj": ("GPTJForCausalLM", "GPTJConfig", {"rotary_dim": 2}),
@@ -236,8 +238,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "SeedOssConfig",
         {"num_key_value_heads": 2, "head_dim": 6, "attention_out_bias": True},
     ),
-    "glm": ("GlmForCausalLM", "GlmConfig", {"num_key_value_heads": 2, "head_dim": 8}),
-    "glm4": ("Glm4ForCausalLM", "Glm4Config", {"num_key_value_heads": 2, "head_dim": 8}),
+    "glm": ("GlmForCausalLM", "GlmConfig", _GLM),
+    "glm4": ("Glm4ForCausalLM", "Glm4Config", _GLM),
     "bert": ("BertForMaskedLM", "BertConfig", {}),
     "bert without head": ("BertModel", "BertConfig", {}),
     "bert with all heads": ("BertForPreTraining", "BertConfig", {}),
