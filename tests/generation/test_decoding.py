@@ -34,6 +34,7 @@ WITHOUT = {
     "longrope",
     "shaw",
     "shaw with values",
+    "positions that take turns",
     "linear",
     "linear with learned positions",
     "linear beside softmax",

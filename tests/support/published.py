@@ -36,6 +36,18 @@ _T5: dict[str, Any] = {
     "num_heads": 4,
     "is_encoder_decoder": True,
 }
+_BART: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 32,
+    "is_encoder_decoder": True,
+}
 #: The least that a config.json of each family says.
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "llama": {**_WIDTHS, "num_key_value_heads": 2},
@@ -48,6 +60,8 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "gemma2": {**_WIDTHS, "head_dim": 8, "sliding_window": 4},
     "bert": _WIDTHS,
     "t5": _T5,
+    "mt5": {**_T5, "tie_word_embeddings": True},
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus"), _BART),
     "bloom": {
         "vocab_size": VOCAB,
         "hidden_size": 16,
@@ -83,6 +97,25 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "seed_oss": {**_WIDTHS, "attention_bias": False, "attention_out_bias": True, "head_dim": 8},
     "glm": {**_WIDTHS, "head_dim": 8},
     "glm4": {**_WIDTHS, "head_dim": 8},
+    "gemma3_text": {
+        **_WIDTHS,
+        "head_dim": 8,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
+    "olmo3": {
+        **_WIDTHS,
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
+    "exaone4": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
 }
 
 
@@ -104,7 +137,7 @@ def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:
     folder.mkdir(parents=True)
     words = train_bytes()
     ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
-    written_as = write_published(folder, described, dict(model.named_parameters()), ends)
+    written_as = write_published(folder, described, model.state_dict(), ends)
     assert written_as == WRITTEN_AS.get(family, family)
     words.save(folder / "tokenizer.json")
     settings = settings_for(words.roles(), context_length=described.context_length)

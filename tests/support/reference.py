@@ -45,6 +45,32 @@ _T5: dict[str, Any] = {
     "relative_attention_num_buckets": 8,
     "relative_attention_max_distance": 12,
 }
+_BART: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 20,
+    "max_position_embeddings": LENGTH,
+    "init_std": 0.2,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+#: Stacks of different depth and width, and scaled embeddings.
+_UNEVEN: dict[str, Any] = {
+    "encoder_layers": 1,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 8,
+    "encoder_ffn_dim": 7,
+    "scale_embedding": True,
+}
 _BLOOM: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 4, "seq_length": LENGTH,
     "initializer_range": 0.2,
@@ -240,6 +266,96 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "glm": ("GlmForCausalLM", "GlmConfig", _GLM),
     "glm4": ("Glm4ForCausalLM", "Glm4Config", _GLM),
+    "gemma3_text": (
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        {
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 2,
+            "head_dim": 6,
+            "query_pre_attn_scalar": 10,
+            "sliding_window": 4,
+            "sliding_window_pattern": 2,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 300.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+            },
+        },
+    ),
+    "gemma3_text capped, biases, untied": (
+        "Gemma3ForCausalLM",
+        "Gemma3TextConfig",
+        {
+            "num_key_value_heads": 4,
+            "head_dim": 8,
+            "sliding_window": 5,
+            "layer_types": ["full_attention", "sliding_attention"],
+            "final_logit_softcapping": 2.0,
+            "attention_bias": True,
+            "tie_word_embeddings": False,
+            "hidden_activation": "silu",
+        },
+    ),
+    "olmo3": (
+        "Olmo3ForCausalLM",
+        "Olmo3Config",
+        {
+            "num_key_value_heads": 2,
+            "num_hidden_layers": 5,
+            "sliding_window": 4,
+            "rope_scaling": _YARN,
+        },
+    ),
+    "olmo3 other bases, biases": (
+        "Olmo3ForCausalLM",
+        "Olmo3Config",
+        {
+            "sliding_window": 3,
+            "layer_types": ["full_attention", "sliding_attention"],
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 70.0},
+                "sliding_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 20.0},
+            },
+        },
+    ),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", {"num_hidden_layers": 5}),
+    "smollm3 windows, biases, untied": (
+        "SmolLM3ForCausalLM",
+        "SmolLM3Config",
+        {
+            "num_key_value_heads": 2,
+            "num_hidden_layers": 3,
+            "no_rope_layers": [0, 1, 0],
+            "use_sliding_window": True,
+            "sliding_window": 4,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "exaone4": (
+        "Exaone4ForCausalLM",
+        "Exaone4Config",
+        {"num_key_value_heads": 2, "num_hidden_layers": 5, "sliding_window": 4},
+    ),
+    "exaone4 without windows": (
+        "Exaone4ForCausalLM",
+        "Exaone4Config",
+        {
+            "num_key_value_heads": 4,
+            "sliding_window": None,
+            "layer_types": ["full_attention"] * 2,
+            "tie_word_embeddings": True,
+            "rope_scaling": _LLAMA3,
+        },
+    ),
+    "exaone4 without rotation": (
+        "Exaone4ForCausalLM",
+        "Exaone4Config",
+        {"num_key_value_heads": 4, "sliding_window": 8, "layer_types": ["full_attention"] * 2},
+    ),
     "bert": ("BertForMaskedLM", "BertConfig", {}),
     "bert without head": ("BertModel", "BertConfig", {}),
     "bert with all heads": ("BertForPreTraining", "BertConfig", {}),
@@ -263,7 +379,37 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "GPTNeoXConfig",
         _CLASSES | {"rotary_pct": 0.5},
     ),
+    "classes gemma3_text": (
+        "Gemma3TextForSequenceClassification",
+        "Gemma3TextConfig",
+        _GROUPED | {"head_dim": 4, "sliding_window": 4, "sliding_window_pattern": 2},
+    ),
+    "classes olmo3": ("Olmo3ForSequenceClassification", "Olmo3Config", _CLASSES),
+    "classes smollm3": ("SmolLM3ForSequenceClassification", "SmolLM3Config", _GROUPED),
+    "classes exaone4": (
+        "Exaone4ForSequenceClassification",
+        "Exaone4Config",
+        _GROUPED | {"sliding_window": 4, "sliding_window_pattern": 2},
+    ),
     "classes bert": ("BertForSequenceClassification", "BertConfig", _NAMED),
+    "mt5": ("MT5ForConditionalGeneration", "MT5Config", {"num_decoder_layers": 1}),
+    "mt5 plain relu": (
+        "MT5ForConditionalGeneration",
+        "MT5Config",
+        {"feed_forward_proj": "relu", "d_kv": 6},
+    ),
+    "bart": ("BartForConditionalGeneration", "BartConfig", {}),
+    "bart uneven": ("BartForConditionalGeneration", "BartConfig", _UNEVEN),
+    "mbart": ("MBartForConditionalGeneration", "MBartConfig", {"activation_function": "relu"}),
+    "mbart uneven": ("MBartForConditionalGeneration", "MBartConfig", _UNEVEN),
+    "marian": ("MarianMTModel", "MarianConfig", {"activation_function": "swish"}),
+    "marian uneven": (
+        "MarianMTModel",
+        "MarianConfig",
+        _UNEVEN | {"scale_embedding": False, "activation_function": "gelu_new"},
+    ),
+    "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", {"scale_embedding": True}),
+    "pegasus uneven": ("PegasusForConditionalGeneration", "PegasusConfig", _UNEVEN),
     "gpt2, other scales": (
         "GPT2LMHeadModel",
         "GPT2Config",
@@ -345,19 +491,28 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }  # fmt: skip
 
 _BASES = {
+    "GPT2Config": _GPT2,
+    "T5Config": _T5,
+    "MT5Config": _T5,
+    **dict.fromkeys(("BartConfig", "MBartConfig", "MarianConfig", "PegasusConfig"), _BART),
     "BloomConfig": _BLOOM,
     "CodeGenConfig": _GPT2,
     "FalconConfig": _FALCON,
-    "GPT2Config": _GPT2,
     "GPTJConfig": _GPT2,
     "GPTNeoConfig": _GPT_NEO,
     "MptConfig": _MPT,
-    "T5Config": _T5,
 }
+#: Cases whose models read one text and write another.
+PAIRS = [
+    case
+    for case, (model_class, _, _) in CASES.items()
+    if model_class.endswith(("ForConditionalGeneration", "MTModel"))
+]
 #: Those that compute in float64 throughout when told to; the others norm or turn in float32.
 EXACT = {
     *("gpt2", "gpt2 untied, wide, relu", "classes gpt2"),
     *("bert", "bert without head", "bert with all heads", "classes bert"),
+    *(case for case in PAIRS if "t5" not in case),
 }
 
 
@@ -382,6 +537,9 @@ def reference(case: str) -> Any:
         for parameter in model.parameters():
             if parameter.ndim == 1:  # norms and biases start at ones and zeros
                 parameter.add_(0.2 * torch.randn_like(parameter))
+        for name, constant in model.named_buffers():
+            if name == "final_logits_bias":
+                constant.add_(torch.randn_like(constant))
     return model
 
 
@@ -406,8 +564,8 @@ def token_ids(rows: int, columns: int) -> Tensor:
 
 def says(case: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """How theirs and ours are asked: (model, ids, padding) to logits, or to hidden states."""
-    if case.startswith("t5"):
-        return _their_t5, _our_t5
+    if case in PAIRS:
+        return _their_pair, _our_pair
     if case == "bert without head":
         return _their_states, _our_states
     if case.startswith("classes"):
@@ -445,12 +603,12 @@ def _our_states(model: Transformer, ids: Tensor, padding: Tensor | None = None) 
     return torch.cat((states, torch.tanh(model.pooler(states[:, :1]))), dim=1)
 
 
-def _their_t5(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+def _their_pair(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     written = ids.flip(0)[:, :20]
     mask = _attention_mask(padding)
     return model(input_ids=ids, attention_mask=mask, decoder_input_ids=written).logits
 
 
-def _our_t5(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+def _our_pair(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     encoded = model.encode(ids, padding=padding)
     return model(ids.flip(0)[:, :20], encoded=encoded)

@@ -37,6 +37,9 @@ class Family:
         older: ends of names in older files, and their ends today.
         ignored_tensors: patterns of tensors that have no parameter, with the reason.
         copies: tensors that must equal another one.
+        computed: buffers that the model computes, and their tensors in files that have them, which
+            must agree.
+        zero_if_missing: constants of the model that are zero in files without them.
     """
 
     model_type: str
@@ -48,6 +51,8 @@ class Family:
     older: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored_tensors: Mapping[str, str] = field(default_factory=dict[str, str])
     copies: Mapping[str, str] = field(default_factory=dict[str, str])
+    computed: Mapping[str, str] = field(default_factory=dict[str, str])
+    zero_if_missing: frozenset[str] = frozenset()
 
     @property
     def architectures(self) -> tuple[str, ...]:

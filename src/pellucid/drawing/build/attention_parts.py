@@ -14,7 +14,7 @@ from pellucid.config import (
     LongRoPE,
     NoPositions,
     NTKScaling,
-    Positions,
+    OnePositions,
     Rotary,
     RotaryScaling,
     ShawRelative,
@@ -34,7 +34,7 @@ def output(heads: int, d_value: int, d_model: int) -> Box:
     return Box(name="output", lines=(f"heads joined, {heads * d_value} -> {d_model}",))
 
 
-def rotation(positions: Positions) -> Column:
+def rotation(positions: OnePositions) -> Column:
     """The rotation of queries or keys; nothing if positions do not rotate."""
     if not isinstance(positions, Rotary):
         return ()
@@ -59,7 +59,7 @@ def _scaling(scaling: RotaryScaling) -> str:
             assert_never(scaling)
 
 
-def bias(positions: Positions) -> tuple[str, ...]:
+def bias(positions: OnePositions) -> tuple[str, ...]:
     """What positions add to the scores, in a line."""
     match positions:
         case BucketedBias():

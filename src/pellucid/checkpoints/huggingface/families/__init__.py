@@ -1,6 +1,7 @@
 """The supported families of published models, by their `model_type`."""
 
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
+from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bert import BERT
 from pellucid.checkpoints.huggingface.families.cohere import COHERE
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
@@ -10,6 +11,12 @@ from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
 from pellucid.checkpoints.huggingface.families.gptj import CODEGEN, GPTJ
 from pellucid.checkpoints.huggingface.families.granite import GRANITE
+from pellucid.checkpoints.huggingface.families.layers_in_turn import (
+    EXAONE4,
+    GEMMA3,
+    OLMO3,
+    SMOLLM3,
+)
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
 from pellucid.checkpoints.huggingface.families.relatives import (
@@ -25,7 +32,7 @@ from pellucid.checkpoints.huggingface.families.relatives import (
     STABLELM,
     STARCODER2,
 )
-from pellucid.checkpoints.huggingface.families.t5 import T5
+from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
 
 #: If several families fit a model, pellucid writes it as the first.
@@ -42,11 +49,20 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         BERT,
         T5,
+        MT5,
+        BART,
+        MBART,
+        MARIAN,
+        PEGASUS,
         BLOOM,
         MPT,
         GPT_NEO,
         FALCON,
         COHERE,
+        GEMMA3,
+        OLMO3,
+        SMOLLM3,
+        EXAONE4,
         GEMMA,
         GRANITE,
         PHI,
