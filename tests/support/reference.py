@@ -217,6 +217,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "rope_scaling": _LONGROPE,
             "original_max_position_embeddings": 9,
             "pad_token_id": 0,
+            "initializer_range": 0.1,
         },
     ),
     "gptj": ("GPTJForCausalLM", "GPTJConfig", {"rotary_dim": 2}),
@@ -252,7 +253,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "helium": (
         "HeliumForCausalLM",
         "HeliumConfig",
-        {"num_key_value_heads": 2, "head_dim": 4, "attention_bias": True},
+        {"num_key_value_heads": 2, "head_dim": 4, "attention_bias": True, "initializer_range": 0.1},
     ),
     "ernie4_5": (
         "Ernie4_5ForCausalLM",

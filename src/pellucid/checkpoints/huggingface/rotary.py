@@ -260,12 +260,12 @@ def longrope_attention_factor(factor: float, original_length: int) -> float:
 
 
 def _factors(parameters: Table, name: str) -> tuple[float, ...]:
-    values: Any = parameters.pop(name, None)
-    if not isinstance(values, list) or any(
-        type(value) not in (int, float) for value in cast("list[Any]", values)
-    ):
-        raise CheckpointError(f"config.json: {name} must be a list of numbers, was {short(values)}")
-    return tuple(map(float, cast("list[float]", values)))
+    raw: Any = parameters.pop(name, None)
+    values = cast("list[Any]", raw) if isinstance(raw, list) else None
+    if values is None or any(type(value) not in (int, float) for value in values):
+        found = short(cast("object", raw))
+        raise CheckpointError(f"config.json: {name} must be a list of numbers, was {found}")
+    return tuple(map(float, values))
 
 
 def _mscale(factor: float, times: float = 1.0) -> float:
