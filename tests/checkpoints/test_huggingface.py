@@ -252,9 +252,13 @@ REFUSED: dict[str, tuple[Damage, str]] = {
         "'LlamaForTokenClassification' is not handled; of llama those that are: Llama",
     ),
     "activation": (saying(hidden_act="mish"), "hidden_act = 'mish'"),
-    "dynamic angles": (
-        saying(rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
-        "rope_type 'dynamic' is not handled: its angles change with the length",
+    "angles of pictures": (
+        saying(rope_scaling={"rope_type": "mrope", "mrope_section": [1, 1]}),
+        "rope_type 'mrope' is not handled: its angles count places in pictures",
+    ),
+    "angles without factors": (
+        saying(rope_scaling={"rope_type": "longrope", "short_factor": 1.0}),
+        "short_factor must be a list of numbers, was 1.0",
     ),
     "unknown angles": (saying(rope_scaling={"type": "spiral"}), "rope_type 'spiral'"),
     "unknown number of angles": (

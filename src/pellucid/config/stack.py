@@ -29,6 +29,7 @@ from pellucid.config.positions import (
     ALiBi,
     AlternatingPositions,
     BucketedBias,
+    LongRoPE,
     OnePositions,
     Positions,
     Rotary,
@@ -265,4 +266,10 @@ def _check_rotary(rotary: Rotary, d_head: int) -> None:
     if width % 2:
         raise ConfigError(
             f"Rotary rotates pairs of features, so attention.d_head must be even, was {width}"
+        )
+    scaling = rotary.scaling
+    if isinstance(scaling, LongRoPE) and len(scaling.short) != width // 2:
+        raise ConfigError(
+            "positions.scaling must have a factor for each pair of rotated features, "
+            f"{width // 2}, was {len(scaling.short)}"
         )
