@@ -75,6 +75,8 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "qwen3": {"max_window_layers": (0, 1)},
     "mistral": {"sliding_window": (3, 7, None)},
     "gemma2": {"rope_scaling": (None, _LINEAR)},
+    # the newest configuration turns every scaling into longrope
+    "phi3": {"rope_scaling": (None,)},
     # attention in both directions is refused
     "gemma3_text": {"use_bidirectional_attention": (False,)},
     # its newest configuration keeps an old rope_theta beside the new one
@@ -110,6 +112,8 @@ TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
 FUSED = ("falcon",)
 
 
+#: The heads of these are as wide as the model together: the library has no other output matrix.
+FULL_WIDTH = ("helium",)
 #: An old name of another class; and one whose head, for replaced tokens, is not read.
 LEFT_OUT = ("T5WithLMHeadModel", "ElectraForPreTraining")
 
@@ -132,6 +136,10 @@ def draw(name: str, number: int) -> Draw:
         architecture for architecture in family.architectures if architecture not in LEFT_OUT
     ]
     sizes = dict(_sizes(reads, chance))
+    if name in FULL_WIDTH:
+        sizes["head_dim"] = sizes["hidden_size"] // sizes["num_attention_heads"]
+    if "kv_lora_rank" in reads:  # latent keys and values belong to every head
+        sizes["num_key_value_heads"] = sizes["num_attention_heads"]
     options = {
         # a copy: the library writes into the tables that it is given
         key: copy.deepcopy(chance.choice(values))
