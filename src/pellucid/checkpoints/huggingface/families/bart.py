@@ -117,8 +117,8 @@ def _attention_names(path: str, published: str) -> Names:
     pairs = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
     return {
         name: source
-        for ours, theirs in pairs.items()
-        for name, source in linear(f"{path}.{ours}", f"{published}.{theirs}")
+        for part, published_part in pairs.items()
+        for name, source in linear(f"{path}.{part}", f"{published}.{published_part}")
     }
 
 
