@@ -229,13 +229,14 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             },
         },
     ),
-    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", {"num_hidden_layers": 5}),
+    "smollm3": ("SmolLM3ForCausalLM", "SmolLM3Config", {"num_hidden_layers": 5, "pad_token_id": 0}),
     "smollm3 windows, biases, untied": (
         "SmolLM3ForCausalLM",
         "SmolLM3Config",
         {
             "num_key_value_heads": 2,
             "num_hidden_layers": 3,
+            "pad_token_id": 0,
             "no_rope_layers": [0, 1, 0],
             "use_sliding_window": True,
             "sliding_window": 4,
