@@ -23,7 +23,7 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     int: st.integers(258, 1000),
     float: st.floats(1e-9, 0.45),
-    str: st.text(max_size=20),
+    str: st.text(max_size=20).filter(lambda text: text != "none"),  # "none" removes a value
     type(None): st.none(),
 }
 
@@ -55,13 +55,26 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "n_heads": st.sampled_from([4, 8]),
             "n_kv_heads": st.sampled_from([1, 2, 4]),
             "d_head": st.just(8),
+            # the third goes with some norms only; variants of models have it
+            "qk_norm_over": st.sampled_from(["each_head", "all_heads"]),
         },
         config.LinearAttention: {"d_head": st.just(8)},
         config.NeuralMemory: {"d_head": st.just(8)},
         config.Alternating: {
-            "layers": st.tuples(*(st.one_of(*map(values_of, one_attention)).map(alike),) * 2)
+            "layers": st.tuples(*(st.one_of(*map(values_of, one_attention)).map(alike),) * 2),
+            "first": st.just(()) | st.tuples(values_of(config.MultiHead).map(alike)),
         }
         if kind is config.Alternating
+        else {},
+        config.AlternatingFeedForward: {"layers": pairs_of(config.OneFeedForward)}
+        if kind is config.AlternatingFeedForward
+        else {},
+        # all of them rotate, so that they go with linear attention too
+        config.AlternatingPositions: {
+            "layers": pairs_of(config.Rotary | config.NoPositions),
+            "first": st.just(()) | st.tuples(values_of(config.Rotary)),
+        }
+        if kind is config.AlternatingPositions
         else {},
         # the third, "zero", goes with no reparametrisation; presets have it
         config.Initialisation: {"outputs": st.sampled_from(["plain", "depth_scaled"])},
@@ -78,6 +91,13 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.Classification: {"multi_label": st.just(False)},
         config.DPO: {"loss": st.just("sigmoid")},
         config.Conversations: {"messages": st.none()},
+        # embeddings have one factor
+        config.Embedding: {"multiplier": st.none()},
+        # a norm without a gain has no parameters at all
+        config.LayerNorm: {"gain": st.just(True)},
+        config.RMSNorm: {"gain": st.just(True)},
+        # without a bias nothing is fixed
+        config.LanguageHead: {"fixed_bias": st.just(False), "multiplier": st.none()},
         # a decoder's first token has seen no other
         config.ClassificationHead: {
             "classes": st.none() | st.just(("ham", "spam")),
@@ -91,12 +111,22 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "growth": st.none()
             | st.builds(config.GrowingBatch, first=st.just(4), until=st.floats(0.01, 0.99)),
         },
-        config.Stack: {"cross_attention": st.none(), "attention": scoring()}
+        config.Stack: {
+            "cross_attention": st.none(),
+            "attention": scoring(),
+            "shared_layers": st.none(),
+            "first_attention_norm": st.just(True),
+        }
         if kind is config.Stack
         else {},
         config.Transformer: {"d_model": even, "context_length": st.integers(1, 2**24)}
         | (stacks() if kind is config.Transformer else {}),
     }.get(kind, {})
+
+
+def pairs_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Two values of a kind, for layers that take turns."""
+    return st.tuples(values_of(kind), values_of(kind))
 
 
 def alike(layer: Any) -> Any:
@@ -110,7 +140,8 @@ def scoring() -> st.SearchStrategy[Any]:
 
     def has_scores(attention: config.Attention) -> bool:
         layers = attention.layers if isinstance(attention, config.Alternating) else (attention,)
-        return not all(isinstance(layer, config.LinearAttention) for layer in layers)
+        latent = any(isinstance(layer, config.LatentAttention) for layer in layers)  # not with Shaw
+        return not latent and not all(isinstance(layer, config.LinearAttention) for layer in layers)
 
     return values_of(config.Attention).filter(has_scores)
 

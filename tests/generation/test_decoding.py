@@ -32,6 +32,7 @@ WITHOUT = {
     "qk-norm after rotation",
     "shaw",
     "shaw with values",
+    "positions that take turns",
     "linear",
     "linear with learned positions",
     "linear beside softmax",

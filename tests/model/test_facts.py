@@ -150,15 +150,15 @@ def test_attention_computes_what_it_states(model: Transformer) -> None:
     time = 11
     x = torch.randn(2, time, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     view = look(time, x.device, causal=True)
-    for block in stack.blocks:
-        layer = block.attention
+    for place, block in enumerate(stack.blocks):
+        layer, positions = block.attention, stack.positions.for_layer(place)
         facts = attention_facts(layer)
-        got = layer(x, stack.positions, view, NoCache())
+        got = layer(x, positions, view, NoCache())
         changed = x.clone()
         changed[:, 0] += 1
-        moved = (layer(changed, stack.positions, view, NoCache()) - got).abs().amax((0, 2)) > 1e-12
+        moved = (layer(changed, positions, view, NoCache()) - got).abs().amax((0, 2)) > 1e-12
         if isinstance(facts, SoftmaxAttentionFacts):
-            expected = softmax_by_facts(layer, facts, x, stack.positions, view)
+            expected = softmax_by_facts(layer, facts, x, positions, view)
             torch.testing.assert_close(got, expected, **EXACT)
             assert moved.nonzero().max() < (facts.window or time)
         elif isinstance(facts, LatentAttentionFacts):
@@ -250,7 +250,8 @@ def latent_by_facts(
 
 
 def test_positions_act_where_they_state(model: Transformer) -> None:
-    scheme, time = model.stack.positions, 7
+    last = len(model.stack.blocks) - 1
+    scheme, time = model.stack.positions.for_layer(last), 7
     draws = torch.Generator().manual_seed(3)
     view = look(time, torch.device("cpu"), causal=True)
     x = torch.randn(2, time, 16, dtype=torch.float64, generator=draws)
@@ -318,7 +319,7 @@ def test_a_feed_forward_layer_computes_what_it_states(model: Transformer) -> Non
 
 
 def test_a_block_joins_its_layers_as_it_states(model: Transformer) -> None:
-    block, positions = model.stack.blocks[0], model.stack.positions
+    block, positions = model.stack.blocks[0], model.stack.positions.for_layer(0)
     facts = block_facts(block)
     assert not isinstance(facts, UnknownFacts)
     x = torch.randn(2, 5, 16, dtype=torch.float64)

@@ -69,6 +69,25 @@ _STACKS: list[dict[str, object]] = [
             config.GatedMLP,
         )
     ),
+    {
+        "feed_forward": config.AlternatingFeedForward(
+            layers=(
+                config.MLP(d_ff=8, activation="silu", bias=True),
+                config.GatedMLP(d_ff=8, activation="silu", bias=True),
+            )
+        )
+    },
+    {
+        "positions": config.AlternatingPositions(
+            first=(config.ALiBi(),),
+            layers=(
+                config.BucketedBias(n_buckets=6, max_distance=9),
+                config.BucketedBias(n_buckets=4, max_distance=9),
+            ),
+        ),
+        "n_layers": 3,
+    },
+    {"shared_layers": config.SharedLayers(groups=1)},
     *(
         {"attention": attention, "positions": config.NoPositions()}
         for attention in (

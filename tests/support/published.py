@@ -81,6 +81,25 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
     "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
     "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
+    "gemma3_text": {
+        **_WIDTHS,
+        "head_dim": 8,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
+    "olmo3": {
+        **_WIDTHS,
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
+    "exaone4": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
 }
 
 

@@ -11,14 +11,18 @@ from pellucid.config.attention import (
     MultiHead,
     NeuralMemory,
     OneAttention,
+    rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     MLP,
     Activation,
+    AlternatingFeedForward,
     DeepNorm,
     FeedForward,
     GatedMLP,
     NoResidual,
+    OneFeedForward,
     OutputNorm,
     Parallel,
     PostNorm,
@@ -42,11 +46,8 @@ from pellucid.config.initialisation import (
     Outputs,
     Xavier,
 )
-from pellucid.config.model import (
-    Embedding,
-    Stack,
-    Transformer,
-)
+from pellucid.config.layers import Layer, SharedLayers, map_kinds
+from pellucid.config.model import Embedding, Transformer
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -83,12 +84,14 @@ from pellucid.config.output_heads import (
 )
 from pellucid.config.positions import (
     ALiBi,
+    AlternatingPositions,
     BucketedBias,
     Learned,
     LinearScaling,
     Llama3Scaling,
     NoPositions,
     NTKScaling,
+    OnePositions,
     Positions,
     Rotary,
     RotaryScaling,
@@ -98,6 +101,7 @@ from pellucid.config.positions import (
     adds_to_scores,
 )
 from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
+from pellucid.config.stack import Stack
 from pellucid.config.text import (
     BytePairs,
     Bytes,
@@ -150,6 +154,8 @@ __all__ = [
     "Adam",
     "AdamW",
     "Alternating",
+    "AlternatingFeedForward",
+    "AlternatingPositions",
     "Attention",
     "BatchNorm",
     "BucketedBias",
@@ -186,6 +192,7 @@ __all__ = [
     "LanguageHead",
     "LastLayers",
     "LatentAttention",
+    "Layer",
     "LayerNorm",
     "Learned",
     "Linear",
@@ -206,6 +213,8 @@ __all__ = [
     "Normal",
     "Objective",
     "OneAttention",
+    "OneFeedForward",
+    "OnePositions",
     "Optimiser",
     "OutputNorm",
     "Outputs",
@@ -228,6 +237,7 @@ __all__ = [
     "SandwichNorm",
     "Schedule",
     "Seq2Seq",
+    "SharedLayers",
     "ShawRelative",
     "Sinusoidal",
     "SpanCorruption",
@@ -255,12 +265,15 @@ __all__ = [
     "decode",
     "did_you_mean",
     "encode",
+    "map_kinds",
     "new_objective",
     "overlay",
     "parse_toml",
+    "rotated_width",
     "run_from_table",
     "run_to_toml",
     "to_toml",
+    "value_width",
     "with_new_flags",
     "with_new_kinds",
 ]

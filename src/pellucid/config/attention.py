@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from pellucid.config.checks import Checked, Count, Fraction, Positive
+from pellucid.config.checks import Checked, Count, Fraction, Positive, check_turns
 from pellucid.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
 from pellucid.errors import ConfigError
 
@@ -190,22 +190,16 @@ def value_width(attention: OneAttention) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternating(Checked):
-    """Layer i has the attention at i mod n: for example local and global layers in turn."""
+    """The layers have these kinds of attention in turn: for example local and global layers.
+
+    With `first`, the first layers have those, one each, and the turns begin after them.
+    """
 
     layers: tuple[OneAttention, ...]
+    first: tuple[OneAttention, ...] = ()
 
     def _check(self) -> None:
-        if len(self.layers) < 2:
-            raise ConfigError(
-                f"Alternating needs at least two kinds of layers, was {len(self.layers)}: "
-                "for one, name it itself"
-            )
-        widths = {rotated_width(layer) for layer in self.layers}
-        if len(widths) > 1:
-            raise ConfigError(
-                f"all layers must have the same d_head, was {sorted(widths)}: they share one "
-                "scheme of positions (of LatentAttention, d_rotated counts)"
-            )
+        check_turns(self, self.layers, self.first)
 
 
 Attention = OneAttention | Alternating

@@ -1,4 +1,4 @@
-"""The parts of a transformer: one frozen class per kind, each with its own numbers.
+"""A transformer: its stacks, its embedding and its head.
 
 There is no default architecture: presets name every part.
 """
@@ -9,157 +9,17 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from pellucid.config.attention import (
-    Alternating,
-    Attention,
-    LatentAttention,
-    LinearAttention,
-    MultiHead,
-    NeuralMemory,
-    OneAttention,
-    rotated_width,
-    value_width,
-)
-from pellucid.config.blocks import FeedForward, Parallel, Residual
-from pellucid.config.checks import AtLeast, Checked, Count, Fraction, Positive
+from pellucid.config.attention import NeuralMemory
+from pellucid.config.checks import AtLeast, Checked, Count, Positive
 from pellucid.config.initialisation import Initialisation
-from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
+from pellucid.config.norms import GroupNorm
 from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
-from pellucid.config.positions import (
-    ALiBi,
-    BucketedBias,
-    Positions,
-    Rotary,
-    ShawRelative,
-    Sinusoidal,
-    adds_to_scores,
-)
+from pellucid.config.positions import Sinusoidal
+from pellucid.config.stack import Stack
 from pellucid.errors import ConfigError
 
 #: The longest table of positions.
 LONGEST_CONTEXT = 2**24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stack(Checked):
-    """`n_layers` blocks of attention and feed-forward.
-
-    Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
-    the states of an encoder; `reparametrisation` of every linear layer; `embedding_dropout` on the
-    embedded tokens (default: `dropout`).
-    """
-
-    n_layers: Count
-    positions: Positions
-    attention: Attention
-    feed_forward: FeedForward
-    norm: Norm
-    residual: Residual
-    final_norm: bool
-    dropout: Fraction
-    input_norm: Norm | None = None
-    cross_attention: MultiHead | None = None
-    reparametrisation: Reparametrisation | None = None
-    embedding_dropout: Fraction | None = None
-
-    def _check(self) -> None:
-        if isinstance(self.positions, Rotary):
-            self._check_rotary(self.positions)
-        self._check_scores()
-        self._check_shared_positions()
-        cross = self.cross_attention
-        if cross is not None and (cross.qk_norm is not None or cross.window is not None):
-            raise ConfigError(
-                "cross_attention must have neither qk_norm nor window: it looks at all states of "
-                "the encoder, unchanged; set them to none"
-            )
-        if cross is not None and (cross.clip or cross.output_gate or cross.scale_by_layer):
-            raise ConfigError(
-                "cross_attention must have no clip, no output_gate and no scale_by_layer: these "
-                "are for attention within a text; set them to none, none and false"
-            )
-        if cross is not None and isinstance(self.residual, Parallel):
-            raise ConfigError(
-                "residual must not be Parallel in a decoder with cross_attention: its queries "
-                "depend on the output of self-attention"
-            )
-
-    def _check_scores(self) -> None:
-        linear = all(isinstance(layer, LinearAttention) for layer in self.pattern)
-        if linear and adds_to_scores(self.positions):
-            raise ConfigError(
-                f"positions must not be {type(self.positions).__name__} if every layer is "
-                "LinearAttention: it has no scores to which positions could be added; take "
-                "Rotary, Learned, Sinusoidal or NoPositions"
-            )
-
-    def _check_shared_positions(self) -> None:
-        """The layers of a stack share one scheme of positions, so it must fit each of them."""
-        heads = {layer.n_heads for layer in self.pattern}
-        if isinstance(self.positions, BucketedBias | ALiBi) and len(heads) > 1:
-            raise ConfigError(
-                f"all layers must have the same n_heads with {type(self.positions).__name__}, was "
-                f"{sorted(heads)}: it has a number for each head, and the layers share it"
-            )
-        shaw = isinstance(self.positions, ShawRelative)
-        if shaw and any(isinstance(layer, LatentAttention) for layer in self.pattern):
-            raise ConfigError(
-                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
-                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
-                "or NoPositions"
-            )
-        widths = {value_width(layer) for layer in self.pattern}
-        added = isinstance(self.positions, ShawRelative) and self.positions.values
-        if added and len(widths) > 1:
-            raise ConfigError(
-                f"all layers must have values of the same width, was {sorted(widths)}: with "
-                "values = true, ShawRelative adds the same table of vectors in every layer"
-            )
-
-    def _check_rotary(self, rotary: Rotary) -> None:
-        width = self.d_head if rotary.n_features is None else rotary.n_features
-        if width > self.d_head:
-            raise ConfigError(
-                f"positions.n_features must be at most attention.d_head, was {width} and "
-                f"{self.d_head}"
-            )
-        if width % 2:
-            raise ConfigError(
-                f"Rotary rotates pairs of features, so attention.d_head must be even, was {width}"
-            )
-
-    @property
-    def input_dropout(self) -> float:
-        """The dropout on the embedded tokens."""
-        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
-
-    @property
-    def pattern(self) -> tuple[OneAttention, ...]:
-        """The kinds of attention that alternate, the first layer's first; usually one."""
-        if isinstance(self.attention, Alternating):
-            return self.attention.layers
-        return (self.attention,)
-
-    @property
-    def layers(self) -> tuple[OneAttention, ...]:
-        """The attention of each layer, the first layer first."""
-        kinds = self.pattern
-        return tuple(kinds[layer % len(kinds)] for layer in range(self.n_layers))
-
-    @property
-    def d_head(self) -> int:
-        """The features of one head that positions can rotate, the same in every layer."""
-        return rotated_width(self.pattern[0])
-
-    @property
-    def d_value(self) -> int:
-        """The features of one head's values, in the first layer."""
-        return value_width(self.pattern[0])
-
-    @property
-    def n_heads(self) -> int:
-        """The number of heads of the first layer."""
-        return self.pattern[0].n_heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +77,7 @@ class Transformer(Checked):
         self._check_cross_attention()
         self._check_classification()
         if self.encoder is not None and any(
-            isinstance(layer, NeuralMemory) for layer in self.encoder.pattern
+            isinstance(layer.attention, NeuralMemory) for layer in self.encoder.layer_counts
         ):
             raise ConfigError(
                 "encoder.attention must not be NeuralMemory: a memory learns from left to right, "

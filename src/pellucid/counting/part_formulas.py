@@ -7,7 +7,6 @@ from typing import NamedTuple, assert_never
 from pellucid.config import (
     MLP,
     BatchNorm,
-    FeedForward,
     GatedMLP,
     GroupNorm,
     HeadTransform,
@@ -19,6 +18,7 @@ from pellucid.config import (
     NeuralMemory,
     Norm,
     OneAttention,
+    OneFeedForward,
     Parallel,
     RMSNorm,
     SandwichNorm,
@@ -54,7 +54,7 @@ def norm_part(norm: Norm, width: str = "d_model") -> Part:
 
 
 def block_norms(stack: Stack) -> int:
-    """How many norms one block has."""
+    """How many norms one block has; the first has one less without `first_attention_norm`."""
     layers = 2 if stack.cross_attention is None else 3
     if isinstance(stack.residual, Parallel) and stack.residual.shared_norm:
         return 1
@@ -146,7 +146,7 @@ def _biases(attention: MultiHead) -> str:
     return total(*(total(*own) for own, has in zip(rows, attention.biases, strict=True) if has))
 
 
-def feed_forward_part(feed_forward: FeedForward, stack: Stack) -> Part:
+def feed_forward_part(feed_forward: OneFeedForward, stack: Stack) -> Part:
     """Two matrices, or three if it is gated."""
     match feed_forward:
         case MLP():

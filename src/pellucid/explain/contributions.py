@@ -90,7 +90,7 @@ def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     """What enters the first block: embedding and position apart, where no norm mixes them."""
     stack = trace.stack_pass(trace.side).stack
     first = trace.stack_pass(trace.side).states[0][0, token].double()
-    acts = where_positions_act(stack.positions)
+    acts = where_positions_act(stack.positions.for_layer(0))
     if not is_identity(stack.input_norm) or acts == "unknown":
         return ["input"], [first]
     if acts != "stream":

@@ -65,10 +65,14 @@ class StackPass:
         assert self.view is not None
         return self.view
 
-    @property
-    def positions(self) -> Positions:
-        """The stack's scheme of positions."""
-        return self.stack.positions
+    def positions(self, layer: int) -> Positions:
+        """The scheme of positions of a layer."""
+        return self.stack.positions.for_layer(layer)
+
+    def positions_path(self, layer: int) -> str:
+        """The name of the scheme of a layer, within the stack."""
+        scheme, modules = self.positions(layer), named_modules(self.stack)
+        return next(name for name, module in modules.items() if module is scheme)
 
 
 @torch.no_grad()

@@ -138,7 +138,7 @@ def record_block(
     """
     block = stack_pass.stack.blocks[layer]
     recording = BlockRecord()
-    positions, cache = _RecordingPositions(stack_pass.positions), _RecordingCache()
+    positions, cache = _RecordingPositions(stack_pass.positions(layer)), _RecordingCache()
     with ExitStack() as hooks:
         for name in PARTS:
             part = find_part(block, name)
@@ -151,7 +151,8 @@ def record_block(
             state, positions, stack_pass.attention_view, cache, encoded
         )
     recording.tensors["made"] = output
-    _record_attentions(recording, block, stack_pass, _Notes(positions, cache, part_tensors))
+    notes = _Notes(positions, cache, part_tensors, stack_pass.attention_view)
+    _record_attentions(recording, block, notes)
     return recording
 
 
@@ -210,15 +211,14 @@ class _Notes:
     positions: _RecordingPositions
     cache: _RecordingCache
     part_tensors: dict[str, Tensor]
+    view: View
 
 
-def _record_attentions(
-    recording: BlockRecord, block: nn.Module, stack_pass: StackPass, notes: _Notes
-) -> None:
+def _record_attentions(recording: BlockRecord, block: nn.Module, notes: _Notes) -> None:
     attention, crossed = find_part(block, "attention"), find_part(block, "cross_attention")
     facts, cross_facts = known_attention(attention), known_attention(crossed)
     if attention is not None and facts is not None:
-        recording.attentions[""] = _record_self_attention(attention, facts, stack_pass, notes)
+        recording.attentions[""] = _record_self_attention(attention, facts, notes)
     if crossed is not None and cross_facts is not None:
         keys, values = cast("KeysAndValues", notes.cache.cross_attention)
         recording.attentions["cross"] = AttentionRecord(
@@ -237,11 +237,11 @@ def _record_attentions(
 
 
 def _record_self_attention(
-    layer: nn.Module, facts: KnownAttention, stack_pass: StackPass, notes: _Notes
+    layer: nn.Module, facts: KnownAttention, notes: _Notes
 ) -> AttentionRecord:
     q, k = notes.positions.rotated[:2]
     is_latent = isinstance(facts, LatentAttentionFacts)
-    acts = where_positions_act(stack_pass.positions)
+    acts = where_positions_act(notes.positions.scheme)
     turns = acts == "queries and keys" and not is_latent
     part_tensors, keys_values = notes.part_tensors, notes.cache.self_attention
     attention = AttentionRecord(
@@ -253,8 +253,8 @@ def _record_self_attention(
         if keys_values is None
         else keys_values.values,
         outputs=split_heads(part_tensors["attention.output.in"], facts.n_heads),
-        positions=stack_pass.positions,
-        view=stack_pass.attention_view,
+        positions=notes.positions.scheme,
+        view=notes.view,
         joined=part_tensors["attention.output.in"],
     )
     if turns:

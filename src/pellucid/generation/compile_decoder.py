@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never, cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -20,13 +19,12 @@ from pellucid.generation.decode_program import (
     is_plain_decoder,
     refuse,
 )
-from pellucid.model import Block, Positions, Stack, Transformer, look
+from pellucid.generation.position_tables import position_tables
+from pellucid.model import Block, Positions, Stack, Transformer
 from pellucid.model.facts import (
     AddedPositionFacts,
     BlockFacts,
     ClassificationHeadFacts,
-    DistanceBiasFacts,
-    DistanceVectorFacts,
     HeadTransformFacts,
     IdentityFacts,
     LanguageHeadFacts,
@@ -34,10 +32,8 @@ from pellucid.model.facts import (
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoHeadFacts,
-    NoPositionFacts,
     ResidualFacts,
     ResidualPart,
-    RotaryFacts,
     SoftmaxAttentionFacts,
     UnknownFacts,
     attention_facts,
@@ -82,15 +78,13 @@ class _Compiler:
         self.model = model
         self.d_model = model.token_embedding.weight.shape[1]
         self.program = DecodeProgram(model)
-        self.rotary: RotaryFacts | None = None
-        self.has_distance_bias = False
         self.x = self.program.place(self.d_model)
         self.normed = self.program.place(self.d_model)
         self.layer_output = self.program.place(self.d_model)
-        self._embed(stack.positions)
+        self._embed(stack.positions.for_layer(0))
         self._into_x(stack.input_norm)
         for index, block in enumerate(stack.blocks):
-            self._block(cast("Block", block), stack.positions, index)
+            self._block(cast("Block", block), stack.positions.for_layer(index), index)
         self._into_x(stack.final_norm)
         self._head(model, head)
 
@@ -107,19 +101,8 @@ class _Compiler:
         if model.segment_embedding is not None:
             tables.append((model.segment_embedding.weight, 0))
         facts = position_facts(positions)
-        match facts:
-            case AddedPositionFacts(table=path, first_row=first):
-                tables.append((tensor_at(positions, path)[first:], n))
-            case RotaryFacts():
-                self.rotary = facts
-            case DistanceBiasFacts(by="distance"):
-                self.has_distance_bias = True
-            case NoPositionFacts():
-                pass
-            case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
-                refuse(positions)
-            case _:
-                assert_never(facts)
+        if isinstance(facts, AddedPositionFacts):  # each layer handles or refuses the others
+            tables.append((tensor_at(positions, facts.table)[facts.first_row :], n))
         for table, stride in tables:
             gain = program.address(table.detach())
             program.write(Operation.PLACE, output=self.x, n_out=n, stride=stride, gain=gain)
@@ -243,7 +226,8 @@ class _Compiler:
     ) -> int:
         """Queries, keys and values, and the outputs of all heads, whose place it returns."""
         program, n_heads, n_kv_heads = self.program, facts.n_heads, facts.n_kv_heads
-        d_head, d_value, rotary = facts.d_head, facts.d_value, self.rotary
+        d_head, d_value, context = facts.d_head, facts.d_value, self.model.context_length
+        tables = position_tables(positions, facts, context_length=context)
         widths = (n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value)
         query, key, value = (program.place(width) for width in widths)
         mixed = program.place(n_heads * d_value)
@@ -268,30 +252,18 @@ class _Compiler:
             key=key,
             value=value,
             window=facts.window or 0,
-            context=self.model.context_length,
-            n_rotated=0 if rotary is None else rotary.n_rotated,
-            interleaved=rotary is not None and rotary.pairing == "interleaved",
+            context=context,
+            n_rotated=tables.n_rotated,
+            interleaved=tables.interleaved,
             scale=facts.scale,
             soft_cap=facts.soft_cap or 0.0,
-            cos=program.address(None if rotary is None else tensor_at(positions, rotary.cos)),
-            sin=program.address(None if rotary is None else tensor_at(positions, rotary.sin)),
-            by_distance=program.address(self._distance_bias(positions, facts)),
+            cos=program.address(tables.cos),
+            sin=program.address(tables.sin),
+            by_distance=program.address(tables.by_distance),
             sinks=program.address(sinks),
         )
         program.attend(attention, output=mixed)
         return mixed
-
-    def _distance_bias(self, positions: Positions, facts: SoftmaxAttentionFacts) -> Tensor | None:
-        """The bias of a score by the distance of its key: (heads, context)."""
-        if not self.has_distance_bias:
-            return None
-        last = self.model.context_length - 1
-        view = look(1, torch.device("cpu"), causal=True, start=last)
-        with torch.no_grad():
-            query = torch.zeros(1, facts.n_heads, 1, facts.d_head)
-            bias = positions.bias(query, view, facts.scale)
-        assert bias is not None
-        return bias[:, 0].flip(-1).contiguous()
 
     def _head(self, model: Transformer, facts: LanguageHeadFacts) -> None:
         program, transform, x = self.program, facts.transform, self.x

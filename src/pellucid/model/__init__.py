@@ -28,7 +28,13 @@ from pellucid.model.output_head import (
     NoHead,
     OutputHead,
 )
-from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.positions import (
+    AlternatingPositions,
+    Learned,
+    NoPositions,
+    Positions,
+    Sinusoidal,
+)
 from pellucid.model.precision import Narrow, Weights
 from pellucid.model.quantization import check_weights, narrow
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
@@ -60,6 +66,7 @@ from pellucid.old_words import take_old_words as _take_old_words
 __all__ = [
     "MLP",
     "ALiBi",
+    "AlternatingPositions",
     "BatchNorm",
     "Block",
     "BucketedBias",

@@ -74,19 +74,17 @@ def _build(model: config.Transformer) -> Transformer:
 def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Stack:
     d_model = model.d_model
     return Stack(
-        blocks=[
-            _block(stack, attention, d_model, layer)
-            for layer, attention in enumerate(stack.layers, start=1)
-        ],
+        blocks=[_block(stack, index, layer, d_model) for index, layer in enumerate(stack.layers)],
         positions=parts.positions(model, stack, causal=causal),
         causal=causal,
         input_norm=None if stack.input_norm is None else parts.norm(stack.input_norm, d_model),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
         dropout=stack.input_dropout,
+        owners=stack.owners,
     )
 
 
-def _block(stack: config.Stack, attention: config.OneAttention, d_model: int, layer: int) -> Block:
+def _block(stack: config.Stack, index: int, layer: config.Layer, d_model: int) -> Block:
     def norm() -> nn.Module:
         if isinstance(stack.residual, config.SandwichNorm):
             pre_norm, post_norm = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
@@ -97,9 +95,9 @@ def _block(stack: config.Stack, attention: config.OneAttention, d_model: int, la
     parallel = isinstance(rule, config.Parallel)
     block = ParallelBlock if parallel else Block
     return block(
-        attention=_attention(attention, d_model, layer),
-        feed_forward=parts.feed_forward(stack.feed_forward, d_model),
-        attention_norm=norm(),
+        attention=_attention(layer.attention, d_model, index + 1),
+        feed_forward=parts.feed_forward(layer.feed_forward, d_model),
+        attention_norm=norm() if index or stack.first_attention_norm else nn.Identity(),
         feed_forward_norm=None if parallel and rule.shared_norm else norm(),
         residual=parts.residual(stack.residual),
         cross_attention=None if crossed is None else _cross_attention(crossed, d_model),

@@ -31,7 +31,13 @@ from pellucid.model.feed_forward import (
 )
 from pellucid.model.initialisation import Std
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.positions import (
+    AlternatingPositions,
+    Learned,
+    NoPositions,
+    Positions,
+    Sinusoidal,
+)
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Rule,
@@ -57,7 +63,7 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
 }
 
 
-def feed_forward(kind: config.FeedForward, d_model: int) -> nn.Module:
+def feed_forward(kind: config.OneFeedForward, d_model: int) -> nn.Module:
     """The feed-forward layer."""
     activation = _ACTIVATIONS[kind.activation]
     match kind:
@@ -112,9 +118,29 @@ def own_gain_norm(kind: config.LayerNorm | config.RMSNorm, d_head: int, n_heads:
 
 
 def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
-    """The scheme of positions of a stack."""
+    """The positions of a stack: one scheme, or several that take turns."""
+    attention_of = {layer.positions: layer.attention for layer in stack.layer_counts}
+    schemes = stack.schemes
+    modules = [_scheme(model, scheme, attention_of[scheme], causal=causal) for scheme in schemes]
+    if len(modules) == 1:
+        return modules[0]
+    return AlternatingPositions(modules, [schemes.index(layer.positions) for layer in stack.layers])
+
+
+def _scheme(
+    model: config.Transformer,
+    scheme: config.OnePositions,
+    attention: config.OneAttention,
+    *,
+    causal: bool,
+) -> Positions:
+    """One scheme of positions.
+
+    Args:
+        model: the model. scheme: the scheme. attention: of a layer that has it. causal: whether the
+        stack is a decoder.
+    """
     length, d_model = model.context_length, model.d_model
-    scheme = stack.positions
     match scheme:
         case config.NoPositions():
             return NoPositions()
@@ -130,21 +156,21 @@ def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -
                 down_to_base=scheme.down_to_base,
             )
         case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = stack.d_head, stack.d_value if values else None
+            d_head, d_value = attention.d_head, config.value_width(attention) if values else None
             return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
         case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
             return BucketedBias(
                 context_length=length,
-                n_heads=stack.n_heads,
+                n_heads=attention.n_heads,
                 n_buckets=n_buckets,
                 max_distance=furthest,
                 causal=causal,
             )
         case config.Rotary():
-            return _rotary(scheme, length, stack.d_head)
+            return _rotary(scheme, length, config.rotated_width(attention))
         case config.ALiBi():
             return ALiBi(
-                n_heads=stack.n_heads,
+                n_heads=attention.n_heads,
                 max_exponent=scheme.max_exponent,
                 scaled=scheme.scaled,
                 rounded=scheme.rounded,

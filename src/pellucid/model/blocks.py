@@ -13,6 +13,7 @@ from pellucid.model.dropout import Dropout
 from pellucid.model.facts import BlockFacts, ResidualFacts, StackFacts
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule, residual_facts
+from pellucid.model.shared_layers import share_weights
 from pellucid.model.views import View
 
 
@@ -127,7 +128,9 @@ class ParallelBlock(Block):
 class Stack(nn.Module):
     """Positions, blocks one after another, and an optional final norm.
 
-    A causal stack is a decoder: no token sees what comes after it.
+    A causal stack is a decoder: no token sees what comes after it. `owners` names for each block
+    the first one with its weights: blocks with the same owner share all parameters, whose gradients
+    are then sums over these blocks.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class Stack(nn.Module):
         input_norm: nn.Module | None = None,
         final_norm: nn.Module | None = None,
         dropout: float = 0.0,
+        owners: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.causal = causal
@@ -147,6 +151,8 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm or nn.Identity()
         self.dropout = Dropout(dropout)
+        self.owners = tuple(range(len(blocks)) if owners is None else owners)
+        share_weights(self)
 
     def forward(
         self,
@@ -162,10 +168,10 @@ class Stack(nn.Module):
             the encoder's states, for cross-attention.
         """
         x = self.dropout(self.input_norm(self.positions.embed(x, view)))
-        for block, cache in zip(self.blocks, caches, strict=True):
-            x = block(x, self.positions, view, cache, encoded)
+        for layer, (block, cache) in enumerate(zip(self.blocks, caches, strict=True)):
+            x = block(x, self.positions.for_layer(layer), view, cache, encoded)
         return self.final_norm(x)
 
     def facts(self) -> StackFacts:
-        """How deep it is, and whether it is a decoder."""
-        return StackFacts(n_blocks=len(self.blocks), causal=self.causal)
+        """How deep it is, whether it is a decoder, and which blocks share their weights."""
+        return StackFacts(n_blocks=len(self.blocks), causal=self.causal, owners=self.owners)

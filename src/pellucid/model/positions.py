@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from pellucid.maths.positions.rotary import Pairing
 from pellucid.maths.positions.sinusoids import sinusoid
-from pellucid.model.facts import AddedPositionFacts, NoPositionFacts
+from pellucid.model.facts import AddedPositionFacts, AlternatingPositionFacts, NoPositionFacts
 from pellucid.model.initialisation import empty_embedding
 from pellucid.model.views import View
 
@@ -24,6 +27,10 @@ class Positions(nn.Module):
     ) -> Float[Tensor, "batch time d_model"]:
         """The input of the first block."""
         return x
+
+    def for_layer(self, layer: int) -> Positions:
+        """The scheme that acts in a layer; the first layer is 0."""
+        return self
 
     def rotate(
         self, x: Float[Tensor, "batch heads time d_head"], view: View
@@ -130,6 +137,24 @@ class Sinusoidal(Positions):
     def facts(self) -> AddedPositionFacts:
         """Which table is added."""
         return AddedPositionFacts(table="table", learned=False)
+
+
+class AlternatingPositions(Positions):
+    """Schemes that take turns: each layer has one of them, and none changes the embedding."""
+
+    def __init__(self, schemes: Sequence[Positions], scheme_of_layer: Sequence[int]) -> None:
+        super().__init__()
+        self.schemes = nn.ModuleList(schemes)
+        self.scheme_of_layer = tuple(scheme_of_layer)
+
+    def for_layer(self, layer: int) -> Positions:
+        """The scheme of a layer; the first layer is 0."""
+        return cast("Positions", self.schemes[self.scheme_of_layer[layer]])
+
+    def facts(self) -> AlternatingPositionFacts:
+        """Which schemes there are, and which layer has which."""
+        paths = tuple(f"schemes.{index}" for index in range(len(self.schemes)))
+        return AlternatingPositionFacts(schemes=paths, scheme_of_layer=self.scheme_of_layer)
 
 
 def at_places(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
@@ -130,7 +130,12 @@ def probe_positions(adapter: ModelAdapter) -> list[Finding]:
 
 
 def _has_none_by_design(model: Transformer) -> bool:
-    facts = position_facts(model.stack.positions)
+    stack = model.stack
+    return all(map(_orders_nothing, map(stack.positions.for_layer, range(len(stack.blocks)))))
+
+
+def _orders_nothing(positions: nn.Module) -> bool:
+    facts = position_facts(positions)
     match facts:
         case NoPositionFacts():
             return True
@@ -230,7 +235,7 @@ def _is_rotary(adapter: ModelAdapter) -> bool:
         return adapter.declared.rotary
     if adapter.transformer is not None:
         stack = adapter.transformer.stack
-        rotates = isinstance(position_facts(stack.positions), RotaryFacts)
+        rotates = isinstance(position_facts(stack.positions.for_layer(0)), RotaryFacts)
         return rotates and not any(_norms_rotated(cast("Block", block)) for block in stack.blocks)
     if getattr(adapter.settings, "alibi", False):
         return False

@@ -7,14 +7,14 @@ from typing import assert_never
 
 from pellucid.config import (
     MLP,
-    FeedForward,
     GatedMLP,
     LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
-    Positions,
+    OneFeedForward,
+    OnePositions,
     ShawRelative,
 )
 from pellucid.drawing.build.attention_parts import bias, mask, output, projection, rotation
@@ -27,7 +27,7 @@ KEYS = "keys"
 
 
 def attention_inside(
-    attention: OneAttention, positions: Positions, *, d_model: int, causal: bool, scores: str
+    attention: OneAttention, positions: OnePositions, *, d_model: int, causal: bool, scores: str
 ) -> Column:
     """From the state that attention reads to its output.
 
@@ -81,7 +81,7 @@ def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
     )
 
 
-def feed_forward_inside(feed_forward: FeedForward, d_model: int) -> Column:
+def feed_forward_inside(feed_forward: OneFeedForward, d_model: int) -> Column:
     """A wider layer, the activation, and a narrower layer."""
     d_ff, activation = feed_forward.d_ff, feed_forward.activation
     up = Box(name="up", lines=(f"{d_model} -> {d_ff}",))
@@ -100,7 +100,7 @@ def feed_forward_inside(feed_forward: FeedForward, d_model: int) -> Column:
 
 
 def _multi_head(
-    attention: MultiHead, positions: Positions, d_model: int, mask_line: str, key: str
+    attention: MultiHead, positions: OnePositions, d_model: int, mask_line: str, key: str
 ) -> Column:
     heads, kv = attention.n_heads, attention.n_kv_heads
     d_head, d_value = attention.d_head, attention.value_width
@@ -147,7 +147,7 @@ def _clip(attention: MultiHead) -> Column:
 
 
 def _latent(
-    attention: LatentAttention, positions: Positions, d_model: int, causal: bool, key: str
+    attention: LatentAttention, positions: OnePositions, d_model: int, causal: bool, key: str
 ) -> Column:
     heads, d_plain, d_rotated = attention.n_heads, attention.d_head, attention.d_rotated
     width, d_value, norm = d_plain + d_rotated, attention.d_value, type(attention.latent_norm)
@@ -183,7 +183,9 @@ def _latent(
     return (fork, scores, weights, mixed, joined, output(heads, d_value, d_model), Arrow())
 
 
-def _linear(attention: LinearAttention, positions: Positions, d_model: int, causal: bool) -> Column:
+def _linear(
+    attention: LinearAttention, positions: OnePositions, d_model: int, causal: bool
+) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
     turn = rotation(positions)
     features = (
@@ -206,7 +208,7 @@ def _linear(attention: LinearAttention, positions: Positions, d_model: int, caus
     )
 
 
-def _memory(attention: NeuralMemory, positions: Positions, d_model: int, key: str) -> Column:
+def _memory(attention: NeuralMemory, positions: OnePositions, d_model: int, key: str) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
     three, shape = f"{d_model} -> {heads} x {d_head} each", Arrow(f"{heads} x {d_head}")
     scores = (f"q k^T / sqrt({d_head})", *bias(positions), mask(True, attention.window))

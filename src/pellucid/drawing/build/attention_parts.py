@@ -9,7 +9,7 @@ from pellucid.config import (
     BucketedBias,
     Learned,
     NoPositions,
-    Positions,
+    OnePositions,
     Rotary,
     ShawRelative,
     Sinusoidal,
@@ -27,7 +27,7 @@ def output(heads: int, d_value: int, d_model: int) -> Box:
     return Box(name="output", lines=(f"heads joined, {heads * d_value} -> {d_model}",))
 
 
-def rotation(positions: Positions) -> Column:
+def rotation(positions: OnePositions) -> Column:
     """The rotation of queries or keys; nothing if positions do not rotate."""
     if not isinstance(positions, Rotary):
         return ()
@@ -39,7 +39,7 @@ def rotation(positions: Positions) -> Column:
     return (Arrow(), Box(name="Rotary", lines=tuple(lines)))
 
 
-def bias(positions: Positions) -> tuple[str, ...]:
+def bias(positions: OnePositions) -> tuple[str, ...]:
     """What positions add to the scores, in a line."""
     match positions:
         case BucketedBias():

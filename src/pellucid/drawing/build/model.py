@@ -17,6 +17,7 @@ from pellucid.config import (
     Learned,
     NoHead,
     NoPositions,
+    OnePositions,
     Rotary,
     ShawRelative,
     Sinusoidal,
@@ -24,8 +25,9 @@ from pellucid.config import (
 )
 from pellucid.counting import parameter_count
 from pellucid.counting.layers import NamedStack, stacks
-from pellucid.drawing.build.attention import KEYS, SCORES
-from pellucid.drawing.build.block import ModelBoxes, blocks
+from pellucid.counting.parameters import position_row_name
+from pellucid.drawing.build.attention import KEYS
+from pellucid.drawing.build.block import ModelBoxes, blocks, position_keys
 from pellucid.drawing.elements import (
     Arrow,
     Box,
@@ -37,7 +39,7 @@ from pellucid.drawing.elements import (
     Words,
 )
 
-_HEAD, _EMBEDDING, _SHARED, _ENCODED = "head", "embedding", "positions", "encoded"
+_HEAD, _EMBEDDING, _ENCODED = "head", "embedding", "encoded"
 
 
 def assemble(model: Transformer, name: str) -> Drawing:
@@ -52,9 +54,10 @@ def assemble(model: Transformer, name: str) -> Drawing:
         for named_stack in named_stacks
     ]
     links = [
-        Link("positions", named_stack.prefix + _SHARED, named_stack.prefix + SCORES)
+        Link("positions", *position_keys(named_stack, scheme))
         for named_stack in named_stacks
-        if isinstance(named_stack.stack.positions, BucketedBias | ShawRelative)
+        for scheme in named_stack.stack.schemes
+        if isinstance(scheme, BucketedBias | ShawRelative)
     ]
     if len(named_stacks) > 1:
         links.append(Link("encoded", _ENCODED, KEYS))
@@ -83,8 +86,9 @@ def _column(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool, la
         Arrow("(batch, time)"),
         *_embedding(model_boxes, named_stack, first=first),
         shape,
-        *_positions(model_boxes, named_stack),
     )
+    for scheme in stack.schemes:
+        column += _positions(model_boxes, named_stack, scheme)
     if stack.input_norm is not None:
         norm = model_boxes.box(
             f"{prefix}input norm", type(stack.input_norm).__name__, ("input norm",)
@@ -121,15 +125,16 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
     return (*column, model_boxes.shape, segments)
 
 
-def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
+def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePositions) -> Column:
     """The part that is added to the embedding, or the side box that the scores read."""
-    scheme, prefix, shape = named_stack.stack.positions, named_stack.prefix, model_boxes.shape
+    row, shape = position_row_name(named_stack, scheme), model_boxes.shape
+    key, _ = position_keys(named_stack, scheme)
     match scheme:
         case Learned(offset=offset):
             lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
             lines += [f"{offset} more are never read"] if offset else []
             return (
-                model_boxes.box(f"{prefix}position embedding", "Learned positions", lines),
+                model_boxes.box(row, "Learned positions", lines),
                 shape,
             )
         case Sinusoidal():
@@ -137,14 +142,10 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
             return (Box(name="Sinusoidal positions", lines=lines), shape)
         case BucketedBias():
             lines = [f"{scheme.n_buckets} buckets of distances", "a number per head in each"]
-            name = "BucketedBias"
-            shared = model_boxes.box(f"{prefix}position bias", name, lines, prefix + _SHARED)
-            return (SideBox(shared), Arrow())
+            return (SideBox(model_boxes.box(row, "BucketedBias", lines, key)), Arrow())
         case ShawRelative():
             lines = [f"a vector per distance up to {scheme.max_distance}"]
-            name = "ShawRelative"
-            shared = model_boxes.box(f"{prefix}relative positions", name, lines, prefix + _SHARED)
-            return (SideBox(shared), Arrow())
+            return (SideBox(model_boxes.box(row, "ShawRelative", lines, key)), Arrow())
         case NoPositions() | Rotary() | ALiBi():
             return ()
         case _:

@@ -37,7 +37,7 @@ def read_positions(trace: Trace, site: Site) -> Tensor | None:
         return None
     stack_pass = trace.stack_pass(site.side)
     zeros = torch.zeros_like(trace.model.embed(stack_pass.ids))
-    return stack_pass.positions.embed(zeros, stack_pass.attention_view)[0]
+    return stack_pass.stack.positions.embed(zeros, stack_pass.attention_view)[0]
 
 
 def read_residual(trace: Trace, site: Site) -> Tensor:

@@ -118,7 +118,7 @@ def output_gate(trace: Trace, cell: Cell) -> Receipt:
 
 def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of a query or key, rotated by the angle of its position."""
-    facts = rotation_of(trace.stack_pass(cell.site.side).positions)
+    facts = rotation_of(trace.stack_pass(cell.site.side).positions(cell.site.layer))
     layer = cell.selection().attention(trace).layer
     feature = cell.index[1] - first_rotated(layer)
     if cell.site.cross or facts is None or not 0 <= feature < facts.n_rotated:

@@ -79,7 +79,7 @@ def count_heads(trace: Trace, site: Site) -> int:
 
 def adds_positions(trace: Trace, site: Site) -> bool:
     """Whether the positions are added to the embedding."""
-    return where_positions_act(trace.stack_pass(site.side).positions) == "stream"
+    return where_positions_act(trace.stack_pass(site.side).positions(0)) == "stream"
 
 
 def has_part(trace: Trace, site: Site) -> bool:
@@ -102,7 +102,7 @@ def has_sum(trace: Trace, site: Site) -> bool:
 
 def rotates(trace: Trace, site: Site) -> bool:
     """Whether positions turn queries and keys."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
     facts = _attention(trace, site)
     match facts:
         case LatentAttentionFacts():
@@ -127,7 +127,7 @@ def has_scores(trace: Trace, site: Site) -> bool:
 
 def has_bias(trace: Trace, site: Site) -> bool:
     """Whether positions add to the scores."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
     return not site.cross and acts == "scores" and has_scores(trace, site)
 
 

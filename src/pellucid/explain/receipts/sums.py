@@ -55,7 +55,8 @@ def position_receipt(trace: Trace, selection: Selection) -> Receipt | None:
     """Embedding plus position; None if positions add nothing to it, or a norm follows."""
     build, prefix = ReceiptBuilder(trace), stack_prefix(trace, selection.side)
     stack = trace.stack_pass(selection.side).stack
-    if where_positions_act(stack.positions) != "stream" or not is_identity(stack.input_norm):
+    acts = where_positions_act(stack.positions.for_layer(0))
+    if acts != "stream" or not is_identity(stack.input_norm):
         return None
     token, feature = selection.token, selection.feature
     return build.receipt(

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pellucid.model.facts.layers import (
     ActivationName,
+    AlternatingPositionFacts,
     AttentionPart,
     DropoutFacts,
     EmbeddingFacts,
@@ -50,10 +51,14 @@ class BlockFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
-    """Blocks one after another; in a causal stack no token sees later ones."""
+    """Blocks one after another; in a causal stack no token sees later ones.
+
+    `owners` has for each block the first one with its weights: blocks may share them.
+    """
 
     n_blocks: int
     causal: bool
+    owners: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +132,7 @@ PartFacts = (
     | GateFacts
     | EmbeddingFacts
     | DropoutFacts
+    | AlternatingPositionFacts
     | StackPart
     | ModelPart
 )

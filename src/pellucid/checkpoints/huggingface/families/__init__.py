@@ -9,6 +9,12 @@ from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
+from pellucid.checkpoints.huggingface.families.layers_in_turn import (
+    EXAONE4,
+    GEMMA3,
+    OLMO3,
+    SMOLLM3,
+)
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
 from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
@@ -37,6 +43,10 @@ FAMILIES: dict[str, Family] = {
         GPT_NEO,
         FALCON,
         COHERE,
+        GEMMA3,
+        OLMO3,
+        SMOLLM3,
+        EXAONE4,
     )
 }
 
