@@ -128,10 +128,10 @@ def inputs_of(
 def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
         for layer in stack.layers:
-            if not isinstance(layer, config.MultiHead):
+            if isinstance(layer.attention, config.LinearAttention | config.NeuralMemory):
                 raise CheckpointError(
-                    f"attention is {type(layer).__name__}, which reads a text in chunks, one after "
-                    "another: a graph of ONNX has no such loop; leave --format onnx out"
+                    f"attention is {type(layer.attention).__name__}, which reads a text in "
+                    "chunks, one after another: a graph of ONNX has no such loop; leave --format onnx out"
                 )
 
 
@@ -141,10 +141,10 @@ def _traced_sizes(model: config.Transformer) -> tuple[int, int, int]:
     The exporter follows the code for this example, and takes equal sizes for the same one.
     """
     windows = [
-        layer.window or 0
+        layer.attention.window or 0
         for stack in model.stacks
         for layer in stack.layers
-        if isinstance(layer, config.MultiHead)
+        if isinstance(layer.attention, config.MultiHead)
     ]
     longest = model.context_length
     source = min(longest, max(5, *(window + 1 for window in windows)))
@@ -262,11 +262,12 @@ def _quiet() -> Generator[None]:
     logger = logging.getLogger("torch.onnx")
     level, unchecked = logger.level, jaxtyping.config.jaxtyping_disable
     logger.setLevel(logging.ERROR)
-    jaxtyping.config.update("jaxtyping_disable", True)
+    checks: Any = jaxtyping.config
+    checks.update("jaxtyping_disable", True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(level)
-        jaxtyping.config.update("jaxtyping_disable", unchecked)
+        checks.update("jaxtyping_disable", unchecked)

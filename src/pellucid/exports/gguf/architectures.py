@@ -117,7 +117,8 @@ def architecture_for(family: str, model: config.Transformer) -> Architecture:
 
 def windows_of(stack: config.Stack) -> list[int | None]:
     """The window of each layer; None for a layer that sees all."""
-    return [layer.window for layer in stack.layers if isinstance(layer, config.MultiHead)]
+    attentions = (layer.attention for layer in stack.layers)
+    return [layer.window for layer in attentions if isinstance(layer, config.MultiHead)]
 
 
 def _alternates(stack: config.Stack) -> bool:
@@ -127,8 +128,13 @@ def _alternates(stack: config.Stack) -> bool:
 
 
 def _check_stack(architecture: Architecture, family: str, stack: config.Stack) -> None:
-    _refuse_feed_forward(architecture, stack.feed_forward)
-    positions = stack.positions
+    if len({(layer.feed_forward, layer.positions) for layer in stack.layers}) > 1:
+        raise CheckpointError(
+            f"llama.cpp's {architecture.name} has the same feed-forward and positions in every "
+            "layer, and this model has several kinds"
+        )
+    _refuse_feed_forward(architecture, stack.layers[0].feed_forward)
+    positions = stack.layers[0].positions
     scaling = positions.scaling if isinstance(positions, config.Rotary) else None
     linear = scaling is None or isinstance(scaling, config.LinearScaling)
     by_factors = isinstance(scaling, config.Llama3Scaling | config.NTKScaling)
@@ -149,7 +155,7 @@ def _check_stack(architecture: Architecture, family: str, stack: config.Stack) -
 _MAX_DISTANCE = 128
 
 
-def _refuse_feed_forward(architecture: Architecture, feed_forward: config.FeedForward) -> None:
+def _refuse_feed_forward(architecture: Architecture, feed_forward: config.OneFeedForward) -> None:
     kind = "gated" if isinstance(feed_forward, config.GatedMLP) else "plain"
     allowed = architecture.activations.get(kind, ())
     if feed_forward.activation not in allowed:

@@ -92,7 +92,7 @@ def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabul
     """What a reader has to know, as sentences."""
     model = completed.model
     notes = [completed.note] if completed.note else []
-    if any(stack.feed_forward.activation == "gelu" for stack in model.stacks):
+    if any(stack.layers[0].feed_forward.activation == "gelu" for stack in model.stacks):
         notes.append(
             "llama.cpp computes GELU by its approximation with tanh, and this model was trained "
             "with the exact one: activations differ by less than 0.001."
