@@ -129,9 +129,10 @@ def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
         for layer in stack.layers:
             if isinstance(layer.attention, config.LinearAttention | config.NeuralMemory):
+                kind = type(layer.attention).__name__
                 raise CheckpointError(
-                    f"attention is {type(layer.attention).__name__}, which reads a text in "
-                    "chunks, one after another: a graph of ONNX has no such loop; leave --format onnx out"
+                    f"attention is {kind}, which reads a text in chunks, one after another: a "
+                    "graph of ONNX has no such loop; leave --format onnx out"
                 )
 
 

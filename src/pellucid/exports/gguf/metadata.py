@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid import config
-from pellucid.exports.gguf.architectures import Architecture, windows_of
+from pellucid.exports.gguf.architectures import Architecture, dense, windows_of
 
 
 def add_sizes(
@@ -21,12 +21,12 @@ def add_sizes(
     """
     stack = model.encoder or model.decoder
     assert stack is not None
-    attention = stack.layers[0].attention
+    attention, feed_forward, _ = stack.layers[0]  # every layer has the same sizes
     assert isinstance(attention, config.MultiHead)
     writer.add_context_length(context_length(architecture, model))
     writer.add_embedding_length(model.d_model)
     writer.add_block_count(stack.n_layers)
-    writer.add_feed_forward_length(stack.layers[0].feed_forward.d_ff)
+    writer.add_feed_forward_length(dense(feed_forward).d_ff)
     writer.add_head_count(attention.n_heads)
     writer.add_head_count_kv(attention.n_kv_heads)
     writer.add_key_length(attention.d_head)
@@ -58,7 +58,7 @@ def context_length(architecture: Architecture, model: config.Transformer) -> int
 
 
 def _add_rotary(writer: Any, library: Any, stack: config.Stack) -> None:
-    rotary = stack.layers[0].positions
+    rotary = stack.positions
     if not isinstance(rotary, config.Rotary):
         return
     writer.add_rope_dimension_count(rotary.n_features or stack.d_head)
@@ -87,9 +87,8 @@ def _add_of_kind(
             writer.add_token_type_count(model.embedding.segments or 1)
         case "t5":
             assert model.decoder is not None
-            positions = stack.layers[0].positions
-            assert isinstance(positions, config.BucketedBias)
+            assert isinstance(stack.positions, config.BucketedBias)
             writer.add_decoder_block_count(model.decoder.n_layers)
-            writer.add_relative_attn_buckets_count(positions.n_buckets)
+            writer.add_relative_attn_buckets_count(stack.positions.n_buckets)
         case _:
             pass

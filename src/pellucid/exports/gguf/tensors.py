@@ -211,7 +211,7 @@ def _pair_features(
     """Order the features of queries and keys so that llama.cpp rotates the same pairs."""
     stack = model.decoder or model.encoder
     assert stack is not None
-    positions = stack.layers[0].positions
+    positions = stack.positions
     if not isinstance(positions, config.Rotary) or positions.pairing == architecture.pairing:
         return
     name = "decoder" if model.decoder is not None else "encoder"
@@ -277,11 +277,9 @@ def _joined(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _frequency_factors(model: config.Transformer) -> dict[str, Tensor]:
     """By how much each rotary frequency is divided, where a single factor does not say it."""
     stack = model.decoder
-    if stack is None:
+    if stack is None or not isinstance(stack.positions, config.Rotary):
         return {}
-    rotary = stack.layers[0].positions
-    if not isinstance(rotary, config.Rotary):
-        return {}
+    rotary = stack.positions
     n_rotated = rotary.n_features or stack.d_head
     pairs = torch.arange(n_rotated // 2, dtype=torch.float64)
     plain = rotary_frequencies(pairs, n_rotated=n_rotated, base=rotary.base)
