@@ -40,6 +40,10 @@ WITHOUT = {
     "linear beside softmax",
     "memory",
     "memory with a bias on scores",
+    "clamped units",
+    "experts",
+    "experts with weighted inputs",
+    "grouped experts and a shared one",
     "weight norm",
     "spectral norm",
 }

@@ -36,6 +36,23 @@ _T5: dict[str, Any] = {
     "num_heads": 4,
     "is_encoder_decoder": True,
 }
+_EXPERTS: dict[str, Any] = {
+    "moe_intermediate_size": 12,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+}
+_DEEPSEEK: dict[str, Any] = {
+    **_WIDTHS,
+    "q_lora_rank": None,
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "moe_intermediate_size": 12,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+}
 _BART: dict[str, Any] = {
     "vocab_size": VOCAB,
     "d_model": 16,
@@ -109,6 +126,31 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "sliding_window": 4,
         "layer_types": ["sliding_attention", "full_attention"],
     },
+    "mixtral": {**_WIDTHS, "num_key_value_heads": 2, "num_local_experts": 4},
+    "qwen2_moe": {
+        **_WIDTHS,
+        **_EXPERTS,
+        "num_key_value_heads": 2,
+        "shared_expert_intermediate_size": 8,
+    },
+    "qwen3_moe": {**_WIDTHS, **_EXPERTS, "num_key_value_heads": 2, "head_dim": 8},
+    "olmoe": {**_WIDTHS, "num_experts": 4, "num_experts_per_tok": 2},
+    "glm4_moe": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "moe_intermediate_size": 12,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "gpt_oss": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 4,
+    },
     "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
     "exaone4": {
         **_WIDTHS,
@@ -116,6 +158,9 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "sliding_window": 4,
         "sliding_window_pattern": 2,
     },
+    "cohere2": {**_WIDTHS, "num_key_value_heads": 2, "sliding_window": 4},
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": {**_DEEPSEEK, "n_group": 2, "topk_group": 1, "q_lora_rank": 8},
 }
 
 

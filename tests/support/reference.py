@@ -13,6 +13,7 @@ from torch import Tensor
 from pellucid.checkpoints.huggingface import Published, open_published
 from pellucid.model import Transformer
 from pellucid.saved_runs.published import build_published
+from support.expert_cases import EXPERT_CASES
 
 #: Longer than any window and any original context below.
 LENGTH = 32
@@ -87,6 +88,15 @@ _FALCON: dict[str, Any] = {
 _MPT: dict[str, Any] = {
     "vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": LENGTH,
     "initializer_range": 0.2,
+}  # fmt: skip
+_DEEPSEEK: dict[str, Any] = {
+    "num_hidden_layers": 3, "num_key_value_heads": 4, "kv_lora_rank": 8, "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4, "v_head_dim": 5, "moe_intermediate_size": 12, "n_routed_experts": 8,
+    "num_experts_per_tok": 3, "first_k_dense_replace": 1,
+}  # fmt: skip
+_MSCALE = {
+    "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 0.7,
+    "mscale_all_dim": 0.9, "rope_theta": 1e4,
 }  # fmt: skip
 _LLAMA3 = {
     "rope_type": "llama3",
@@ -393,6 +403,17 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         _GROUPED | {"sliding_window": 4, "sliding_window_pattern": 2},
     ),
     "classes bert": ("BertForSequenceClassification", "BertConfig", _NAMED),
+    **EXPERT_CASES,
+    "classes mixtral": (
+        "MixtralForSequenceClassification",
+        "MixtralConfig",
+        _GROUPED | {"num_local_experts": 4},
+    ),
+    "classes gpt_oss": (
+        "GptOssForSequenceClassification",
+        "GptOssConfig",
+        _GROUPED | {"head_dim": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
     "mt5": ("MT5ForConditionalGeneration", "MT5Config", {"num_decoder_layers": 1}),
     "mt5 plain relu": (
         "MT5ForConditionalGeneration",
@@ -470,6 +491,64 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "CohereConfig",
         {"tie_word_embeddings": False, "logit_scale": 0.25, "layer_norm_eps": 1e-3},
     ),
+    "cohere2": (
+        "Cohere2ForCausalLM",
+        "Cohere2Config",
+        {"num_hidden_layers": 5, "num_key_value_heads": 2, "sliding_window": 7},
+    ),
+    "cohere2, other layers": (
+        "Cohere2ForCausalLM",
+        "Cohere2Config",
+        {
+            "num_hidden_layers": 3,
+            "sliding_window": 5,
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            "tie_word_embeddings": False,
+            "rope_theta": 300.0,
+        },
+    ),
+    "deepseek_v3": (
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        _DEEPSEEK | {"q_lora_rank": 10, "n_group": 2, "topk_group": 1},
+    ),
+    "deepseek_v3, half split, yarn, biases": (
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        _DEEPSEEK
+        | {
+            "q_lora_rank": None,
+            "n_group": 1,
+            "topk_group": 1,
+            "rope_interleave": False,
+            "rope_parameters": _MSCALE,
+            "attention_bias": True,
+            "norm_topk_prob": False,
+            "n_shared_experts": 2,
+            "first_k_dense_replace": 2,
+        },
+    ),
+    "classes deepseek_v3": (
+        "DeepseekV3ForSequenceClassification",
+        "DeepseekV3Config",
+        _DEEPSEEK | _CLASSES | {"q_lora_rank": 10, "n_group": 4, "topk_group": 2},
+    ),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", _DEEPSEEK | {"q_lora_rank": 10}),
+    "deepseek_v2, groups, yarn": (
+        "DeepseekV2ForCausalLM",
+        "DeepseekV2Config",
+        _DEEPSEEK
+        | {
+            "q_lora_rank": None,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 2.0,
+            "rope_parameters": _MSCALE,
+            "attention_bias": True,
+            "first_k_dense_replace": 0,
+        },
+    ),
     "mpt": ("MptForCausalLM", "MptConfig", {}),
     "mpt, clipped": (
         "MptForCausalLM",
@@ -529,13 +608,15 @@ def reference(case: str) -> Any:
     model_class, config_class, extra = CASES[case]
     settings = getattr(transformers, config_class)(**{**_BASES.get(config_class, _COMMON), **extra})
     settings._attn_implementation = kernel_of(case)
+    settings._experts_implementation = "eager"
     torch.manual_seed(0)
     model = getattr(transformers, model_class)(settings).eval()
     if case == "t5 1.1":  # newer versions tie all heads, unless a file holds two matrices
         model.lm_head.weight = torch.nn.Parameter(torch.randn(VOCAB, 16))
         model.config.tie_word_embeddings = False
     with torch.no_grad():
-        for parameter in model.parameters():
+        constants = [buffer for name, buffer in model.named_buffers() if "correction" in name]
+        for parameter in (*model.parameters(), *constants):
             if parameter.ndim == 1:  # norms and biases start at ones and zeros
                 parameter.add_(0.2 * torch.randn_like(parameter))
         for name, constant in model.named_buffers():

@@ -145,6 +145,12 @@ def bindings(tree: ast.AST) -> Iterator[tuple[str, int]]:
 # English
 
 
+#: A cell with code, numbers and remarks in brackets alone: an index, and no sentence.
+_LIST_OF_NAMES = re.compile(
+    r"(?:`[^`]*`|\([^()]*(?:\([^()]*\))?[^()]*\)|[\s,;=\d.]|true|false|null)*"
+)
+
+
 def _markdown(path: Path) -> Iterator[tuple[int, str]]:
     """Paragraphs, list items and table cells of a page, without code, outputs, generated tables."""
     fenced = generated = False
@@ -162,7 +168,10 @@ def _markdown(path: Path) -> Iterator[tuple[int, str]]:
             yield start, " ".join(lines)
             lines = []
         if cells:
-            yield from ((number, cell) for cell in re.split(r"(?<!\\)\|", text) if cell.strip())
+            named = (
+                cell for cell in re.split(r"(?<!\\)\|", text) if not _LIST_OF_NAMES.fullmatch(cell)
+            )
+            yield from ((number, cell) for cell in named)
         elif text:
             start = start if lines else number
             lines.append(text)

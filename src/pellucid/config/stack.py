@@ -14,7 +14,6 @@ from pellucid.config.attention import (
     MultiHead,
     OneAttention,
     rotated_width,
-    value_width,
 )
 from pellucid.config.blocks import (
     AlternatingFeedForward,
@@ -164,7 +163,7 @@ class Stack(Checked):
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        return value_width(self.pattern[0])
+        return self.pattern[0].value_width
 
     @property
     def n_heads(self) -> int:
@@ -226,9 +225,15 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
                 "or NoPositions"
             )
         reason = "it adds the same table of vectors in every layer"
+        if any(isinstance(attention, LatentAttention) for attention in attentions):
+            raise ConfigError(
+                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
+                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
+                "or NoPositions"
+            )
         _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
         if scheme.values:
-            _check_values({value_width(attention) for attention in attentions})
+            _check_values({attention.value_width for attention in attentions})
     if isinstance(scheme, Rotary):
         if scheme.n_features is None:
             reason = "the layers share its angles; or set n_features"

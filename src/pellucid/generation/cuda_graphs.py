@@ -21,8 +21,11 @@ from pellucid.generation.decoding import hooks_of
 from pellucid.model import Block, KeysAndValues, KeyValueCache, NoCache, Transformer, View
 from pellucid.model.facts import (
     AddedPositionFacts,
+    ClampedFeedForwardFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    ExpertsFacts,
+    FeedForwardFacts,
     LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
@@ -33,6 +36,7 @@ from pellucid.model.facts import (
     SoftmaxAttentionFacts,
     UnknownFacts,
     attention_facts,
+    feed_forward_facts,
     linear_facts,
     position_facts,
 )
@@ -195,7 +199,19 @@ def _unrecordable(model: Transformer) -> str | None:
     layers = [cast("Block", block).attention for block in stack.blocks]
     schemes = [stack.positions.for_layer(index) for index in range(len(stack.blocks))]
     obstacles = [*map(_unrecordable_positions, schemes), *map(_unrecordable_attention, layers)]
+    obstacles += map(_unrecordable_feed_forward, stack.blocks)
     return next(filter(None, obstacles), None)
+
+
+def _unrecordable_feed_forward(block: nn.Module) -> str | None:
+    facts = feed_forward_facts(cast("Block", block).feed_forward)
+    match facts:
+        case ExpertsFacts():
+            return "experts, whose products have sizes that the host has to know"
+        case FeedForwardFacts() | ClampedFeedForwardFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
 
 
 def _is_adapted(layer: nn.Module) -> bool:

@@ -10,9 +10,9 @@ formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 # fmt: off
 # isort: off
 from pellucid.maths.activations import (
-    geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, quick_gelu, quick_gelu_grad,
-    relu, relu_grad, relu_squared, relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad, tanh,
-    tanh_grad,
+    clamped_swiglu, clamped_swiglu_grad, geglu, geglu_grad, gelu, gelu_grad, gelu_tanh,
+    gelu_tanh_grad, quick_gelu, quick_gelu_grad, relu, relu_grad, relu_squared, relu_squared_grad,
+    silu, silu_grad, swiglu, swiglu_grad, tanh, tanh_grad,
 )
 from pellucid.maths.attention.attention import (
     attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
@@ -47,6 +47,11 @@ from pellucid.maths.divergences import (
 )
 from pellucid.maths.door.equation import open_door as _open_door
 from pellucid.maths.error_function import erf, erf_grad
+from pellucid.maths.experts import (
+    balancing_step, choose_experts, load_balancing_loss, load_balancing_loss_grad,
+    mixture_of_experts, mixture_of_experts_grad, router_z_loss, router_z_loss_grad, sigmoid_router,
+    sigmoid_router_grad, softmax_router, softmax_router_grad,
+)
 from pellucid.maths.gaussian_kl import (
     gaussian_kl, gaussian_kl_diagonal, gaussian_kl_diagonal_grad, gaussian_kl_full,
     gaussian_kl_full_grad, gaussian_kl_grad,
@@ -127,13 +132,14 @@ from pellucid.old_words import take_old_words as _take_old_words
 __all__ = [
     "accuracy", "adam_step", "adamw_step", "alibi_bias", "alibi_slopes", "angles_at", "attention",
     "attention_entropy", "attention_entropy_grad", "attention_grad", "attention_logsumexp",
-    "attention_weights", "batch_norm", "batch_norm_grad", "batch_norm_inference",
+    "attention_weights", "balancing_step", "batch_norm", "batch_norm_grad", "batch_norm_inference",
     "batch_norm_inference_grad", "batch_norm_update", "binary_cross_entropy",
     "binary_cross_entropy_from_logits", "binary_cross_entropy_from_logits_grad",
     "binary_cross_entropy_grad", "bits_per_byte", "block_variance", "brier_score",
     "brier_score_grad", "calibration_bins", "chained_jacobian", "chained_variance",
-    "clipped_distance_index", "clipped_policy_loss", "clipped_policy_loss_grad", "confusion_matrix",
-    "constant", "cosine", "cross_entropy", "cross_entropy_between", "cross_entropy_between_grad",
+    "choose_experts", "clamped_swiglu", "clamped_swiglu_grad", "clipped_distance_index",
+    "clipped_policy_loss", "clipped_policy_loss_grad", "confusion_matrix", "constant", "cosine",
+    "cross_entropy", "cross_entropy_between", "cross_entropy_between_grad",
     "cross_entropy_from_probabilities", "cross_entropy_from_probabilities_grad",
     "cross_entropy_grad", "deep_norm_decoder", "deep_norm_encoder", "deep_norm_one_stack",
     "depth_scale", "distance_buckets", "dpo_loss", "dpo_loss_grad", "dpo_margin",
@@ -154,27 +160,28 @@ __all__ = [
     "layer_norm", "layer_norm_grad", "lecun_std", "linear", "linear_attention",
     "linear_attention_grad", "linear_attention_in_chunks", "linear_attention_step",
     "linear_head_grads", "linear_head_loss", "linear_scan", "linear_scan_grad", "linear_variance",
-    "llama3_frequencies", "log_softmax", "log_softmax_grad", "logsumexp", "memory_in_chunks",
-    "memory_loss", "memory_loss_grad", "memory_step", "memory_through_time", "momentum_step",
-    "multi_head_attention", "multi_head_attention_grad", "newton_schulz", "normalised_entropy",
-    "normalised_entropy_grad", "ntk_frequencies", "perplexity", "policy_gradient_loss",
-    "policy_gradient_loss_grad", "power_iteration", "precision_score", "quick_gelu",
-    "quick_gelu_grad", "recall_score",
-    "regularised_reward", "regularised_reward_grad", "regularised_reward_optimum",
-    "relative_distances", "relative_entropy", "relative_entropy_grad", "relu", "relu_grad",
-    "relu_mean_square", "relu_squared", "relu_squared_grad", "renyi2_entropy",
-    "renyi2_entropy_grad", "repetition_penalty", "residual_jacobian", "reverse_kl",
-    "reverse_kl_grad", "rloo_advantages", "rms_norm", "rms_norm_grad", "rotary_angles",
-    "rotary_frequencies", "rotate", "rotate_grad", "sequence_log_likelihood",
-    "sequence_log_likelihood_grad", "sgd_step", "sigmoid", "sigmoid_grad", "silu", "silu_grad",
-    "simple_attention", "simple_attention_grad", "sinusoid", "soft_cap", "soft_cap_grad",
-    "soft_cross_entropy", "soft_cross_entropy_grad", "softmax", "softmax_grad", "softmax_jacobian",
-    "softmax_jacobian_product", "softmax_slope", "softplus", "softplus_grad", "spectral_norm",
+    "llama3_frequencies", "load_balancing_loss", "load_balancing_loss_grad", "log_softmax",
+    "log_softmax_grad", "logsumexp", "memory_in_chunks", "memory_loss", "memory_loss_grad",
+    "memory_step", "memory_through_time", "mixture_of_experts", "mixture_of_experts_grad",
+    "momentum_step", "multi_head_attention", "multi_head_attention_grad", "newton_schulz",
+    "normalised_entropy", "normalised_entropy_grad", "ntk_frequencies", "perplexity",
+    "policy_gradient_loss", "policy_gradient_loss_grad", "power_iteration", "precision_score",
+    "quick_gelu", "quick_gelu_grad", "recall_score", "regularised_reward",
+    "regularised_reward_grad", "regularised_reward_optimum", "relative_distances",
+    "relative_entropy", "relative_entropy_grad", "relu", "relu_grad", "relu_mean_square",
+    "relu_squared", "relu_squared_grad", "renyi2_entropy", "renyi2_entropy_grad",
+    "repetition_penalty", "residual_jacobian", "reverse_kl", "reverse_kl_grad", "rloo_advantages",
+    "rms_norm", "rms_norm_grad", "rotary_angles", "rotary_frequencies", "rotate", "rotate_grad",
+    "router_z_loss", "router_z_loss_grad", "sequence_log_likelihood",
+    "sequence_log_likelihood_grad", "sgd_step", "sigmoid", "sigmoid_grad", "sigmoid_router",
+    "sigmoid_router_grad", "silu", "silu_grad", "simple_attention", "simple_attention_grad",
+    "sinusoid", "soft_cap", "soft_cap_grad", "soft_cross_entropy", "soft_cross_entropy_grad",
+    "softmax", "softmax_grad", "softmax_jacobian", "softmax_jacobian_product", "softmax_router",
+    "softmax_router_grad", "softmax_slope", "softplus", "softplus_grad", "spectral_norm",
     "spectral_norm_grad", "stream_variance", "sum_normalise", "sum_normalise_grad", "swiglu",
-    "swiglu_grad", "tanh", "tanh_grad",
-    "tied_loss", "tied_loss_grad", "to_half_split", "to_interleaved",
-    "torch_linear_std", "warm_up_stable_decay", "weight_norm", "weight_norm_grad", "xavier_std",
-    "yarn_attention_factor", "yarn_frequencies",
+    "swiglu_grad", "tanh", "tanh_grad", "tied_loss", "tied_loss_grad", "to_half_split",
+    "to_interleaved", "torch_linear_std", "warm_up_stable_decay", "weight_norm", "weight_norm_grad",
+    "xavier_std", "yarn_attention_factor", "yarn_frequencies",
 ]
 # fmt: on
 

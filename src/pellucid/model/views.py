@@ -36,6 +36,10 @@ class View(NamedTuple):
     #: whether the stack is causal, also if the mask says so: for layers that read left to right
     forwards: bool = False
 
+    def real_tokens(self, n_tokens: int) -> Bool[Tensor, "batch time"] | None:
+        """True where one of the `n_tokens` of this call is real; None if all are."""
+        return None if self.padding is None else self.padding[:, -n_tokens:]
+
     def text_lengths(self, time: int) -> int | Int[Tensor, "batch texts"]:
         """How many real tokens each text has so far, with those in the caches.
 

@@ -30,7 +30,7 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
         "positions.rotary_scaling",
         "positions.relative_positions",
     ),
-    "activations": ("activations", "error_function", "residuals"),
+    "activations": ("activations", "error_function", "experts", "residuals"),
     "penalties": ("penalties",),
     "initialisation": ("initialisation",),
     "optimisers": ("optimisers", "schedules"),

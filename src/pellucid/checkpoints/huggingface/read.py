@@ -63,10 +63,11 @@ class Published:
 
     def tensor(self, parameter: str, dtype: torch.dtype = torch.float32) -> Tensor:
         """The tensor of a parameter in a dtype, which is that of the file if it needs no copy."""
-        published = self.shards.read_float(self.places[parameter], dtype)
+        expert = self.layout.source(parameter).expert
+        published = self.shards.read_float(self.places[parameter], dtype, expert)
         tensor = self.layout.take(parameter, published)
         shared = tensor.untyped_storage().data_ptr() == published.untyped_storage().data_ptr()
-        if shared and (tensor is not published or _WINDOWS):
+        if shared and (tensor is not published or expert is not None or _WINDOWS):
             # a copy of a part or a transpose releases the file's memory; and Windows can neither
             # replace nor delete a file whose memory is in use
             tensor = tensor.clone(memory_format=torch.contiguous_format)
@@ -140,7 +141,8 @@ def open_published(
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
     stored = _full_names(shards.stored, family)
     # parameters, and constants that belong to the model
-    layout = Layout(model, family.names_for(model), shapes_of(built.state_dict().items()))
+    shapes = shapes_of(built.state_dict().items())
+    layout = Layout(model, family.names_in(model, shapes, stored), shapes)
     places = _places(layout, stored, family.zero_if_missing, folder)
     _check_shapes(places, layout, shards)
     copies = _copies(family, model)
@@ -176,9 +178,25 @@ def _describe_model(
     return family, model
 
 
+#: Families with layers that keep a recurrent state in the place of keys and values.
+_NOT_TRANSFORMERS = frozenset(
+    {
+        "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "mamba",
+        "mamba2", "nemotron_h", "olmo_hybrid", "qwen3_next", "recurrent_gemma", "rwkv", "xlstm",
+        "zamba", "zamba2",
+    }
+)  # fmt: skip
+
+
 def _family(table: Table) -> Family:
     kind = table.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if kind in _NOT_TRANSFORMERS:
+        raise CheckpointError(
+            f"config.json names the family {kind!r}, which has layers with a recurrent state (state "
+            "spaces, RWKV, xLSTM): they are outside the ground of pellucid, which opens "
+            "transformers alone; take a model whose layers are all attention"
+        )
     if family is None:
         fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
         names = ", ".join((*FAMILIES, OWN_TYPE))

@@ -36,6 +36,7 @@ def rotary_row(
     base: float | str = 10_000.0,
     share: Mapping[str, float | None] | None = None,
     interleaved: bool = False,
+    width: str = "d_head",
     original: str | None = None,
 ) -> Row:
     """The positions of every layer of a stack that has rotary ones.
@@ -48,6 +49,7 @@ def rotary_row(
             the last one is written. For a family without one, `transformers` ignores
             `partial_rotary_factor` and rotates all features.
         interleaved: whether features are rotated in pairs of neighbours.
+        width: the key of attention with the number of features that can rotate.
         original: the attribute with the length of texts in training, before the model was trained
             on longer ones.
     """
@@ -64,7 +66,7 @@ def rotary_row(
             attributes = _with_original(attributes, attributes[original])
         positions = read_rotary(
             attributes,
-            d_head=values_at(tree, f"{stack}.layers.attention.d_head")[0],
+            d_head=values_at(tree, f"{stack}.layers.attention.{width}")[0],
             context_length=tree["context_length"],
             base=attributes[base] if isinstance(base, str) else base,
             share=next((attributes[n] for n in shares if attributes[n] is not None), None),
@@ -77,7 +79,7 @@ def rotary_row(
             tree["context_length"] = int(scaling.original_context_length * scaling.factor)
 
     def write(tree: Table) -> Table:
-        d_head = values_at(tree, f"{stack}.layers.attention.d_head")[0]
+        d_head = values_at(tree, f"{stack}.layers.attention.{width}")[0]
         rotated = values_at(tree, f"{path}.n_features")
         if not rotated:
             return {}

@@ -17,6 +17,7 @@ from pellucid.model.facts.layers import (
     LinearPart,
     NormPart,
     PositionPart,
+    RouterFacts,
     UnknownFacts,
 )
 
@@ -130,6 +131,7 @@ PartFacts = (
     | HeadPart
     | TransformPart
     | GateFacts
+    | RouterFacts
     | EmbeddingFacts
     | DropoutFacts
     | AlternatingPositionFacts

@@ -3,12 +3,15 @@
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bert import BERT
-from pellucid.checkpoints.huggingface.families.cohere import COHERE
+from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
+from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
+from pellucid.checkpoints.huggingface.families.glm4_moe import GLM4_MOE
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
+from pellucid.checkpoints.huggingface.families.gpt_oss import GPT_OSS
 from pellucid.checkpoints.huggingface.families.gptj import CODEGEN, GPTJ
 from pellucid.checkpoints.huggingface.families.granite import GRANITE
 from pellucid.checkpoints.huggingface.families.layers_in_turn import (
@@ -18,6 +21,12 @@ from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     SMOLLM3,
 )
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
+from pellucid.checkpoints.huggingface.families.mixtral import (
+    MIXTRAL,
+    OLMOE,
+    QWEN2_MOE,
+    QWEN3_MOE,
+)
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
 from pellucid.checkpoints.huggingface.families.relatives import (
     ARCEE,
@@ -63,6 +72,15 @@ FAMILIES: dict[str, Family] = {
         OLMO3,
         SMOLLM3,
         EXAONE4,
+        MIXTRAL,
+        QWEN2_MOE,
+        QWEN3_MOE,
+        OLMOE,
+        GLM4_MOE,
+        GPT_OSS,
+        COHERE2,
+        DEEPSEEK_V2,
+        DEEPSEEK_V3,
         GEMMA,
         GRANITE,
         PHI,
