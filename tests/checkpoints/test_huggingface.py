@@ -400,15 +400,15 @@ INEXPRESSIBLE: dict[str, tuple[config.Transformer, str]] = {
         ),
         "attention is LinearAttention",
     ),
-    "interleaved pairs": (
+    "angles of no family": (
         replace(
             config_of("llama"),
             decoder=replace(
                 config_of("llama").decoder,  # type: ignore[type-var]
-                positions=config.Rotary(base=1e4, pairing="interleaved"),
+                positions=config.Rotary(base=1e4, scaling=config.NTKScaling(factor=2.0)),
             ),
         ),
-        "model.decoder.positions.pairing is interleaved, it could only be half_split",
+        "model.decoder.positions.scaling is NTKScaling, it could only be absent",
     ),
     "sinks": (with_attention(sinks=True), "sinks is True"),
     "half of the heads' width for values": (with_attention(d_value=2), "d_value is 2"),

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, Stored, read_json
-from pellucid.checkpoints.huggingface.families import FAMILIES
+from pellucid.checkpoints.huggingface.families import FAMILIES, NOT_TRANSFORMERS
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
@@ -178,24 +178,13 @@ def _describe_model(
     return family, model
 
 
-#: Families with layers that keep a recurrent state in the place of keys and values.
-_NOT_TRANSFORMERS = frozenset(
-    {
-        "bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "kimi_linear", "mamba",
-        "mamba2", "nemotron_h", "olmo_hybrid", "qwen3_next", "recurrent_gemma", "rwkv", "xlstm",
-        "zamba", "zamba2",
-    }
-)  # fmt: skip
-
-
 def _family(table: Table) -> Family:
     kind = table.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
-    if kind in _NOT_TRANSFORMERS:
+    if kind in NOT_TRANSFORMERS:
         raise CheckpointError(
-            f"config.json names the family {kind!r}, which has layers with a recurrent state (state "
-            "spaces, RWKV, xLSTM): they are outside the ground of pellucid, which opens "
-            "transformers alone; take a model whose layers are all attention"
+            f"config.json names the family {kind!r}, whose layers keep a recurrent state (state "
+            "spaces, RWKV, xLSTM): outside the ground of pellucid, which opens transformers alone"
         )
     if family is None:
         fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
