@@ -98,7 +98,7 @@ def _write_rotary(tree: Table) -> Table:
         )
     weight = (math.sqrt(scale / plain) - 1) / (0.1 * math.log(factor))
     nearby = (weight, math.nextafter(weight, 0), math.nextafter(weight, math.inf), round(weight, 9))
-    exact = (near for near in nearby if _scaled(plain, factor, near) == scale)
+    exact = (value for value in nearby if _scaled(plain, factor, value) == scale)
     scaling["mscale_all_dim"] = next(exact, weight)
     return table
 
