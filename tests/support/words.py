@@ -152,14 +152,17 @@ _LIST_OF_NAMES = re.compile(
 
 
 def _markdown(path: Path) -> Iterator[tuple[int, str]]:
-    """Paragraphs, list items and table cells of a page, without code and outputs."""
-    fenced = False
+    """Paragraphs, list items and table cells of a page, without code, outputs, generated tables."""
+    fenced = generated = False
     start, lines = 1, list[str]()
     for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], start=1):
         fence = line.lstrip().startswith(("```", "~~~"))
         if fence:
             fenced = not fenced
-        text = "" if fenced or fence else line.strip()
+        generated = line.startswith("<!-- tables: begin") or (
+            generated and not line.startswith("<!-- tables: end")
+        )
+        text = "" if fenced or fence or generated else line.strip()
         cells = text.startswith("|")
         if lines and (not text or cells or re.match(r"([-*+#>]|\d+\.)\s", text)):
             yield start, " ".join(lines)

@@ -254,7 +254,7 @@ def _attention_of(
     assert stack is not None
     assert layer is not None
     attention = stack.cross_attention if ".cross_attention." in parameter else None
-    attention = stack.layers[int(layer[1])] if attention is None else attention
+    attention = stack.layers[int(layer[1])].attention if attention is None else attention
     # no other kind has fused projections
     assert isinstance(attention, config.MultiHead | config.LatentAttention)
     return attention
