@@ -132,8 +132,8 @@ def _refuse_chunks(model: config.Transformer) -> None:
                 )
             if not isinstance(attention, config.MultiHead):
                 raise CheckpointError(
-                    f"attention is {type(attention).__name__}, which reads a text in chunks, one after "
-                    "another: a graph of ONNX has no such loop; leave --format onnx out"
+                    f"attention is {type(attention).__name__}, which reads a text in chunks, one "
+                    "after another: a graph of ONNX has no such loop; leave --format onnx out"
                 )
 
 
