@@ -39,8 +39,12 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
 ]
 
+#: `transformers` turns all rows by the longest one's angles, and keeps old keys in its cache.
+DYNAMIC = "llama dynamic"
 DECODERS = [
-    case for case in CASES if not case.startswith(("bert", "classes")) and case not in PAIRS
+    case
+    for case in CASES
+    if not case.startswith(("bert", "classes")) and case not in PAIRS and case != DYNAMIC
 ]
 
 
@@ -69,7 +73,7 @@ def test_outputs_equal(case: str, tmp_path: Path) -> None:
         close(ask_ours(ours, ids), ask_theirs(theirs, ids), tolerance)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != DYNAMIC])
 def test_outputs_equal_beside_a_longer_text(case: str, tmp_path: Path) -> None:
     theirs, ours, _ = both(case, tmp_path)
     ask_theirs, ask_ours = says(case)

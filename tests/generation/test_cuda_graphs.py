@@ -39,6 +39,8 @@ WITHOUT = {
     "linear with learned positions",
     "memory",
     "memory with a bias on scores",
+    "dynamic rotary",
+    "longrope",
     "shaw",
     "shaw with values",
     "window",

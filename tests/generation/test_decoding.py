@@ -30,6 +30,8 @@ WITHOUT = {
     "clipped, gate of each head",
     "gate of each feature",
     "qk-norm after rotation",
+    "dynamic rotary",
+    "longrope",
     "shaw",
     "shaw with values",
     "positions that take turns",

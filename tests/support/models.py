@@ -125,6 +125,22 @@ VARIANTS: dict[str, config.Transformer] = {
     "stretched rotary": with_stack(
         positions=config.Rotary(base=100.0, scaling=config.LinearScaling(factor=2.0))
     ),
+    "dynamic rotary": with_stack(
+        positions=config.Rotary(
+            base=100.0, scaling=config.DynamicNTK(factor=2.0, original_context_length=16)
+        )
+    ),
+    "longrope": with_stack(
+        positions=config.Rotary(
+            base=100.0,
+            scaling=config.LongRoPE(
+                short=(1.0, 1.5),
+                long=(2.0, 7.0),
+                original_context_length=16,
+                attention_factor=1.0,
+            ),
+        )
+    ),
     "shaw": with_stack(positions=config.ShawRelative(max_distance=3, values=False)),
     "shaw with values": with_stack(positions=config.ShawRelative(max_distance=3, values=True)),
     "bucketed": with_stack(positions=config.BucketedBias(n_buckets=8, max_distance=12)),

@@ -12,7 +12,6 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
     rotated_width,
-    value_width,
 )
 from pellucid.config.blocks import (
     MLP,
@@ -91,9 +90,11 @@ from pellucid.config.positions import (
     ALiBi,
     AlternatingPositions,
     BucketedBias,
+    DynamicNTK,
     Learned,
     LinearScaling,
     Llama3Scaling,
+    LongRoPE,
     NoPositions,
     NTKScaling,
     OnePositions,
@@ -179,6 +180,7 @@ __all__ = [
     "DenseFeedForward",
     "Distillation",
     "Documents",
+    "DynamicNTK",
     "ElasticNet",
     "Embedding",
     "Epochs",
@@ -209,6 +211,7 @@ __all__ = [
     "LinearScaling",
     "Llama3Scaling",
     "LoRA",
+    "LongRoPE",
     "Minutes",
     "MultiHead",
     "Muon",
@@ -283,7 +286,6 @@ __all__ = [
     "run_from_table",
     "run_to_toml",
     "to_toml",
-    "value_width",
     "with_new_flags",
     "with_new_kinds",
 ]

@@ -14,7 +14,6 @@ from pellucid.config.attention import (
     MultiHead,
     OneAttention,
     rotated_width,
-    value_width,
 )
 from pellucid.config.blocks import (
     AlternatingFeedForward,
@@ -30,6 +29,7 @@ from pellucid.config.positions import (
     ALiBi,
     AlternatingPositions,
     BucketedBias,
+    LongRoPE,
     OnePositions,
     Positions,
     Rotary,
@@ -163,7 +163,7 @@ class Stack(Checked):
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        return value_width(self.pattern[0])
+        return self.pattern[0].value_width
 
     @property
     def n_heads(self) -> int:
@@ -233,7 +233,7 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
             )
         _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
         if scheme.values:
-            _check_values({value_width(attention) for attention in attentions})
+            _check_values({attention.value_width for attention in attentions})
     if isinstance(scheme, Rotary):
         if scheme.n_features is None:
             reason = "the layers share its angles; or set n_features"
@@ -266,4 +266,10 @@ def _check_rotary(rotary: Rotary, d_head: int) -> None:
     if width % 2:
         raise ConfigError(
             f"Rotary rotates pairs of features, so attention.d_head must be even, was {width}"
+        )
+    scaling = rotary.scaling
+    if isinstance(scaling, LongRoPE) and len(scaling.short) != width // 2:
+        raise ConfigError(
+            "positions.scaling must have a factor for each pair of rotated features, "
+            f"{width // 2}, was {len(scaling.short)}"
         )

@@ -119,6 +119,8 @@ def _positions(positions: config.OnePositions, d_head: int) -> config.OnePositio
     if part is not None:
         part = max(2, 2 * round(part / d_head * min(d_head, _D_HEAD) / 2))
     stretched = positions.scaling
-    if isinstance(stretched, config.YaRN | config.Llama3Scaling):
+    if stretched is not None and not isinstance(
+        stretched, config.LinearScaling | config.NTKScaling
+    ):
         stretched = None  # its numbers belong to the original length
     return replace(positions, n_features=part, scaling=stretched)

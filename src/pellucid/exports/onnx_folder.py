@@ -123,17 +123,17 @@ def inputs_of(
 
 def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
-        for layer in stack.layers:
-            attention = layer.attention
+        for layer in stack.layer_counts:
             if isinstance(layer.feed_forward, config.Experts):
                 raise CheckpointError(
                     "feed_forward is Experts, whose products have sizes that depend on the text: a "
-                    "graph of ONNX has none such; leave --format onnx out"
+                    "graph of ONNX does not hold them; leave --format onnx out"
                 )
-            if not isinstance(attention, config.MultiHead):
+            if not isinstance(layer.attention, config.MultiHead):
+                kind = type(layer.attention).__name__
                 raise CheckpointError(
-                    f"attention is {type(attention).__name__}, which reads a text in chunks, one "
-                    "after another: a graph of ONNX has no such loop; leave --format onnx out"
+                    f"attention is {kind}, which reads a text in chunks, one after another: a "
+                    "graph of ONNX has no such loop; leave --format onnx out"
                 )
 
 
@@ -145,7 +145,7 @@ def _traced_sizes(model: config.Transformer) -> tuple[int, int, int]:
     windows = [
         layer.attention.window or 0
         for stack in model.stacks
-        for layer in stack.layer_counts
+        for layer in stack.layers
         if isinstance(layer.attention, config.MultiHead)
     ]
     longest = model.context_length

@@ -228,9 +228,9 @@ def _is_adapted(layer: nn.Module) -> bool:
 def _unrecordable_positions(positions: nn.Module) -> str | None:
     facts = position_facts(positions)
     match facts:
-        case NoPositionFacts() | AddedPositionFacts() | RotaryFacts():
+        case NoPositionFacts() | AddedPositionFacts() | RotaryFacts(switch=None):
             return None
-        case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
+        case RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
             return type(positions).__name__
         case _:
             assert_never(facts)

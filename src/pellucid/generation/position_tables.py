@@ -47,7 +47,7 @@ def position_tables(
     """
     facts = position_facts(positions)
     match facts:
-        case RotaryFacts(n_rotated=n_rotated, pairing=pairing):
+        case RotaryFacts(n_rotated=n_rotated, pairing=pairing, switch=None):
             cos, sin = tensor_at(positions, facts.cos), tensor_at(positions, facts.sin)
             return PositionTables(n_rotated, pairing == "interleaved", cos, sin)
         case DistanceBiasFacts(by="distance"):
@@ -59,7 +59,7 @@ def position_tables(
             return PositionTables(by_distance=bias[:, 0].flip(-1).contiguous())
         case NoPositionFacts() | AddedPositionFacts():
             return PositionTables()
-        case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
+        case RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
             return refuse(positions)
         case _:
             assert_never(facts)

@@ -49,7 +49,7 @@ from pellucid.model.residuals import (
     pre_norm,
     sandwich_norm,
 )
-from pellucid.model.rotary import Rotary
+from pellucid.model.rotary import LengthRotary, Rotary
 from pellucid.model.trainable import (
     adaptable,
     adapters,
@@ -89,6 +89,7 @@ __all__ = [
     "LatentAttention",
     "LayerNorm",
     "Learned",
+    "LengthRotary",
     "LinearAttention",
     "LoRALinear",
     "MultiHeadAttention",

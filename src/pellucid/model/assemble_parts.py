@@ -12,6 +12,7 @@ from pellucid import config
 from pellucid.maths.initialisation import he_std, xavier_std
 from pellucid.maths.positions.rotary import rotary_frequencies
 from pellucid.maths.positions.rotary_scaling import (
+    dynamic_ntk_frequencies,
     interpolated_frequencies,
     llama3_frequencies,
     ntk_frequencies,
@@ -52,7 +53,7 @@ from pellucid.model.residuals import (
     sandwich_norm,
     scaled_pre_norm,
 )
-from pellucid.model.rotary import Rotary
+from pellucid.model.rotary import LengthRotary, Rotary
 
 _ACTIVATIONS: dict[config.Activation, Activate] = {
     "relu": relu,
@@ -187,7 +188,7 @@ def _scheme(
                 down_to_base=scheme.down_to_base,
             )
         case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = attention.d_head, config.value_width(attention) if values else None
+            d_head, d_value = attention.d_head, attention.value_width if values else None
             return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
         case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
             return BucketedBias(
@@ -216,6 +217,8 @@ def _rotary(rotary: config.Rotary, context_length: int, d_head: int) -> Rotary:
         pairs = torch.arange(n_rotated // 2, dtype=torch.float64)
     frequencies = rotary_frequencies(pairs, n_rotated=n_rotated, base=rotary.base)
     scaling = rotary.scaling
+    if isinstance(scaling, config.DynamicNTK | config.LongRoPE):
+        return _length_rotary(rotary, scaling, context_length, frequencies)
     return Rotary(
         context_length=context_length,
         frequencies=_stretched(frequencies, scaling, rotary.base),
@@ -224,7 +227,51 @@ def _rotary(rotary: config.Rotary, context_length: int, d_head: int) -> Rotary:
     )
 
 
-def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: float) -> Tensor:
+def _length_rotary(
+    rotary: config.Rotary,
+    scaling: config.DynamicNTK | config.LongRoPE,
+    context_length: int,
+    frequencies: Tensor,
+) -> LengthRotary:
+    switch = scaling.original_context_length
+    match scaling:
+        case config.DynamicNTK(factor=factor):
+            short, longest, attention_factor = frequencies, context_length, 1.0
+            longer = partial(_dynamic, frequencies, factor, switch)
+        case config.LongRoPE(attention_factor=attention_factor):
+            short, long = (
+                interpolated_frequencies(frequencies, factor=frequencies.new_tensor(factors))
+                for factors in (scaling.short, scaling.long)
+            )
+            longest, longer = switch + 1, partial(_constant, long)
+        case _:
+            assert_never(scaling)
+    return LengthRotary(
+        context_length=context_length,
+        frequencies=short,
+        longer=longer,
+        switch=switch,
+        longest=longest,
+        pairing=rotary.pairing,
+        attention_factor=attention_factor,
+    )
+
+
+def _dynamic(frequencies: Tensor, factor: float, original_length: int, length: int) -> Tensor:
+    return dynamic_ntk_frequencies(
+        frequencies, factor=factor, length=length, original_length=original_length
+    )
+
+
+def _constant(frequencies: Tensor, length: int) -> Tensor:
+    return frequencies
+
+
+def _stretched(
+    frequencies: Tensor,
+    scaling: config.LinearScaling | config.NTKScaling | config.YaRN | config.Llama3Scaling | None,
+    base: float,
+) -> Tensor:
     match scaling:
         case None:
             return frequencies

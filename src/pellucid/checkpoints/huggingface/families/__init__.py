@@ -3,7 +3,8 @@
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bert import BERT
-from pellucid.checkpoints.huggingface.families.cohere import COHERE
+from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
+from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.glm4_moe import GLM4_MOE
@@ -11,6 +12,8 @@ from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
 from pellucid.checkpoints.huggingface.families.gpt_oss import GPT_OSS
+from pellucid.checkpoints.huggingface.families.gptj import CODEGEN, GPTJ
+from pellucid.checkpoints.huggingface.families.granite import GRANITE
 from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     EXAONE4,
     GEMMA3,
@@ -23,6 +26,20 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     OLMOE,
     QWEN2_MOE,
     QWEN3_MOE,
+)
+from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
+from pellucid.checkpoints.huggingface.families.relatives import (
+    ARCEE,
+    ERNIE,
+    GEMMA,
+    GLM,
+    GLM4,
+    HELIUM,
+    NEMOTRON,
+    OLMO,
+    SEED_OSS,
+    STABLELM,
+    STARCODER2,
 )
 from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
@@ -61,6 +78,25 @@ FAMILIES: dict[str, Family] = {
         OLMOE,
         GLM4_MOE,
         GPT_OSS,
+        COHERE2,
+        DEEPSEEK_V2,
+        DEEPSEEK_V3,
+        GEMMA,
+        GRANITE,
+        PHI,
+        PHI3,
+        GPTJ,
+        CODEGEN,
+        STARCODER2,
+        STABLELM,
+        NEMOTRON,
+        OLMO,
+        ARCEE,
+        HELIUM,
+        ERNIE,
+        SEED_OSS,
+        GLM,
+        GLM4,
     )
 }
 

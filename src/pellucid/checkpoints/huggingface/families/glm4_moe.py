@@ -80,6 +80,25 @@ def _write_shared(tree: Table) -> Table:
     return {"n_shared_experts": shared // width}
 
 
+def dense_first_row(sparse: Table, default: int) -> Row:
+    """How many dense layers come before the mixtures."""
+    rules = {"first_k_dense_replace": Read(int, default)}
+    return sparse_layers_row(sparse, _is_after_dense, rules, _count_dense)
+
+
+def shared_row(default: int) -> Row:
+    """The width of the layer that every token uses, in widths of an expert."""
+    return Row(
+        rules={"n_shared_experts": Read(int, default)}, read=_read_shared, write=_write_shared
+    )
+
+
+def groups_row(n_groups: int, n_active: int) -> Row:
+    """Groups of experts, of which a token uses some; the arguments are the defaults."""
+    rules = {"n_group": Read(int, n_groups), "topk_group": Read(int, n_active)}
+    return Row(rules=rules, read=_read_groups, write=_write_groups)
+
+
 def _read_query_key_norm(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
     if attributes["use_qk_norm"]:
         norm = {**RMS_NORM, "eps": attributes["rms_norm_eps"]}
@@ -90,19 +109,14 @@ def _write_query_key_norm(tree: Table) -> Table:
     return {"use_qk_norm": values_at(tree, f"{ATTENTION}.qk_norm")[0] is not None}
 
 
-_SIGMOID: Table = {"scores": "sigmoid", "balancing_rate": 0.0}
+SIGMOID: Table = {"scores": "sigmoid", "balancing_rate": 0.0}
 GLM4_MOE = replace(
     decoder_family(
         "glm4_moe",
         "Glm4Moe",
         (
             *DECODER_ROWS,
-            sparse_layers_row(
-                mixture(router=_SIGMOID, shared=GATED),
-                _is_after_dense,
-                {"first_k_dense_replace": Read(int, 1)},
-                _count_dense,
-            ),
+            dense_first_row(mixture(router=SIGMOID, shared=GATED), 1),
             ACTIVATION,
             rotary_row(share={"partial_rotary_factor": 0.5}),
             flag("attention_bias", f"{ATTENTION}.qkv_bias", default=False),
@@ -114,16 +128,12 @@ GLM4_MOE = replace(
             ),
             integer("intermediate_size", f"{DENSE}.d_ff", default=10944),
             integer("moe_intermediate_size", f"{MIXTURE}.expert.d_ff", default=1408),
-            Row(rules={"n_shared_experts": Read(int, 1)}, read=_read_shared, write=_write_shared),
+            shared_row(1),
             integer("n_routed_experts", f"{MIXTURE}.n_experts", default=128),
             integer("num_experts_per_tok", ACTIVE, default=8),
             flag("norm_topk_prob", NORMALISED, default=True),
             number("routed_scaling_factor", f"{MIXTURE}.router.scale", default=1.0),
-            Row(
-                rules={"n_group": Read(int, 1), "topk_group": Read(int, 1)},
-                read=_read_groups,
-                write=_write_groups,
-            ),
+            groups_row(1, 1),
             ignored(
                 "for layers that predict further tokens, which the class does not have",
                 "num_nextn_predict_layers",
