@@ -263,7 +263,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "helium": (
         "HeliumForCausalLM",
         "HeliumConfig",
-        {"num_key_value_heads": 2, "head_dim": 4, "attention_bias": True, "initializer_range": 0.1},
+        {"num_key_value_heads": 2, "head_dim": 4, "attention_bias": True, "pad_token_id": 0},
     ),
     "ernie4_5": (
         "Ernie4_5ForCausalLM",
