@@ -117,7 +117,8 @@ def architecture_for(family: str, model: config.Transformer) -> Architecture:
 
 def windows_of(stack: config.Stack) -> list[int | None]:
     """The window of each layer; None for a layer that sees all."""
-    return [layer.window for layer in stack.layers if isinstance(layer, config.MultiHead)]
+    attentions = (layer.attention for layer in stack.layers)
+    return [a.window for a in attentions if isinstance(a, config.MultiHead)]
 
 
 def _alternates(stack: config.Stack) -> bool:
@@ -150,6 +151,11 @@ _MAX_DISTANCE = 128
 
 
 def _refuse_feed_forward(architecture: Architecture, feed_forward: config.FeedForward) -> None:
+    if not isinstance(feed_forward, config.MLP | config.GatedMLP):
+        raise CheckpointError(
+            f"model.decoder.feed_forward is {type(feed_forward).__name__}, which pellucid does not "
+            "write as GGUF: it writes MLP and GatedMLP, the same in every layer"
+        )
     kind = "gated" if isinstance(feed_forward, config.GatedMLP) else "plain"
     allowed = architecture.activations.get(kind, ())
     if feed_forward.activation not in allowed:
