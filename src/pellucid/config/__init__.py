@@ -12,6 +12,7 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
     rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     MLP,
@@ -286,6 +287,7 @@ __all__ = [
     "run_from_table",
     "run_to_toml",
     "to_toml",
+    "value_width",
     "with_new_flags",
     "with_new_kinds",
 ]

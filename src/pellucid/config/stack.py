@@ -14,6 +14,7 @@ from pellucid.config.attention import (
     MultiHead,
     OneAttention,
     rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     AlternatingFeedForward,
@@ -163,7 +164,7 @@ class Stack(Checked):
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        return self.pattern[0].value_width
+        return value_width(self.pattern[0])
 
     @property
     def n_heads(self) -> int:
@@ -233,7 +234,7 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
             )
         _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
         if scheme.values:
-            _check_values({attention.value_width for attention in attentions})
+            _check_values({value_width(attention) for attention in attentions})
     if isinstance(scheme, Rotary):
         if scheme.n_features is None:
             reason = "the layers share its angles; or set n_features"

@@ -128,6 +128,11 @@ def inputs_of(
 def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
         for layer in stack.layer_counts:
+            if isinstance(layer.feed_forward, config.Experts):
+                raise CheckpointError(
+                    "feed_forward is Experts, whose products have sizes that depend on the text: a "
+                    "graph of ONNX has none such; leave --format onnx out"
+                )
             if not isinstance(layer.attention, config.MultiHead):
                 kind = type(layer.attention).__name__
                 raise CheckpointError(
@@ -260,14 +265,14 @@ def _quiet() -> Generator[None]:
 
     If somebody checks the types of our functions, a symbolic length is no whole number to them.
     """
-    logger = logging.getLogger("torch.onnx")
-    level, unchecked = logger.level, jaxtyping.config.jaxtyping_disable
+    logger, shapes = logging.getLogger("torch.onnx"), cast("Any", jaxtyping.config)
+    level, unchecked = logger.level, shapes.jaxtyping_disable
     logger.setLevel(logging.ERROR)
-    jaxtyping.config.update("jaxtyping_disable", True)
+    shapes.update("jaxtyping_disable", True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(level)
-        jaxtyping.config.update("jaxtyping_disable", unchecked)
+        shapes.update("jaxtyping_disable", unchecked)

@@ -188,7 +188,7 @@ def _scheme(
                 down_to_base=scheme.down_to_base,
             )
         case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = attention.d_head, attention.value_width if values else None
+            d_head, d_value = attention.d_head, config.value_width(attention) if values else None
             return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
         case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
             return BucketedBias(

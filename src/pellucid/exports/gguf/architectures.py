@@ -166,6 +166,11 @@ _MAX_DISTANCE = 128
 
 
 def _refuse_feed_forward(architecture: Architecture, feed_forward: config.OneFeedForward) -> None:
+    if not isinstance(feed_forward, config.MLP | config.GatedMLP):
+        raise CheckpointError(
+            f"feed_forward is {type(feed_forward).__name__}, which pellucid does not write as "
+            "GGUF: it writes MLP and GatedMLP"
+        )
     kind = "gated" if isinstance(feed_forward, config.GatedMLP) else "plain"
     allowed = architecture.activations.get(kind, ())
     if feed_forward.activation not in allowed:

@@ -92,8 +92,9 @@ def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabul
     """What a reader has to know, as sentences."""
     model = completed.model
     notes = [completed.note] if completed.note else []
-    layers = [stack.layers[0] for stack in model.stacks]  # the others have the same feed-forward
-    if any(layer.feed_forward.activation == "gelu" for layer in layers):
+    feeds = (stack.layers[0].feed_forward for stack in model.stacks)  # the same in every layer
+    dense = (feed for feed in feeds if isinstance(feed, config.MLP | config.GatedMLP))
+    if any(feed.activation == "gelu" for feed in dense):
         notes.append(
             "llama.cpp computes GELU by its approximation with tanh, and this model was trained "
             "with the exact one: activations differ by less than 0.001."
