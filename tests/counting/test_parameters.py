@@ -57,12 +57,16 @@ def each_row_counts_its_modules(model: config.Transformer, built: torch.nn.Modul
         assert rows.get(f"{prefix}final norm", 0) == of(stack, "final_norm")
         assert rows.get(f"{prefix}input norm", 0) == of(stack, "input_norm")
         schemes = ("position embedding", "position bias", "relative positions")
-        assert sum(rows.get(f"{prefix}{scheme}", 0) for scheme in schemes) == of(stack, "positions")
+        assert sum(rows.get(f"{prefix}{scheme}", 0) for scheme in schemes) == of(
+            stack, "positions", "embedding_positions"
+        )
+        assert rows.get(f"{prefix}embedding projection", 0) == of(stack, "input_projection")
     for part, name in (
         ("token embedding", "token_embedding"),
         ("segment embedding", "segment_embedding"),
         ("pooler", "pooler"),
         ("head transform", "head_transform"),
+        ("classifier transform", "classifier_transform"),
         ("head", "head"),
         ("head bias", "head_bias"),
     ):

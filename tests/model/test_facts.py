@@ -194,11 +194,18 @@ def softmax_by_facts(
     return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))
 
 
+def _input_width(model: Transformer) -> int:
+    """The features of a state that positions are added to."""
+    stack = model.stack
+    mapped = stack.input_projection is not None and not stack.projects_first
+    return model.token_embedding.embedding_dim if mapped else model.d_model
+
+
 def test_positions_act_where_they_state(model: Transformer) -> None:
     scheme, time = model.stack.positions, 7
     draws = torch.Generator().manual_seed(3)
     view = look(time, torch.device("cpu"), causal=True)
-    x = torch.randn(2, time, 16, dtype=torch.float64, generator=draws)
+    x = torch.randn(2, time, _input_width(model), dtype=torch.float64, generator=draws)
     attention = model.stack.blocks[-1].attention
     d_head = attention.query.out_features // attention.n_heads
     d_value = attention.output.in_features // attention.n_heads
@@ -235,6 +242,7 @@ def test_a_feed_forward_layer_computes_what_it_states(model: Transformer) -> Non
     activations = {
         "gelu": F.gelu,
         "silu": F.silu,
+        "tanh": torch.tanh,
         "relu_squared": lambda x: F.relu(x).square(),
     }
     layer = model.stack.blocks[0].feed_forward

@@ -70,6 +70,12 @@ RESIDUALS = [
     config.DeepNorm(alpha=2.0, beta=0.5),
     config.NoResidual(),
 ]
+PROJECTIONS = st.builds(
+    config.EmbeddingProjection,
+    width=st.sampled_from([2, 6]),
+    bias=st.booleans(),
+    place=st.sampled_from(["after_positions", "before_positions"]),
+)
 POSITIONS = [
     config.NoPositions(),
     config.Learned(),
@@ -150,6 +156,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     positions = draw(st.sampled_from(POSITIONS))
     scored = isinstance(positions, config.ShawRelative | config.BucketedBias | config.ALiBi)
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
+    added = isinstance(positions, config.Learned | config.Sinusoidal)
     cross = None
     if crossed:
         made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None))
@@ -170,6 +177,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
         cross_attention=cross,
         # the other, which adds no parameters, takes torch long to put on
         reparametrisation=draw(st.none() | st.just(config.WeightNorm())),
+        embedding_positions=None if added else draw(st.none() | st.just(config.Learned())),
     )
 
 
@@ -177,23 +185,34 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
 def transformers(draw: st.DrawFn) -> config.Transformer:
     """Every kind of part in every combination: an encoder, a decoder, or both."""
     shape = draw(st.sampled_from(["encoder", "decoder", "both"]))
-    transform = st.builds(config.HeadTransform, activation=st.just("gelu"), norm=NORMS)
+    transform = st.builds(
+        config.HeadTransform,
+        activation=st.sampled_from(["gelu", "tanh", None]),
+        norm=st.none() | NORMS,
+        bias=st.booleans(),
+    )
     classes = st.builds(
         config.ClassificationHead,
         classes=st.sampled_from([("a", "b"), ("a", "b", "c")]),
         pooling=st.sampled_from(["mean", "last"] if shape == "decoder" else ["mean", "first"]),
         dropout=st.just(0.1),
         bias=st.booleans(),
+        transform=st.none() | transform,
     )
-    head = st.builds(config.LanguageHead, bias=st.booleans(), transform=st.none() | transform)
+    projection = draw(st.none() | PROJECTIONS)
+    tied = draw(st.booleans())
+    # a tied head reads vectors as wide as the embedding's
+    optional = st.nothing() if tied and projection is not None else st.none()
+    head = st.builds(config.LanguageHead, bias=st.booleans(), transform=optional | transform)
     return config.Transformer(
         vocab_size=draw(st.integers(2, 20)),
         context_length=draw(st.integers(1, 8)),
         d_model=2 * draw(st.integers(1, 6)),
         embedding=config.Embedding(
-            tied=draw(st.booleans()),
+            tied=tied,
             scaled=draw(st.booleans()),
             segments=draw(st.none() | st.integers(1, 3)),
+            projection=projection,
         ),
         encoder=None if shape == "decoder" else draw(stacks(causal=False, crossed=False)),
         decoder=None if shape == "encoder" else draw(stacks(causal=True, crossed=shape == "both")),

@@ -20,6 +20,7 @@ ACTIVATION_ROWS: dict[str, Row] = {
     **elementwise("gelu", some(5)),
     **elementwise("gelu_tanh", some(5)),
     **elementwise("silu", some(5)),
+    **elementwise("tanh", some(5)),
     **elementwise("erf", some(5) * 2, ((FAR,), (np.array([-6.0, -2.0, 0.0, 2.0, 6.0]),))),
     "swiglu": Row(GATES, hand=maths.swiglu_grad, extremes=[(FAR, FAR)]),
     "swiglu_grad": Row((*GATES, some(2, 3)), extremes=[(FAR, FAR, FAR)]),

@@ -135,6 +135,37 @@ VARIANTS: dict[str, config.Transformer] = {
             scaled=True,
         ),
     ),
+    "factorised embedding": replace(
+        with_stack(
+            positions=config.Learned(),
+            input_norm=config.LayerNorm(eps=1e-5, bias=True),
+            feed_forward=config.MLP(d_ff=32, activation="tanh", bias=True),
+        ),
+        embedding=config.Embedding(
+            tied=True,
+            scaled=True,
+            segments=2,
+            projection=config.EmbeddingProjection(width=6, bias=True),
+        ),
+        head=config.LanguageHead(
+            transform=config.HeadTransform(
+                activation="gelu", norm=config.LayerNorm(eps=1e-5, bias=True)
+            )
+        ),
+    ),
+    "embedding mapped first": replace(
+        with_stack(positions=config.Learned()),
+        embedding=config.Embedding(
+            tied=True,
+            scaled=False,
+            projection=config.EmbeddingProjection(width=6, bias=False, place="before_positions"),
+        ),
+        head=config.LanguageHead(transform=config.HeadTransform(bias=False)),
+    ),
+    "two schemes of positions": with_stack(
+        positions=config.BucketedBias(n_buckets=8, max_distance=12),
+        embedding_positions=config.Learned(),
+    ),
     "tied and scaled": replace(BASE, embedding=config.Embedding(tied=True, scaled=True)),
 }
 
@@ -186,6 +217,21 @@ ENCODERS: dict[str, config.Transformer] = {
         ),
     ),
 }
+
+ENCODERS["mpnet"] = replace(
+    ENCODERS["bert"],
+    encoder=replace(
+        ENCODERS["bert"].stacks[0],
+        positions=config.BucketedBias(n_buckets=8, max_distance=12),
+        embedding_positions=config.Learned(),
+    ),
+)
+ENCODERS["electra"] = replace(
+    ENCODERS["bert"],
+    embedding=replace(
+        ENCODERS["bert"].embedding, projection=config.EmbeddingProjection(width=6, bias=True)
+    ),
+)
 
 PAIRS: dict[str, config.Transformer] = {
     "original": _pair(

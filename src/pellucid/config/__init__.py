@@ -34,6 +34,7 @@ from pellucid.config.corpora import (
     Prompts,
     Rows,
 )
+from pellucid.config.embedding import Embedding, EmbeddingProjection
 from pellucid.config.initialisation import (
     He,
     Initialisation,
@@ -42,7 +43,6 @@ from pellucid.config.initialisation import (
     Xavier,
 )
 from pellucid.config.model import (
-    Embedding,
     Stack,
     Transformer,
 )
@@ -167,6 +167,7 @@ __all__ = [
     "Documents",
     "ElasticNet",
     "Embedding",
+    "EmbeddingProjection",
     "Epochs",
     "FeedForward",
     "Files",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from pellucid.config.checks import Checked, Count, Positive
 
-Activation = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu"]
+Activation = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "tanh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

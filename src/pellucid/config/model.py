@@ -18,12 +18,14 @@ from pellucid.config.attention import (
 )
 from pellucid.config.blocks import FeedForward, Parallel, Residual
 from pellucid.config.checks import AtLeast, Checked, Count, Fraction
+from pellucid.config.embedding import Embedding
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
-from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
+from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead, NoHead
 from pellucid.config.positions import (
     ALiBi,
     BucketedBias,
+    Learned,
     Positions,
     Rotary,
     ShawRelative,
@@ -41,7 +43,8 @@ class Stack(Checked):
     """`n_layers` blocks of attention and feed-forward.
 
     Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
-    the states of an encoder; `reparametrisation` of every linear layer.
+    the states of an encoder; `reparametrisation` of every linear layer; `embedding_positions`,
+    which are added to the embedding if `positions` act within the layers, as in MPNet.
     """
 
     n_layers: Count
@@ -55,8 +58,17 @@ class Stack(Checked):
     input_norm: Norm | None = None
     cross_attention: MultiHead | None = None
     reparametrisation: Reparametrisation | None = None
+    embedding_positions: Learned | Sinusoidal | None = None
 
     def _check(self) -> None:
+        if self.embedding_positions is not None and isinstance(
+            self.positions, Learned | Sinusoidal
+        ):
+            raise ConfigError(
+                f"embedding_positions must be none if positions is {type(self.positions).__name__},"
+                " which is added to the embedding too; take positions that act within the layers, "
+                "such as BucketedBias or Rotary"
+            )
         if isinstance(self.positions, Rotary):
             self._check_rotary(self.positions)
         self._check_scores()
@@ -144,19 +156,6 @@ class Stack(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedding(Checked):
-    """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not.
-
-    `segments`: how many kinds of text a sequence may have, each with its own vector (BERT's token
-    types); most models have none.
-    """
-
-    tied: bool
-    scaled: bool
-    segments: Count | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Transformer(Checked):
     """A decoder, an encoder, or both.
 
@@ -188,6 +187,7 @@ class Transformer(Checked):
             raise ConfigError("a model needs an encoder, a decoder, or both: this one has neither")
         self._check_cross_attention()
         self._check_classification()
+        self._check_tied()
         if self.encoder is not None and any(
             isinstance(layer, NeuralMemory) for layer in self.encoder.pattern
         ):
@@ -229,19 +229,34 @@ class Transformer(Checked):
                 'texts would get the same class; take "last" or "mean"'
             )
 
-    def _check_widths(self, stack: Stack) -> None:
-        if isinstance(stack.positions, Sinusoidal) and self.d_model % 2:
+    def _check_tied(self) -> None:
+        tied = isinstance(self.head, LanguageHead) and self.embedding.tied
+        if tied and self.head_width != self.token_width:
             raise ConfigError(
-                f"Sinusoidal positions need an even d_model, was {self.d_model}: "
+                f"head.transform is missing: a tied head reads vectors of {self.token_width} "
+                f"numbers (embedding.projection.width), and states have {self.d_model}; give the "
+                "head a HeadTransform, or set embedding.tied to false"
+            )
+
+    def _check_widths(self, stack: Stack) -> None:
+        name = "d_model" if self.input_width == self.d_model else "embedding.projection.width"
+        added = (stack.positions, stack.embedding_positions)
+        if any(isinstance(scheme, Sinusoidal) for scheme in added) and self.input_width % 2:
+            raise ConfigError(
+                f"Sinusoidal positions need an even {name}, was {self.input_width}: "
                 "every sine has its cosine"
             )
-        transform = self.head.transform if isinstance(self.head, LanguageHead) else None
+        transform = None if isinstance(self.head, NoHead) else self.head.transform
         head_norm = None if transform is None else transform.norm
-        for norm in (stack.norm, stack.input_norm, head_norm):
-            if isinstance(norm, GroupNorm) and self.d_model % norm.n_groups:
+        for norm, width in (
+            (stack.norm, self.d_model),
+            (stack.input_norm, self.input_width),
+            (head_norm, self.head_width),
+        ):
+            if isinstance(norm, GroupNorm) and width % norm.n_groups:
+                name = "d_model" if width == self.d_model else "embedding.projection.width"
                 raise ConfigError(
-                    f"d_model must be a multiple of n_groups, was {self.d_model} and "
-                    f"{norm.n_groups}"
+                    f"{name} must be a multiple of n_groups, was {width} and {norm.n_groups}"
                 )
         if stack.reparametrisation is not None and self.initialisation.outputs == "zero":
             raise ConfigError(
@@ -254,6 +269,25 @@ class Transformer(Checked):
     def stacks(self) -> tuple[Stack, ...]:
         """The encoder and the decoder, without the missing one."""
         return tuple(stack for stack in (self.encoder, self.decoder) if stack is not None)
+
+    @property
+    def token_width(self) -> int:
+        """The features of a token's vector."""
+        projection = self.embedding.projection
+        return self.d_model if projection is None else projection.width
+
+    @property
+    def input_width(self) -> int:
+        """The features of the positions that are added, and of the norm of the input."""
+        projection = self.embedding.projection
+        is_last = projection is not None and projection.place == "after_positions"
+        return self.token_width if is_last else self.d_model
+
+    @property
+    def head_width(self) -> int:
+        """The features that the matrix of the head reads."""
+        transformed = isinstance(self.head, LanguageHead) and self.head.transform is not None
+        return self.token_width if transformed else self.d_model
 
     @property
     def rows(self) -> int:

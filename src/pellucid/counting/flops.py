@@ -19,7 +19,9 @@ from pellucid.counting.layers import NamedStack, attention_symbols, group_layers
 from pellucid.counting.parameters import (
     attention_row,
     cross_attention_row,
+    embedding_symbol,
     feed_forward_row,
+    head_symbol,
     symbols,
 )
 
@@ -94,6 +96,8 @@ def _attention_flops(keys: str) -> str:
 def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
     dims, length = symbols(model, named_stack), model.context_length
     rows: list[FlopRow] = []
+    if model.embedding.projection is not None:
+        rows.append(_row(f"{named_stack.prefix}embedding projection", "2 d_e d_model", dims))
     for layers in group_layers(named_stack):
         projections = attention_row(model, named_stack, layers)
         rows.append(_products(f"{layers.name} projections", projections.count))
@@ -124,12 +128,18 @@ def _head(model: Transformer) -> list[FlopRow]:
         rows.append(_row("pooler, once a text", "2 d_model^2 / T", dims))
     if isinstance(model.head, LanguageHead):
         if model.head.transform is not None:
-            rows.append(_row("head transform", "2 d_model^2", dims))
-        rows.append(_row("head", "2 vocab_size d_model", dims))
+            rows.append(_row("head transform", f"2 {_square(embedding_symbol(model))}", dims))
+        rows.append(_row("head", f"2 vocab_size {head_symbol(model)}", dims))
     if isinstance(model.head, ClassificationHead):
         dims |= {"n_classes": len(model.head.names)}
+        if model.head.transform is not None:
+            rows.append(_row("classifier transform, once a text", "2 d_model^2 / T", dims))
         rows.append(_row("classifier, once a text", "2 n_classes d_model / T", dims))
     return rows
+
+
+def _square(width: str) -> str:
+    return "d_model^2" if width == "d_model" else f"d_model {width}"
 
 
 def _products(part: str, parameters: int) -> FlopRow:

@@ -13,6 +13,7 @@ from pellucid.config import (
     Learned,
     NoHead,
     NoPositions,
+    Positions,
     Rotary,
     ShawRelative,
     Sinusoidal,
@@ -32,6 +33,7 @@ from pellucid.counting.part_formulas import (
     block_norms,
     feed_forward_part,
     norm_part,
+    projection_part,
     transform_part,
 )
 
@@ -53,10 +55,11 @@ def parameters(model: Transformer) -> list[ParameterRow]:
 
     docs/notation.md explains the symbols in the formulas.
     """
-    table = [_embedding("token embedding", "vocab_size d_model", symbols(model))]
+    width = embedding_symbol(model)
+    table = [_embedding("token embedding", f"vocab_size {width}", symbols(model))]
     if model.embedding.segments is not None:
         dims = symbols(model) | {"segments": model.embedding.segments}
-        table.append(_embedding("segment embedding", "segments d_model", dims))
+        table.append(_embedding("segment embedding", f"segments {width}", dims))
     for named_stack in stacks(model):
         table += _stack(model, named_stack)
     return table + head_rows(model)
@@ -74,6 +77,7 @@ def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[s
         "context_length": model.context_length,
         "T": model.context_length,
         "d_model": model.d_model,
+        "d_e": model.token_width,
     }
     if named_stack is None:
         return dims
@@ -81,6 +85,21 @@ def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[s
         "n_layers": named_stack.stack.n_layers,
         "d_ff": named_stack.stack.feed_forward.d_ff,
     }
+
+
+def embedding_symbol(model: Transformer) -> str:
+    """The symbol of the features of a token's vector."""
+    return "d_model" if model.embedding.projection is None else "d_e"
+
+
+def head_symbol(model: Transformer) -> str:
+    """The symbol of the features that the matrix of the head reads."""
+    return embedding_symbol(model) if model.head_width == model.token_width else "d_model"
+
+
+def input_symbol(model: Transformer) -> str:
+    """The symbol of the features of added positions and of the norm of the input."""
+    return embedding_symbol(model) if model.input_width == model.token_width else "d_model"
 
 
 def attention_row(model: Transformer, named_stack: NamedStack, layers: LayerGroup) -> ParameterRow:
@@ -108,9 +127,16 @@ def feed_forward_row(model: Transformer, named_stack: NamedStack) -> ParameterRo
 
 def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
     stack, prefix, dims = named_stack.stack, named_stack.prefix, symbols(model, named_stack)
-    table = _positions(model, named_stack)
+    table = _positions(model, named_stack, stack.positions)
+    if stack.embedding_positions is not None:
+        table += _positions(model, named_stack, stack.embedding_positions)
     if stack.input_norm is not None:
-        table.append(_part_row(f"{prefix}input norm", norm_part(stack.input_norm), dims))
+        part = norm_part(stack.input_norm, input_symbol(model))
+        table.append(_part_row(f"{prefix}input norm", part, dims))
+    projection = model.embedding.projection
+    if projection is not None:
+        part = projection_part(projection, stack)
+        table.append(_part_row(f"{prefix}embedding projection", part, dims))
     table += [attention_row(model, named_stack, layers) for layers in group_layers(named_stack)]
     cross = cross_attention_row(model, named_stack)
     table += [] if cross is None else [cross]
@@ -125,12 +151,15 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
     return table
 
 
-def _positions(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
-    positions, prefix = named_stack.stack.positions, named_stack.prefix
+def _positions(
+    model: Transformer, named_stack: NamedStack, positions: Positions
+) -> list[ParameterRow]:
+    prefix = named_stack.prefix
     dims = symbols(model, named_stack) | attention_symbols(named_stack.stack.pattern[0])
     match positions:
         case Learned():
-            return [_embedding(f"{prefix}position embedding", "context_length d_model", dims)]
+            formula = f"context_length {input_symbol(model)}"
+            return [_embedding(f"{prefix}position embedding", formula, dims)]
         case BucketedBias(n_buckets=n):
             dims |= {"n_buckets": n}
             return [_embedding(f"{prefix}position bias", "n_buckets h", dims)]
@@ -153,6 +182,10 @@ def head_rows(model: Transformer) -> list[ParameterRow]:
         case NoHead():
             return table
         case ClassificationHead():
+            transform = model.head.transform
+            if transform is not None:
+                part = transform_part(transform, "d_model")
+                table.append(_part_row("classifier transform", part, dims))
             return [*table, _classifier(model.head, dims)]
         case LanguageHead():
             return table + _language_head(model, model.head)
@@ -169,9 +202,10 @@ def _classifier(head: ClassificationHead, dims: Symbols) -> ParameterRow:
 def _language_head(model: Transformer, head: LanguageHead) -> list[ParameterRow]:
     dims, table = symbols(model), list[ParameterRow]()
     if head.transform is not None:
-        table.append(_part_row("head transform", transform_part(head.transform), dims))
+        part = transform_part(head.transform, embedding_symbol(model))
+        table.append(_part_row("head transform", part, dims))
     if not model.embedding.tied:
-        table.append(_embedding("head", "vocab_size d_model", dims))
+        table.append(_embedding("head", f"vocab_size {head_symbol(model)}", dims))
     if head.bias:
         table.append(_part_row("head bias", Part("0", "vocab_size"), dims))
     return table

@@ -7,6 +7,7 @@ from typing import NamedTuple, assert_never
 from pellucid.config import (
     MLP,
     BatchNorm,
+    EmbeddingProjection,
     FeedForward,
     GatedMLP,
     GroupNorm,
@@ -114,9 +115,17 @@ def feed_forward_part(feed_forward: FeedForward, stack: Stack) -> Part:
     return _reparametrised(part, stack, rows)
 
 
-def transform_part(transform: HeadTransform) -> Part:
-    """A dense layer with its biases, and a norm."""
-    return Part("d_model^2", total("d_model", norm_part(transform.norm).vectors))
+def transform_part(transform: HeadTransform, width: str) -> Part:
+    """A dense layer to `width` features with its biases, and a norm."""
+    matrix = "d_model^2" if width == "d_model" else f"d_model {width}"
+    norm = "0" if transform.norm is None else norm_part(transform.norm, width).vectors
+    return Part(matrix, total(width if transform.bias else "0", norm))
+
+
+def projection_part(projection: EmbeddingProjection, stack: Stack) -> Part:
+    """The map of the embedding to d_model."""
+    part = Part("d_e d_model", "d_model" if projection.bias else "0")
+    return _reparametrised(part, stack, "d_model")
 
 
 def _reparametrised(part: Part, stack: Stack, rows: str) -> Part:

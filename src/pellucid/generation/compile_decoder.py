@@ -45,7 +45,7 @@ from pellucid.model.facts import (
     position_facts,
     tensor_at,
 )
-from pellucid.native import Attention, Operation
+from pellucid.native import Activation, Attention, Operation
 from pellucid.typed import named_modules
 
 #: Appends a layer's instructions: from one place to another, perhaps with an addition.
@@ -79,36 +79,50 @@ def compile_decoder(model: Transformer) -> DecodeProgram:
 class _Compiler:
     def __init__(self, model: Transformer, stack: Stack, head: LanguageHeadFacts) -> None:
         self.model = model
-        self.d_model = model.token_embedding.weight.shape[1]
+        self.d_model = model.d_model
         self.program = DecodeProgram(model)
         self.rotary: RotaryFacts | None = None
         self.has_distance_bias = False
         self.x = self.program.place(self.d_model)
         self.normed = self.program.place(self.d_model)
         self.layer_output = self.program.place(self.d_model)
-        self._embed(stack.positions)
-        self._into_x(stack.input_norm)
+        self._embed(stack)
         for index, block in enumerate(stack.blocks):
             self._block(cast("Block", block), stack.positions, index)
         self._into_x(stack.final_norm)
         self._head(model, head)
 
-    def _embed(self, positions: Positions) -> None:
-        program, model, n = self.program, self.model, self.d_model
+    def _embed(self, stack: Stack) -> None:
+        """The embedding, with positions, norm and projection, into x."""
+        program, model, project = self.program, self.model, stack.input_projection
+        width = model.token_embedding.embedding_dim
+        place = self.x if project is None else program.place(width)
         program.write(
             Operation.EMBED,
-            output=self.x,
-            n_out=n,
+            output=place,
+            n_out=width,
             number=model.embedding_scale,
             **program.matrix(model.token_embedding.weight),
         )
-        tables: list[tuple[Tensor, int]] = []
         if model.segment_embedding is not None:
-            tables.append((model.segment_embedding.weight, 0))
+            self._add_row(model.segment_embedding.weight, place, stride=0)
+        if project is not None and stack.projects_first:
+            program.linear(project, input=place, output=self.x)
+            place = self.x
+        for positions in (stack.positions, stack.embedding_positions):
+            if positions is not None:
+                self._positions(positions, place)
+        place = program.norm(stack.input_norm, input=place, output=place)
+        if project is not None and not stack.projects_first:
+            program.linear(project, input=place, output=self.x)
+
+    def _positions(self, positions: Positions, place: int) -> None:
+        """Add positions to the embedding, or note that they act within the layers."""
         facts = position_facts(positions)
         match facts:
             case AddedPositionFacts(table=path):
-                tables.append((tensor_at(positions, path), n))
+                table = tensor_at(positions, path)
+                self._add_row(table, place, stride=table.shape[1])
             case RotaryFacts():
                 self.rotary = facts
             case DistanceBiasFacts():
@@ -119,9 +133,10 @@ class _Compiler:
                 refuse(positions)
             case _:
                 assert_never(facts)
-        for table, stride in tables:
-            gain = program.address(table.detach())
-            program.write(Operation.PLACE, output=self.x, n_out=n, stride=stride, gain=gain)
+
+    def _add_row(self, table: Tensor, place: int, *, stride: int) -> None:
+        gain, width = self.program.address(table.detach()), table.shape[1]
+        self.program.write(Operation.PLACE, output=place, n_out=width, stride=stride, gain=gain)
 
     def _into_x(self, norm: nn.Module) -> None:
         self.program.norm(norm, input=self.x, output=self.x)
@@ -277,9 +292,11 @@ class _Compiler:
             case HeadTransformFacts():
                 dense = model.head_transform.get_submodule(transform.dense)
                 norm = model.head_transform.get_submodule(transform.norm)
-                kind = activation(transform.activation)
-                program.linear(dense, input=x, output=self.normed, kind=kind)
-                x = program.norm(norm, input=self.normed, output=self.normed)
+                plain = transform.activation == "identity"
+                kind = Activation.LINEAR if plain else activation(transform.activation)
+                place = program.place(transform.width)
+                program.linear(dense, input=x, output=place, kind=kind)
+                x = program.norm(norm, input=place, output=place)
             case IdentityFacts():
                 pass
             case UnknownFacts():
@@ -287,7 +304,9 @@ class _Compiler:
             case _:
                 assert_never(transform)
         if facts.scale != 1.0:
-            program.write(Operation.ADD, output=x, n_out=self.d_model, factor=facts.scale)
+            program.write(
+                Operation.ADD, output=x, n_out=model.head_weight.shape[1], factor=facts.scale
+            )
         logits = program.width  # after a row's scratch memory
         program.product(model.head_weight, model.head_bias, input=x, output=logits)
         if facts.soft_cap is not None:

@@ -38,6 +38,7 @@ _ACTIVATIONS: dict[ActivationName, Activation] = {
     "gelu": Activation.GELU,
     "gelu_tanh": Activation.GELU_TANH,
     "silu": Activation.SILU,
+    "tanh": Activation.TANH,
 }
 _PRECISIONS = {
     torch.float32: Precision.FLOAT32,

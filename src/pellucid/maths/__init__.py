@@ -11,7 +11,7 @@ formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 # isort: off
 from pellucid.maths.activations import (
     geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, relu, relu_grad, relu_squared,
-    relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad,
+    relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad, tanh, tanh_grad,
 )
 from pellucid.maths.attention.attention import (
     attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
@@ -165,9 +165,9 @@ __all__ = [
     "soft_cross_entropy", "soft_cross_entropy_grad", "softmax", "softmax_grad", "softmax_jacobian",
     "softmax_jacobian_product", "softmax_slope", "softplus", "softplus_grad", "spectral_norm",
     "spectral_norm_grad", "stream_variance", "sum_normalise", "sum_normalise_grad", "swiglu",
-    "swiglu_grad", "tied_loss", "tied_loss_grad", "to_half_split", "to_interleaved",
-    "torch_linear_std", "warm_up_stable_decay", "weight_norm", "weight_norm_grad", "xavier_std",
-    "yarn_attention_factor", "yarn_frequencies",
+    "swiglu_grad", "tanh", "tanh_grad", "tied_loss", "tied_loss_grad", "to_half_split",
+    "to_interleaved", "torch_linear_std", "warm_up_stable_decay", "weight_norm",
+    "weight_norm_grad", "xavier_std", "yarn_attention_factor", "yarn_frequencies",
 ]
 # fmt: on
 

@@ -203,6 +203,38 @@ def silu_grad(x: Array, grad: Array) -> Array:
     return grad * s * (1 + x * (1 - s))
 
 
+@equation(x=extended("..."))
+def tanh(x: Array) -> Array:
+    """A smooth step from -1 to 1: nearly x around 0.
+
+    y = (e^x - e^-x) / (e^x + e^-x)
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `tanh_grad`.
+    Fails:
+        Far from 0 it is flat, so almost no gradient passes.
+    Source:
+        LeCun, Bottou, Orr and Müller 1998, "Efficient BackProp", section 4.4.
+    Example:
+        tanh(array([-2.0, 0.0, 0.5, 2.0]))
+    """
+    return namespace(x).tanh(x)
+
+
+@equation(tanh, grad="...")
+def tanh_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its hyperbolic tangent.
+
+    dy/dx = 1 - y^2
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    return grad * (1 - namespace(x, grad).tanh(x) ** 2)
+
+
 @equation(gate="...", up="...")
 def swiglu(gate: Array, up: Array) -> Array:
     """One linear function of a token, multiplied by the SiLU of another, its gate.

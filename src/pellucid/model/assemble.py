@@ -19,7 +19,7 @@ from pellucid.model.attention import (
     QueryKeyNorms,
     Scores,
 )
-from pellucid.model.blocks import Block, ParallelBlock, Stack
+from pellucid.model.blocks import Block, Entry, ParallelBlock, Stack
 from pellucid.model.initialisation import empty_embedding, initialise
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
@@ -56,16 +56,17 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
 
 
 def _build(model: config.Transformer) -> Transformer:
-    d_model, segments = model.d_model, model.embedding.segments
+    d_model, segments, width = model.d_model, model.embedding.segments, model.token_width
     return Transformer(
-        token_embedding=empty_embedding(model.rows, d_model),
+        token_embedding=empty_embedding(model.rows, width),
         context_length=model.context_length,
         encoder=None if model.encoder is None else _stack(model, model.encoder, causal=False),
         decoder=None if model.decoder is None else _stack(model, model.decoder, causal=True),
         head=_head(model),
         embedding_scale=math.sqrt(d_model) if model.embedding.scaled else 1.0,
-        segment_embedding=None if segments is None else empty_embedding(segments, d_model),
+        segment_embedding=None if segments is None else empty_embedding(segments, width),
         pooler=nn.Linear(d_model, d_model) if model.pooler else None,
+        d_model=d_model,
     )
 
 
@@ -73,11 +74,24 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
     d_model = model.d_model
     return Stack(
         blocks=[_block(stack, attention, d_model) for attention in stack.layers],
-        positions=parts.positions(model, stack, causal=causal),
+        positions=parts.positions(model, stack, stack.positions, causal=causal),
         causal=causal,
-        input_norm=None if stack.input_norm is None else parts.norm(stack.input_norm, d_model),
+        entry=_entry(model, stack, causal=causal),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
         dropout=stack.dropout,
+    )
+
+
+def _entry(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Entry:
+    norm, added = stack.input_norm, stack.embedding_positions
+    projection = model.embedding.projection
+    return Entry(
+        norm=None if norm is None else parts.norm(norm, model.input_width),
+        positions=None if added is None else parts.positions(model, stack, added, causal=causal),
+        projection=None
+        if projection is None
+        else nn.Linear(projection.width, model.d_model, bias=projection.bias),
+        projects_first=projection is not None and projection.place == "before_positions",
     )
 
 
@@ -106,13 +120,20 @@ def _head(model: config.Transformer) -> OutputHead:
     match model.head:
         case config.NoHead():
             return NoHead()
-        case config.ClassificationHead(pooling=pooling, dropout=dropout, bias=bias):
-            return ClassificationHead(len(model.head.names), pooling, bias, dropout)
+        case config.ClassificationHead(transform=transform):
+            return ClassificationHead(
+                len(model.head.names),
+                model.head.pooling,
+                model.head.bias,
+                model.head.dropout,
+                transform=parts.transform(transform, model.d_model, model.d_model),
+                input_dropout=model.head.input_dropout,
+            )
         case config.LanguageHead(bias=bias, transform=transform, soft_cap=cap, scaled=scaled):
             return LanguageHead(
                 tied=model.embedding.tied,
                 bias=bias,
-                transform=None if transform is None else parts.transform(transform, model.d_model),
+                transform=parts.transform(transform, model.d_model, model.token_width),
                 soft_cap=cap,
                 scaled=scaled,
             )

@@ -27,6 +27,7 @@ from pellucid.model.feed_forward import (
     relu,
     relu_squared,
     silu,
+    tanh,
 )
 from pellucid.model.initialisation import Std
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
@@ -49,6 +50,7 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
     "silu": silu,
+    "tanh": tanh,
 }
 
 
@@ -64,12 +66,16 @@ def feed_forward(kind: config.FeedForward, d_model: int) -> nn.Module:
             assert_never(kind)
 
 
-def transform(kind: config.HeadTransform, d_model: int) -> nn.Module:
-    """The transform of the states before the head's matrix."""
+def transform(kind: config.HeadTransform | None, d_model: int, width: int) -> nn.Module | None:
+    """The transform of states before the head's matrix, to `width` features."""
+    if kind is None:
+        return None
     return HeadTransform(
         d_model=d_model,
-        activation=_ACTIVATIONS[kind.activation],
-        norm=norm(kind.norm, d_model),
+        width=width,
+        activation=None if kind.activation is None else _ACTIVATIONS[kind.activation],
+        norm=None if kind.norm is None else norm(kind.norm, width),
+        bias=kind.bias,
     )
 
 
@@ -90,19 +96,20 @@ def norm(kind: config.Norm, width: int) -> nn.Module:
             assert_never(kind)
 
 
-def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
-    """The scheme of positions of a stack."""
-    length, d_model = model.context_length, model.d_model
-    scheme = stack.positions
+def positions(
+    model: config.Transformer, stack: config.Stack, scheme: config.Positions, *, causal: bool
+) -> Positions:
+    """A scheme of positions of a stack."""
+    length, width = model.context_length, model.input_width
     match scheme:
         case config.NoPositions():
             return NoPositions()
         case config.Learned():
-            return Learned(context_length=length, d_model=d_model)
+            return Learned(context_length=length, d_model=width)
         case config.Sinusoidal():
             return Sinusoidal(
                 context_length=length,
-                d_model=d_model,
+                d_model=width,
                 base=scheme.base,
                 pairing=scheme.pairing,
                 offset=scheme.offset,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -116,6 +117,21 @@ class ParallelBlock(Block):
         )
 
 
+class Entry(NamedTuple):
+    """The optional parts before the first block of a stack."""
+
+    norm: nn.Module | None = None
+    #: added to the embedding, if the stack's own scheme acts within the layers
+    positions: Positions | None = None
+    #: a linear map from the embedding's width to d_model
+    projection: nn.Module | None = None
+    #: whether the map is the first step, before positions and norm, or the last
+    projects_first: bool = False
+
+
+PLAIN_ENTRY = Entry()
+
+
 class Stack(nn.Module):
     """Positions, blocks one after another, and an optional final norm.
 
@@ -128,21 +144,24 @@ class Stack(nn.Module):
         blocks: Sequence[Block],
         positions: Positions,
         causal: bool,
-        input_norm: nn.Module | None = None,
+        entry: Entry = PLAIN_ENTRY,
         final_norm: nn.Module | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.causal = causal
         self.positions = positions
-        self.input_norm = input_norm or nn.Identity()
+        self.embedding_positions = entry.positions
+        self.input_norm = entry.norm or nn.Identity()
+        self.input_projection = entry.projection
+        self.projects_first = entry.projects_first
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm or nn.Identity()
         self.dropout = Dropout(dropout)
 
     def forward(
         self,
-        x: Float[Tensor, "batch time d_model"],
+        x: Float[Tensor, "batch time d_embedding"],
         view: View,
         caches: Sequence[NoCache],
         encoded: Encoded | None = None,
@@ -150,14 +169,33 @@ class Stack(nn.Module):
         """The hidden states of embedded tokens.
 
         Args:
-            x: (batch, time, d_model). view: what each token sees. caches: one per block. encoded:
-            the encoder's states, for cross-attention.
+            x: (batch, time, d_embedding). view: what each token sees. caches: one per block.
+            encoded: the encoder's states, for cross-attention.
         """
-        x = self.dropout(self.input_norm(self.positions.embed(x, view)))
+        x = self.enter(x, view)
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, self.positions, view, cache, encoded)
         return self.final_norm(x)
 
+    def enter(
+        self, x: Float[Tensor, "batch time d_embedding"], view: View
+    ) -> Float[Tensor, "batch time d_model"]:
+        """The input of the first block: the embedding with positions, norm and projection."""
+        project = self.input_projection
+        if project is not None and self.projects_first:
+            x = project(x)
+        x = self.positions.embed(x, view)
+        if self.embedding_positions is not None:
+            x = self.embedding_positions.embed(x, view)
+        x = self.dropout(self.input_norm(x))
+        return x if project is None or self.projects_first else project(x)
+
     def facts(self) -> StackFacts:
-        """How deep it is, and whether it is a decoder."""
-        return StackFacts(n_blocks=len(self.blocks), causal=self.causal)
+        """How deep it is, whether it is a decoder, and what comes before its blocks."""
+        return StackFacts(
+            n_blocks=len(self.blocks),
+            causal=self.causal,
+            embedding_positions=None if self.embedding_positions is None else "embedding_positions",
+            input_projection=None if self.input_projection is None else "input_projection",
+            projects_first=self.projects_first,
+        )

@@ -43,12 +43,18 @@ def silu(x: Tensor) -> Tensor:
     return F.silu(x)
 
 
+def tanh(x: Tensor) -> Tensor:
+    """(exp(x) - exp(-x)) / (exp(x) + exp(-x))."""
+    return torch.tanh(x)
+
+
 _NAMES: dict[Activate, ActivationName] = {
     relu: "relu",
     relu_squared: "relu_squared",
     gelu: "gelu",
     gelu_tanh: "gelu_tanh",
     silu: "silu",
+    tanh: "tanh",
 }
 
 
@@ -104,22 +110,35 @@ class GatedMLP(nn.Module):
 
 
 class HeadTransform(nn.Module):
-    """norm(activation(dense(x))).
+    """norm(activation(dense(x))), from d_model to `width` features; d_model by default.
 
     Source:
         Devlin et al. 2018, "BERT", its released code (the masked-LM head).
     """
 
-    def __init__(self, *, d_model: int, activation: Activate, norm: nn.Module) -> None:
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        activation: Activate | None,
+        norm: nn.Module | None,
+        width: int | None = None,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
-        self.dense = nn.Linear(d_model, d_model)
+        self.dense = nn.Linear(d_model, d_model if width is None else width, bias=bias)
         self.activation = activation
-        self.norm = norm
+        self.norm = norm or nn.Identity()
 
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch width"]:
         """The states that the head's matrix reads."""
-        return self.norm(self.activation(self.dense(x)))
+        x = self.dense(x)
+        return self.norm(x if self.activation is None else self.activation(x))
 
     def facts(self) -> HeadTransformFacts:
-        """Its activation, and the names of its parts."""
-        return HeadTransformFacts(activation=activation_name(self.activation))
+        """Its width, its activation, and the names of its parts."""
+        activation = self.activation
+        return HeadTransformFacts(
+            width=self.dense.out_features,
+            activation="identity" if activation is None else activation_name(activation),
+        )

@@ -20,8 +20,8 @@ class Positions(nn.Module):
     adds_values: bool = False
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], view: View
-    ) -> Float[Tensor, "batch time d_model"]:
+        self, x: Float[Tensor, "batch time width"], view: View
+    ) -> Float[Tensor, "batch time width"]:
         """The input of the first block."""
         return x
 
@@ -77,8 +77,8 @@ class Learned(Positions):
         self.embedding = empty_embedding(context_length, d_model)
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], view: View
-    ) -> Float[Tensor, "batch time d_model"]:
+        self, x: Float[Tensor, "batch time width"], view: View
+    ) -> Float[Tensor, "batch time width"]:
         """x + the vectors of its positions."""
         return x + at_places(self.embedding.weight, x.shape[1], view)
 
@@ -121,8 +121,8 @@ class Sinusoidal(Positions):
         self.register_buffer("table", table, persistent=False)
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], view: View
-    ) -> Float[Tensor, "batch time d_model"]:
+        self, x: Float[Tensor, "batch time width"], view: View
+    ) -> Float[Tensor, "batch time width"]:
         """x + the sinusoids of its positions."""
         return x + at_places(self.table, x.shape[1], view)
 

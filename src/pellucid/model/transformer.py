@@ -22,7 +22,8 @@ from pellucid.model.views import look
 class Transformer(HeadTensors):
     """Token embedding, a decoder or an encoder or both, and an output head.
 
-    `context_length` is the longest input. With `NoHead` the model has hidden states only.
+    `context_length` is the longest input. With `NoHead` the model has hidden states only. `d_model`
+    is the width of the token embedding by default; else the stacks map its vectors to d_model.
     """
 
     def __init__(
@@ -36,9 +37,11 @@ class Transformer(HeadTensors):
         embedding_scale: float = 1.0,
         segment_embedding: nn.Embedding | None = None,
         pooler: nn.Module | None = None,
+        d_model: int | None = None,
     ) -> None:
         super().__init__()
         self.context_length = context_length
+        self.d_model = token_embedding.embedding_dim if d_model is None else d_model
         self.embedding_scale = embedding_scale
         self.token_embedding = token_embedding
         self.segment_embedding = segment_embedding
@@ -49,6 +52,7 @@ class Transformer(HeadTensors):
         self.register_module("head", None)
         self.register_module("pooler", pooler)
         self.register_module("classifier", None)
+        self.register_module("classifier_transform", None)
         self.register_parameter("head_bias", None)
         #: Rounded matrices by name, in few bits: see `narrow`.
         self.narrow: dict[str, Narrow] = {}
@@ -79,7 +83,7 @@ class Transformer(HeadTensors):
         return self.token_embedding.weight.device
 
     @property
-    def head_weight(self) -> Float[Tensor, "vocab d_model"]:
+    def head_weight(self) -> Float[Tensor, "vocab width"]:
         """The matrix from hidden states to logits.
 
         Raises:
@@ -180,7 +184,7 @@ class Transformer(HeadTensors):
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
         **context: Unpack[BatchContext],
-    ) -> Float[Tensor, "batch time d_model"]:
+    ) -> Float[Tensor, "batch time width"]:
         """The `states` as the head reads them: transformed and scaled.
 
         Raises:
@@ -188,11 +192,11 @@ class Transformer(HeadTensors):
         """
         return self.readable(self.states(ids, caches, **context))
 
-    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch width"]:
         """States as the head reads them."""
         return self.output_head.readable(states)
 
-    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocab"]:
         """A logit for each token of the vocabulary, from what the head reads.
 
         Raises:
@@ -268,7 +272,7 @@ class Transformer(HeadTensors):
 
     def embed(
         self, ids: Int[Tensor, "batch time"], segments: Int[Tensor, "batch time"] | None = None
-    ) -> Float[Tensor, "batch time d_model"]:
+    ) -> Float[Tensor, "batch time d_embedding"]:
         """The embeddings of tokens, before positions act."""
         x = self.token_embedding(ids)
         if self.embedding_scale != 1.0:

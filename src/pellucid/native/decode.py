@@ -53,6 +53,7 @@ class Activation(IntEnum):
     GELU = 3
     GELU_TANH = 4
     SILU = 5
+    TANH = 6
 
 
 class Attention(ctypes.Structure):

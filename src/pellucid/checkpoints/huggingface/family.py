@@ -87,6 +87,7 @@ _ACTIVATIONS: dict[str, config.Activation] = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
+    "tanh": "tanh",
 }
 #: The usual published name of each activation.
 WRITTEN_ACTIVATIONS: dict[config.Activation, str] = {
@@ -95,6 +96,7 @@ WRITTEN_ACTIVATIONS: dict[config.Activation, str] = {
     "gelu": "gelu",
     "gelu_tanh": "gelu_pytorch_tanh",
     "silu": "silu",
+    "tanh": "tanh",
 }
 
 

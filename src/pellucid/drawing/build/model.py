@@ -13,10 +13,12 @@ from pellucid.config import (
     ALiBi,
     BucketedBias,
     ClassificationHead,
+    HeadTransform,
     LanguageHead,
     Learned,
     NoHead,
     NoPositions,
+    Positions,
     Rotary,
     ShawRelative,
     Sinusoidal,
@@ -82,14 +84,9 @@ def _column(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool, la
         Words(f"{prefix}token ids"),
         Arrow("(batch, time)"),
         *_embedding(model_boxes, named_stack, first=first),
-        shape,
-        *_positions(model_boxes, named_stack),
+        Arrow(f"(batch, time, {model_boxes.model.token_width})"),
+        *_entry(model_boxes, named_stack),
     )
-    if stack.input_norm is not None:
-        norm = model_boxes.box(
-            f"{prefix}input norm", type(stack.input_norm).__name__, ("input norm",)
-        )
-        column += (norm, shape)
     for frame in blocks(model_boxes, named_stack):
         column += (frame, shape)
     if stack.final_norm:
@@ -102,7 +99,7 @@ def _column(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool, la
 
 def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool) -> Column:
     model, key = model_boxes.model, named_stack.prefix + _EMBEDDING
-    lines = [f"{model.rows} x {model.d_model}"]
+    lines = [f"{model.rows} x {model.token_width}"]
     if model.embedding.scaled:
         lines.append(f"times sqrt({model.d_model})")
     if first:
@@ -116,12 +113,32 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
         segments = model_boxes.box("segment embedding", lines=lines)
     else:
         segments = Box(name="segment embedding", lines=(*lines, "the encoder's own"))
-    return (*column, model_boxes.shape, segments)
+    return (*column, Arrow(f"(batch, time, {model.token_width})"), segments)
 
 
-def _positions(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
+def _entry(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
+    """From the embedding to the input of the first block."""
+    model, stack, prefix = model_boxes.model, named_stack.stack, named_stack.prefix
+    shape = Arrow(f"(batch, time, {model.input_width})")
+    column = _positions(model_boxes, named_stack, stack.positions)
+    if stack.embedding_positions is not None:
+        column += _positions(model_boxes, named_stack, stack.embedding_positions)
+    if stack.input_norm is not None:
+        name = type(stack.input_norm).__name__
+        column += (model_boxes.box(f"{prefix}input norm", name, ("input norm",)), shape)
+    projection = model.embedding.projection
+    if projection is None:
+        return column
+    lines = [f"{projection.width} -> {model.d_model}"]
+    box = model_boxes.box(f"{prefix}embedding projection", lines=lines)
+    mapped = (box, model_boxes.shape)
+    return column + mapped if projection.place == "after_positions" else mapped + column
+
+
+def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: Positions) -> Column:
     """The part that is added to the embedding, or the side box that the scores read."""
-    scheme, prefix, shape = named_stack.stack.positions, named_stack.prefix, model_boxes.shape
+    prefix = named_stack.prefix
+    shape = Arrow(f"(batch, time, {model_boxes.model.input_width})")
     match scheme:
         case Learned():
             lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
@@ -178,18 +195,32 @@ def _classes(model_boxes: ModelBoxes, head: ClassificationHead) -> Column:
     if model.pooler and head.pooling == "first":
         box = model_boxes.box("pooler", lines=("tanh(dense(x)) of the first token",))
         column, pooled_input = (box, Arrow(f"(batch, {model.d_model})")), "of the pooled text"
+    if head.transform is not None:
+        lines = [_transform_words(head.transform), pooled_input]
+        box = model_boxes.box("classifier transform", "HeadTransform", lines)
+        column += (box, Arrow(f"(batch, {model.d_model})"))
+        pooled_input = "of the transformed vector"
     lines = [f"{model.d_model} -> {n}", pooled_input, *(["with biases"] if head.bias else [])]
     box = model_boxes.box("classifier", "head: ClassificationHead", lines)
     return (*column, box, Arrow(f"(batch, {n})"), Words("logits of classes"))
+
+
+def _transform_words(transform: HeadTransform) -> str:
+    """The transform as a formula."""
+    formula = "dense(x)"
+    if transform.activation is not None:
+        formula = f"{transform.activation}({formula})"
+    return formula if transform.norm is None else f"{type(transform.norm).__name__}({formula})"
 
 
 def _head(model_boxes: ModelBoxes, head: LanguageHead) -> Column:
     model, tied = model_boxes.model, model_boxes.model.embedding.tied
     column: Column = ()
     if head.transform is not None:
-        lines = f"{type(head.transform.norm).__name__}({head.transform.activation}(dense(x)))"
-        column += (model_boxes.box("head transform", "HeadTransform", (lines,)), model_boxes.shape)
-    lines = [f"{model.d_model} -> {model.rows}"]
+        lines = (_transform_words(head.transform),)
+        box = model_boxes.box("head transform", "HeadTransform", lines)
+        column += (box, Arrow(f"(batch, time, {model.head_width})"))
+    lines = [f"{model.head_width} -> {model.rows}"]
     lines += ["tied to the token embedding"] if tied else []
     lines += [f"of states / sqrt({model.d_model})"] if head.scaled else []
     lines += ["with biases"] if head.bias else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu"]
+ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "tanh"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

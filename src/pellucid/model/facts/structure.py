@@ -47,10 +47,18 @@ class BlockFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackFacts:
-    """Blocks one after another; in a causal stack no token sees later ones."""
+    """Blocks one after another; in a causal stack no token sees later ones.
+
+    Before the first block come positions, a norm and, in some models, a linear map of the embedding
+    to d_model. The map is last, or first (`projects_first`).
+    """
 
     n_blocks: int
     causal: bool
+    #: positions added to the embedding besides the layers' own scheme
+    embedding_positions: str | None = None
+    input_projection: str | None = None
+    projects_first: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +77,13 @@ class TransformerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTransformFacts:
-    """norm(activation(dense(x))), before the matrix of a language head."""
+    """norm(activation(dense(x))), before the matrix of a head: `width` features.
 
-    activation: ActivationName | None
+    `activation` is None if it is a function of the user's own.
+    """
+
+    width: int
+    activation: ActivationName | Literal["identity"] | None
     dense: str = "dense"
     norm: str = "norm"
 
@@ -91,7 +103,7 @@ class LanguageHeadFacts:
 class ClassificationHeadFacts:
     """A logit per class of a text, from one vector: the first, last or mean state.
 
-    If `pooler`, the vector goes through a dense layer and tanh first.
+    If `pooler`, the vector goes through a dense layer and tanh first. Then follows `transform`.
     """
 
     n_classes: int
@@ -99,6 +111,9 @@ class ClassificationHeadFacts:
     pooler: bool
     bias: bool
     dropout: float
+    transform: HeadTransformFacts | IdentityFacts | UnknownFacts
+    #: before the transform
+    input_dropout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
