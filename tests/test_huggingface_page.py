@@ -13,6 +13,7 @@ from pellucid.checkpoints.huggingface import FAMILIES
 from pellucid.checkpoints.huggingface.attributes import (
     ANYWHERE,
     REQUIRED,
+    Derived,
     FixedValue,
     Ignored,
     Read,
@@ -28,6 +29,9 @@ def said(name: str, rule: Rule) -> str:
     if isinstance(rule, Read):
         if rule.default is REQUIRED:
             return f"`{name}`"
+        if isinstance(rule.default, Derived):
+            absent = rule.default.absent
+            return f"`{name}` ({rule.default.formula if absent is None else absent})"
         return f"`{name}` ({json.dumps(rule.default)})"
     if isinstance(rule, FixedValue):
         return f"`{name}` = {json.dumps(rule.value)}"

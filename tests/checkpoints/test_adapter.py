@@ -22,6 +22,7 @@ from pellucid.checkpoints.huggingface import (
     read_adapter,
     write_adapter,
 )
+from pellucid.checkpoints.huggingface.adapter_layers import Base
 from pellucid.errors import CheckpointError
 from pellucid.model import Transformer, adapters, assemble, assemble_trained, merged
 from support.models import VARIANTS
@@ -93,19 +94,16 @@ def test_any_targets_come_back(family: str, targets: tuple[str, ...], tmp_path: 
 @pytest.mark.parametrize("family", FUSED)
 def test_fused_update_is_the_updates_of_its_parts(family: str, tmp_path: Path) -> None:
     """up @ down of the fused layer has each part's up @ down in that part's rows, and no more."""
-    from pellucid.checkpoints.huggingface.names import source_of
-
     lora = replace(LORA, targets=("query", "value"))
-    model, described = write(tmp_path / "adapter", family, lora), config_of(family)
+    model, base = write(tmp_path / "adapter", family, lora), Base(config_of(family))
     stored = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
     for n in range(2):
         path = f"decoder.blocks.{n}.attention"
         for part in ("query", "key", "value"):
-            source = source_of(f"{path}.{part}.weight", FAMILIES[family].names_for(described))
-            assert source is not None
+            source = base.source(f"{path}.{part}")
             module = f"base_model.model.{source.name.removesuffix('.weight')}"
             whole = stored[f"{module}.lora_B.weight"] @ stored[f"{module}.lora_A.weight"]
-            got = replace(source, transposed=False).take(whole, n_heads=4)
+            got = base.layout.take(f"{path}.{part}.weight", whole)
             layer = model.get_submodule(f"{path}.{part}")
             expected = layer.lora_up @ layer.lora_down if part != "key" else torch.zeros(16, 16)
             torch.testing.assert_close(got, expected.detach(), rtol=1e-5, atol=1e-6)

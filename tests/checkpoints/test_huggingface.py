@@ -17,7 +17,7 @@ import pellucid
 from pellucid import config
 from pellucid.checkpoints.huggingface import FAMILIES, choose_family, open_published
 from pellucid.checkpoints.huggingface.attributes import ANYWHERE, FixedValue, Ignored, Read
-from pellucid.checkpoints.huggingface.names import Source
+from pellucid.checkpoints.huggingface.names import Layout, fused
 from pellucid.cli import main
 from pellucid.errors import CheckpointError
 from pellucid.model import assemble
@@ -54,7 +54,7 @@ def test_shards_give_the_same_model(family: str, tmp_path: Path) -> None:
 def test_every_parameter_has_one_place_of_its_own(family: str) -> None:
     described = config_of(family)
     names = FAMILIES[family].names_for(described)
-    places = [(source.name, source.third) for source in names.values()]
+    places = [(source.name, source.index) for source in names.values()]
     # OLMo 2 and Gemma 2 lay their norms over those that Llama has
     assert family in ("olmo2", "gemma2") or len(set(places)) == len(places)
     with torch.device("meta"):
@@ -63,26 +63,32 @@ def test_every_parameter_has_one_place_of_its_own(family: str) -> None:
     assert len(set(used)) == len(used)
 
 
-def open_places(family: str, parameters: list[str]) -> list[tuple[str, int | None]]:
+def open_places(family: str, parameters: list[str]) -> list[tuple[str, int]]:
     from pellucid.checkpoints.huggingface.names import source_of
 
     names = FAMILIES[family].names_for(config_of(family))
     found = [source_of(parameter, names) for parameter in parameters]
-    return [(source.name, source.third) for source in found if source is not None]
+    return [(source.name, source.index) for source in found if source is not None]
 
 
 @pytest.mark.parametrize("transposed", [False, True])
-@pytest.mark.parametrize("by_head", [False, True])
+@pytest.mark.parametrize("groups", ["one", "heads", "kv_heads", "rows", 2])
 @pytest.mark.parametrize("shape", [(12, 5), (12,)])
-def test_a_third_that_is_taken_is_the_one_that_was_joined(
-    transposed: bool, by_head: bool, shape: tuple[int, ...]
+def test_a_part_that_is_taken_is_the_one_that_was_joined(
+    transposed: bool, groups: Any, shape: tuple[int, ...]
 ) -> None:
-    sources = [Source("x", third, by_head, transposed) for third in range(3)]
-    parts = [torch.randn(shape) for _ in range(3)]
-    joined = sources[0].join(parts, n_heads=4)
-    for source, part in zip(sources, parts, strict=True):
-        assert tuple(joined.shape) == source.shape(shape)
-        assert torch.equal(source.take(joined, n_heads=4), part)
+    block = "decoder.blocks.0.attention"
+    names = dict(fused(block, ("query", "key", "value"), "x", groups=groups, transposed=transposed))
+    rows = 12 if groups == "rows" else 6  # of keys and of values
+    names_of = [f"{block}.{part}.weight" for part in ("query", "key", "value")]
+    shapes = dict(zip(names_of, (shape, (rows, *shape[1:]), (rows, *shape[1:])), strict=True))
+    layout = Layout(with_attention(n_heads=6, n_kv_heads=3, d_head=2), names, shapes)
+    parts = {name: torch.randn(shapes[name]) for name in names_of}
+    ((published, joined),) = layout.publish(parts)
+    assert published == "x.weight"
+    for name, part in parts.items():
+        assert tuple(joined.shape) == layout.published_shape(name)
+        assert torch.equal(layout.take(name, joined), part)
 
 
 def test_every_attribute_of_a_family_is_in_its_table() -> None:
@@ -269,7 +275,7 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     ),
     "no heads": (
         saying(num_attention_heads=0, head_dim=None),
-        "describes no model: a divisor",
+        "describes no model: model.decoder.attention: n_heads",
     ),
     "kind of angles in a list": (
         saying(rope_scaling={"rope_type": ["linear"]}),
@@ -441,7 +447,9 @@ def test_a_preset_of_a_published_model_is_said_in_its_family(preset: str) -> Non
 
 
 def test_the_nearest_family_of_a_pair_of_stacks_is_one_with_both() -> None:
-    with pytest.raises(CheckpointError, match="nearest is t5, but: positions is Sinusoidal"):
+    with pytest.raises(
+        CheckpointError, match=r"nearest is t5, but: encoder\.positions is Sinusoidal"
+    ):
         choose_family(find("transformer-base").model, [])
 
 

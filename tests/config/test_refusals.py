@@ -116,6 +116,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
     ),
     "training.growth={kind='GrowingLength', first=64, until=1}": ("until", "less than 1, was 1.0"),
     "training.growth={kind='GrowingLength', first=0, until=0.5}": ("first must be at least 1",),
+    "model.head.fixed_bias=true": ("model.head: fixed_bias needs bias = true",),
     # the assignment itself
     "training.batch_size": ("--set training.batch_size: expected PATH=VALUE",),
     "=3": ("--set =3: expected PATH=VALUE",),

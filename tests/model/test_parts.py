@@ -138,6 +138,18 @@ def test_tied_head_is_the_embedding() -> None:
     assert not any(name.startswith("head") for name, _ in tied.named_parameters())
 
 
+def test_a_fixed_bias_is_added_and_saved_but_not_trained() -> None:
+    model, ids = build(VARIANTS["fixed head bias"]), random_ids(1, 4)
+    before = model(ids)
+    bias = torch.arange(23.0, dtype=torch.float64)
+    model.load_state_dict({**model.state_dict(), "head_bias": bias})
+    torch.testing.assert_close(model(ids), before + bias)
+    assert "head_bias" not in dict(model.named_parameters())
+    model(ids).sum().backward()
+    assert model.head_bias is not None
+    assert model.head_bias.grad is None
+
+
 @pytest.mark.parametrize(
     ("weights", "std"),
     [

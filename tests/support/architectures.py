@@ -203,7 +203,14 @@ def transformers(draw: st.DrawFn) -> config.Transformer:
     tied = draw(st.booleans())
     # a tied head reads vectors as wide as the embedding's
     optional = st.nothing() if tied and projection is not None else st.none()
-    head = st.builds(config.LanguageHead, bias=st.booleans(), transform=optional | transform)
+    biases = st.sampled_from([(False, False), (True, False), (True, True)])
+    head = st.builds(
+        lambda bias, transform: config.LanguageHead(
+            bias=bias[0], fixed_bias=bias[1], transform=transform
+        ),
+        biases,
+        optional | transform,
+    )
     return config.Transformer(
         vocab_size=draw(st.integers(2, 20)),
         context_length=draw(st.integers(1, 8)),

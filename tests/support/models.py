@@ -166,6 +166,7 @@ VARIANTS: dict[str, config.Transformer] = {
         positions=config.BucketedBias(n_buckets=8, max_distance=12),
         embedding_positions=config.Learned(),
     ),
+    "fixed head bias": replace(BASE, head=config.LanguageHead(bias=True, fixed_bias=True)),
     "tied and scaled": replace(BASE, embedding=config.Embedding(tied=True, scaled=True)),
 }
 
@@ -244,6 +245,27 @@ PAIRS: dict[str, config.Transformer] = {
         positions=config.BucketedBias(n_buckets=8, max_distance=12),
         norm=config.RMSNorm(eps=1e-6),
         attention=replace(BASE.decoder.attention, scale=1.0),
+    ),
+    "bart": replace(
+        _pair(
+            replace(
+                BASE,
+                embedding=config.Embedding(tied=True, scaled=True),
+                head=config.LanguageHead(bias=True, fixed_bias=True),
+            ),
+            positions=config.Learned(),
+            residual=config.PostNorm(),
+            final_norm=False,
+            input_norm=config.LayerNorm(eps=1e-5, bias=True),
+        ),
+        encoder=_stack(
+            n_layers=1,
+            positions=config.Learned(),
+            feed_forward=config.MLP(d_ff=20, activation="gelu", bias=True),
+            residual=config.PostNorm(),
+            final_norm=False,
+            input_norm=config.LayerNorm(eps=1e-5, bias=True),
+        ),
     ),
     "grouped, rotary, sandwich": _pair(
         attention=replace(BASE.decoder.attention, n_kv_heads=2), residual=config.SandwichNorm()

@@ -13,7 +13,7 @@ from torch import Tensor
 from pellucid import config
 from pellucid.checkpoints.huggingface import FAMILIES, write_published
 from pellucid.checkpoints.huggingface.attributes import read_attributes
-from pellucid.checkpoints.huggingface.family import DirectoryContents
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.model import Transformer, assemble
 from pellucid.tokenizers import settings_for, train_bytes
 

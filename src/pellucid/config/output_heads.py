@@ -29,13 +29,22 @@ class LanguageHead(Checked):
     """One logit per token of the vocabulary.
 
     All parts are optional: a `bias`; a `transform` first; `soft_cap`: logits become c tanh(z / c);
-    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5.
+    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5. `fixed_bias`: training
+    leaves the bias as it is, as in BART; it starts at zero.
     """
 
     bias: bool = False
     transform: HeadTransform | None = None
     soft_cap: Positive | None = None
     scaled: bool = False
+    fixed_bias: bool = False
+
+    def _check(self) -> None:
+        if self.fixed_bias and not self.bias:
+            raise ConfigError(
+                "fixed_bias needs bias = true: without a bias nothing is fixed; set both, or leave "
+                "fixed_bias out"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

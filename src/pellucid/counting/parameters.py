@@ -206,7 +206,7 @@ def _language_head(model: Transformer, head: LanguageHead) -> list[ParameterRow]
         table.append(_part_row("head transform", part, dims))
     if not model.embedding.tied:
         table.append(_embedding("head", f"vocab_size {head_symbol(model)}", dims))
-    if head.bias:
+    if head.bias and not head.fixed_bias:
         table.append(_part_row("head bias", Part("0", "vocab_size"), dims))
     return table
 

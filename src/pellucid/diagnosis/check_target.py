@@ -33,6 +33,7 @@ from pellucid.runs.prepare_text import ready_text
 from pellucid.runs.resolve_config import resolve_config
 from pellucid.saved_runs.folder import is_published
 from pellucid.saved_runs.progress import silent
+from pellucid.saved_runs.token_ids import TokenIds, read_texts_of_ids
 from pellucid.tokenizers import Tokenizer
 
 #: A preset or a config with more weights than this is checked as its small twin.
@@ -52,13 +53,19 @@ class Checked:
 
 
 def check_named(
-    name: str, text: str | Path | None = None, *, declared: Expectations, ignore: Sequence[str] = ()
+    name: str,
+    text: str | Path | None = None,
+    *,
+    ids: TokenIds | None = None,
+    declared: Expectations,
+    ignore: Sequence[str] = (),
 ) -> Checked:
     """Check a run, a published model, a preset or a config file.
 
     Args:
         name: the folder, the name of the preset, or the path of the config file.
         text: a text whose tokens the model reads; without it, random ids.
+        ids: the token ids of texts, for a run or a published model; `text` then only names them.
         declared: what you intend, so that it is not reported.
         ignore: codes to leave out.
 
@@ -68,11 +75,19 @@ def check_named(
     path = Path(name)
     if path.is_dir():
         # weights that are not finite are one of the faults to report
-        return _check_run(load(path, allow_non_finite=True), text, declared, ignore)
+        run = load(path, allow_non_finite=True)
+        if ids is not None:
+            return _check_on_ids(run, ids, "ids" if text is None else str(text), declared, ignore)
+        return _check_run(run, text, declared, ignore)
     if name not in PRESETS and not path.is_file():
         raise PellucidError(
             f"{name!r} is not a folder (a run or a published model), a config file or a preset. "
             f"Presets are {', '.join(PRESETS)}"
+        )
+    if ids is not None:
+        raise PellucidError(
+            f"token ids are for the model of a run or of a Hugging Face directory, and {name} has "
+            "no weights yet: leave --ids out, or name a folder"
         )
     paths = [] if text is None else [text]
     source: dict[str, Any] = {"config_file": path} if path.is_file() else {"preset": name}
@@ -143,8 +158,21 @@ def _check_run(
         )
         n = batch.examples.ids.numel()
     else:
+        tokenizer = run.require_tokenizer()
         findings, n = _check_on_text(model, tokenizer, Path(text), assumed, ignore)
     return Checked(f"{run.folder}, with {n:,} tokens of {text}", tuple(findings))
+
+
+def _check_on_ids(
+    run: Run, ids: TokenIds, name: str, declared: Expectations, ignore: Iterable[str]
+) -> Checked:
+    """The findings with the beginning of texts of ids."""
+    model = run.model
+    stream = [i for text in read_texts_of_ids(ids, model) for i in text.tolist()]
+    batches = _cut(stream, name, model.context_length)
+    assumed = _assume_pretrained(declared, _is_trained(run))
+    findings, n = _check_batches(model, batches, run.tokenizer, assumed, ignore)
+    return Checked(f"{run.folder}, with {n:,} tokens of {name}", tuple(findings))
 
 
 def _is_trained(run: Run) -> bool | None:
@@ -166,7 +194,18 @@ def _check_on_text(
     ignore: Iterable[str],
 ) -> tuple[list[Finding], int]:
     """The findings with the beginning of a text, and how many tokens they are based on."""
-    batches = _batches(text, tokenizer, model.context_length)
+    ids = tokenizer.encode_document(read_text(text, limit=LARGE, refusal=TextError))
+    batches = _cut(ids, str(text), model.context_length)
+    return _check_batches(model, batches, tokenizer, declared, ignore)
+
+
+def _check_batches(
+    model: Transformer,
+    batches: list[Tensor],
+    tokenizer: Tokenizer | None,
+    declared: Expectations,
+    ignore: Iterable[str],
+) -> tuple[list[Finding], int]:
     decoder_alone = model.encoder is None and model.output_head.no_token_logits is None
     findings = check(
         model,
@@ -180,12 +219,11 @@ def _check_on_text(
     return findings, sum(batch.numel() for batch in batches)
 
 
-def _batches(path: Path, tokenizer: Tokenizer, context: int) -> list[Tensor]:
+def _cut(ids: Sequence[int], name: str, context: int) -> list[Tensor]:
     """The beginning of a text, cut into rows."""
     width = min(context, _LONGEST)
-    ids = tokenizer.encode_document(read_text(path, limit=LARGE, refusal=TextError))
     if len(ids) < width:
-        raise TextError(f"{path} has {len(ids)} tokens: a check needs at least {width}")
+        raise TextError(f"{name} has {len(ids)} tokens: a check needs at least {width}")
     rows = torch.tensor(ids[: len(ids) // width * width]).view(-1, width)
     return [rows[i : i + _ROWS] for i in range(0, min(len(rows), _ROWS * _BATCHES), _ROWS)]
 

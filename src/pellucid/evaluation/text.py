@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,14 @@ from pellucid.data import (
     next_token_windows,
     read_pieces,
 )
+from pellucid.errors import TextError
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
 from pellucid.saved_runs.inference_memory import check_windows
 from pellucid.saved_runs.load import Run
 from pellucid.saved_runs.requirements import refuse_to_predict
+from pellucid.saved_runs.token_ids import Row, TokenIds, are_token_ids, read_texts_of_ids
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Precision, autocast, to_device
 
@@ -41,12 +43,13 @@ class Evaluation:
 
     The text is cut into windows of one context, so the first tokens of a window are predicted from
     little. `changed_documents` counts documents that differ from their decoded tokens: they are
-    lower-cased, or have other white space.
+    lower-cased, or have other white space. Token ids have no `n_bytes`: without a tokenizer, nobody
+    knows their text.
     """
 
     loss_nats: float
     tokens: int
-    n_bytes: int
+    n_bytes: int | None
     unknown_tokens: int = 0
     changed_documents: int = 0
 
@@ -56,21 +59,26 @@ class Evaluation:
         return math.exp(self.loss_nats) if self.loss_nats < _MOST_NATS else math.inf
 
     @property
-    def bits_per_byte(self) -> float:
-        """All bits over all bytes: you can compare tokenizers by it if `comparable` is true."""
+    def bits_per_byte(self) -> float | None:
+        """All bits over all bytes: you can compare tokenizers by it if `comparable` is true.
+
+        None if the text is unknown.
+        """
+        if self.n_bytes is None:
+            return None
         return self.loss_nats * self.tokens / math.log(2) / self.n_bytes
 
     @property
     def comparable(self) -> bool:
-        """Whether all of the text was predicted: no token is unknown, and no document changed."""
-        return not (self.unknown_tokens or self.changed_documents)
+        """Whether all of a known text was predicted: no unknown token, no changed document."""
+        return self.n_bytes is not None and not (self.unknown_tokens or self.changed_documents)
 
 
 def evaluate_tokens(
     model: Transformer,
     tokens: npt.NDArray[Any],
     *,
-    n_bytes: int,
+    n_bytes: int | None,
     precision: Precision = "float32",
     batch_size: int = EVALUATED_AT_ONCE,
     documents: npt.NDArray[Any] | None = None,
@@ -80,7 +88,7 @@ def evaluate_tokens(
     Args:
         model: the model, in evaluation mode.
         tokens: the token ids, (tokens,).
-        n_bytes: the bytes of the text that they are.
+        n_bytes: the bytes of the text that they are; None if nobody knows.
         precision: the type of matrix products.
         batch_size: windows in a batch.
         documents: the first token of each document; with it, documents do not see each other.
@@ -105,25 +113,38 @@ def evaluate_tokens(
 
 
 def evaluate(
-    run: Run, paths: Iterable[str], *, field: str | None = None, force: bool = False
+    run: Run,
+    paths: Iterable[str] | TokenIds | None = None,
+    *,
+    ids: TokenIds | None = None,
+    field: str | None = None,
+    force: bool = False,
 ) -> Evaluation:
-    """The loss of a run's model over files, folders, or standard input ("-").
+    """The loss of a run's model over files, folders, or standard input ("-"); or over token ids.
 
     Args:
         run: the run.
-        paths: files, folders, patterns or "-".
+        paths: files, folders, patterns or "-"; or the ids.
+        ids: (time,), one text, or rows, several: no token is predicted from another text.
         field: the field of a table that holds the text.
         force: read even if pellucid expects to need more memory than is free.
 
     Raises:
-        TextError: a path holds no readable text.
+        TextError: a path holds no readable text; the run has no tokenizer, and you passed no ids;
+            or ids have no row in the embedding.
         PellucidError: the model is no decoder.
         NonFiniteError: its loss is not finite.
     """
     refuse_to_predict(run.model)
+    if ids is None and are_token_ids(paths):
+        paths, ids = None, paths
+    if (paths is None) == (ids is None):
+        raise TextError("pass either paths of text or token ids, and not both")
     check_windows(run, force=force)
-    tokenizer = run.tokenizer
-    pieces = read_pieces(paths, field, ReadCounts(), Piped())
+    if ids is not None:
+        return _evaluate_ids(run.model, read_texts_of_ids(ids, run.model))
+    tokenizer = run.require_tokenizer()
+    pieces = read_pieces(cast("Iterable[str]", paths), field, ReadCounts(), Piped())
     counts, starts = EncodedCounts(), list[int]()
     with tempfile.TemporaryFile() as file:  # the text may be larger than memory
         for piece in encode_pieces(pieces, tokenizer):
@@ -141,6 +162,21 @@ def evaluate(
         )
     finite(torch.tensor(evaluation.loss_nats), "the losses of the text")
     return replace(evaluation, unknown_tokens=counts.unknown, changed_documents=counts.lossy)
+
+
+def _evaluate_ids(model: Transformer, texts: Sequence[Row]) -> Evaluation:
+    """The loss over texts of ids, each from its own start."""
+    total, n_tokens = 0.0, 0
+    for text in texts:
+        if len(text) > 1:  # after a single token nothing is predicted
+            part = evaluate_tokens(model, text, n_bytes=None)
+            total, n_tokens = total + part.loss_nats * part.tokens, n_tokens + part.tokens
+    if not n_tokens:
+        raise TextError(
+            "ids must have at least two tokens in a text: the first predicts the second"
+        )
+    finite(torch.tensor(total), "the losses of the text")
+    return Evaluation(total / n_tokens, n_tokens, None)
 
 
 def prefix(

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
-from torch import Tensor
-
 from pellucid.errors import PellucidError
 from pellucid.explain.sentence import Sentence, encode_sentence
 from pellucid.explain.trace_types import Trace
@@ -15,49 +10,79 @@ from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.saved_runs.inference_memory import check_looking
 from pellucid.saved_runs.requirements import kind_of
+from pellucid.saved_runs.token_ids import TokenIds, read_text_of_ids
 
 
 def trace(
     run: Run | Transformer,
-    sentence: str | None = None,
+    sentence: str | TokenIds | None = None,
     *,
-    ids: Sequence[int] | Tensor | None = None,
+    ids: TokenIds | None = None,
     target: str | None = None,
-    source_ids: Sequence[int] | Tensor | None = None,
+    source_ids: TokenIds | None = None,
     force: bool = False,
 ) -> Trace:
-    """Trace a sentence in a run, or token ids in a bare model.
+    """Trace a sentence in a run, or token ids in a run or a bare model.
 
     Args:
         run: a run, or a bare model.
-        sentence: the text, for a run.
-        ids: (time,), the token ids, for a bare model.
+        sentence: the text, for a run with a tokenizer; or the ids.
+        ids: (time,), the token ids.
         target: the text of the decoder, for an encoder-decoder.
-        source_ids: the ids of the encoder's text, for an encoder-decoder with `ids`.
+        source_ids: the ids of the encoder's text, for an encoder-decoder with ids.
         force: trace a run even if it may need more memory than is free.
 
     Raises:
         PellucidError: the sentence is empty, too long or unknown; ids have no row; or you passed a
-            sentence for a bare model.
+            sentence for a model without a tokenizer, or both a sentence and ids.
     """
-    if isinstance(run, Run) and sentence is not None and ids is None:
-        words = encode_sentence(run, sentence, target)
-        longest = max(len(words.ids), len(words.source_ids or ()))
-        check_looking(run, longest, force=force)
-        return ModelTrace(run.model, words, run=run)
-    model = run.model if isinstance(run, Run) else run
-    if ids is None:
+    ids = _only_ids(sentence, ids)
+    if ids is not None:
+        return _trace_ids(run, ids, source_ids, target, force=force)
+    if not isinstance(run, Run):
         raise PellucidError(
             "a bare model has no tokenizer, so it reads no sentence: pass ids=[...], or a run, "
             "as pellucid.load gives it"
         )
-    token_ids = _ids(ids, model, "ids")
-    source = None if source_ids is None else _ids(source_ids, model, "source_ids")
+    if source_ids is not None:
+        raise PellucidError("source_ids were given without ids: pass the ids of both texts")
+    if not isinstance(sentence, str):
+        raise PellucidError("nothing was given to trace: pass a sentence or token ids")
+    words = encode_sentence(run, sentence, target)
+    longest = max(len(words.ids), len(words.source_ids or ()))
+    check_looking(run, longest, force=force)
+    return ModelTrace(run.model, words, run=run)
+
+
+def _only_ids(sentence: str | TokenIds | None, ids: TokenIds | None) -> TokenIds | None:
+    """The ids, by place or by name; None if a sentence was given."""
+    if sentence is not None and ids is not None:
+        raise PellucidError("a sentence and ids were both given: pass one of them")
+    return ids if sentence is None or isinstance(sentence, str) else sentence
+
+
+def _trace_ids(
+    run: Run | Transformer,
+    ids: TokenIds,
+    source_ids: TokenIds | None,
+    target: str | None,
+    *,
+    force: bool,
+) -> Trace:
+    model = run.model if isinstance(run, Run) else run
+    if target is not None:
+        raise PellucidError(
+            "a target was given with ids: ids are the decoder's text, and source_ids the encoder's"
+        )
+    token_ids = read_text_of_ids(ids, model, "ids")
+    source = None if source_ids is None else read_text_of_ids(source_ids, model, "source_ids")
     if (source is None) == (kind_of(model) == "encoder-decoder"):
         missing = "source_ids are missing" if source is None else "source_ids were given"
         raise PellucidError(
             f"{missing}: an encoder-decoder reads source_ids and ids, any other model ids alone"
         )
+    if isinstance(run, Run):
+        check_looking(run, max(len(token_ids), len(source or ())), force=force)
     token_sentence = Sentence(
         text="",
         kind=kind_of(model),
@@ -67,19 +92,3 @@ def trace(
         source_pieces=tuple(map(str, source or ())),
     )
     return ModelTrace(model, token_sentence, run=run if isinstance(run, Run) else None)
-
-
-def _ids(ids: Sequence[int] | Tensor, model: Transformer, name: str) -> tuple[int, ...]:
-    token_ids = torch.as_tensor(ids)
-    token_ids = token_ids[0] if token_ids.ndim == 2 and len(token_ids) == 1 else token_ids
-    rows = model.token_embedding.num_embeddings
-    if token_ids.ndim != 1 or not len(token_ids) or token_ids.is_floating_point():
-        raise PellucidError(f"{name} must be the ids of one text, was {tuple(token_ids.shape)}")
-    if int(token_ids.min()) < 0 or int(token_ids.max()) >= rows:
-        raise PellucidError(f"{name} must lie between 0 and {rows - 1}, the rows of the embedding")
-    if len(token_ids) > model.context_length:
-        raise PellucidError(
-            f"{name} has {len(token_ids):,} tokens, but the model reads at most "
-            f"{model.context_length:,}: pass fewer"
-        )
-    return tuple(int(token_id) for token_id in token_ids)

@@ -54,7 +54,7 @@ def trainable_parameters(trace: Trace, segment: Segment) -> dict[str, nn.Paramet
     """The parameters of a segment that are not frozen, by their names in the model."""
     model, stack = trace.model, trace.stack_pass(segment.side).stack
     parts: list[nn.Module | None]
-    loose: list[nn.Parameter | None] = []
+    loose: list[Tensor | None] = []
     if segment.place == -1:
         parts = [
             model.token_embedding,

@@ -47,7 +47,7 @@ def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
         PellucidError: it is empty, too long, holds nothing that the tokenizer knows or something
             that it drops; or there is a target, and the model has no use for one.
     """
-    model, tokenizer = run.model, run.tokenizer
+    model, tokenizer = run.model, run.require_tokenizer()
     kind = kind_of(model)
     if not text.strip():
         raise PellucidError("the sentence is empty: write a few words to see inside the model")
@@ -91,6 +91,7 @@ class Spelling:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
+        self.vocab_size = tokenizer.vocab_size
 
     def piece(self, token_id: int) -> str:
         """The text of one token."""
@@ -109,7 +110,7 @@ class Spelling:
 
 
 def _read(run: Run, text: str, kind: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    tokenizer = run.tokenizer
+    tokenizer = run.require_tokenizer()
     if run.model.classifier is not None:
         return tuple(Framing.for_classes(tokenizer).ids_of(text, name="sentence")), ()
     if kind == "decoder":

@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass
 
 from pellucid.explain.sentence import encode_sentence
-from pellucid.inference.scoring import predictions
+from pellucid.inference.scoring import predictions, written_token
 from pellucid.runs import Run
 from pellucid.saved_runs.requirements import refuse_to_predict
+from pellucid.saved_runs.token_ids import TokenIds, read_text_of_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,12 @@ class Reading:
         return sum(token.surprisal_bits for token in self.tokens)
 
 
-def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
+def read_sentence(run: Run, sentence: str | TokenIds, *, expected: int = 3) -> Reading:
     """Read the predictions of a run for each token of a sentence, and after the last.
 
     Args:
         run: a run whose model predicts next tokens.
-        sentence: the text.
+        sentence: the text, or its token ids; without a tokenizer, tokens are written as their ids.
         expected: how many of the likeliest tokens to list at each place.
 
     Raises:
@@ -56,8 +57,12 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
     """
     model, tokenizer = run.model, run.tokenizer
     refuse_to_predict(model)
-    tokenized = encode_sentence(run, sentence)
-    ids = tokenized.ids
+    text = sentence if isinstance(sentence, str) else ""
+    if isinstance(sentence, str):
+        tokenized = encode_sentence(run, sentence)
+        ids, notes = tokenized.ids, tokenized.notes
+    else:
+        ids, notes = read_text_of_ids(sentence, model), ()
     read = list(predictions(model, tokenizer, ids, top=expected))
     likeliest = [
         tuple((candidate.token, candidate.probability) for candidate in prediction.likeliest)
@@ -65,19 +70,19 @@ def read_sentence(run: Run, sentence: str, *, expected: int = 3) -> Reading:
     ]
     log_probabilities = [prediction.log_p for prediction in read if prediction.log_p is not None]
     return Reading(
-        sentence=sentence,
+        sentence=text,
         tokens=tuple(
             TokenReading(
                 position=place + 1,
                 token_id=token,
-                token=tokenizer.token(token),
+                token=written_token(tokenizer, token),
                 probability=math.exp(log_probabilities[place]),
                 surprisal_bits=-log_probabilities[place] / math.log(2),
                 expected=likeliest[place],
             )
             for place, token in enumerate(ids[1:])
         ),
-        notes=tokenized.notes,
+        notes=notes,
         follows=likeliest[-1],
         guessing_bits=math.log2(model.token_embedding.num_embeddings),
     )

@@ -45,9 +45,11 @@ class Comparison:
         rows = [trace.model.token_embedding.num_embeddings for trace in (first, second)]
         if rows[0] != rows[1]:
             return False
-        if first.run is None or second.run is None:
+        tokenizers = [
+            None if trace.run is None else trace.run.tokenizer for trace in (first, second)
+        ]
+        if tokenizers[0] is None or tokenizers[1] is None:
             return True  # bare ids: whoever passed them says what they are
-        tokenizers = first.run.tokenizer, second.run.tokenizer
         return tokenizers[0] is tokenizers[1] or _words(tokenizers[0]) == _words(tokenizers[1])
 
     @cached_property
@@ -126,9 +128,10 @@ def _words(tokenizer: Tokenizer) -> Any:
 
 def _ends(trace: Trace) -> tuple[int, ...] | None:
     """How many characters of the text precede each place; None if that is unknown."""
-    if trace.run is None or trace.sentence.kind != "decoder":
+    tokenizer = None if trace.run is None else trace.run.tokenizer
+    if tokenizer is None or trace.sentence.kind != "decoder":
         return None
-    spans = trace.run.tokenizer.spans(trace.sentence.text)
+    spans = tokenizer.spans(trace.sentence.text)
     if len(spans) + 1 != len(trace.ids):
         return None
     return (0, *(end for _, end in spans))

@@ -74,7 +74,8 @@ class ModelTrace(Trace):
         self.ids, self.sides = ids[0], tuple(self._passes)
         self.side = "encoder" if model.decoder is None else "decoder"
         self.dtype = str(model.token_embedding.weight.dtype).removeprefix("torch.")
-        self.spelling = None if run is None else Spelling(run.tokenizer)
+        tokenizer = None if run is None else run.tokenizer
+        self.spelling = None if tokenizer is None else Spelling(tokenizer)
         self.predicts = model.decoder is not None and model.has_head
         self.last = self._passes[self.side].final[0]
 

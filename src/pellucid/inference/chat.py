@@ -46,8 +46,9 @@ def answer(
             "translates with pellucid translate, an encoder names classes with pellucid classify"
         )
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
+    tokenizer = run.require_tokenizer()
     check_writing(run, texts, sampling, force=force)
-    with closing(ChatTemplate(template_for(None, run.folder), run.tokenizer)) as template:
+    with closing(ChatTemplate(template_for(None, run.folder), tokenizer)) as template:
         ids = [
             template.prompt(f"prompt {place}", [{"role": "user", "content": text}])
             for place, text in enumerate(texts, start=1)
@@ -58,4 +59,4 @@ def answer(
                 f"prompt {place} has {len(row):,} tokens with its template, and the context of "
                 f"{run.model.context_length:,} has no room for an answer: shorten it"
             )
-    return generate_after(run.model, run.tokenizer, ids, sampling, when_outgrown=when_outgrown)
+    return generate_after(run.model, tokenizer, ids, sampling, when_outgrown=when_outgrown)

@@ -113,7 +113,7 @@ def has_several_labels(run: Run) -> bool:
 
 
 def _read(run: Run, texts: Sequence[str]) -> list[Cut]:
-    framing, rows = Framing.for_classes(run.tokenizer), list[Cut]()
+    framing, rows = Framing.for_classes(run.require_tokenizer()), list[Cut]()
     for place, text in enumerate(texts, start=1):
         label = "text" if len(texts) == 1 else f"text {place}"
         if not text.strip():

@@ -134,7 +134,7 @@ def _refuse_pool(model: Transformer, pool: str) -> None:
 
 def _ids(run: Run, texts: Sequence[str]) -> list[list[int]]:
     """The token ids of each text, with the begin and end tokens of its tokenizer."""
-    model, tokenizer = run.model, run.tokenizer
+    model, tokenizer = run.model, run.require_tokenizer()
     of_decoder = kind_of(model) == "decoder"
     encode = tokenizer.encode_prompt if of_decoder else Framing(tokenizer).ids_of
     rows: list[list[int]] = []

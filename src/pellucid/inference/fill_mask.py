@@ -54,7 +54,8 @@ def fill(run: Run, text: str, *, top: int = 5, force: bool = False) -> Filling:
     if top < 1:
         raise ConfigError(f"top must be at least 1, was {top}")
     _refuse_to_fill(run)
-    framing = Framing(run.tokenizer, masks=True)
+    tokenizer = run.require_tokenizer()
+    framing = Framing(tokenizer, masks=True)
     ids = framing.ids_of(text)
     places = [place for place, token_id in enumerate(ids) if token_id == framing.mask_id]
     if not places:
@@ -71,12 +72,12 @@ def fill(run: Run, text: str, *, top: int = 5, force: bool = False) -> Filling:
         ids[place] = int(row[0])
     return Filling(
         text=text,
-        filled=run.tokenizer.decode(ids),
+        filled=tokenizer.decode(ids),
         masks=tuple(
             Mask(
                 position=place,
                 likeliest=tuple(
-                    Likely(int(token), run.tokenizer.token(int(token)), float(share))
+                    Likely(int(token), tokenizer.token(int(token)), float(share))
                     for token, share in zip(row_tokens, row_shares, strict=True)
                 ),
             )

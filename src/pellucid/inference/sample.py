@@ -44,11 +44,9 @@ def generate(
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
-    chosen_sampling = sampling or Sampling()
+    chosen_sampling, tokenizer = sampling or Sampling(), run.require_tokenizer()
     check_writing(run, texts, chosen_sampling, force=force)
-    return generate_texts(
-        run.model, run.tokenizer, texts, chosen_sampling, when_outgrown=when_outgrown
-    )
+    return generate_texts(run.model, tokenizer, texts, chosen_sampling, when_outgrown=when_outgrown)
 
 
 def beam_search(
@@ -74,9 +72,9 @@ def beam_search(
         PellucidError: the model is an encoder, which writes nothing.
     """
     texts = [prompts] if isinstance(prompts, str) else list(prompts)
-    chosen_beams = beams or Beams()
+    chosen_beams, tokenizer = beams or Beams(), run.require_tokenizer()
     check_writing(run, texts, chosen_beams, force=force)
-    return search_texts(run.model, run.tokenizer, texts, chosen_beams, when_outgrown=when_outgrown)
+    return search_texts(run.model, tokenizer, texts, chosen_beams, when_outgrown=when_outgrown)
 
 
 def sample_sentence(model: Transformer, tokenizer: Tokenizer, sentence: str, step: int) -> Sampled:

@@ -120,13 +120,13 @@ class Score:
 
 @torch.inference_mode()
 def predictions(
-    model: Transformer, tokenizer: Tokenizer, ids: Sequence[int], *, top: int, first: int = 1
+    model: Transformer, tokenizer: Tokenizer | None, ids: Sequence[int], *, top: int, first: int = 1
 ) -> Iterator[Prediction]:
     """The predictions of a model after the first tokens, after one more, ..., after all.
 
     Args:
         model: a decoder.
-        tokenizer: its tokenizer.
+        tokenizer: its tokenizer; without one, tokens are written as their ids.
         ids: the token ids of a text.
         top: how many of the likeliest tokens each prediction names.
         first: after how many tokens the first prediction is made.
@@ -155,7 +155,12 @@ def predictions(
 
 
 def _prediction(
-    tokenizer: Tokenizer, log_p: Tensor, length: int, start: int, next_log_p: float | None, top: int
+    tokenizer: Tokenizer | None,
+    log_p: Tensor,
+    length: int,
+    start: int,
+    next_log_p: float | None,
+    top: int,
 ) -> Prediction:
     values, tokens = log_p.topk(min(top, log_p.shape[-1]))
     return Prediction(
@@ -163,10 +168,15 @@ def _prediction(
         window_start=start,
         log_p=next_log_p,
         likeliest=tuple(
-            Likely(int(token), tokenizer.token(int(token)), math.exp(value))
+            Likely(int(token), written_token(tokenizer, int(token)), math.exp(value))
             for token, value in zip(tokens, values, strict=True)
         ),
     )
+
+
+def written_token(tokenizer: Tokenizer | None, token_id: int) -> str:
+    """A token as text; without a tokenizer, its id."""
+    return str(token_id) if tokenizer is None else tokenizer.token(token_id)
 
 
 def score(run: Run, text: str, *, force: bool = False) -> Score:
@@ -180,7 +190,8 @@ def score(run: Run, text: str, *, force: bool = False) -> Score:
     Raises:
         TextError: the text is empty, or holds half a character.
     """
-    ids, tokenizer = run.tokenizer.encode_prompt(text, name="text"), run.tokenizer
+    tokenizer = run.require_tokenizer()
+    ids = tokenizer.encode_prompt(text, name="text")
     if len(ids) == 1:
         raise TextError("the text is empty: there is no token to score; pass some text")
     _check(run, len(ids), force=force)
@@ -220,9 +231,10 @@ def next_token(run: Run, text: str, *, top: int = 10, force: bool = False) -> Pr
     """
     if top < 1:
         raise ConfigError(f"top must be at least 1, was {top}")
-    ids = run.tokenizer.encode_prompt(text, name="text")
+    tokenizer = run.require_tokenizer()
+    ids = tokenizer.encode_prompt(text, name="text")
     _check(run, len(ids), force=force)
-    (last,) = predictions(run.model, run.tokenizer, ids, top=top, first=len(ids))
+    (last,) = predictions(run.model, tokenizer, ids, top=top, first=len(ids))
     return last
 
 

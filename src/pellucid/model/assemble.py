@@ -129,13 +129,14 @@ def _head(model: config.Transformer) -> OutputHead:
                 transform=parts.transform(transform, model.d_model, model.d_model),
                 input_dropout=model.head.input_dropout,
             )
-        case config.LanguageHead(bias=bias, transform=transform, soft_cap=cap, scaled=scaled):
+        case config.LanguageHead(transform=transform):
             return LanguageHead(
                 tied=model.embedding.tied,
-                bias=bias,
+                bias=model.head.bias,
                 transform=parts.transform(transform, model.d_model, model.token_width),
-                soft_cap=cap,
-                scaled=scaled,
+                soft_cap=model.head.soft_cap,
+                scaled=model.head.scaled,
+                fixed_bias=model.head.fixed_bias,
             )
         case _:
             assert_never(model.head)

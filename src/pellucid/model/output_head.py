@@ -8,10 +8,9 @@ before use.
 from __future__ import annotations
 
 import math
-from typing import Literal, assert_never
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -23,8 +22,7 @@ from pellucid.model.facts import (
     NoHeadFacts,
     transform_facts,
 )
-
-Pooling = Literal["first", "mean", "last"]
+from pellucid.model.pooling import Pooling, pool
 
 
 class HeadTensors(nn.Module):
@@ -34,7 +32,7 @@ class HeadTensors(nn.Module):
     token_embedding: nn.Embedding
     head_transform: nn.Module
     head: nn.Linear | None
-    head_bias: nn.Parameter | None
+    head_bias: Tensor | None
     pooler: nn.Module | None
     classifier: nn.Linear | None
     classifier_transform: nn.Module | None
@@ -114,6 +112,7 @@ class LanguageHead(OutputHead):
             identity.
         soft_cap: c; logits become c tanh(z / c). None for no cap.
         scaled: whether hidden states are divided by sqrt(d_model) first.
+        fixed_bias: whether b is a constant: a buffer, which no training changes.
     """
 
     def __init__(
@@ -123,10 +122,11 @@ class LanguageHead(OutputHead):
         transform: nn.Module | None = None,
         soft_cap: float | None = None,
         scaled: bool = False,
+        fixed_bias: bool = False,
     ) -> None:
         super().__init__()
         self.tied, self.scaled, self.soft_cap = tied, scaled, soft_cap
-        self._bias = bias
+        self._bias, self._fixed_bias = bias, fixed_bias
         self._transform = None if transform is None else (transform,)
 
     def install(self, model: HeadTensors) -> None:
@@ -140,7 +140,10 @@ class LanguageHead(OutputHead):
             model.head_transform, self._transform = self._transform[0], None
         if not self.tied:
             model.head = nn.Linear(width, rows, bias=False)
-        if self._bias:
+        if self._bias and self._fixed_bias:
+            del model.head_bias  # as a parameter
+            model.register_buffer("head_bias", torch.zeros(rows))
+        elif self._bias:
             model.head_bias = nn.Parameter(torch.zeros(rows))
 
     @property
@@ -270,44 +273,3 @@ class NoHead(OutputHead):
     def facts(self) -> NoHeadFacts:
         """That there are no logits."""
         return NoHeadFacts()
-
-
-def padding_behind(
-    ids: Int[Tensor, "batch time"], padding: Bool[Tensor, "batch time"]
-) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
-    """The order that puts the real tokens of each text first, and which are real in that order.
-
-    In this order a text with padding in front or inside has the same states as without padding, for
-    all positions and kinds of attention. Rows with padding at the end stay as they are.
-    """
-    order = padding.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-    return order, padding.gather(1, order)
-
-
-def pool(
-    states: Float[Tensor, "batch time d_model"],
-    padding: Bool[Tensor, "batch time"] | None,
-    pooling: Pooling,
-) -> Float[Tensor, "batch d_model"]:
-    """One vector for each text; padding must be at the end.
-
-    Args:
-        states: (batch, time, d_model), the last states.
-        padding: True where a token is real, at least one per text; None if all are.
-        pooling: the state of the first token, of the last real one, or the mean of the real ones.
-    """
-    match pooling:
-        case "first":
-            return states[:, 0]
-        case "mean":
-            if padding is None:
-                return states.mean(dim=1)
-            unpadded = states.masked_fill(~padding[..., None], 0.0)
-            return unpadded.sum(dim=1) / padding.sum(dim=1, keepdim=True)
-        case "last":
-            if padding is None:
-                return states[:, -1]
-            rows = torch.arange(len(states), device=states.device)
-            return states[rows, padding.sum(dim=1) - 1]
-        case _:
-            assert_never(pooling)

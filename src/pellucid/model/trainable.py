@@ -43,7 +43,7 @@ def train_last_layers(model: Transformer, count: int) -> None:
     for module in top:
         for parameter in () if module is None else module.parameters():
             parameter.requires_grad_(True)
-    if model.head_bias is not None:
+    if isinstance(model.head_bias, nn.Parameter):  # not the buffer of a fixed bias
         model.head_bias.requires_grad_(True)
     for parameter in _new_weights(model):
         parameter.requires_grad_(True)

@@ -14,7 +14,8 @@ from pellucid.model.attention import BatchContext, Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.facts import TransformerFacts
-from pellucid.model.output_head import HeadTensors, NoHead, OutputHead, padding_behind
+from pellucid.model.output_head import HeadTensors, NoHead, OutputHead
+from pellucid.model.pooling import padding_behind
 from pellucid.model.precision import Narrow
 from pellucid.model.views import look
 

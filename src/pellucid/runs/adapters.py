@@ -84,7 +84,7 @@ def import_adapter(source: Path, out: Path, *, base: str | Path | None) -> Impor
     plain = wrap_model(base_run.config.model, RunFolder(out).tokenizer)
     run = replace(plain, objective=base_run.config.objective, trained=adapter.lora)
     template = None if is_published(base_path) else existing_folder(base_path)[0].template
-    write_run(out, run, tensors, base_run.tokenizer, "adapter", template=template)
+    write_run(out, run, tensors, base_run.require_tokenizer(), "adapter", template=template)
     return Imported(
         folder=out,
         family=f"LoRA of rank {adapter.lora.rank} on {base_path}",

@@ -91,7 +91,7 @@ def import_model(
     if is_huggingface(source):
         published = open_published(source, fits=partial(check_opening, force=force))
         words = published_tokenizer(published, source if tokenizer_path is None else tokenizer_path)
-        tensors = dict(build_published(published, torch.device("cpu")).named_parameters())
+        tensors = build_published(published, torch.device("cpu")).state_dict()
         family, dropped_tensors = published.family, published.ignored_tensors
         run = to_run_config(published, RunFolder(out).tokenizer)
     elif source.is_file():

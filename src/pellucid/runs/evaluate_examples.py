@@ -160,7 +160,7 @@ def _task(run: Run, data: PreparedData, reward: Reward | None) -> Task:
             run=run.config,
             folder=RunFolder(run.folder),
             model=run.model,
-            tokenizer=run.tokenizer,
+            tokenizer=run.require_tokenizer(),
             data=data,
             reward=reward,
         )
@@ -201,5 +201,5 @@ def _encoded(run: Run, corpus: config.Rows, folder: Path) -> tuple[PreparedData,
     if isinstance(corpus, config.Conversations | config.Preferences | config.Prompts):
         corpus = replace(corpus, template=None)  # the one that the run keeps
     template = assemble_template(corpus, run.folder)
-    data = encode_examples(run.config, corpus, run.tokenizer, template, folder)
+    data = encode_examples(run.config, corpus, run.require_tokenizer(), template, folder)
     return data, (*data.census["said"], *data.census["lines"])

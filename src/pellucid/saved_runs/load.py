@@ -13,7 +13,7 @@ from torch import Tensor
 from pellucid import config, reader
 from pellucid.checkpoints import load_model_tensors, refuse_non_finite
 from pellucid.config import decode, run_from_table, with_new_kinds
-from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError
+from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError, TextError
 from pellucid.free_memory import forcing
 from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
 from pellucid.presets import find
@@ -21,21 +21,40 @@ from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.saved_runs.published import load_published
-from pellucid.tokenizers import Tokenizer
+from pellucid.tokenizers import Tokenizer, no_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A model with its tokenizer and config; unpacks as `model, tokenizer`."""
+    """A model with its tokenizer and config; unpacks as `model, tokenizer`.
+
+    `tokenizer` is None if a published model's directory has none: then it reads token ids only.
+    """
 
     model: Transformer
-    tokenizer: Tokenizer
+    tokenizer: Tokenizer | None
     config: config.Run
     folder: Path
     checkpoint: Path
 
-    def __iter__(self) -> Iterator[Transformer | Tokenizer]:
+    def __iter__(self) -> Iterator[Transformer | Tokenizer | None]:
         return iter((self.model, self.tokenizer))
+
+    def require_tokenizer(self) -> Tokenizer:
+        """The tokenizer, for what reads or writes text.
+
+        Raises:
+            TextError: there is none; tells where it would be, and what works without it.
+        """
+        if self.tokenizer is None:
+            raise TextError(
+                f"{no_tokenizer(self.folder)}. So the model reads token ids and no text. Put the "
+                "tokenizer there, or make a run with it: pellucid import "
+                f"{self.folder} RUN --tokenizer PATH. Without one use ids: pellucid.trace(run, "
+                "ids), pellucid.evaluate(run, ids), and --ids of pellucid explain, evaluate and "
+                "check"
+            )
+        return self.tokenizer
 
 
 def load(

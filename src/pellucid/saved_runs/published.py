@@ -20,18 +20,22 @@ from pellucid.errors import TextError
 from pellucid.model import Transformer, assemble
 from pellucid.presets import find
 from pellucid.saved_runs.memory_check import check_opening
-from pellucid.tokenizers import Tokenizer, beginning_with, tokenizer_from
+from pellucid.tokenizers import Tokenizer, beginning_with, has_tokenizer, tokenizer_from
 
 
-def load_published(folder: Path, device: torch.device) -> tuple[Transformer, Tokenizer, config.Run]:
+def load_published(
+    folder: Path, device: torch.device
+) -> tuple[Transformer, Tokenizer | None, config.Run]:
     """The model in a Hugging Face directory, in evaluation mode, with tokenizer and config.
+
+    The tokenizer is None if the directory has none.
 
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
-        TextError: it has no tokenizer, or one with more tokens than the model has.
+        TextError: its tokenizer is damaged, or has more tokens than the model.
     """
     published = open_published(folder, fits=partial(check_opening, device=device))
-    tokenizer = published_tokenizer(published, folder)
+    tokenizer = published_tokenizer(published, folder) if has_tokenizer(folder) else None
     return build_published(published, device), tokenizer, to_run_config(published, folder)
 
 

@@ -112,7 +112,7 @@ def open_teacher(inputs: TaskInputs) -> Teacher:
     recorded = read_json_table(note, refusal=RunError) if note.exists() else None
     opened = _load_teacher(objective.teacher, recorded, device=str(inputs.model.device))
     rows = opened.config.model.rows, inputs.run.model.rows
-    _compare(objective.teacher, opened.tokenizer, rows[0], inputs.tokenizer, rows[1])
+    _compare(objective.teacher, opened.require_tokenizer(), rows[0], inputs.tokenizer, rows[1])
     model = _merge_adapters(opened)
     digest = sha256_of(model.state_dict())
     if recorded is None:

@@ -58,6 +58,7 @@ def evaluate_text(inputs: TaskInputs, text: PreparedData, precision: Precision) 
         precision=precision,
         documents=text.held_out.starts if settings.documents_apart else None,
     )
+    assert evaluation.bits_per_byte is not None  # a run knows the bytes of its text
     return HeldOut(
         loss_nats=evaluation.loss_nats,
         over=evaluation.tokens,

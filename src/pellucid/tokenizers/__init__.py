@@ -2,7 +2,12 @@
 
 from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.tokenizers.framing import Cut, Framing
-from pellucid.tokenizers.from_file import beginning_with, tokenizer_from
+from pellucid.tokenizers.from_file import (
+    beginning_with,
+    has_tokenizer,
+    no_tokenizer,
+    tokenizer_from,
+)
 from pellucid.tokenizers.merges import Step, WordMerges, replay
 from pellucid.tokenizers.sentencepiece import llama2c_tokenizer_from
 from pellucid.tokenizers.special_tokens import SETTINGS, settings_for
@@ -27,8 +32,10 @@ __all__ = [
     "Unread",
     "WordMerges",
     "beginning_with",
+    "has_tokenizer",
     "llama2c_tokenizer_from",
     "mask_id_of",
+    "no_tokenizer",
     "replay",
     "sentinels_of",
     "settings_for",

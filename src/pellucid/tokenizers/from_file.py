@@ -23,6 +23,8 @@ from pellucid.tokenizers.special_tokens import read_ends
 from pellucid.tokenizers.tokenizer import Tokenizer
 from pellucid.tokenizers.train import as_bert
 
+#: A published tokenizer has one of these files.
+_FILES = ("tokenizer.json", "vocab.bpe", "merges.txt", "vocab.txt", "tokenizer.model")
 _MERGES = ("vocab.bpe", "merges.txt")
 _ENCODERS = ("encoder.json", "vocab.json")
 _KINDS = (
@@ -75,11 +77,21 @@ def beginning_with(tokenizer: Tokenizer, token_id: int) -> Tokenizer:
     return Tokenizer(inner, (token.content, cast("str", inner.id_to_token(tokenizer.end_id))))
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder has one of the files in which tokenizers are published."""
+    return any((folder / name).is_file() for name in _FILES)
+
+
+def no_tokenizer(folder: Path) -> str:
+    """That a folder has no tokenizer, and the files that it would have, for messages."""
+    return f"the folder {folder} holds no tokenizer: expected {_KINDS}"
+
+
 def _in_folder(folder: Path) -> Path:
-    for name in ("tokenizer.json", *_MERGES, "vocab.txt", "tokenizer.model"):
+    for name in _FILES:
         if (folder / name).is_file():
             return folder / name
-    raise TextError(f"the folder {folder} holds no tokenizer: expected {_KINDS}")
+    raise TextError(no_tokenizer(folder))
 
 
 def _find_partner(file: Path, names: tuple[str, ...]) -> Path:

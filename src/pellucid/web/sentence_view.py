@@ -102,8 +102,8 @@ class SentenceView:
 
     def token_text(self, token_id: int) -> str:
         """A token of the vocabulary as text; an unused row as its number."""
-        run, spelling = self.trace.run, self.trace.spelling
-        if run is None or spelling is None or token_id >= run.tokenizer.vocab_size:
+        spelling = self.trace.spelling
+        if spelling is None or token_id >= spelling.vocab_size:
             return f"#{token_id}"
         return spelling.piece(token_id)
 

@@ -110,9 +110,9 @@ def write_adapter(
         }
         if not updates:
             continue
-        thirds = [base_layers.sources[path].third for path in updates]
-        if None not in thirds:
-            blocks[module] = [third for third in thirds if third is not None]
+        sources = [base_layers.source(path) for path in updates]
+        if sources[0].members:
+            blocks[module] = [source.index for source in sources]
         modules.append(module)
         down, up = join_updates(base_layers, list(updates), list(updates.values()))
         published[f"{_ROOT}{module}.lora_A.weight"] = down.detach().contiguous()
@@ -154,11 +154,11 @@ def read_adapter(folder: Path, model: config.Transformer) -> Adapter:
         _check_shapes(base, module, layers, down, up, numbers)
         alpha = numbers.for_layer(module)[1]
         if (parts := blocks.get(module)) is not None:
-            layers = [path for path in layers if base.sources[path].third in parts]
+            layers = [path for path in layers if base.source(path).index in parts]
             updates = split_blocks(base, layers, down, up, source=f"{file}: {module}")
             alpha /= len(layers)
         else:
-            updates = [(down, base.sources[o].take(up, n_heads=base.n_heads)) for o in layers]
+            updates = [(down, base.layout.take(f"{path}.weight", up)) for path in layers]
         for path, (own_down, own_up) in zip(layers, updates, strict=True):
             tensors[f"{path}.lora_down"] = own_down.contiguous().clone()
             tensors[f"{path}.lora_up"] = own_up.contiguous().clone()

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.family import multi_head
-from pellucid.checkpoints.huggingface.names import Source, source_of
+from pellucid.checkpoints.huggingface.names import (
+    Layout,
+    Source,
+    shapes_of,
+    source_of,
+    untransposed,
+)
 from pellucid.checkpoints.huggingface.write import choose_family
 from pellucid.errors import CheckpointError
 from pellucid.model import adaptable, assemble, names_matching
@@ -35,21 +39,22 @@ class Base:
         self.layers: dict[str, nn.Linear] = adaptable(built)
         self.family = family.model_type
         self.prefix = family.prefix
-        self.n_heads = multi_head(model.stacks[0]).n_heads
-        self.sources: dict[str, Source] = {}
+        shapes = shapes_of(built.named_parameters())
+        #: in which updates are never transposed, even if the published matrix is
+        self.layout = Layout(model, untransposed(family.names_for(model)), shapes)
         self.modules: dict[str, list[str]] = {}
-        self.transposed = False
         bare, names = isinstance(model.head, config.NoHead), family.names_for(model)
+        published = [source_of(f"{path}.weight", names) for path in self.layers]
+        self.transposed = any(source is not None and source.transposed for source in published)
         for path in self.layers:
-            source = source_of(f"{path}.weight", names)
-            assert source is not None  # choose_family has looked
-            module = source.name.removesuffix(".weight")
+            module = self.source(path).name.removesuffix(".weight")
             self.modules.setdefault(
                 module.removeprefix(family.prefix) if bare else module, []
             ).append(path)
-            # updates are never transposed, even if the published matrix is
-            self.sources[path] = replace(source, transposed=False)
-            self.transposed |= source.transposed
+
+    def source(self, path: str) -> Source:
+        """The source of a layer's matrix."""
+        return self.layout.source(f"{path}.weight")
 
     def paths_in(self, module: str) -> list[str]:
         """The paths of the layers in a published module: queries, keys, values.
@@ -61,7 +66,7 @@ class Base:
         """
         for name in (module, self.prefix + module, module.removeprefix(self.prefix)):
             if name in self.modules:
-                return sorted(self.modules[name], key=lambda path: self.sources[path].third or 0)
+                return sorted(self.modules[name], key=lambda path: self.source(path).index)
         patterns = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in self.modules)
         raise CheckpointError(
             f"the adapter has an update of {module}, which is no linear layer of this base (a "
@@ -77,17 +82,17 @@ def join_updates(
     Args:
         base: the base. layers: paths of layers in one module. updates: one per layer.
     """
-    if base.sources[layers[0]].third is None:
+    weight = f"{layers[0]}.weight"
+    if not base.source(layers[0]).members:
         return updates[0]
     downs = torch.cat([down for down, _ in updates])
-    wide = downs.shape[0]
-    blocks = [updates[0][1].new_zeros(updates[0][1].shape[0], wide) for _ in range(3)]
+    blocks = [downs.new_zeros(rows, downs.shape[0]) for rows in base.layout.sizes(weight)]
     start = 0
     for path, (_, up) in zip(layers, updates, strict=True):
         rank = up.shape[1]
-        blocks[base.sources[path].third or 0][:, start : start + rank] = up
+        blocks[base.source(path).index][:, start : start + rank] = up
         start += rank
-    return downs, base.sources[layers[0]].join(blocks, n_heads=base.n_heads)
+    return downs, base.layout.join(weight, blocks)
 
 
 def split_blocks(
@@ -105,7 +110,7 @@ def split_blocks(
     rank = down.shape[0] // max(1, len(layers))
     parts = [slice(i * rank, (i + 1) * rank) for i in range(len(layers))]
     updates = [
-        (down[part], base.sources[path].take(up, n_heads=base.n_heads)[:, part])
+        (down[part], base.layout.take(f"{path}.weight", up)[:, part])
         for path, part in zip(layers, parts, strict=True)
     ]
     if not layers or not torch.equal(join_updates(base, layers, updates)[1], up):

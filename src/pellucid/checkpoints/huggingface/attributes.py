@@ -6,7 +6,7 @@ pellucid refuses an attribute that no table names: it could change every logit.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +26,22 @@ REQUIRED = _Required()
 
 
 @dataclass(frozen=True, slots=True)
+class Derived:
+    """A default that follows from earlier attributes; null means it too.
+
+    `absent`: the default of a missing attribute, if only null means the formula.
+    """
+
+    formula: str
+    value: Callable[[Table], Any]
+    absent: Any = None
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """It determines a part of the model; `default` is the default of `transformers`.
 
-    It can be null with `or_none`, or if the default is null.
+    It can be null with `or_none`, or if the default is null or derived.
     """
 
     kind: type
@@ -145,14 +157,17 @@ def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
                 f"config.json: {name} = {short(value)} is not handled in the family {family}: the "
                 f"only value is {rule.value!r}"
             )
-    return {
-        name: _read(table, name, rule, family)
-        for name, rule in all_rules.items()
-        if isinstance(rule, Read)
-    }
+    values: Table = {}
+    for name, rule in all_rules.items():
+        if isinstance(rule, Read):
+            values[name] = _read(table, name, rule, family, values)
+    return values
 
 
-def _read(table: Table, name: str, rule: Read, family: str) -> Any:
+def _read(table: Table, name: str, rule: Read, family: str, values: Table) -> Any:
+    if isinstance(rule.default, Derived) and table.get(name) is None:
+        absent = None if name in table else rule.default.absent
+        return rule.default.value(values) if absent is None else absent
     if name not in table:
         if rule.default is REQUIRED:
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Extend a family by its class for text classification.
+"""The attributes of a class for text classification: the names of the classes, and the task.
 
 BertForSequenceClassification   the first token's state, through the pooler
 LlamaForSequenceClassification  the state of the last token that is not padding; no bias
@@ -6,83 +6,53 @@ LlamaForSequenceClassification  the state of the last token that is not padding;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
-from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
-from pellucid.checkpoints.huggingface.family import DirectoryContents, Family
-from pellucid.checkpoints.huggingface.names import linear
+from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row
 from pellucid.errors import CheckpointError
 
 #: `problem_type` if a text can have several classes, or none.
 MULTI_LABEL = "multi_label_classification"
 SINGLE_LABEL = "single_label_classification"
 
-_RULES: Rules = {
-    "id2label": Read(dict, None),
-    "label2id": Read(dict, None),
-    "num_labels": Read(int, None),
-    "problem_type": Read(str, None),
-}
+
+def classification_head(pooling: Literal["first", "mean", "last"], *, bias: bool) -> Table:
+    """The head of such a class, without its classes."""
+    return {"kind": "ClassificationHead", "pooling": pooling, "bias": bias, "dropout": 0.0}
 
 
-def with_classes(
-    family: Family,
-    architecture: str,
-    matrix: str,
-    *,
-    pooling: Literal["first", "last"],
-    bias: bool,
-    body: str = "",
-    dropout: Sequence[str] = (),
-) -> Family:
-    """The family with one more architecture.
+def classes_row(*dropout: str) -> Row:
+    """The names of the classes.
 
-    Args:
-        family: the family.
-        architecture: the class for text classification.
-        matrix: the published name of the matrix of the classes.
-        pooling: the state that the matrix reads.
-        bias: whether the matrix has a bias.
-        body: the class without a head, if the matrix reads the output of a pooler.
-        dropout: attributes for the rate of dropout; the first one with a value counts.
+    `dropout`: attributes with the rate of dropout before the head; the first one with a value
+    counts, and only it is the head's own.
     """
-    headless = body or family.architectures[0]
 
-    def read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-        if stored.architecture != architecture:
-            return family.read(attributes, stored)
-        rates = [attributes[name] for name in dropout if attributes[name] is not None]
-        head = config.ClassificationHead(
-            classes=read_classes(attributes),
-            pooling=pooling,
-            dropout=rates[0] if rates else 0.0,
-            bias=bias,
-        )
-        model = family.read(attributes, replace(stored, architecture=headless))
-        return replace(model, head=head, pooler=bool(body))
+    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        if tree["head"]["kind"] == "ClassificationHead":
+            rates = [attributes[name] for name in dropout if attributes[name] is not None]
+            tree["head"]["dropout"] = rates[0] if rates else 0.0
+            tree["head"]["classes"] = list(read_classes(attributes))
 
-    def describe(model: config.Transformer) -> Table:
-        table = family.describe(model)
-        if isinstance(model.head, config.ClassificationHead):
-            table |= _describe_head(model.head, dropout[:1])
-        return table
+    def write(tree: Table) -> Table:
+        names: list[str] | None = tree["head"].get("classes")
+        if names is None:
+            return {}
+        return {
+            "id2label": {str(place): name for place, name in enumerate(names)},
+            "label2id": {name: place for place, name in enumerate(names)},
+            **dict.fromkeys(dropout[:1], tree["head"]["dropout"]),
+        }
 
-    def architecture_of(model: config.Transformer) -> str:
-        classifies = isinstance(model.head, config.ClassificationHead)
-        return architecture if classifies else family.architecture_for(model)
-
-    return replace(
-        family,
-        architectures=(*family.architectures, architecture),
-        rules={**family.rules, **_RULES, **dict.fromkeys(dropout[:1], Read(float, None))},
-        names={**family.names, **dict(linear("classifier", matrix))},
-        read=read,
-        describe=describe,
-        architecture_of=architecture_of,
-    )
+    rules = {
+        "id2label": Read(dict, None),
+        "label2id": Read(dict, None),
+        "num_labels": Read(int, None),
+        "problem_type": Read(str, None),
+        **dict.fromkeys(dropout[:1], Read(float, None)),
+    }
+    return Row(rules=rules, read=read, write=write)
 
 
 def read_classes(attributes: Table) -> tuple[str, ...]:
@@ -124,12 +94,3 @@ def _names(attributes: Table) -> tuple[str, ...]:
             f"config.json: id2label must name the classes from 0 to {len(names) - 1}, was {names!r}"
         )
     return class_names
-
-
-def _describe_head(head: config.ClassificationHead, dropout: Sequence[str]) -> Table:
-    names = head.names
-    return {
-        "id2label": {str(place): name for place, name in enumerate(names)},
-        "label2id": {name: place for place, name in enumerate(names)},
-        **dict.fromkeys(dropout, head.dropout),
-    }

@@ -1,7 +1,6 @@
 """The published tensor of each parameter, and its layout.
 
-    "decoder.blocks.{n}.attention.query.weight": Source("transformer.h.{n}.attn.c_attn.weight",
-                                                        third=0, transposed=True)
+    "decoder.blocks.{n}.attention.query.weight": Source("model.layers.{n}.self_attn.q_proj.weight")
 
 Each family has one table, which works in both directions.
 """
@@ -9,13 +8,20 @@ Each family has one table, which works in both directions.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from pellucid import config
+from pellucid.errors import CheckpointError
+
 Shape = tuple[int, ...]
+#: In how many groups of rows a tensor holds its members: queries, keys and values one after another
+#: are "one" group; one group for each head, or for each key/value head; one for each row.
+Groups = Literal["one", "heads", "kv_heads", "rows"] | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,59 +30,49 @@ class Source:
 
     Attributes:
         name: of the tensor.
-        third: 0, 1 or 2 if the tensor has queries, keys and values together, and this is one.
-        by_head: whether it has the three of one head after another, instead of all queries first.
         transposed: whether it is stored as (in, out).
+        members: the parameters whose rows it contains, in order; empty if it is this one alone.
+        index: the place of this one among them.
+        groups: in how many groups their rows come; a group has a share of each member.
     """
 
     name: str
-    third: int | None = None
-    by_head: bool = False
     transposed: bool = False
-
-    def shape(self, parameter_shape: Shape) -> Shape:
-        """The shape of the published tensor, from the shape of the parameter."""
-        rows = parameter_shape[0] if self.third is None else 3 * parameter_shape[0]
-        shape = (rows, *parameter_shape[1:])
-        return shape[::-1] if self.transposed else shape
-
-    def take(self, published: Tensor, *, n_heads: int) -> Tensor:
-        """The parameter in a published tensor: the same memory if the layout is the same."""
-        tensor = published.t() if self.transposed and published.ndim == 2 else published
-        if self.third is None:
-            return tensor
-        return self._thirds(tensor, n_heads)[self.third].flatten(0, 1)
-
-    def join(self, parameters: Sequence[Tensor], *, n_heads: int) -> Tensor:
-        """The published tensor of one parameter, or of queries, keys and values."""
-        if self.third is None:
-            (tensor,) = parameters
-        else:
-            heads = [part.reshape(n_heads, -1, *part.shape[1:]) for part in parameters]
-            tensor = torch.stack(heads, dim=1 if self.by_head else 0).flatten(0, 2)
-        return tensor.t() if self.transposed and tensor.ndim == 2 else tensor
-
-    def _thirds(self, tensor: Tensor, n_heads: int) -> Tensor:
-        """(3, heads, d_head, ...), a view."""
-        if self.by_head:
-            return tensor.view(n_heads, 3, -1, *tensor.shape[1:]).transpose(0, 1)
-        return tensor.reshape(3, n_heads, -1, *tensor.shape[1:])
+    members: tuple[str, ...] = ()
+    index: int = 0
+    groups: Groups = "one"
 
 
 Names = Mapping[str, Source]
 
 
-def linear(
-    path: str,
-    published: str,
-    *,
-    third: int | None = None,
-    by_head: bool = False,
-    transposed: bool = False,
-) -> Iterator[tuple[str, Source]]:
+def linear(path: str, published: str, *, transposed: bool = False) -> Iterator[tuple[str, Source]]:
     """The rows of a linear layer: weight and bias, even if it has no bias."""
     for part in ("weight", "bias"):
-        yield f"{path}.{part}", Source(f"{published}.{part}", third, by_head, transposed)
+        yield f"{path}.{part}", Source(f"{published}.{part}", transposed)
+
+
+def fused(
+    path: str,
+    members: Sequence[str],
+    published: str,
+    *,
+    groups: Groups = "one",
+    transposed: bool = False,
+) -> Iterator[tuple[str, Source]]:
+    """The rows of several linear layers that are published as one.
+
+    Args:
+        path: of the module that has the layers.
+        members: their names, in the order of their rows.
+        published: the path of the one layer.
+        groups: in how many groups the rows come.
+        transposed: whether it is stored as (in, out).
+    """
+    for part in ("weight", "bias"):
+        paths = tuple(f"{path}.{member}.{part}" for member in members)
+        for index, parameter in enumerate(paths):
+            yield parameter, Source(f"{published}.{part}", transposed, paths, index, groups)
 
 
 def norm(path: str, published: str) -> Iterator[tuple[str, Source]]:
@@ -94,4 +90,111 @@ def source_of(parameter: str, names: Names) -> Source | None:
     if layer is None or parameter in names:
         return names.get(parameter)
     source = names.get(_LAYER.sub(".blocks.{n}.", parameter, count=1))
-    return None if source is None else replace(source, name=source.name.replace("{n}", layer[1]))
+    if source is None:
+        return None
+    members = tuple(member.replace("{n}", layer[1]) for member in source.members)
+    return replace(source, name=source.name.replace("{n}", layer[1]), members=members)
+
+
+def untransposed(names: Names) -> Names:
+    """The names as if every matrix were stored as (out, in)."""
+    return {name: replace(source, transposed=False) for name, source in names.items()}
+
+
+class Layout:
+    """Where the parameters of one model are in the tensors of a family.
+
+    Attributes:
+        sources: of each parameter; None if the family has no such parameter.
+    """
+
+    def __init__(
+        self, model: config.Transformer, names: Names, shapes: Mapping[str, Shape]
+    ) -> None:
+        """From the names of the family, and the shapes of all parameters."""
+        self.sources = {parameter: source_of(parameter, names) for parameter in shapes}
+        self._model = model
+        self._shapes = shapes
+
+    def source(self, parameter: str) -> Source:
+        """The source of a parameter.
+
+        Raises:
+            CheckpointError: the family has no such parameter.
+        """
+        source = self.sources[parameter]
+        if source is None:
+            raise CheckpointError(f"there is no tensor for {parameter}")
+        return source
+
+    def sizes(self, parameter: str) -> list[int]:
+        """The rows of each member of a parameter's tensor, in order."""
+        members = self.source(parameter).members or (parameter,)
+        return [self._shapes[member][0] for member in members]
+
+    def published_shape(self, parameter: str) -> Shape:
+        """The shape of the tensor that contains a parameter."""
+        shape = (sum(self.sizes(parameter)), *self._shapes[parameter][1:])
+        return shape[::-1] if self.source(parameter).transposed else shape
+
+    def take(self, parameter: str, published: Tensor) -> Tensor:
+        """A parameter in its published tensor: the same memory if the layout is the same."""
+        source = self.source(parameter)
+        tensor = published.t() if source.transposed and published.ndim == 2 else published
+        if not source.members:
+            return tensor
+        return self._member(parameter, tensor).flatten(0, 1)
+
+    def _member(self, parameter: str, tensor: Tensor) -> Tensor:
+        """(groups, rows of this member in a group, ...), a view."""
+        index, n_groups = self.source(parameter).index, self._n_groups(parameter)
+        rows = [size // n_groups for size in self.sizes(parameter)]
+        groups = tensor.reshape(n_groups, -1, *tensor.shape[1:])
+        return groups.narrow(1, sum(rows[:index]), rows[index])
+
+    def join(self, parameter: str, members: Sequence[Tensor]) -> Tensor:
+        """The published tensor of all of its members, `parameter` and the others."""
+        source = self.source(parameter)
+        if not source.members:
+            (tensor,) = members
+        else:
+            n_groups = self._n_groups(parameter)
+            groups = [member.reshape(n_groups, -1, *member.shape[1:]) for member in members]
+            tensor = torch.cat(groups, dim=1).flatten(0, 1)
+        return tensor.t() if source.transposed and tensor.ndim == 2 else tensor
+
+    def publish(self, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+        """All published tensors, by their full names."""
+        for parameter in tensors:
+            source = self.source(parameter)
+            if source.index == 0:
+                members = source.members or (parameter,)
+                yield source.name, self.join(parameter, [tensors[member] for member in members])
+
+    def _n_groups(self, parameter: str) -> int:
+        groups = self.source(parameter).groups
+        if isinstance(groups, int):
+            return groups
+        if groups == "one":
+            return 1
+        if groups == "rows":
+            return self._shapes[parameter][0]
+        attention = _attention_of(self._model, parameter)
+        return attention.n_heads if groups == "heads" else attention.n_kv_heads
+
+
+def _attention_of(model: config.Transformer, parameter: str) -> config.MultiHead:
+    """The attention that a parameter belongs to."""
+    name, layer = parameter.split(".")[0], _LAYER.search(parameter)
+    stack = model.encoder if name == "encoder" else model.decoder
+    assert stack is not None
+    assert layer is not None
+    attention = stack.cross_attention if ".cross_attention." in parameter else None
+    attention = stack.layers[int(layer[1])] if attention is None else attention
+    assert isinstance(attention, config.MultiHead)  # no other kind has fused projections
+    return attention
+
+
+def shapes_of(parameters: Iterable[tuple[str, Tensor]]) -> dict[str, Shape]:
+    """The shape of each parameter."""
+    return {name: tuple(parameter.shape) for name, parameter in parameters}

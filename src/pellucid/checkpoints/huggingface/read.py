@@ -22,8 +22,9 @@ from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, read_json
 from pellucid.checkpoints.huggingface.families import FAMILIES
-from pellucid.checkpoints.huggingface.family import DirectoryContents, Family, multi_head
-from pellucid.checkpoints.huggingface.names import Source, source_of
+from pellucid.checkpoints.huggingface.family import Family
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents
+from pellucid.checkpoints.huggingface.names import Layout, shapes_of
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, assemble
 
@@ -40,7 +41,8 @@ class Published:
         model: its config.
         attributes: the `config.json`, with begin and end tokens from `generation_config.json`.
         ignored_tensors: tensors without a parameter, with the reason.
-        places: the source of each parameter, and the name of its tensor in the files.
+        layout: where each parameter is in its tensor.
+        places: the name of each parameter's tensor in the files.
         shards: the files.
     """
 
@@ -49,14 +51,14 @@ class Published:
     model: config.Transformer
     attributes: Table
     ignored_tensors: dict[str, str]
-    places: dict[str, tuple[Source, str]]
+    layout: Layout
+    places: dict[str, str]
     shards: Shards
 
     def tensor(self, parameter: str) -> Tensor:
         """The tensor of a parameter, as float32."""
-        source, stored = self.places[parameter]
-        published = self.shards.read_float(stored)
-        tensor = source.take(published, n_heads=multi_head(self.model.stacks[0]).n_heads)
+        published = self.shards.read_float(self.places[parameter])
+        tensor = self.layout.take(parameter, published)
         shared = tensor.untyped_storage().data_ptr() == published.untyped_storage().data_ptr()
         if shared and (tensor is not published or _WINDOWS):
             # a copy of a part or a transpose releases the file's memory; and Windows can neither
@@ -68,8 +70,9 @@ class Published:
         """Fill a model that was built on the meta device, one tensor at a time."""
         for parameter in self.places:
             module, _, leaf = parameter.rpartition(".")
-            owner = model.get_submodule(module)
-            setattr(owner, leaf, nn.Parameter(self.tensor(parameter)))
+            owner, tensor = model.get_submodule(module), self.tensor(parameter)
+            is_constant = leaf in dict(owner.named_buffers(recurse=False))
+            setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
 
 
 def open_published(
@@ -93,37 +96,22 @@ def open_published(
     stored = _full_names(shards.stored, family)
     try:
         model = family.read(attributes, DirectoryContents(architecture, frozenset(stored)))
-        _refuse_too_few(model, shards, folder)
         fits(model)
         with torch.device("meta"):
             built = assemble(model, seed=0)
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
-    except ZeroDivisionError:  # a width by a number of heads, before the config is there to refuse
-        raise CheckpointError(
-            f"{folder / CONFIG} describes no model: a divisor, such as the number of heads, is 0"
-        ) from None
-    names = family.names_for(model)
-    sources = {parameter: source_of(parameter, names) for parameter, _ in built.named_parameters()}
-    shapes = {parameter: tuple(p.shape) for parameter, p in built.named_parameters()}
-    places = _places(sources, stored, folder)
-    _check_shapes(places, shapes, shards)
+    # parameters, and constants that belong to the model
+    layout = Layout(model, family.names_for(model), shapes_of(built.state_dict().items()))
+    places = _places(layout, stored, folder)
+    _check_shapes(places, layout, shards)
     copies = _copies(family, model)
     ignored_tensors = _find_ignored(stored, places, family, copies, folder)
     _check_copies(copies, stored, shards)
+    attributes = _with_ends(folder, table)
     return Published(
-        folder, family.model_type, model, _with_ends(folder, table), ignored_tensors, places, shards
+        folder, family.model_type, model, attributes, ignored_tensors, layout, places, shards
     )
-
-
-def _refuse_too_few(model: config.Transformer, shards: Shards, folder: Path) -> None:
-    """Refuse more layers than tensors, before so many layers are built."""
-    n_layers, n_tensors = sum(stack.n_layers for stack in model.stacks), len(shards.stored)
-    if n_layers > n_tensors:
-        raise CheckpointError(
-            f"{folder / CONFIG} describes {n_layers:,} layers, but the files have {n_tensors:,} "
-            "tensors in total: the files belong to another model, or some are missing"
-        )
 
 
 def _family(table: Table) -> Family:
@@ -163,16 +151,14 @@ def _full_names(stored: Iterable[str], family: Family) -> dict[str, str]:
     return full
 
 
-def _places(
-    sources: dict[str, Source | None], stored: dict[str, str], folder: Path
-) -> dict[str, tuple[Source, str]]:
-    places: dict[str, tuple[Source, str]] = {}
+def _places(layout: Layout, stored: dict[str, str], folder: Path) -> dict[str, str]:
+    places: dict[str, str] = {}
     missing: list[str] = []
-    for parameter, source in sources.items():
+    for parameter, source in layout.sources.items():
         if source is None or source.name not in stored:
             missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
         else:
-            places[parameter] = (source, stored[source.name])
+            places[parameter] = stored[source.name]
     if missing:
         suffix = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise CheckpointError(
@@ -182,11 +168,9 @@ def _places(
     return places
 
 
-def _check_shapes(
-    places: dict[str, tuple[Source, str]], shapes: dict[str, tuple[int, ...]], shards: Shards
-) -> None:
-    for parameter, (source, stored) in places.items():
-        expected, actual = source.shape(shapes[parameter]), shards.stored[stored].shape
+def _check_shapes(places: dict[str, str], layout: Layout, shards: Shards) -> None:
+    for parameter, stored in places.items():
+        expected, actual = layout.published_shape(parameter), shards.stored[stored].shape
         if actual != expected:
             raise CheckpointError(
                 f"{shards.stored[stored].file}: {stored} has the shape {list(actual)}, "
@@ -198,18 +182,19 @@ def _copies(family: Family, model: config.Transformer) -> dict[str, str]:
     """Tensors that must equal another one, including a head that is tied to the embedding."""
     copies = dict(family.copies)
     if model.embedding.tied and isinstance(model.head, config.LanguageHead):
-        copies[family.names["head.weight"].name] = family.names["token_embedding.weight"].name
+        names = family.names_for(model)
+        copies[names["head.weight"].name] = names["token_embedding.weight"].name
     return copies
 
 
 def _find_ignored(
     stored: dict[str, str],
-    places: dict[str, tuple[Source, str]],
+    places: dict[str, str],
     family: Family,
     copies: dict[str, str],
     folder: Path,
 ) -> dict[str, str]:
-    used = {stored_name for _, stored_name in places.values()}
+    used = set(places.values())
     ignored_tensors: dict[str, str] = {}
     for full, name in stored.items():
         if name in used or full in copies:

@@ -9,11 +9,14 @@ pellucid reads both and writes the old form, which every version of `transformer
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
+from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row, Unfit
+from pellucid.config import decode, encode
 from pellucid.errors import CheckpointError
 
 #: The attributes of families with rotary positions.
@@ -26,17 +29,76 @@ ROTARY_RULES: Rules = {
 Scaling = config.RotaryScaling | None
 
 
+def rotary_row(
+    stack: str = "decoder",
+    *,
+    base: float | str = 10_000.0,
+    share: Mapping[str, float | None] | None = None,
+    interleaved: bool = False,
+) -> Row:
+    """The positions of every layer of a stack that has rotary ones.
+
+    Args:
+        stack: its name.
+        base: if the rope attributes have none, or the attribute of the family that has it.
+        share: attributes with the rotated share of each head's features, and their defaults; the
+            first one with a value counts, and
+            the last one is written. For a family without one, `transformers` ignores
+            `partial_rotary_factor` and rotates all features.
+        interleaved: whether features are rotated in pairs of neighbours.
+    """
+    path, shares = f"{stack}.layers.positions:Rotary", share or {}
+    rules = {name: Read(float, default) for name, default in shares.items()}
+    if isinstance(base, str):
+        rules[base] = Read(float, 10_000.0)
+
+    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        positions = read_rotary(
+            attributes,
+            d_head=values_at(tree, f"{stack}.layers.attention.d_head")[0],
+            context_length=tree["context_length"],
+            base=attributes[base] if isinstance(base, str) else base,
+            share=next((attributes[n] for n in shares if attributes[n] is not None), None),
+        )
+        table = {**encode(positions), "pairing": "interleaved" if interleaved else "half_split"}
+        for key, value in table.items():
+            set_values(tree, f"{path}.{key}", value)
+
+    def write(tree: Table) -> Table:
+        d_head = values_at(tree, f"{stack}.layers.attention.d_head")[0]
+        rotated = values_at(tree, f"{path}.n_features")
+        if not rotated:
+            return {}
+        schemes = [p for p in values_at(tree, f"{stack}.layers.positions") if p["kind"] == "Rotary"]
+        if any(scheme != schemes[0] for scheme in schemes):
+            raise Unfit("positions differ between layers, but this family has one scheme")
+        table = describe_rotary(decode(config.Rotary, schemes[0], "positions"))
+        if isinstance(base, str):
+            table[base] = table.pop("rope_theta")
+        if shares:
+            table[list(shares)[-1]] = (rotated[0] or d_head) / d_head
+        return table
+
+    return Row(rules={**ROTARY_RULES, **rules}, read=read, write=write)
+
+
 def read_rotary(
-    attributes: Table, *, d_head: int, base: float = 10_000.0, share: float | None = None
+    attributes: Table,
+    *,
+    d_head: int,
+    context_length: int,
+    base: float = 10_000.0,
+    share: float | None = None,
 ) -> config.Rotary:
-    """The positions that the attributes describe.
+    """The positions that the rope attributes describe.
 
     Args:
         attributes: of the family.
         d_head: features per head.
+        context_length: of the model.
         base: if the attributes have none.
-        share: the rotated share of each head's features, if the attributes have none. For a family
-            without one, `transformers` ignores `partial_rotary_factor` and rotates all features.
+        share: the rotated share of each head's features, if the attributes have none. None for a
+            family that rotates all features.
 
     Raises:
         CheckpointError: the kind of scaling is not handled, or one of its numbers is unknown.
@@ -70,7 +132,7 @@ def read_rotary(
     return config.Rotary(
         base=base,
         n_features=None if width == d_head else width,
-        scaling=make(parameters, int(attributes["max_position_embeddings"])),
+        scaling=make(parameters, context_length),
     )
 
 

@@ -9,8 +9,7 @@ may differ: they do not change what a trained model computes.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,17 +18,12 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
+from pellucid.checkpoints.huggingface.config_tree import STACKS, expand
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, WEIGHTS
 from pellucid.checkpoints.huggingface.families import FAMILIES
-from pellucid.checkpoints.huggingface.family import (
-    DirectoryContents,
-    Family,
-    Unfit,
-    alternating,
-    multi_head,
-)
-from pellucid.checkpoints.huggingface.names import Source, source_of
-from pellucid.config import encode
+from pellucid.checkpoints.huggingface.family import Family
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Unfit
+from pellucid.checkpoints.huggingface.names import Layout, shapes_of, source_of
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.json_text import json_text
 
@@ -54,8 +48,8 @@ def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple
             reasons = _differences(model, parameters, family, attributes)
             distance = len(reasons)
         except Unfit as unfit:
-            attributes, reasons = {}, [str(unfit)]
-            distance = 2 * _NO_FIT if unfit.shape else _NO_FIT
+            attributes, reasons = {}, list(unfit.reasons)
+            distance = (2 if unfit.shape else 1) * _NO_FIT + len(reasons)
         if not reasons:
             return family, attributes
         if nearest is None or distance < nearest[0]:
@@ -109,20 +103,13 @@ def write_published(
 def _renamed(
     model: config.Transformer, tensors: Mapping[str, Tensor], family: Family
 ) -> dict[str, Tensor]:
-    """The published tensors, in which queries, keys and values may be joined."""
-    n_heads = multi_head(model.stacks[0]).n_heads
-    groups: dict[str, list[tuple[Source, Tensor]]] = {}
-    for parameter, tensor in tensors.items():
-        source = source_of(parameter, family.names_for(model))
-        assert source is not None  # choose_family has looked
-        groups.setdefault(source.name, []).append((source, tensor.detach().cpu()))
+    """The published tensors, in which several parameters may be joined."""
+    layout = Layout(model, family.names_for(model), shapes_of(tensors.items()))
     bare = isinstance(model.head, config.NoHead)
-    published: dict[str, Tensor] = {}
-    for name, group in groups.items():
-        group.sort(key=lambda pair: pair[0].third or 0)
-        joined = group[0][0].join([tensor for _, tensor in group], n_heads=n_heads)
-        published[name.removeprefix(family.prefix) if bare else name] = joined.contiguous()
-    return published
+    return {
+        name.removeprefix(family.prefix) if bare else name: tensor.contiguous()
+        for name, tensor in layout.publish({n: t.detach().cpu() for n, t in tensors.items()})
+    }
 
 
 def _write_json(file: Path, table: Table) -> None:
@@ -140,24 +127,37 @@ def _differences(
         reread = family.read(read, DirectoryContents(family.architecture_for(model), tensor_names))
     except (CheckpointError, ConfigError) as error:
         return [str(error)]
-    reasons = list(_compare("model", encode(_plain(model)), encode(_plain(reread))))
+    reasons = list(_compare("model", _normal_form(model), _normal_form(reread)))
     missing = [parameter for parameter, source in sources.items() if source is None]
     if missing and not reasons:
         reasons.append(f"there is no tensor for {missing[0]}")
     return reasons
 
 
-def _compare(path: str, before: Any, after: Any) -> Iterable[str]:
+def _compare(path: str, before: Any, after: Any) -> Iterator[str]:
     if not isinstance(before, dict) or not isinstance(after, dict):
         if before != after:
             yield f"{path} is {_format_value(before)}, it could only be {_format_value(after)}"
         return
     table, other_table = cast("Table", before), cast("Table", after)
-    if table["kind"] != other_table["kind"]:
+    if table.get("kind") != other_table.get("kind"):
         yield f"{path} is {_format_value(table)}, it could only be {_format_value(other_table)}"
         return
     for key in dict.fromkeys((*table, *other_table)):
-        yield from _compare(f"{path}.{key}", table.get(key), other_table.get(key))
+        if key == "layers":
+            yield from _compare_layers(path, table[key], other_table[key])
+        else:
+            yield from _compare(f"{path}.{key}", table.get(key), other_table.get(key))
+
+
+def _compare_layers(path: str, before: list[Table], after: list[Table]) -> list[str]:
+    """The differences of the first layer that differs."""
+    if len(before) != len(after):
+        return [f"{path}.n_layers is {len(before)}, it could only be {len(after)}"]
+    for layer, other_layer in zip(before, after, strict=True):
+        if differences := list(_compare(path, layer, other_layer)):
+            return differences
+    return []
 
 
 def _format_value(value: Any) -> str:
@@ -166,48 +166,30 @@ def _format_value(value: Any) -> str:
     return "absent" if value is None else str(value)
 
 
-def _plain(model: config.Transformer) -> config.Transformer:
-    """An equal model in a normal form, without settings that do not change its numbers."""
-    head = model.head
-    spells = isinstance(head, config.LanguageHead)
-    return replace(
-        model,
-        head=replace(head, dropout=0.0) if isinstance(head, config.ClassificationHead) else head,
-        embedding=model.embedding if spells else replace(model.embedding, tied=True),
-        encoder=None if model.encoder is None else _plain_stack(model.encoder),
-        decoder=None if model.decoder is None else _plain_stack(model.decoder),
-        initialisation=config.Initialisation(
-            weights=config.He(), embedding_std=1.0, outputs="plain"
-        ),
-    )
+def _normal_form(model: config.Transformer) -> Table:
+    """The table of a model without settings that do not change its numbers."""
+    tree = expand(model)
+    del tree["initialisation"]
+    tree["head"].pop("dropout", None)
+    if tree["head"]["kind"] != "LanguageHead":
+        del tree["embedding"]["tied"]
+    for stack in (tree[name] for name in STACKS if name in tree):
+        del stack["dropout"]
+        for layer in stack["layers"]:
+            _plain_attention(layer["attention"])
+            positions = layer["positions"]
+            if positions.get("n_features") == layer["attention"]["d_head"]:
+                del positions["n_features"]
+        if "cross_attention" in stack:
+            _plain_attention(stack["cross_attention"])
+    return tree
 
 
-def _plain_stack(stack: config.Stack) -> config.Stack:
-    positions = stack.positions
-    if isinstance(positions, config.Rotary) and positions.n_features == stack.d_head:
-        positions = replace(positions, n_features=None)
-    layers = tuple(_plain_attention(layer) for layer in stack.layers)
-    heads = tuple(layer for layer in layers if isinstance(layer, config.MultiHead))
-    crossed = stack.cross_attention
-    return replace(
-        stack,
-        positions=positions,
-        attention=alternating(heads) if len(heads) == len(layers) else stack.attention,
-        cross_attention=None
-        if crossed is None
-        else cast("config.MultiHead", _plain_attention(crossed)),
-        dropout=0.0,
-    )
-
-
-def _plain_attention(layer: config.OneAttention) -> config.OneAttention:
-    if not isinstance(layer, config.MultiHead):
-        return layer
-    return replace(
-        layer,
-        dropout=0.0,
-        d_value=None if layer.d_value == layer.d_head else layer.d_value,
-        scale=None if layer.scale == layer.d_head**-0.5 else layer.scale,
-        # without a norm this setting has no effect
-        qk_norm_over=layer.qk_norm_over if layer.qk_norm is not None else "each_head",
-    )
+def _plain_attention(attention: Table) -> None:
+    defaults = {"dropout": attention.get("dropout"), "d_value": attention["d_head"]}
+    defaults["scale"] = attention["d_head"] ** -0.5
+    if "qk_norm" not in attention:
+        defaults["qk_norm_over"] = attention.get("qk_norm_over")
+    for key, value in defaults.items():
+        if attention.get(key) == value:
+            attention.pop(key, None)

@@ -45,8 +45,8 @@ def other_trace(arguments: argparse.Namespace, run: Run) -> Trace | None:
     if arguments.against is None and arguments.against_text is None:
         return None
     from pellucid import runs
-    from pellucid.explain import trace
+    from pellucid.cli.flags.token_ids import trace_request
 
     other_run = run if arguments.against is None else runs.load(arguments.against)
     text = arguments.sentence if arguments.against_text is None else arguments.against_text
-    return trace(other_run, text, target=arguments.target, force=arguments.force)
+    return trace_request(arguments, other_run, text, target=arguments.target)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def read_prompts(run: Run, action: str) -> Iterator[str]:
     """The prompts of a session on a terminal, until an empty line."""
+    run.require_tokenizer()  # its refusal comes before the first prompt
     print(f"{run.folder} {action} what you write; an empty line ends the session.")
     while True:
         try:
@@ -102,7 +103,7 @@ class TextPrinter:
                 yield escape_controls(f"{self._visible(prompt)}{text.text}\n")
                 if self.logprobs:
                     for token_id, log_p in zip(text.ids, text.log_p, strict=True):
-                        yield f"{log_p:>10.4f}  {self.run.tokenizer.token(token_id)!r}"
+                        yield f"{log_p:>10.4f}  {self.run.require_tokenizer().token(token_id)!r}"
                     yield f"{sum(text.log_p):>10.4f}  log P of the text, in nats\n"
 
     def stream(self, prompt: str, sampling: Sampling) -> None:
@@ -110,9 +111,9 @@ class TextPrinter:
         from pellucid.generation import stream
         from pellucid.saved_runs.inference_memory import check_writing
 
-        run = self.run
+        run, tokenizer = self.run, self.run.require_tokenizer()
         check_writing(run, [prompt], sampling, force=self.force)
-        pieces = stream(run.model, run.tokenizer, prompt, sampling, when_outgrown=self.warn)
+        pieces = stream(run.model, tokenizer, prompt, sampling, when_outgrown=self.warn)
         print(escape_controls(self._visible(prompt)), end="", flush=True)
         for piece in pieces:
             print(escape_controls(piece), end="", flush=True)

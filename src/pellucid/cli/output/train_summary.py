@@ -149,7 +149,7 @@ def _commands(run: Run, folder: str, facts: dict[str, Any]) -> list[str]:
     evaluate = f"pellucid evaluate {folder} PATH"
     match run.config.objective:
         case config.MLM():
-            mask = run.tokenizer.roles().get("mask_token", "")
+            mask = run.require_tokenizer().roles().get("mask_token", "")
             sentence = shlex.quote(f"{run.config.training.sentence} {mask}")
             return [f"pellucid fill {folder} {sentence}", evaluate]
         case config.Seq2Seq():

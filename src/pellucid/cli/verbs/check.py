@@ -7,6 +7,7 @@ import textwrap
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.shared import add_finding_flags, finish_parser
+from pellucid.cli.flags.token_ids import add_ids, read_texts
 from pellucid.cli.output.printing import count_findings, print_result
 from pellucid.errors import ExitCode
 
@@ -36,6 +37,7 @@ def add_to(verbs: Any) -> None:
         nargs="?",
         help="its training data: a text file, or a file of rows",
     )
+    add_ids(parser, "DATA holds token ids, a text a line: for a model without a tokenizer")
     add_finding_flags(parser)
     finish_parser(parser, call, force=True)
 
@@ -45,8 +47,9 @@ def call(arguments: argparse.Namespace) -> ExitCode:
     from pellucid.diagnosis import check_named, declare, has_severity
 
     declared = declare(frozen=arguments.frozen, no_positions=arguments.no_positions)
+    ids = read_texts([arguments.text] if arguments.text else []) if arguments.ids else None
     checked = check_named(
-        arguments.what, arguments.text, declared=declared, ignore=arguments.ignore
+        arguments.what, arguments.text, ids=ids, declared=declared, ignore=arguments.ignore
     )
     failed = arguments.fail_on is not None and has_severity(checked.findings, arguments.fail_on)
     print_result(arguments, _facts(checked, failed), _format(checked))

@@ -14,6 +14,7 @@ from pellucid.cli.flags.shared import (
     finish_parser,
     list_given,
 )
+from pellucid.cli.flags.token_ids import add_ids, read_texts
 from pellucid.cli.output.printing import align_values, print_result
 from pellucid.errors import ConfigError
 
@@ -37,6 +38,10 @@ def add_to(verbs: Any) -> None:
     )
     add_run(parser)
     add_corpus(parser, nargs="*")
+    add_ids(
+        parser,
+        "each PATH holds token ids, a text a line: for a model without a tokenizer",
+    )
     rows = parser.add_argument_group("rows", "For runs that learn from rows.")
     rows.add_argument(
         "--columns",
@@ -66,6 +71,9 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
 
     run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
+    if arguments.ids:
+        _print_ids_score(run, arguments)
+        return
     if runs.learns_from_rows(run):
         from pellucid.cli.output.evaluation import print_example_scores
 
@@ -83,11 +91,27 @@ def call(arguments: argparse.Namespace) -> None:
     print_held_out_score(run, arguments)
 
 
+def _print_ids_score(run: Run, arguments: argparse.Namespace) -> None:
+    """The loss over texts of token ids."""
+    from pellucid import runs
+
+    if flags := list_given(arguments, (*_FOR_ROWS, "field")):
+        raise ConfigError(f"{flags}: --ids reads token ids, without columns: leave it out")
+    result = runs.evaluate(run, ids=read_texts(arguments.paths), force=arguments.force)
+    _print_result(arguments, result)
+
+
 def _print_text_score(run: Run, arguments: argparse.Namespace) -> None:
     """The loss in its three units."""
     from pellucid import runs
 
-    result = runs.evaluate(run, arguments.paths, field=arguments.field, force=arguments.force)
+    _print_result(
+        arguments,
+        runs.evaluate(run, arguments.paths, field=arguments.field, force=arguments.force),
+    )
+
+
+def _print_result(arguments: argparse.Namespace, result: Evaluation) -> None:
     facts = {
         "loss_nats": result.loss_nats,
         "perplexity": result.perplexity,
@@ -106,6 +130,10 @@ def _format(result: Evaluation) -> list[str]:
     rows = [
         ("loss", f"{result.loss_nats:.4f} nats per token"),
         ("perplexity", f"{result.perplexity:.2f} per token"),
+    ]
+    if result.n_bytes is None:
+        return align_values([*rows, ("over", f"{result.tokens:,} tokens")])
+    rows += [
         ("bits per byte", f"{result.bits_per_byte:.4f}{mark}"),
         ("over", f"{result.tokens:,} tokens, {result.n_bytes:,} bytes"),
     ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, other_trace
 from pellucid.cli.flags.numbers import integer
 from pellucid.cli.flags.shared import add_run, finish_parser
+from pellucid.cli.flags.token_ids import add_ids, parse_ids, trace_request
 from pellucid.cli.output.printing import cut, print_json, print_result
 from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, place_of, show_page
 from pellucid.errors import ConfigError
@@ -32,6 +33,7 @@ def add_to(verbs: Any) -> None:
     )
     add_run(parser)
     parser.add_argument("sentence", metavar="SENTENCE")
+    add_ids(parser, 'SENTENCE is token ids, such as "5 17 9": for a model without a tokenizer')
     parser.add_argument("--chapter", metavar="NAME", help="one chapter; without it they are listed")
     parser.add_argument("--all", action="store_true", help="all chapters, one after another")
     for name, default, meaning in (
@@ -93,15 +95,15 @@ def call(arguments: argparse.Namespace) -> None:
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
     if page_was_asked_for(arguments):
+        if arguments.ids:
+            raise ConfigError("--ids is for the terminal: a page shows text; leave it out there")
         show_page(arguments, scales)
         return
     run = runs.load(arguments.run)
     if arguments.chapter is None and not arguments.all and not scales:
         _print_reading(run, arguments)
         return
-    from pellucid.explain import trace
-
-    traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
+    traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
     if scales:
         original, traced = traced, traced.with_heads(scales)
         if arguments.chapter is None and not arguments.all:
@@ -203,7 +205,12 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     if kind_of(run.model) != "decoder" or run.model.output_head.no_token_logits is not None:
         _print_tokens(run, arguments, chapters)
         return
-    reading = explain.read_sentence(run, arguments.sentence)
+    if arguments.target is not None:
+        raise ConfigError("--target is for an encoder-decoder: leave it out")
+    sentence: str = arguments.sentence
+    reading = explain.read_sentence(
+        run, parse_ids(sentence, "SENTENCE") if arguments.ids else sentence
+    )
     notes = ("\n" + "\n".join(folded(visible(note), 80)) for note in reading.notes)
     facts = asdict(reading) | {"bits": reading.bits, "chapters": chapters}
     print_result(arguments, facts, [*_table(reading), *notes, *_contents()])
@@ -211,11 +218,10 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
 
 def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[str, str]]) -> None:
     """The tokens alone, for a model that gives no token a probability from those before it."""
-    from pellucid.explain import trace
     from pellucid.explain.chapter_json import plain_chapter
     from pellucid.explain.inspection import Request, inspect
 
-    traced = trace(run, arguments.sentence, target=arguments.target, force=arguments.force)
+    traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
     inspection = inspect(Request(trace=traced, chapters=("tokens",), place=place_of(arguments)))
     facts = {"tokens": plain_chapter(inspection.chapter()), "chapters": chapters}
     print_result(arguments, facts, [*_chapter_lines(inspection), *_contents()])

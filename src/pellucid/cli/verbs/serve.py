@@ -84,7 +84,7 @@ def serve_page(
 
     session = open_session(paths, sentence=sentence)
     # load it now: a refusal belongs here, not in the browser
-    session.shelf.load(session.shelf.keys[0])
+    session.shelf.load(session.shelf.keys[0]).require_tokenizer()
 
     def ready(address: str) -> None:
         if arguments.json:

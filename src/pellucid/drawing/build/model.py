@@ -223,9 +223,10 @@ def _head(model_boxes: ModelBoxes, head: LanguageHead) -> Column:
     lines = [f"{model.head_width} -> {model.rows}"]
     lines += ["tied to the token embedding"] if tied else []
     lines += [f"of states / sqrt({model.d_model})"] if head.scaled else []
-    lines += ["with biases"] if head.bias else []
+    lines += ["with fixed biases" if head.fixed_bias else "with biases"] if head.bias else []
     box = Box(name="head: LanguageHead", lines=tuple(lines), key=_HEAD)
-    for row in ([] if tied else ["head"]) + (["head bias"] if head.bias else []):
+    learns_bias = head.bias and not head.fixed_bias
+    for row in ([] if tied else ["head"]) + (["head bias"] if learns_bias else []):
         part = model_boxes.box(row)
         formula = " + ".join(filter(None, (box.formula, part.formula)))
         box = replace(box, parameters=box.parameters + part.parameters, formula=formula)

@@ -16,8 +16,8 @@ def build(trace: Trace, selection: Selection) -> Content:
     ids = tuple(int(token) for token in trace.stack_pass(selection.side).ids[0])
     pictures: list[Picture | None] = [Tokens(title="tokens and their ids", pieces=pieces, ids=ids)]
     notes = list(trace.sentence.notes)
-    if trace.run is not None:
-        tokenizer = trace.run.tokenizer
+    tokenizer = None if trace.run is None else trace.run.tokenizer
+    if tokenizer is not None:
         pictures += [
             _merges(tokenizer, trace.sentence.text, selection.token, len(pieces)),
             _split(tokenizer, ids, pieces),

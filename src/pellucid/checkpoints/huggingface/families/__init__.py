@@ -11,7 +11,18 @@ from pellucid.checkpoints.huggingface.family import Family
 #: If several families fit a model, pellucid writes it as the first.
 FAMILIES: dict[str, Family] = {
     family.model_type: family
-    for family in (LLAMA, GPT2, QWEN2, QWEN3, MISTRAL, GPT_NEOX, OLMO2, GEMMA2, BERT, T5)
+    for family in (
+        LLAMA,
+        GPT2,
+        QWEN2,
+        QWEN3,
+        MISTRAL,
+        GPT_NEOX,
+        OLMO2,
+        GEMMA2,
+        BERT,
+        T5,
+    )
 }
 
 __all__ = ["FAMILIES"]

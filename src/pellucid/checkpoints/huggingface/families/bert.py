@@ -5,45 +5,78 @@ Source: Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transforme
 
 from __future__ import annotations
 
-from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import FixedValue, Ignored, Read, Rules, Table
-from pellucid.checkpoints.huggingface.classes import with_classes
-from pellucid.checkpoints.huggingface.family import (
-    WRITTEN_ACTIVATIONS,
+from pellucid.checkpoints.huggingface.activations import activation
+from pellucid.checkpoints.huggingface.attributes import Table
+from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
+from pellucid.checkpoints.huggingface.families.decoders import initial_std, initialisation
+from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
+from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
-    Family,
-    Unfit,
-    activation,
-    multi_head,
-    normal_start,
-    std_of,
+    Row,
+    computed,
+    depth,
+    fixed,
+    flag,
+    ignored,
+    integer,
+    number,
+    quotient,
+    training_number,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 
-_UNUSED = Ignored("nothing reads it")
-_RULES: Rules = {
-    "vocab_size": Read(int),
-    "hidden_size": Read(int),
-    "num_hidden_layers": Read(int),
-    "num_attention_heads": Read(int),
-    "intermediate_size": Read(int),
-    "hidden_act": Read(str, "gelu"),
-    "hidden_dropout_prob": Read(float, 0.1),
-    "attention_probs_dropout_prob": Read(float, 0.1),
-    "max_position_embeddings": Read(int, 512),
-    "type_vocab_size": Read(int, 2),
-    "initializer_range": Read(float, 0.02),
-    "layer_norm_eps": Read(float, 1e-12),
-    "tie_word_embeddings": Read(bool, True),
-    "position_embedding_type": FixedValue("absolute"),
-    **dict.fromkeys(
-        (
-            "directionality", "pooler_fc_size", "pooler_num_attention_heads",
-            "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type",
-        ),
-        _UNUSED,
+#: Paths in every layer.
+ATTENTION, FEED = "encoder.layers.attention", "encoder.layers.feed_forward"
+LAYER_NORM: Table = {"kind": "LayerNorm", "bias": True}
+TRANSFORM = "head:LanguageHead.transform"
+#: One logit per token, from states that are transformed first.
+MASKED_HEAD: Table = {
+    "kind": "LanguageHead",
+    "bias": True,
+    "transform": {"kind": "HeadTransform", "norm": LAYER_NORM},
+}
+#: The config of an encoder with norms after the sums.
+SKELETON: Table = {
+    "kind": "Transformer",
+    "embedding": {"kind": "Embedding", "scaled": False},
+    "encoder": {
+        "kind": "Stack",
+        "layers": [
+            {
+                "attention": {"kind": "MultiHead", "qkv_bias": True, "out_bias": True},
+                "feed_forward": {"kind": "MLP", "bias": True},
+                "positions": {"kind": "Learned"},
+            }
+        ],
+        "norm": LAYER_NORM,
+        "input_norm": LAYER_NORM,
+        "residual": {"kind": "PostNorm"},
+        "final_norm": False,
+    },
+    "initialisation": initialisation(),
+}
+#: The attributes that its relatives share.
+ROWS: tuple[Row, ...] = (
+    integer("vocab_size", "vocab_size"),
+    integer("hidden_size", "d_model"),
+    depth("num_hidden_layers", "encoder"),
+    integer("num_attention_heads", f"{ATTENTION}.n_heads", f"{ATTENTION}.n_kv_heads"),
+    computed(quotient("hidden_size", "num_attention_heads").value, f"{ATTENTION}.d_head"),
+    integer("intermediate_size", f"{FEED}.d_ff"),
+    activation("hidden_act", f"{FEED}.activation", f"{TRANSFORM}?.activation", default="gelu"),
+    training_number("hidden_dropout_prob", "encoder.dropout", default=0.1),
+    training_number("attention_probs_dropout_prob", f"{ATTENTION}.dropout", default=0.1),
+    integer("max_position_embeddings", "context_length", default=512),
+    initial_std(),
+    number(
+        "layer_norm_eps",
+        "encoder.norm.eps",
+        "encoder.input_norm.eps",
+        f"{TRANSFORM}?.norm.eps",
+        default=1e-12,
     ),
-}  # fmt: skip
+    flag("tie_word_embeddings", "embedding.tied", default=True),
+)
 
 _BLOCK, _LAYER = "encoder.blocks.{n}", "bert.encoder.layer.{n}"
 _HEAD, _POOLER = "cls.predictions", "bert.pooler.dense"
@@ -61,6 +94,7 @@ _NAMES: Names = {
     **dict(linear(f"{_BLOCK}.feed_forward.down", f"{_LAYER}.output.dense")),
     **dict(norm(f"{_BLOCK}.feed_forward_norm", f"{_LAYER}.output.LayerNorm")),
     **dict(linear("pooler", _POOLER)),
+    **dict(linear("classifier", "classifier")),
     **dict(linear("head_transform.dense", f"{_HEAD}.transform.dense")),
     **dict(norm("head_transform.norm", f"{_HEAD}.transform.LayerNorm")),
     "head.weight": Source(f"{_HEAD}.decoder.weight"),
@@ -68,93 +102,40 @@ _NAMES: Names = {
 }
 
 
-def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-    n_heads: int = attributes["num_attention_heads"]
-    norm = config.LayerNorm(eps=attributes["layer_norm_eps"], bias=True)
-    act = activation(attributes["hidden_act"], "hidden_act")
-    bare = stored.architecture == "BertModel"
-    transform = config.HeadTransform(activation=act, norm=norm)
-    return config.Transformer(
-        vocab_size=attributes["vocab_size"],
-        context_length=attributes["max_position_embeddings"],
-        d_model=attributes["hidden_size"],
-        embedding=config.Embedding(
-            tied=bare or attributes["tie_word_embeddings"],
-            scaled=False,
-            segments=attributes["type_vocab_size"],
+def _read_pooler(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    classifies = tree["head"]["kind"] == "ClassificationHead"
+    tree["pooler"] = classifies or f"{_POOLER}.weight" in stored.tensors
+    if tree["head"]["kind"] == "NoHead":
+        tree["embedding"]["tied"] = True
+
+
+BERT = Family(
+    model_type="bert",
+    heads={
+        "BertForMaskedLM": MASKED_HEAD,
+        "BertModel": NO_HEAD,
+        "BertForPreTraining": MASKED_HEAD,
+        "BertForSequenceClassification": classification_head("first", bias=True),
+    },
+    skeleton=SKELETON,
+    rows=(
+        *ROWS,
+        integer("type_vocab_size", "embedding.segments", default=2),
+        Row(rules={}, read=_read_pooler),
+        fixed("position_embedding_type", "absolute"),
+        ignored(
+            "nothing reads it",
+            *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
+            *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
         ),
-        encoder=config.Stack(
-            n_layers=attributes["num_hidden_layers"],
-            positions=config.Learned(),
-            attention=config.MultiHead(
-                n_heads=n_heads,
-                n_kv_heads=n_heads,
-                d_head=attributes["hidden_size"] // n_heads,
-                qkv_bias=True,
-                out_bias=True,
-                qk_norm=None,
-                dropout=attributes["attention_probs_dropout_prob"],
-            ),
-            feed_forward=config.MLP(
-                d_ff=attributes["intermediate_size"], activation=act, bias=True
-            ),
-            norm=norm,
-            residual=config.PostNorm(),
-            final_norm=False,
-            dropout=attributes["hidden_dropout_prob"],
-            input_norm=norm,
-        ),
-        head=config.NoHead() if bare else config.LanguageHead(bias=True, transform=transform),
-        pooler=f"{_POOLER}.weight" in stored.tensors,
-        initialisation=normal_start(attributes["initializer_range"]),
-    )
-
-
-def _describe(model: config.Transformer) -> Table:
-    stack = model.encoder
-    if stack is None or model.decoder is not None:
-        raise Unfit("decoder", "is present, but this family is an encoder only", shape=True)
-    attention = multi_head(stack)
-    return {
-        "vocab_size": model.rows,
-        "hidden_size": model.d_model,
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": attention.n_heads,
-        "intermediate_size": stack.feed_forward.d_ff,
-        "hidden_act": WRITTEN_ACTIVATIONS[stack.feed_forward.activation],
-        "hidden_dropout_prob": stack.dropout,
-        "attention_probs_dropout_prob": attention.dropout,
-        "max_position_embeddings": model.context_length,
-        "type_vocab_size": model.embedding.segments or 1,
-        "initializer_range": std_of(model),
-        "layer_norm_eps": stack.norm.eps,
-        "tie_word_embeddings": model.embedding.tied,
-    }
-
-
-BERT = with_classes(
-    Family(
-        model_type="bert",
-        architectures=("BertForMaskedLM", "BertModel", "BertForPreTraining"),
-        rules=_RULES,
-        names=_NAMES,
-        read=_read,
-        describe=_describe,
-        architecture_of=lambda model: (
-            "BertModel" if isinstance(model.head, config.NoHead) else "BertForMaskedLM"
-        ),
-        prefix="bert.",
-        older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
-        ignored_tensors={
-            r"(bert\.)?embeddings\.position_ids": "the numbers 0, 1, 2 and so on",
-            r"cls\.seq_relationship\.(weight|bias)": "the next-sentence head",
-        },
-        copies={f"{_HEAD}.decoder.bias": f"{_HEAD}.bias"},
+        classes_row("classifier_dropout", "hidden_dropout_prob"),
     ),
-    "BertForSequenceClassification",
-    "classifier",
-    pooling="first",
-    bias=True,
-    body="BertModel",
-    dropout=("classifier_dropout", "hidden_dropout_prob"),
+    names=_NAMES,
+    prefix="bert.",
+    older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
+    ignored_tensors={
+        r"(bert\.)?embeddings\.position_ids": "the numbers 0, 1, 2 and so on",
+        r"cls\.seq_relationship\.(weight|bias)": "the next-sentence head",
+    },
+    copies={f"{_HEAD}.decoder.bias": f"{_HEAD}.bias"},
 )

@@ -1,37 +1,41 @@
-"""The common part of decoders with rotary positions, RMSNorm and gated feed-forward layers.
-
-Llama introduced their names and attributes; Mistral, OLMo 2, Qwen and Gemma use them too.
-"""
+"""The common part of decoders with the names and attributes that Llama introduced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 
-from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import FixedValue, Read, Rules, Table
-from pellucid.checkpoints.huggingface.classes import with_classes
-from pellucid.checkpoints.huggingface.family import (
-    WRITTEN_ACTIVATIONS,
+from pellucid.checkpoints.huggingface.activations import activation
+from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
+from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
+from pellucid.checkpoints.huggingface.config_tree import values_at
+from pellucid.checkpoints.huggingface.family import LANGUAGE_HEAD, NO_HEAD, Family
+from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
-    Family,
-    activation,
-    alternating,
-    lone_decoder,
-    multi_head,
-    normal_start,
-    rotary,
-    std_of,
+    Row,
+    depth,
+    fixed,
+    flag,
+    integer,
+    number,
+    quotient,
+    same_as,
+    training_number,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
-from pellucid.checkpoints.huggingface.rotary import ROTARY_RULES, describe_rotary, read_rotary
+from pellucid.checkpoints.huggingface.rotary import rotary_row
 from pellucid.errors import CheckpointError
 
 BLOCK, LAYER = "decoder.blocks.{n}", "model.layers.{n}"
+#: Paths in every layer.
+ATTENTION, FEED, POSITIONS = (
+    f"decoder.layers.{part}" for part in ("attention", "feed_forward", "positions")
+)
+BIASES = f"{ATTENTION}.qkv_bias", f"{ATTENTION}.out_bias"
 
 NAMES: Names = {
     "token_embedding.weight": Source("model.embed_tokens.weight"),
     "head.weight": Source("lm_head.weight"),
+    **dict(linear("classifier", "score")),
     **dict(norm("decoder.final_norm", "model.norm")),
     **dict(norm(f"{BLOCK}.attention_norm", f"{LAYER}.input_layernorm")),
     **dict(norm(f"{BLOCK}.feed_forward_norm", f"{LAYER}.post_attention_layernorm")),
@@ -45,114 +49,206 @@ NAMES: Names = {
     **dict(linear(f"{BLOCK}.feed_forward.up", f"{LAYER}.mlp.up_proj")),
     **dict(linear(f"{BLOCK}.feed_forward.down", f"{LAYER}.mlp.down_proj")),
 }
+#: Norms of a layer's input and of its output.
+SANDWICH_NAMES: Names = {
+    **dict(norm(f"{BLOCK}.attention_norm.before", f"{LAYER}.input_layernorm")),
+    **dict(norm(f"{BLOCK}.attention_norm.after", f"{LAYER}.post_attention_layernorm")),
+    **dict(norm(f"{BLOCK}.feed_forward_norm.before", f"{LAYER}.pre_feedforward_layernorm")),
+    **dict(norm(f"{BLOCK}.feed_forward_norm.after", f"{LAYER}.post_feedforward_layernorm")),
+}
 
 IGNORED_TENSORS = {r".*\.rotary_emb\.inv_freq": "computed from the config"}
 
-RULES: Rules = {
-    "vocab_size": Read(int),
-    "hidden_size": Read(int),
-    "intermediate_size": Read(int),
-    "num_hidden_layers": Read(int),
-    "num_attention_heads": Read(int),
-    "num_key_value_heads": Read(int, None),
-    "head_dim": Read(int, None),
-    "hidden_act": Read(str, "silu"),
-    "max_position_embeddings": Read(int),
-    "initializer_range": Read(float, 0.02),
-    "rms_norm_eps": Read(float, 1e-6),
-    "tie_word_embeddings": Read(bool, False),
-    "attention_dropout": Read(float, 0.0),
-    **ROTARY_RULES,
-}
-#: For families with sliding windows in some layers.
-WINDOW_RULES: Rules = {
-    "sliding_window": Read(int, None),
-    "layer_types": Read(list, None),
-}
-ONE_RANK = {"pretraining_tp": FixedValue(1)}
+RMS_NORM: Table = {"kind": "RMSNorm"}
+GATED: Table = {"kind": "GatedMLP", "bias": False}
+MULTI_HEAD: Table = {"kind": "MultiHead", "qkv_bias": False, "out_bias": False, "dropout": 0.0}
+
+
+def initialisation(outputs: str = "plain") -> Table:
+    """Initial weights from one normal distribution."""
+    return {"kind": "Initialisation", "weights": {"kind": "Normal"}, "outputs": outputs}
+
+
+def initial_std(name: str = "initializer_range", default: float = 0.02) -> Row:
+    """The standard deviation of initial weights."""
+    paths = "initialisation.weights:Normal.std", "initialisation.embedding_std"
+    return training_number(name, *paths, default=default)
+
+
+def skeleton(
+    *,
+    attention: Table | None = None,
+    feed_forward: Table | None = None,
+    norm: Table | None = None,
+    residual: str | None = "PreNorm",
+    positions: Table | None = None,
+    **extra: object,
+) -> Table:
+    """The config of a decoder; by default of Llama.
+
+    Args:
+        attention: changes of plain attention without biases.
+        feed_forward: by default gated and without biases.
+        norm: by default RMSNorm.
+        residual: the kind; None if a row puts it.
+        positions: by default rotary.
+        extra: other keys of the model.
+    """
+    decoder: Table = {
+        "kind": "Stack",
+        "layers": [
+            {
+                "attention": {**MULTI_HEAD, **(attention or {})},
+                "feed_forward": GATED if feed_forward is None else feed_forward,
+                "positions": {"kind": "Rotary"} if positions is None else positions,
+            }
+        ],
+        "norm": RMS_NORM if norm is None else norm,
+        "final_norm": True,
+        "dropout": 0.0,
+    }
+    if residual is not None:
+        decoder["residual"] = {"kind": residual}
+    return {
+        "kind": "Transformer",
+        "embedding": {"kind": "Embedding", "scaled": False},
+        "decoder": decoder,
+        "initialisation": initialisation(),
+        **extra,
+    }
+
+
+#: The sizes of a model.
+SIZES: tuple[Row, ...] = (
+    integer("vocab_size", "vocab_size"),
+    integer("hidden_size", "d_model"),
+    depth("num_hidden_layers", "decoder"),
+    integer("num_attention_heads", f"{ATTENTION}.n_heads"),
+    integer("intermediate_size", f"{FEED}.d_ff"),
+    integer("max_position_embeddings", "context_length"),
+    initial_std(),
+    training_number("attention_dropout", f"{ATTENTION}.dropout"),
+)
+KEY_VALUE_HEADS = integer(
+    "num_key_value_heads", f"{ATTENTION}.n_kv_heads", default=same_as("num_attention_heads")
+)
+#: The features of a head follow from the width.
+HEAD_WIDTH = quotient("hidden_size", "num_attention_heads")
+HEAD_DIM = integer("head_dim", f"{ATTENTION}.d_head", default=HEAD_WIDTH)
+#: The attributes of Llama that its relatives share, without rotary positions.
+ROWS: tuple[Row, ...] = (
+    *SIZES,
+    KEY_VALUE_HEADS,
+    HEAD_DIM,
+    activation("hidden_act", f"{FEED}.activation", default="silu"),
+    number("rms_norm_eps", "decoder.norm.eps", default=1e-6),
+    flag("tie_word_embeddings", "embedding.tied", default=False),
+)
+ONE_RANK = fixed("pretraining_tp", 1)
 
 
 def decoder_family(
     model_type: str,
     stem: str,
+    rows: tuple[Row, ...],
     *,
-    rules: Rules,
-    read: Callable[[Table, DirectoryContents], config.Transformer],
-    describe: Callable[[config.Transformer], Table],
+    skeleton: Table,
     names: Names = NAMES,
+    prefix: str = "model.",
     classifies: bool = True,
+    head: Table = LANGUAGE_HEAD,
+    ignored_tensors: Mapping[str, str] = IGNORED_TENSORS,
 ) -> Family:
-    """A family with the class `stem`ForCausalLM and, if it `classifies`, one for classes.
+    """A family of decoders with the classes `stem`ForCausalLM, `stem`Model and one for classes.
 
     Args:
         model_type: its name.
         stem: of the names of its classes.
-        rules: its attributes, besides those of `RULES`.
-        read: from attributes to a config.
-        describe: from a config to attributes.
+        rows: what its attributes mean; of two rows for an attribute the last one counts.
+        skeleton: its config.
         names: the published tensor of each parameter.
+        prefix: what the names start with.
         classifies: whether it has the class `stem`ForSequenceClassification.
+        head: of the language model.
+        ignored_tensors: patterns of tensors that have no parameter, with the reason.
     """
-    family = Family(
+    heads = {f"{stem}ForCausalLM": head, f"{stem}Model": NO_HEAD}
+    if classifies:
+        heads[f"{stem}ForSequenceClassification"] = classification_head("last", bias=False)
+    return Family(
         model_type=model_type,
-        architectures=(f"{stem}ForCausalLM",),
-        rules={**RULES, **rules},
+        heads=heads,
+        skeleton=skeleton,
+        rows=(*rows, *((classes_row(),) if classifies else ())),
         names=names,
-        read=read,
-        describe=describe,
-        prefix="model.",
-        ignored_tensors=IGNORED_TENSORS,
-    )
-    return with_score(family, stem) if classifies else family
-
-
-def with_score(family: Family, stem: str) -> Family:
-    """The family with the class `stem`ForSequenceClassification of decoders."""
-    architecture = f"{stem}ForSequenceClassification"
-    return with_classes(family, architecture, "score", pooling="last", bias=False)
-
-
-def read_attention(
-    attributes: Table, *, qkv_bias: bool | None = None, out_bias: bool | None = None
-) -> config.MultiHead:
-    """Attention with the common attributes; biases are `attention_bias` by default."""
-    n_heads: int = attributes["num_attention_heads"]
-    d_head: int | None = attributes["head_dim"]
-    n_kv_heads: int | None = attributes["num_key_value_heads"]
-    return config.MultiHead(
-        n_heads=n_heads,
-        n_kv_heads=n_heads if n_kv_heads is None else n_kv_heads,
-        d_head=attributes["hidden_size"] // n_heads if d_head is None else d_head,
-        qkv_bias=attributes["attention_bias"] if qkv_bias is None else qkv_bias,
-        out_bias=attributes["attention_bias"] if out_bias is None else out_bias,
-        qk_norm=None,
-        dropout=attributes["attention_dropout"],
+        prefix=prefix,
+        ignored_tensors=ignored_tensors,
     )
 
 
-def read_layers(
-    attributes: Table, full: config.MultiHead, default: Callable[[int], bool]
-) -> config.Attention:
-    """The attention of all layers, some of them with a window.
+def windows_row(
+    in_window: Callable[[Table, int], bool],
+    *,
+    default: int | None = 4096,
+    enabled: Callable[[Table], bool] = lambda attributes: True,
+    rules: Rules | None = None,
+    describe: Callable[[list[int | None]], Table] = lambda windows: {},
+) -> Row:
+    """The layers with a sliding window.
 
     Args:
-        attributes: may have `layer_types`, the kind of each layer.
-        full: attention without a window.
-        default: without `layer_types`, whether the layer of this number has a window.
+        in_window: without `layer_types`, whether the layer of this number has a window.
+        default: the size of the window.
+        enabled: whether layers have windows at all.
+        rules: more attributes, which `in_window` and `enabled` read.
+        describe: their values, from the window of each layer.
+    """
+
+    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        layers = tree["decoder"]["layers"]
+        size = attributes["sliding_window"] if enabled(attributes) else None
+        names = {False: "full_attention", True: "sliding_attention"}
+        default_types = [
+            names[size is not None and in_window(attributes, n)] for n in range(len(layers))
+        ]
+        kinds = list(names.values())[: 1 if size is None else 2]
+        for layer, kind in zip(layers, layer_types(attributes, default_types, kinds), strict=True):
+            if kind == names[True]:
+                layer["attention"]["window"] = size
+
+    def write(tree: Table) -> Table:
+        windows: list[int | None] = values_at(tree, f"{ATTENTION}.window")
+        return {
+            "sliding_window": next((w for w in windows if w is not None), None),
+            "layer_types": [
+                "full_attention" if window is None else "sliding_attention" for window in windows
+            ],
+            **describe(windows),
+        }
+
+    all_rules = {
+        "sliding_window": Read(int, default, or_none=True),
+        "layer_types": Read(list, None),
+        **(rules or {}),
+    }
+    return Row(rules=all_rules, read=read, write=write)
+
+
+def layer_types(attributes: Table, default: list[str], kinds: list[str]) -> list[str]:
+    """The kind of each layer.
+
+    Args:
+        attributes: may have `layer_types`.
+        default: without it, the kind of each layer.
+        kinds: those that are handled.
 
     Raises:
-        CheckpointError: a type is not handled, or there is not one for each layer.
+        CheckpointError: a kind is not handled, or there is not one for each layer.
     """
-    n_layers: int = attributes["num_hidden_layers"]
-    kinds = {"full_attention": full}
-    if attributes["sliding_window"] is not None:
-        kinds["sliding_attention"] = replace(full, window=attributes["sliding_window"])
-    types = attributes["layer_types"]
-    if types is None:
-        types = ["sliding_attention" if default(i) else "full_attention" for i in range(n_layers)]
-    if len(types) != n_layers:
+    types: list[str] = default if attributes["layer_types"] is None else attributes["layer_types"]
+    if len(types) != len(default):
         raise CheckpointError(
-            f"config.json: layer_types has {len(types)} entries for {n_layers} layers"
+            f"config.json: layer_types has {len(types)} entries for {len(default)} layers"
         )
     for kind in types:
         if kind not in kinds:
@@ -160,95 +256,7 @@ def read_layers(
                 f"config.json: layer_types names {kind!r}, which is not handled; those that are: "
                 f"{', '.join(kinds)}"
             )
-    return alternating(tuple(kinds[kind] for kind in types))
+    return types
 
 
-_PRE_NORM = config.PreNorm()
-
-
-def read_decoder(
-    attributes: Table,
-    attention: config.Attention,
-    *,
-    norm: config.Norm | None = None,
-    residual: config.Residual = _PRE_NORM,
-    mlp_bias: bool = False,
-    act: str = "hidden_act",
-) -> config.Transformer:
-    """The whole model.
-
-    Args:
-        attributes: read by `RULES`.
-        attention: of all layers.
-        norm: by default `rms_norm`.
-        residual: where the norms are.
-        mlp_bias: whether feed-forward layers have biases.
-        act: the attribute with the activation.
-    """
-    first = attention.layers[0] if isinstance(attention, config.Alternating) else attention
-    return config.Transformer(
-        vocab_size=attributes["vocab_size"],
-        context_length=attributes["max_position_embeddings"],
-        d_model=attributes["hidden_size"],
-        embedding=config.Embedding(tied=attributes["tie_word_embeddings"], scaled=False),
-        decoder=config.Stack(
-            n_layers=attributes["num_hidden_layers"],
-            positions=read_rotary(attributes, d_head=first.d_head),
-            attention=attention,
-            feed_forward=config.GatedMLP(
-                d_ff=attributes["intermediate_size"],
-                activation=activation(attributes[act], act),
-                bias=mlp_bias,
-            ),
-            norm=rms_norm(attributes) if norm is None else norm,
-            residual=residual,
-            final_norm=True,
-            dropout=0.0,
-        ),
-        initialisation=normal_start(attributes["initializer_range"]),
-    )
-
-
-def rms_norm(attributes: Table, *, unit_offset: bool = False) -> config.RMSNorm:
-    """The common norm."""
-    return config.RMSNorm(eps=attributes["rms_norm_eps"], unit_offset=unit_offset)
-
-
-def describe_decoder(model: config.Transformer, *, act: str = "hidden_act") -> Table:
-    """The attributes of `RULES`.
-
-    Raises:
-        Unfit: the model is not a decoder with rotary positions and multi-head attention.
-    """
-    stack = lone_decoder(model)
-    attention = multi_head(stack)
-    return {
-        "vocab_size": model.rows,
-        "hidden_size": model.d_model,
-        "intermediate_size": stack.feed_forward.d_ff,
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": attention.n_heads,
-        "num_key_value_heads": attention.n_kv_heads,
-        "head_dim": attention.d_head,
-        act: WRITTEN_ACTIVATIONS[stack.feed_forward.activation],
-        "max_position_embeddings": model.context_length,
-        "initializer_range": std_of(model),
-        "rms_norm_eps": stack.norm.eps,
-        "tie_word_embeddings": model.embedding.tied,
-        "attention_dropout": attention.dropout,
-        **describe_rotary(rotary(stack)),
-    }
-
-
-def describe_windows(model: config.Transformer) -> Table:
-    """`sliding_window` and `layer_types`."""
-    stack = lone_decoder(model)
-    windows = [
-        layer.window if isinstance(layer, config.MultiHead) else None for layer in stack.layers
-    ]
-    return {
-        "sliding_window": next((w for w in windows if w is not None), None),
-        "layer_types": [
-            "full_attention" if window is None else "sliding_attention" for window in windows
-        ],
-    }
+ROTARY = rotary_row()

@@ -14,151 +14,105 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import FixedValue, Ignored, Read, Rules, Table
+from pellucid.checkpoints.huggingface.attributes import FixedValue, Read, Rules, Table
 from pellucid.checkpoints.huggingface.families.decoders import (
+    ATTENTION,
+    BIASES,
     BLOCK,
+    FEED,
+    HEAD_WIDTH,
     LAYER,
     NAMES,
     ONE_RANK,
-    WINDOW_RULES,
+    RMS_NORM,
+    ROTARY,
+    ROWS,
     decoder_family,
-    describe_decoder,
-    describe_windows,
-    read_attention,
-    read_decoder,
-    read_layers,
-    rms_norm,
+    skeleton,
+    windows_row,
 )
-from pellucid.checkpoints.huggingface.family import DirectoryContents, lone_decoder, multi_head
+from pellucid.checkpoints.huggingface.mapping import (
+    computed,
+    fixed,
+    flag,
+    ignored,
+    integer,
+    number,
+)
 from pellucid.checkpoints.huggingface.names import norm
 
-_BIAS: Rules = {"attention_bias": Read(bool, False)}
-
-
-def _describe_with_bias(model: config.Transformer) -> Table:
-    return {**describe_decoder(model), "attention_bias": multi_head(lone_decoder(model)).qkv_bias}
-
-
-def _read_llama(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-    attention = read_attention(attributes)
-    return read_decoder(attributes, attention, mlp_bias=attributes["mlp_bias"])
-
-
-def _describe_llama(model: config.Transformer) -> Table:
-    return {**_describe_with_bias(model), "mlp_bias": lone_decoder(model).feed_forward.bias}
-
+_BIAS = flag("attention_bias", *BIASES, default=False)
+_QK_NORM: Table = {"qk_norm": RMS_NORM}
+_EPS = "decoder.norm.eps", f"{ATTENTION}.qk_norm.eps"
 
 LLAMA = decoder_family(
     "llama",
     "Llama",
-    rules={
-        **ONE_RANK,
-        **_BIAS,
-        "mlp_bias": Read(bool, False),
-        "rope_interleaved": FixedValue(False),
-        "is_llama_config": Ignored("says what model_type says"),
-    },
-    read=_read_llama,
-    describe=_describe_llama,
+    (
+        *ROWS,
+        ROTARY,
+        _BIAS,
+        flag("mlp_bias", f"{FEED}.bias", default=False),
+        ONE_RANK,
+        fixed("rope_interleaved", False),
+        ignored("says what model_type says", "is_llama_config"),
+    ),
+    skeleton=skeleton(),
 )
-
-
-def _read_mistral(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-    attention = read_attention(attributes, qkv_bias=False, out_bias=False)
-    return read_decoder(attributes, replace(attention, window=attributes["sliding_window"]))
-
-
-def _describe_mistral(model: config.Transformer) -> Table:
-    window = multi_head(lone_decoder(model)).window
-    return {**describe_decoder(model), "sliding_window": window}
-
 
 MISTRAL = decoder_family(
     "mistral",
     "Mistral",
-    rules={"sliding_window": Read(int, 4096, or_none=True)},
-    read=_read_mistral,
-    describe=_describe_mistral,
+    (*ROWS, ROTARY, integer("sliding_window", f"{ATTENTION}.window", default=4096, or_none=True)),
+    skeleton=skeleton(),
 )
-
-
-def _read_olmo2(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-    attention = read_attention(attributes)
-    return read_decoder(
-        attributes,
-        replace(attention, qk_norm=rms_norm(attributes), qk_norm_over="all_heads"),
-        residual=config.OutputNorm(),
-    )
-
-
-def _describe_olmo2(model: config.Transformer) -> Table:
-    attributes = _describe_with_bias(model)
-    del attributes["head_dim"]  # it is hidden_size / num_attention_heads
-    return attributes
-
 
 OLMO2 = decoder_family(
     "olmo2",
     "Olmo2",
-    rules={**_BIAS, "rms_norm_eps": Read(float, 1e-5)},
+    (
+        *(row for row in ROWS if "head_dim" not in row.rules),
+        computed(HEAD_WIDTH.value, f"{ATTENTION}.d_head"),
+        ROTARY,
+        _BIAS,
+        number("rms_norm_eps", *_EPS, default=1e-5),
+    ),
+    skeleton=skeleton(attention={**_QK_NORM, "qk_norm_over": "all_heads"}, residual="OutputNorm"),
     names={
         **NAMES,
         **dict(norm(f"{BLOCK}.attention_norm", f"{LAYER}.post_attention_layernorm")),
         **dict(norm(f"{BLOCK}.feed_forward_norm", f"{LAYER}.post_feedforward_layernorm")),
     },
-    read=_read_olmo2,
-    describe=_describe_olmo2,
     classifies=False,
 )
 
 
-def _read_qwen(attributes: Table, attention: config.MultiHead) -> config.Transformer:
-    if not attributes["use_sliding_window"]:
-        attributes = {**attributes, "sliding_window": None}
-    has_window = attributes["sliding_window"] is not None
-    first: int = attributes["max_window_layers"]
-    layers = read_layers(attributes, attention, lambda layer: has_window and layer >= first)
-    return read_decoder(attributes, layers)
-
-
-def _read_qwen2(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-    return _read_qwen(attributes, read_attention(attributes, qkv_bias=True, out_bias=False))
-
-
-def _read_qwen3(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-    attention = read_attention(attributes)
-    return _read_qwen(attributes, replace(attention, qk_norm=rms_norm(attributes)))
-
-
-def _describe_qwen2(model: config.Transformer) -> Table:
-    windows = describe_windows(model)
-    return {
-        **describe_decoder(model),
-        **windows,
-        "use_sliding_window": windows["sliding_window"] is not None,
-        "max_window_layers": 0,  # layer_types names the layers
-    }
-
-
-def _describe_qwen3(model: config.Transformer) -> Table:
-    return {**_describe_qwen2(model), "attention_bias": multi_head(lone_decoder(model)).qkv_bias}
-
-
-_QWEN_RULES: Rules = {
-    **WINDOW_RULES,
-    "sliding_window": Read(int, 4096, or_none=True),
+_USE: Rules = {
     "use_sliding_window": Read(bool, False),
     "max_window_layers": Read(int, 28),
     "use_mrope": FixedValue(False),
 }
-QWEN2 = decoder_family(
-    "qwen2", "Qwen2", rules=_QWEN_RULES, read=_read_qwen2, describe=_describe_qwen2
+_QWEN = (
+    *ROWS,
+    ROTARY,
+    windows_row(
+        lambda attributes, layer: layer >= attributes["max_window_layers"],
+        enabled=lambda attributes: attributes["use_sliding_window"],
+        rules=_USE,
+        # layer_types names the layers
+        describe=lambda windows: {"use_sliding_window": any(windows), "max_window_layers": 0},
+    ),
 )
+
+QWEN2 = decoder_family("qwen2", "Qwen2", _QWEN, skeleton=skeleton(attention={"qkv_bias": True}))
 QWEN3 = decoder_family(
     "qwen3",
     "Qwen3",
-    rules={**_QWEN_RULES, **_BIAS, "head_dim": Read(int, 128, or_none=True)},
-    read=_read_qwen3,
-    describe=_describe_qwen3,
+    (
+        *_QWEN,
+        _BIAS,
+        integer("head_dim", f"{ATTENTION}.d_head", default=replace(HEAD_WIDTH, absent=128)),
+        number("rms_norm_eps", *_EPS, default=1e-6),
+    ),
+    skeleton=skeleton(attention=_QK_NORM),
 )

@@ -9,60 +9,102 @@ Transformer"; 1.1 as in Shazeer 2020, "GLU Variants Improve Transformer".
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import FixedValue, Ignored, Read, Rules, Table
-from pellucid.checkpoints.huggingface.family import (
-    WRITTEN_ACTIVATIONS,
+from pellucid.checkpoints.huggingface.activations import ACTIVATIONS, WRITTEN_ACTIVATIONS
+from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.families.decoders import initialisation
+from pellucid.checkpoints.huggingface.family import LANGUAGE_HEAD, Family
+from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
-    Family,
-    Unfit,
-    activation,
-    multi_head,
-    normal_start,
+    Row,
+    choice,
+    depth,
+    fixed,
+    ignored,
+    integer,
+    number,
+    same_as,
+    training_number,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
-from pellucid.errors import CheckpointError
 
-_DERIVED = Ignored("follows from feed_forward_proj")
-_RULES: Rules = {
-    "is_encoder_decoder": FixedValue(True),
-    "vocab_size": Read(int),
-    "d_model": Read(int),
-    "d_kv": Read(int),
-    "d_ff": Read(int),
-    "num_layers": Read(int),
-    "num_decoder_layers": Read(int, None),
-    "num_heads": Read(int),
-    "relative_attention_num_buckets": Read(int, 32),
-    "relative_attention_max_distance": Read(int, 128),
-    "dropout_rate": Read(float, 0.1),
-    "layer_norm_epsilon": Read(float, 1e-6),
-    "feed_forward_proj": Read(str, "relu"),
-    "tie_word_embeddings": Read(bool, True),
-    "scale_decoder_outputs": Read(bool, None),
-    "n_positions": Read(int, 512),
-    "initializer_factor": Ignored("how weights start"),
-    "dense_act_fn": _DERIVED,
-    "is_gated_act": _DERIVED,
-}
+_STACKS = ("encoder", "decoder")
+_ATTENTION: Table = {
+    "kind": "MultiHead", "qkv_bias": False, "out_bias": False, "scale": 1.0,
+}  # fmt: skip
+#: Self-attention of both stacks, and cross-attention.
+_ATTENTIONS = (*(f"{stack}.layers.attention" for stack in _STACKS), "decoder.cross_attention")
+_FEEDS = tuple(f"{stack}.layers.feed_forward" for stack in _STACKS)
+_POSITIONS = tuple(f"{stack}.layers.positions" for stack in _STACKS)
 
 
-def _stack_names(stack: str, *, decoder: bool) -> Names:
-    block, layer = f"{stack}.blocks.{{n}}", f"{stack}.block.{{n}}.layer"
-    feed = f"{layer}.{2 if decoder else 1}"
-    names: dict[str, Source] = {
-        f"{stack}.positions.table.weight": Source(
-            f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-        ),
-        **dict(norm(f"{block}.attention_norm", f"{layer}.0.layer_norm")),
-        **_attention_names(f"{block}.attention", f"{layer}.0.SelfAttention"),
-        **dict(norm(f"{block}.feed_forward_norm", f"{feed}.layer_norm")),
-        **dict(norm(f"{stack}.final_norm", f"{stack}.final_layer_norm")),
-        **dict(linear(f"{block}.feed_forward.down", f"{feed}.DenseReluDense.wo")),
+def _stack(**extra: object) -> Table:
+    return {
+        "kind": "Stack",
+        "layers": [
+            {"attention": _ATTENTION, "feed_forward": {}, "positions": {"kind": "BucketedBias"}}
+        ],
+        "norm": {"kind": "RMSNorm"},
+        "residual": {"kind": "PreNorm"},
+        "final_norm": True,
+        **extra,
     }
-    if decoder:
-        names |= dict(norm(f"{block}.cross_attention_norm", f"{layer}.1.layer_norm"))
-        names |= _attention_names(f"{block}.cross_attention", f"{layer}.1.EncDecAttention")
-    return names
+
+
+def _keys(paths: tuple[str, ...], key: str) -> tuple[str, ...]:
+    return tuple(f"{path}.{key}" for path in paths)
+
+
+def _feed_forwards() -> dict[str, Table]:
+    """What each value of feed_forward_proj means; of several for one, the written one is first."""
+    names = {**{name: act for act, name in WRITTEN_ACTIVATIONS.items()}, **ACTIVATIONS}
+    plain = {n: {"kind": "MLP", "activation": act, "bias": False} for n, act in names.items()}
+    gated = {f"gated-{name}": {**table, "kind": "GatedMLP"} for name, table in plain.items()}
+    # "gated-gelu" has always meant the approximation by tanh
+    gated_gelu = {**gated.pop("gated-gelu"), "activation": "gelu_tanh"}
+    return {**plain, "gated-gelu": gated_gelu, **gated}
+
+
+def _read_head(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    """In older files one attribute decides whether the head is tied and its input scaled.
+
+    Newer files have `scale_decoder_outputs`, and always state a tied head, even if they have a
+    separate matrix: so there the tensors decide.
+    """
+    tied: bool = attributes["tie_word_embeddings"]
+    scaled: bool | None = attributes["scale_decoder_outputs"]
+    tree["embedding"]["tied"] = tied if scaled is None else "lm_head.weight" not in stored.tensors
+    tree["head"]["scaled"] = tied if scaled is None else scaled
+
+
+#: The attributes, which mT5 has too.
+ROWS: tuple[Row, ...] = (
+    fixed("is_encoder_decoder", True),
+    integer("vocab_size", "vocab_size"),
+    integer("d_model", "d_model"),
+    depth("num_layers", "encoder"),
+    depth("num_decoder_layers", "decoder", default=same_as("num_layers")),
+    integer("num_heads", *_keys(_ATTENTIONS, "n_heads"), *_keys(_ATTENTIONS, "n_kv_heads")),
+    integer("d_kv", *_keys(_ATTENTIONS, "d_head")),
+    choice("feed_forward_proj", _feed_forwards(), *_FEEDS, default="relu"),
+    integer("d_ff", *_keys(_FEEDS, "d_ff")),
+    integer("relative_attention_num_buckets", *_keys(_POSITIONS, "n_buckets"), default=32),
+    integer("relative_attention_max_distance", *_keys(_POSITIONS, "max_distance"), default=128),
+    training_number(
+        "dropout_rate", *_keys(_STACKS, "dropout"), *_keys(_ATTENTIONS, "dropout"), default=0.1
+    ),
+    number("layer_norm_epsilon", *_keys(_STACKS, "norm.eps"), default=1e-6),
+    integer("n_positions", "context_length", default=512),
+    Row(
+        rules={
+            "tie_word_embeddings": Read(bool, True),
+            "scale_decoder_outputs": Read(bool, None),
+        },
+        read=_read_head,
+        write=lambda tree: {"tie_word_embeddings": tree["embedding"]["tied"]},
+    ),
+    ignored("how weights start", "initializer_factor"),
+    ignored("follows from feed_forward_proj", "dense_act_fn", "is_gated_act"),
+)
 
 
 def _attention_names(path: str, published: str) -> Names:
@@ -70,130 +112,53 @@ def _attention_names(path: str, published: str) -> Names:
     return {f"{path}.{a}.weight": Source(f"{published}.{b}.weight") for a, b in pairs.items()}
 
 
-def _feed_names(part: str, published: str) -> Names:
-    return {
-        f"{stack}.blocks.{{n}}.feed_forward.{part}.weight": Source(
-            f"{stack}.block.{{n}}.layer.{layer}.DenseReluDense.{published}.weight"
-        )
-        for stack, layer in (("encoder", 1), ("decoder", 2))
-    }
-
-
-def _read(attributes: Table, stored: DirectoryContents) -> config.Transformer:
-    gate, _, act = attributes["feed_forward_proj"].rpartition("-")
-    if gate not in ("", "gated"):
-        raise CheckpointError(
-            f"config.json: feed_forward_proj = {attributes['feed_forward_proj']!r} is not handled: "
-            "it is an activation, or gated- and an activation"
-        )
-    # "gated-gelu" has always meant the approximation by tanh
-    act = "gelu_new" if gate and act == "gelu" else act
-    d_ff, act = attributes["d_ff"], activation(act, "feed_forward_proj")
-    feed: config.FeedForward = (
-        config.GatedMLP(d_ff=d_ff, activation=act, bias=False)
-        if gate
-        else config.MLP(d_ff=d_ff, activation=act, bias=False)
-    )
-    n_layers: int = attributes["num_layers"]
-    n_more: int | None = attributes["num_decoder_layers"]
-    tied, scaled = _head(attributes, stored)
-    return config.Transformer(
-        vocab_size=attributes["vocab_size"],
-        context_length=attributes["n_positions"],
-        d_model=attributes["d_model"],
-        embedding=config.Embedding(tied=tied, scaled=False),
-        encoder=_stack(attributes, n_layers, feed, crossed=False),
-        decoder=_stack(attributes, n_layers if n_more is None else n_more, feed, crossed=True),
-        head=config.LanguageHead(scaled=scaled),
-        initialisation=normal_start(0.02),
-    )
-
-
-def _head(attributes: Table, stored: DirectoryContents) -> tuple[bool, bool]:
-    """Whether the head is tied, and whether its input is scaled.
-
-    In older files one attribute decides both. Newer files have `scale_decoder_outputs`, and always
-    state a tied head, even if they have a separate matrix: so there the tensors decide.
-    """
-    scaled: bool | None = attributes["scale_decoder_outputs"]
-    if scaled is None:
-        return attributes["tie_word_embeddings"], attributes["tie_word_embeddings"]
-    return "lm_head.weight" not in stored.tensors, scaled
-
-
-def _stack(
-    attributes: Table, n_layers: int, feed: config.FeedForward, *, crossed: bool
-) -> config.Stack:
-    attention = config.MultiHead(
-        n_heads=attributes["num_heads"],
-        n_kv_heads=attributes["num_heads"],
-        d_head=attributes["d_kv"],
-        qkv_bias=False,
-        out_bias=False,
-        qk_norm=None,
-        dropout=attributes["dropout_rate"],
-        scale=1.0,
-    )
-    return config.Stack(
-        n_layers=n_layers,
-        positions=config.BucketedBias(
-            n_buckets=attributes["relative_attention_num_buckets"],
-            max_distance=attributes["relative_attention_max_distance"],
+def _stack_names(name: str, *, gated: bool) -> Names:
+    block, layer = f"{name}.blocks.{{n}}", f"{name}.block.{{n}}.layer"
+    last = 2 if name == "decoder" else 1
+    feed = f"{layer}.{last}.DenseReluDense"
+    names: dict[str, Source] = {
+        f"{name}.positions.table.weight": Source(
+            f"{name}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
         ),
-        attention=attention,
-        feed_forward=feed,
-        norm=config.RMSNorm(eps=attributes["layer_norm_epsilon"]),
-        residual=config.PreNorm(),
-        final_norm=True,
-        dropout=attributes["dropout_rate"],
-        cross_attention=attention if crossed else None,
-    )
+        **dict(norm(f"{block}.attention_norm", f"{layer}.0.layer_norm")),
+        **_attention_names(f"{block}.attention", f"{layer}.0.SelfAttention"),
+        **dict(norm(f"{block}.feed_forward_norm", f"{layer}.{last}.layer_norm")),
+        **dict(norm(f"{name}.final_norm", f"{name}.final_layer_norm")),
+        **dict(linear(f"{block}.feed_forward.down", f"{feed}.wo")),
+        **dict(linear(f"{block}.feed_forward.up", f"{feed}.{'wi_1' if gated else 'wi'}")),
+        **dict(linear(f"{block}.feed_forward.gate", f"{feed}.wi_0")),
+    }
+    if name == "decoder":
+        names |= dict(norm(f"{block}.cross_attention_norm", f"{layer}.1.layer_norm"))
+        names |= _attention_names(f"{block}.cross_attention", f"{layer}.1.EncDecAttention")
+    return names
 
 
-def _describe(model: config.Transformer) -> Table:
-    encoder, decoder = model.encoder, model.decoder
-    if encoder is None or decoder is None:
-        raise Unfit("encoder and decoder", "are not both present", shape=True)
-    if not isinstance(encoder.positions, config.BucketedBias):
-        kind = type(encoder.positions).__name__
-        raise Unfit("positions", f"is {kind}, but this family has BucketedBias")
-    attention, feed = multi_head(encoder), encoder.feed_forward
-    act = WRITTEN_ACTIVATIONS[feed.activation]
-    if isinstance(feed, config.GatedMLP):
-        act = "gated-gelu" if feed.activation == "gelu_tanh" else f"gated-{act}"
+def names(model: config.Transformer) -> Names:
+    """The published tensor of each parameter."""
+    gated = any(isinstance(stack.feed_forward, config.GatedMLP) for stack in model.stacks)
     return {
-        "is_encoder_decoder": True,
-        "vocab_size": model.rows,
-        "d_model": model.d_model,
-        "d_kv": attention.d_head,
-        "d_ff": feed.d_ff,
-        "num_layers": encoder.n_layers,
-        "num_decoder_layers": decoder.n_layers,
-        "num_heads": attention.n_heads,
-        "relative_attention_num_buckets": encoder.positions.n_buckets,
-        "relative_attention_max_distance": encoder.positions.max_distance,
-        "dropout_rate": encoder.dropout,
-        "layer_norm_epsilon": encoder.norm.eps,
-        "feed_forward_proj": act,
-        "tie_word_embeddings": model.embedding.tied,
-        "n_positions": model.context_length,
+        "token_embedding.weight": Source("shared.weight"),
+        "head.weight": Source("lm_head.weight"),
+        **_stack_names("encoder", gated=gated),
+        **_stack_names("decoder", gated=gated),
     }
 
 
 T5 = Family(
     model_type="t5",
-    architectures=("T5ForConditionalGeneration", "T5WithLMHeadModel"),
-    rules=_RULES,
-    names={
-        "token_embedding.weight": Source("shared.weight"),
-        "head.weight": Source("lm_head.weight"),
-        **_stack_names("encoder", decoder=False),
-        **_stack_names("decoder", decoder=True),
-        **_feed_names("up", "wi"),
+    heads={"T5ForConditionalGeneration": LANGUAGE_HEAD, "T5WithLMHeadModel": LANGUAGE_HEAD},
+    skeleton={
+        "kind": "Transformer",
+        "embedding": {"kind": "Embedding", "scaled": False},
+        "encoder": _stack(),
+        "decoder": _stack(cross_attention=_ATTENTION),
+        "initialisation": {
+            **initialisation(), "weights": {"kind": "Normal", "std": 0.02}, "embedding_std": 0.02,
+        },
     },
-    names_when_gated={**_feed_names("gate", "wi_0"), **_feed_names("up", "wi_1")},
-    read=_read,
-    describe=_describe,
+    rows=ROWS,
+    names=names,
     ignored_tensors={
         r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight": (
             "a table of early files that nothing reads"
@@ -203,4 +168,4 @@ T5 = Family(
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
     },
-)
+)  # fmt: skip
