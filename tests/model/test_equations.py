@@ -109,7 +109,7 @@ def test_shaws_vectors_belong_to_clipped_distances() -> None:
     q = drawn(1, 2, TIME, D_HEAD)
     index = maths.clipped_distance_index(distances(0, TIME, CPU), max_distance=2)
     expected = torch.einsum("bhnd,nmd->bhnm", q, module.keys.weight[index]) * 0.3
-    same(module.bias(q, CAUSAL, 0.3), expected)
+    same(module.bias(q, q, CAUSAL, 0.3), expected)
     weights = torch.rand(1, 2, TIME, TIME, dtype=torch.float64)
     added = module.add_values(torch.zeros(1, 2, TIME, 5, dtype=torch.float64), weights, CAUSAL)
     same(added, torch.einsum("bhnm,nmd->bhnd", weights, module.values.weight[index]))

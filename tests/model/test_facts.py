@@ -23,6 +23,7 @@ from pellucid.model import (
 from pellucid.model.cache import NoCache
 from pellucid.model.facts import (
     AddedPositionFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     FeedForwardFacts,
@@ -179,7 +180,7 @@ def softmax_by_facts(
     scores = facts.scale * q @ k.mT
     if facts.soft_cap is not None:
         scores = facts.soft_cap * (scores / facts.soft_cap).tanh()
-    bias = positions.bias(q, view, facts.scale)
+    bias = positions.in_layer(layer).bias(q, k, view, facts.scale)
     scores = scores if bias is None else scores + bias
     time = x.shape[1]
     far = torch.arange(time)[:, None] - torch.arange(time)
@@ -197,16 +198,18 @@ def softmax_by_facts(
 def _input_width(model: Transformer) -> int:
     """The features of a state that positions are added to."""
     stack = model.stack
-    mapped = stack.input_projection is not None and not stack.projects_first
+    mapped = stack.input_projection is not None and stack.projection_place != "first"
     return model.token_embedding.embedding_dim if mapped else model.d_model
 
 
 def test_positions_act_where_they_state(model: Transformer) -> None:
-    scheme, time = model.stack.positions, 7
+    attention, time = model.stack.blocks[-1].attention, 7
+    scheme = model.stack.positions
+    if isinstance(attention, MultiHeadAttention):
+        scheme = scheme.in_layer(attention)
     draws = torch.Generator().manual_seed(3)
     view = look(time, torch.device("cpu"), causal=True)
     x = torch.randn(2, time, _input_width(model), dtype=torch.float64, generator=draws)
-    attention = model.stack.blocks[-1].attention
     d_head = attention.query.out_features // attention.n_heads
     d_value = attention.output.in_features // attention.n_heads
     q, r = torch.randn(2, 2, 4, time, d_head, dtype=torch.float64, generator=draws)
@@ -216,8 +219,8 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
     added = isinstance(facts, AddedPositionFacts)
     assert torch.equal(scheme.embed(x, view), x) != added
     assert torch.equal(scheme.rotate(q, view), q) != isinstance(facts, RotaryFacts)
-    bias = scheme.bias(q, view, 0.5)
-    biased = isinstance(facts, DistanceBiasFacts | DistanceVectorFacts)
+    bias = scheme.bias(q, r, view, 0.5)
+    biased = isinstance(facts, DistanceBiasFacts | DistanceVectorFacts | DisentangledFacts)
     assert (bias is not None) == biased
     mixes = isinstance(facts, DistanceVectorFacts) and facts.values is not None
     mixed = torch.zeros(2, 4, time, d_value, dtype=torch.float64)
@@ -233,7 +236,7 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
         lengths = [t[..., list(pair)].norm(dim=-1) for t in (q, turned)]
         torch.testing.assert_close(*lengths, rtol=1e-6, atol=1e-6)
     if isinstance(facts, DistanceBiasFacts):
-        assert torch.equal(bias, scheme.bias(r, view, 2.0))
+        assert torch.equal(bias, scheme.bias(r, q, view, 2.0))
     if isinstance(facts, NoPositionFacts):
         assert list(scheme.parameters()) == []
 

@@ -74,7 +74,7 @@ PROJECTIONS = st.builds(
     config.EmbeddingProjection,
     width=st.sampled_from([2, 6]),
     bias=st.booleans(),
-    place=st.sampled_from(["after_positions", "before_positions"]),
+    place=st.sampled_from(["last", "before_norm", "first"]),
 )
 POSITIONS = [
     config.NoPositions(),
@@ -85,6 +85,20 @@ POSITIONS = [
     config.ShawRelative(max_distance=2, values=True),
     config.BucketedBias(n_buckets=6, max_distance=9),
     config.ALiBi(),
+    config.Disentangled(
+        n_buckets=6,
+        content_to_position=True,
+        position_to_content=True,
+        own_projections=True,
+        norm=config.RMSNorm(eps=1e-6),
+    ),
+    config.Disentangled(
+        n_buckets=8,
+        max_distance=9,
+        content_to_position=True,
+        position_to_content=False,
+        own_projections=False,
+    ),
 ]
 
 
@@ -149,13 +163,26 @@ def attentions(draw: st.DrawFn, *, scored: bool, causal: bool) -> config.Attenti
     return draw(one | alternating)
 
 
+def _without_norms(attention: config.Attention) -> config.Attention:
+    """Attention whose projections of queries and keys can be those of distances too."""
+    match attention:
+        case config.MultiHead():
+            return replace(attention, qk_norm=None)
+        case config.Alternating(layers=layers):
+            return replace(attention, layers=tuple(map(_without_norms, layers)))
+        case _:
+            return attention
+
+
 @st.composite
 def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     """A stack of any parts."""
     # what acts on scores or values does so where there are scores
     positions = draw(st.sampled_from(POSITIONS))
-    scored = isinstance(positions, config.ShawRelative | config.BucketedBias | config.ALiBi)
+    scored = config.adds_to_scores(positions)
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
+    attention = draw(attentions(scored=scored, causal=causal))
+    disentangled = isinstance(positions, config.Disentangled)
     added = isinstance(positions, config.Learned | config.Sinusoidal)
     cross = None
     if crossed:
@@ -165,7 +192,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     return config.Stack(
         n_layers=draw(st.integers(1, 3)),
         positions=positions,
-        attention=draw(attentions(scored=scored, causal=causal)),
+        attention=_without_norms(attention) if disentangled else attention,
         feed_forward=feed_forward(
             d_ff=draw(st.integers(1, 9)), activation="silu", bias=draw(st.booleans())
         ),

@@ -83,6 +83,7 @@ from pellucid.config.output_heads import (
 from pellucid.config.positions import (
     ALiBi,
     BucketedBias,
+    Disentangled,
     Learned,
     LinearScaling,
     Llama3Scaling,
@@ -163,6 +164,7 @@ __all__ = [
     "Corpus",
     "Cosine",
     "DeepNorm",
+    "Disentangled",
     "Distillation",
     "Documents",
     "ElasticNet",

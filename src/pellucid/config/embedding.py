@@ -12,16 +12,16 @@ from pellucid.config.checks import Checked, Count
 class EmbeddingProjection(Checked):
     """Tokens have vectors of `width` numbers, and a linear map brings them to d_model.
 
-    "after_positions": segments, positions and the norm of the input are as wide as the tokens, and
-    the map is the last step before the first block, as in ELECTRA and ALBERT. "before_positions":
-    the map is the first step, as in OPT. `bias`: of the map.
+    `place`: the map is the "last" step before the first block, so positions and the norm of the
+    input are as wide as the tokens, as in ELECTRA and ALBERT; or it comes "before_norm", as in
+    DeBERTa; or "first", before positions, as in OPT. `bias`: of the map.
 
     Source: Lan et al. 2020, "ALBERT", section 3.1.
     """
 
     width: Count
     bias: bool
-    place: Literal["after_positions", "before_positions"] = "after_positions"
+    place: Literal["last", "before_norm", "first"] = "last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, L
 from pellucid.config.positions import (
     ALiBi,
     BucketedBias,
+    Disentangled,
     Learned,
     Positions,
     Rotary,
@@ -106,12 +107,25 @@ class Stack(Checked):
             layer.value_width if isinstance(layer, MultiHead) else layer.d_head
             for layer in self.pattern
         }
+        if isinstance(self.positions, Disentangled):
+            self._check_disentangled()
         added = isinstance(self.positions, ShawRelative) and self.positions.values
         if added and len(widths) > 1:
             raise ConfigError(
                 f"all layers must have values of the same width, was {sorted(widths)}: with "
                 "values = true, ShawRelative adds the same table of vectors in every layer"
             )
+
+    def _check_disentangled(self) -> None:
+        """Refuse attention whose projections cannot make queries and keys of distances."""
+        for layer in self.pattern:
+            if not isinstance(layer, MultiHead) or layer.qk_norm is not None:
+                name = type(layer).__name__
+                found = f"{name} with qk_norm" if isinstance(layer, MultiHead) else name
+                raise ConfigError(
+                    f"every layer must be MultiHead without qk_norm with Disentangled, was {found}:"
+                    " the projections of queries and keys are those of distances too"
+                )
 
     def _check_rotary(self, rotary: Rotary) -> None:
         width = self.d_head if rotary.n_features is None else rotary.n_features
@@ -239,18 +253,18 @@ class Transformer(Checked):
             )
 
     def _check_widths(self, stack: Stack) -> None:
-        name = "d_model" if self.input_width == self.d_model else "embedding.projection.width"
+        width = self.positions_width
+        name = "d_model" if width == self.d_model else "embedding.projection.width"
         added = (stack.positions, stack.embedding_positions)
-        if any(isinstance(scheme, Sinusoidal) for scheme in added) and self.input_width % 2:
+        if any(isinstance(scheme, Sinusoidal) for scheme in added) and width % 2:
             raise ConfigError(
-                f"Sinusoidal positions need an even {name}, was {self.input_width}: "
-                "every sine has its cosine"
+                f"Sinusoidal positions need an even {name}, was {width}: every sine has its cosine"
             )
         transform = None if isinstance(self.head, NoHead) else self.head.transform
         head_norm = None if transform is None else transform.norm
         for norm, width in (
             (stack.norm, self.d_model),
-            (stack.input_norm, self.input_width),
+            (stack.input_norm, self.input_norm_width),
             (head_norm, self.head_width),
         ):
             if isinstance(norm, GroupNorm) and width % norm.n_groups:
@@ -277,10 +291,17 @@ class Transformer(Checked):
         return self.d_model if projection is None else projection.width
 
     @property
-    def input_width(self) -> int:
-        """The features of the positions that are added, and of the norm of the input."""
+    def positions_width(self) -> int:
+        """The features of positions that are added to the embedding."""
         projection = self.embedding.projection
-        is_last = projection is not None and projection.place == "after_positions"
+        is_first = projection is not None and projection.place == "first"
+        return self.d_model if is_first else self.token_width
+
+    @property
+    def input_norm_width(self) -> int:
+        """The features of the norm of the input."""
+        projection = self.embedding.projection
+        is_last = projection is not None and projection.place == "last"
         return self.token_width if is_last else self.d_model
 
     @property

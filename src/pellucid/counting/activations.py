@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, assert_never
 from pellucid.config import (
     MLP,
     Alternating,
+    Disentangled,
     FeedForward,
     GatedMLP,
     LastLayers,
@@ -187,9 +188,12 @@ def _sublayers(stack: Stack) -> int:
 def _extra_numbers(attention: OneAttention, named_stack: NamedStack) -> str:
     match attention:
         case MultiHead():
+            positions = named_stack.stack.positions
+            # a bias that depends on the query: one number for each query and key of each text
+            bias = f"{positions.n_terms} h T" if isinstance(positions, Disentangled) else "0"
             if scores_are_formed(attention, named_stack):
-                return "2 h T"
-            return "3 h T" if attention.dropout else "0"
+                return total("2 h T", bias)
+            return total("3 h T" if attention.dropout else "0", bias)
         case LinearAttention():
             return "h (c + d_k d_v / c)" if named_stack.causal else "0"
         case NeuralMemory(frozen=True):

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from pellucid.config import (
     ClassificationHead,
+    Disentangled,
     LanguageHead,
     LinearAttention,
     MultiHead,
@@ -15,7 +16,7 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.formulas import Symbols, evaluate, times, total
-from pellucid.counting.layers import NamedStack, attention_symbols, group_layers, stacks
+from pellucid.counting.layers import LayerGroup, NamedStack, attention_symbols, group_layers, stacks
 from pellucid.counting.parameters import (
     attention_row,
     cross_attention_row,
@@ -107,6 +108,7 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
         meets = "sums" if isinstance(layers.attention, LinearAttention) else "scores and sums"
         layer_dims = dims | window_flops(layers.attention, length)
         rows.append(_row(f"{layers.name} {meets}", formula, layer_dims))
+        rows += _distances(named_stack, layers, dims)
     cross = cross_attention_row(model, named_stack)
     if cross is not None and named_stack.stack.cross_attention is not None:
         rows.append(_products("cross attention projections", cross.count))
@@ -120,6 +122,17 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
         _products(f"{named_stack.prefix}feed-forward", feed_forward_row(model, named_stack).count),
     )
     return rows
+
+
+def _distances(named_stack: NamedStack, layers: LayerGroup, dims: Symbols) -> list[FlopRow]:
+    """Products of content with the vectors of distances, whose own products are once a text."""
+    positions = named_stack.stack.positions
+    if not isinstance(positions, Disentangled):
+        return []
+    products = "2 h d_k n_buckets + 2 h d_k d_model n_buckets / T"
+    formula = times(layers.layers, layers.number, f"{positions.n_terms - 1} ({products})")
+    layer_dims = {**dims, **attention_symbols(layers.attention), "n_buckets": positions.n_buckets}
+    return [_row(f"{layers.name} content and distance", formula, layer_dims)]
 
 
 def _head(model: Transformer) -> list[FlopRow]:

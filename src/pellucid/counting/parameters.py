@@ -9,6 +9,7 @@ from pellucid.config import (
     ALiBi,
     BucketedBias,
     ClassificationHead,
+    Disentangled,
     LanguageHead,
     Learned,
     NoHead,
@@ -97,9 +98,9 @@ def head_symbol(model: Transformer) -> str:
     return embedding_symbol(model) if model.head_width == model.token_width else "d_model"
 
 
-def input_symbol(model: Transformer) -> str:
-    """The symbol of the features of added positions and of the norm of the input."""
-    return embedding_symbol(model) if model.input_width == model.token_width else "d_model"
+def _input_symbol(model: Transformer, width: int) -> str:
+    """The symbol of a width before the first block."""
+    return embedding_symbol(model) if width == model.token_width else "d_model"
 
 
 def attention_row(model: Transformer, named_stack: NamedStack, layers: LayerGroup) -> ParameterRow:
@@ -131,7 +132,7 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
     if stack.embedding_positions is not None:
         table += _positions(model, named_stack, stack.embedding_positions)
     if stack.input_norm is not None:
-        part = norm_part(stack.input_norm, input_symbol(model))
+        part = norm_part(stack.input_norm, _input_symbol(model, model.input_norm_width))
         table.append(_part_row(f"{prefix}input norm", part, dims))
     projection = model.embedding.projection
     if projection is not None:
@@ -158,7 +159,7 @@ def _positions(
     dims = symbols(model, named_stack) | attention_symbols(named_stack.stack.pattern[0])
     match positions:
         case Learned():
-            formula = f"context_length {input_symbol(model)}"
+            formula = f"context_length {_input_symbol(model, model.positions_width)}"
             return [_embedding(f"{prefix}position embedding", formula, dims)]
         case BucketedBias(n_buckets=n):
             dims |= {"n_buckets": n}
@@ -166,6 +167,10 @@ def _positions(
         case ShawRelative(max_distance=furthest, values=values):
             formula = f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}"
             dims |= {"max_distance": furthest}
+            return [_embedding(f"{prefix}relative positions", formula, dims)]
+        case Disentangled(n_buckets=n, norm=norm):
+            formula = total("n_buckets d_model", "0" if norm is None else norm_part(norm).vectors)
+            dims |= {"n_buckets": n}
             return [_embedding(f"{prefix}relative positions", formula, dims)]
         case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
             return []

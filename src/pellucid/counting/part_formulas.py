@@ -7,6 +7,7 @@ from typing import NamedTuple, assert_never
 from pellucid.config import (
     MLP,
     BatchNorm,
+    Disentangled,
     EmbeddingProjection,
     FeedForward,
     GatedMLP,
@@ -19,6 +20,7 @@ from pellucid.config import (
     NeuralMemory,
     Norm,
     OneAttention,
+    Positions,
     RMSNorm,
     SandwichNorm,
     Stack,
@@ -61,6 +63,11 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
     match attention:
         case MultiHead():
             part = _multi_head(attention)
+            own = distance_projections(stack.positions)
+            rows = [{"position_query": "h d_k", "position_key": "h_kv d_k"}[name] for name in own]
+            matrices = total(part.matrices, *(f"{row} d_model" for row in rows))
+            part = Part(matrices, total(part.vectors, *(rows if attention.qkv_bias else ())))
+            return _reparametrised(part, stack, total(f"{_rows(attention)} + d_model", *rows))
         case LinearAttention(qkv_bias=qkv_bias, out_bias=out_bias):
             biases = total(_ROWS if qkv_bias else "0", "d_model" if out_bias else "0")
             part = Part(_PROJECTIONS, biases)
@@ -72,6 +79,15 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
         case _:
             assert_never(attention)
     return _reparametrised(part, stack, f"{_rows(attention)} + d_model")
+
+
+def distance_projections(positions: Positions) -> list[str]:
+    """The projections of vectors of distances that a layer has beside those of content."""
+    if not isinstance(positions, Disentangled) or not positions.own_projections:
+        return []
+    return ["position_query"] * positions.position_to_content + [
+        "position_key"
+    ] * positions.content_to_position
 
 
 #: With as many key/value heads as query heads.

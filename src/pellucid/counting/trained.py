@@ -35,6 +35,7 @@ from pellucid.counting.parameters import (
 from pellucid.counting.part_formulas import (
     attention_part,
     block_norms,
+    distance_projections,
     feed_forward_part,
     norm_part,
 )
@@ -159,6 +160,8 @@ def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]
 def _in_block(stack: Stack, attention: OneAttention) -> Iterator[_Layer]:
     for leaf, inputs, outputs in _in_attention(attention):
         yield f"attention.{leaf}", inputs, outputs
+    for leaf in distance_projections(stack.positions):
+        yield f"attention.{leaf}", "d_model", "h d_k" if leaf == "position_query" else "h_kv d_k"
     if stack.cross_attention is not None:
         for leaf, inputs, outputs in _in_attention(stack.cross_attention):
             yield f"cross_attention.{leaf}", inputs, outputs

@@ -114,9 +114,8 @@ def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     """What enters the first block: embedding and position apart, where no norm mixes them."""
     stack_pass = trace.stack_pass(trace.side)
     stack, first = stack_pass.stack, stack_pass.states[0][0, token].double()
-    is_mapped = stack.input_projection is not None and not stack.projects_first
     unknown = where_positions_act(stack.positions) == "unknown"
-    if is_mapped or unknown or not is_identity(stack.input_norm):
+    if stack_pass.maps_later or unknown or not is_identity(stack.input_norm):
         return ["input"], [first]
     if stack_pass.added_positions is None:
         return ["embedding"], [first]

@@ -75,6 +75,12 @@ class StackPass:
         return self.stack.positions
 
     @property
+    def maps_later(self) -> bool:
+        """Whether a map of the embedding to d_model comes after the positions."""
+        stack = self.stack
+        return stack.input_projection is not None and stack.projection_place != "first"
+
+    @property
     def added_positions(self) -> Positions | None:
         """The scheme that is added to the embedding; None if none is."""
         for scheme in (self.stack.embedding_positions, self.stack.positions):

@@ -28,6 +28,7 @@ from pellucid.model import (
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.positions import ProjectsPositions
 from pellucid.model.residuals import Layer as Layer
 
 SUBLAYERS = ("attention", "cross_attention", "feed_forward")
@@ -59,8 +60,13 @@ class _RecordingPositions(Positions):
         super().__init__()
         self.scheme = scheme
         self.adds_values = scheme.adds_values
+        self.layer_scheme = scheme
         self.plain: list[Tensor] = []
         self.rotated: list[Tensor] = []
+
+    def in_layer(self, layer: ProjectsPositions) -> Positions:
+        self.layer_scheme = self.scheme.in_layer(layer)
+        return self
 
     def rotate(self, x: Tensor, view: View) -> Tensor:
         rotated = self.scheme.rotate(x, view)
@@ -68,8 +74,8 @@ class _RecordingPositions(Positions):
         self.rotated.append(rotated)
         return rotated
 
-    def bias(self, q: Tensor, view: View, scale: float) -> Tensor | None:
-        return self.scheme.bias(q, view, scale)
+    def bias(self, q: Tensor, k: Tensor, view: View, scale: float) -> Tensor | None:
+        return self.layer_scheme.bias(q, k, view, scale)
 
     def add_values(self, mixed: Tensor, weights: Tensor, view: View) -> Tensor:
         return self.scheme.add_values(mixed, weights, view)
@@ -225,7 +231,7 @@ def _record_self_attention(
         if keys_values is None
         else keys_values.values,
         outputs=split_heads(part_tensors["attention.output.in"], facts.n_heads),
-        positions=stack_pass.positions,
+        positions=notes.positions.layer_scheme,
         view=stack_pass.attention_view,
         joined=part_tensors["attention.output.in"],
     )

@@ -25,6 +25,7 @@ from pellucid.model.facts import (
     AddedPositionFacts,
     BlockFacts,
     ClassificationHeadFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     HeadTransformFacts,
@@ -106,15 +107,22 @@ class _Compiler:
         )
         if model.segment_embedding is not None:
             self._add_row(model.segment_embedding.weight, place, stride=0)
-        if project is not None and stack.projects_first:
-            program.linear(project, input=place, output=self.x)
-            place = self.x
+        if stack.projection_place == "first":
+            place = self._project(project, place)
         for positions in (stack.positions, stack.embedding_positions):
             if positions is not None:
                 self._positions(positions, place)
+        if stack.projection_place == "before_norm":
+            place = self._project(project, place)
         place = program.norm(stack.input_norm, input=place, output=place)
-        if project is not None and not stack.projects_first:
-            program.linear(project, input=place, output=self.x)
+        if stack.projection_place == "last":
+            self._project(project, place)
+
+    def _project(self, project: nn.Module | None, place: int) -> int:
+        """Map the embedding to x; without a map it is there already."""
+        if project is not None:
+            self.program.linear(project, input=place, output=self.x)
+        return self.x
 
     def _positions(self, positions: Positions, place: int) -> None:
         """Add positions to the embedding, or note that they act within the layers."""
@@ -129,7 +137,7 @@ class _Compiler:
                 self.has_distance_bias = True
             case NoPositionFacts():
                 pass
-            case DistanceVectorFacts() | UnknownFacts():
+            case DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
                 refuse(positions)
             case _:
                 assert_never(facts)
@@ -282,7 +290,8 @@ class _Compiler:
         last = self.model.context_length - 1
         view = look(1, torch.device("cpu"), causal=True, start=last)
         with torch.no_grad():
-            bias = positions.bias(torch.zeros(1, n_heads, 1, d_head), view, 1.0)
+            zeros = torch.zeros(1, n_heads, 1, d_head)  # the bias depends on distances alone
+            bias = positions.bias(zeros, zeros, view, 1.0)
         assert bias is not None
         return bias[:, 0].flip(-1).contiguous()
 
@@ -292,8 +301,8 @@ class _Compiler:
             case HeadTransformFacts():
                 dense = model.head_transform.get_submodule(transform.dense)
                 norm = model.head_transform.get_submodule(transform.norm)
-                plain = transform.activation == "identity"
-                kind = Activation.LINEAR if plain else activation(transform.activation)
+                name = transform.activation
+                kind = Activation.LINEAR if name == "identity" else activation(name)
                 place = program.place(transform.width)
                 program.linear(dense, input=x, output=place, kind=kind)
                 x = program.norm(norm, input=place, output=place)

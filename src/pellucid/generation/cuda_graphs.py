@@ -21,6 +21,7 @@ from pellucid.generation.decoding import hooks_of
 from pellucid.model import Block, KeysAndValues, KeyValueCache, NoCache, Transformer, View
 from pellucid.model.facts import (
     AddedPositionFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     LinearAttentionFacts,
@@ -212,7 +213,7 @@ def _unrecordable_positions(positions: nn.Module) -> str | None:
     match facts:
         case NoPositionFacts() | AddedPositionFacts() | RotaryFacts():
             return None
-        case DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
+        case DistanceBiasFacts() | DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
             return type(positions).__name__
         case _:
             assert_never(facts)

@@ -13,7 +13,9 @@ from pellucid import config
 from pellucid.maths.initialisation import depth_scale
 from pellucid.model import assemble_parts as parts
 from pellucid.model.attention import (
+    NO_DISTANCES,
     CrossAttention,
+    DistanceProjections,
     Heads,
     MultiHeadAttention,
     QueryKeyNorms,
@@ -86,12 +88,12 @@ def _entry(model: config.Transformer, stack: config.Stack, *, causal: bool) -> E
     norm, added = stack.input_norm, stack.embedding_positions
     projection = model.embedding.projection
     return Entry(
-        norm=None if norm is None else parts.norm(norm, model.input_width),
+        norm=None if norm is None else parts.norm(norm, model.input_norm_width),
         positions=None if added is None else parts.positions(model, stack, added, causal=causal),
         projection=None
         if projection is None
         else nn.Linear(projection.width, model.d_model, bias=projection.bias),
-        projects_first=projection is not None and projection.place == "before_positions",
+        place="last" if projection is None else projection.place,
     )
 
 
@@ -105,7 +107,7 @@ def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) ->
     crossed = stack.cross_attention
     block = ParallelBlock if isinstance(stack.residual, config.Parallel) else Block
     return block(
-        attention=_attention(attention, d_model),
+        attention=_attention(attention, stack.positions, d_model),
         feed_forward=parts.feed_forward(stack.feed_forward, d_model),
         attention_norm=norm(),
         feed_forward_norm=norm(),
@@ -142,7 +144,9 @@ def _head(model: config.Transformer) -> OutputHead:
             assert_never(model.head)
 
 
-def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
+def _attention(
+    attention: config.OneAttention, positions: config.Positions, d_model: int
+) -> nn.Module:
     match attention:
         case config.MultiHead():
             return MultiHeadAttention(
@@ -153,6 +157,7 @@ def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
                 scores=_scores(attention),
                 norms=_query_key_norms(attention),
                 window=attention.window,
+                distances=_distance_projections(attention, positions, d_model),
             )
         case config.LinearAttention():
             return LinearAttention(
@@ -174,6 +179,22 @@ def _attention(attention: config.OneAttention, d_model: int) -> nn.Module:
             )
         case _:
             assert_never(attention)
+
+
+def _distance_projections(
+    attention: config.MultiHead, positions: config.Positions, d_model: int
+) -> DistanceProjections:
+    """The projections of vectors of distances, one for each term, if they have their own."""
+    if not isinstance(positions, config.Disentangled) or not positions.own_projections:
+        return NO_DISTANCES
+
+    def project(n_heads: int) -> nn.Module:
+        return nn.Linear(d_model, n_heads * attention.d_head, bias=attention.qkv_bias)
+
+    return DistanceProjections(
+        query=project(attention.n_heads) if positions.position_to_content else None,
+        key=project(attention.n_kv_heads) if positions.content_to_position else None,
+    )
 
 
 def _cross_attention(attention: config.MultiHead, d_model: int) -> nn.Module:

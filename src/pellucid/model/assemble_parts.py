@@ -17,6 +17,7 @@ from pellucid.maths.positions.rotary_scaling import (
     ntk_frequencies,
     yarn_frequencies,
 )
+from pellucid.model.disentangled import Disentangled
 from pellucid.model.feed_forward import (
     MLP,
     Activate,
@@ -100,7 +101,7 @@ def positions(
     model: config.Transformer, stack: config.Stack, scheme: config.Positions, *, causal: bool
 ) -> Positions:
     """A scheme of positions of a stack."""
-    length, width = model.context_length, model.input_width
+    length, width = model.context_length, model.positions_width
     match scheme:
         case config.NoPositions():
             return NoPositions()
@@ -125,6 +126,18 @@ def positions(
                 n_buckets=n_buckets,
                 max_distance=furthest,
                 causal=causal,
+            )
+        case config.Disentangled():
+            return Disentangled(
+                context_length=length,
+                d_model=model.d_model,
+                n_buckets=scheme.n_buckets,
+                max_distance=scheme.max_distance,
+                content_to_position=scheme.content_to_position,
+                position_to_content=scheme.position_to_content,
+                own_projections=scheme.own_projections,
+                norm=None if scheme.norm is None else norm(scheme.norm, model.d_model),
+                dropout=stack.dropout,
             )
         case config.Rotary():
             return _rotary(scheme, length, stack.d_head)

@@ -72,6 +72,16 @@ class QueryKeyNorms(NamedTuple):
     over_all_heads: bool = False
 
 
+class DistanceProjections(NamedTuple):
+    """Projections of vectors of distances, beside those of content."""
+
+    query: nn.Module | None = None
+    key: nn.Module | None = None
+
+
+NO_DISTANCES = DistanceProjections()
+
+
 class _Attention(nn.Module):
     """The common part of self- and cross-attention: projections, and how to score."""
 
@@ -123,7 +133,8 @@ class MultiHeadAttention(_Attention):
     """Scaled dot-product self-attention in heads; fewer key/value heads make it grouped.
 
     softmax(q k^T / sqrt(d_head) + mask) v. `window`: each query sees that many keys at most. Norms
-    of queries and keys are over one head, or over all at once, as wide as they are.
+    of queries and keys are over one head, or over all at once, as wide as they are. `distances`
+    makes queries and keys of the vectors of distances, if content has projections of its own.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1; Ainslie et al. 2023, "GQA";
@@ -142,10 +153,12 @@ class MultiHeadAttention(_Attention):
         scores: Scores = PLAIN_SCORES,
         norms: QueryKeyNorms | None = None,
         window: int | None = None,
+        distances: DistanceProjections = NO_DISTANCES,
     ) -> None:
         super().__init__(
             d_model=d_model, heads=heads, scores=scores, qkv_bias=qkv_bias, out_bias=out_bias
         )
+        self.position_query, self.position_key = distances
         norms = norms or QueryKeyNorms(nn.Identity(), nn.Identity())
         self.query_norm, self.key_norm, self.norms_over_all_heads = norms
         self.window = window
@@ -164,12 +177,29 @@ class MultiHeadAttention(_Attention):
             cache: keys and values of earlier tokens.
         """
         x = for_products(x)
+        positions = positions.in_layer(self)
         q = self._normed(self.query(x), self.query_norm, self.n_heads)
         k = self._normed(self.key(x), self.key_norm, self.n_kv_heads)
         v = split_heads(self.value(x), self.n_kv_heads)
         q, k = positions.rotate(q, view), positions.rotate(k, view)
         mixed = gather(q, cache.extend(k, v), self.scoring(), positions, view, self.window)
         return self.output(join_heads(mixed))
+
+    def position_queries(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "heads rows d_head"]:
+        """The queries of vectors of distances."""
+        return self._of_distances(self.position_query or self.query, vectors, self.n_heads)
+
+    def position_keys(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "kv_heads rows d_head"]:
+        """The keys of vectors of distances."""
+        return self._of_distances(self.position_key or self.key, vectors, self.n_kv_heads)
+
+    def _of_distances(self, project: nn.Module, vectors: Tensor, n_heads: int) -> Tensor:
+        # not called as a module, so that who listens to a projection hears content only
+        return split_heads(project.forward(for_products(vectors)[None]), n_heads)[0]
 
     def _normed(self, x: Tensor, norm: nn.Module, n_heads: int) -> Tensor:
         if self.norms_over_all_heads:
@@ -184,6 +214,8 @@ class MultiHeadAttention(_Attention):
             query_norm="query_norm",
             key_norm="key_norm",
             norms_over_all_heads=self.norms_over_all_heads,
+            position_query=None if self.position_query is None else "position_query",
+            position_key=None if self.position_key is None else "position_key",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -117,6 +117,9 @@ class ParallelBlock(Block):
         )
 
 
+ProjectionPlace = Literal["first", "before_norm", "last"]
+
+
 class Entry(NamedTuple):
     """The optional parts before the first block of a stack."""
 
@@ -125,8 +128,8 @@ class Entry(NamedTuple):
     positions: Positions | None = None
     #: a linear map from the embedding's width to d_model
     projection: nn.Module | None = None
-    #: whether the map is the first step, before positions and norm, or the last
-    projects_first: bool = False
+    #: whether the map comes first, between positions and norm, or last
+    place: ProjectionPlace = "last"
 
 
 PLAIN_ENTRY = Entry()
@@ -154,7 +157,7 @@ class Stack(nn.Module):
         self.embedding_positions = entry.positions
         self.input_norm = entry.norm or nn.Identity()
         self.input_projection = entry.projection
-        self.projects_first = entry.projects_first
+        self.projection_place: ProjectionPlace = entry.place
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm or nn.Identity()
         self.dropout = Dropout(dropout)
@@ -181,14 +184,18 @@ class Stack(nn.Module):
         self, x: Float[Tensor, "batch time d_embedding"], view: View
     ) -> Float[Tensor, "batch time d_model"]:
         """The input of the first block: the embedding with positions, norm and projection."""
-        project = self.input_projection
-        if project is not None and self.projects_first:
-            x = project(x)
+        x = self._project(x, "first")
         x = self.positions.embed(x, view)
         if self.embedding_positions is not None:
             x = self.embedding_positions.embed(x, view)
+        x = self._project(x, "before_norm")
         x = self.dropout(self.input_norm(x))
-        return x if project is None or self.projects_first else project(x)
+        return self._project(x, "last")
+
+    def _project(self, x: Tensor, place: ProjectionPlace) -> Tensor:
+        if self.input_projection is None or place != self.projection_place:
+            return x
+        return self.input_projection(x)
 
     def facts(self) -> StackFacts:
         """How deep it is, whether it is a decoder, and what comes before its blocks."""
@@ -197,5 +204,5 @@ class Stack(nn.Module):
             causal=self.causal,
             embedding_positions=None if self.embedding_positions is None else "embedding_positions",
             input_projection=None if self.input_projection is None else "input_projection",
-            projects_first=self.projects_first,
+            projection_place=self.projection_place,
         )

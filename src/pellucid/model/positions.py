@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -11,6 +13,23 @@ from pellucid.maths.positions.sinusoids import sinusoid
 from pellucid.model.facts import AddedPositionFacts, NoPositionFacts
 from pellucid.model.initialisation import empty_embedding
 from pellucid.model.views import View
+
+
+@runtime_checkable
+class ProjectsPositions(Protocol):
+    """Attention that can make queries and keys of the vectors of distances."""
+
+    def position_keys(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "kv_heads rows d_head"]:
+        """The keys of vectors of distances."""
+        ...
+
+    def position_queries(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "heads rows d_head"]:
+        """The queries of vectors of distances."""
+        ...
 
 
 class Positions(nn.Module):
@@ -31,13 +50,22 @@ class Positions(nn.Module):
         """Queries or keys, before the scores."""
         return x
 
+    def in_layer(self, layer: ProjectsPositions) -> Positions:
+        """The scheme as the attention of one layer uses it; most are the same in every layer."""
+        return self
+
     def bias(
-        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+        self,
+        q: Float[Tensor, "batch heads queries d_head"],
+        k: Float[Tensor, "batch kv_heads keys d_head"],
+        view: View,
+        scale: float,
     ) -> Float[Tensor, ...] | None:
         """A bias of the scores that broadcasts to (batch, heads, queries, keys), or None.
 
         Args:
-            q: (batch, heads, queries, d_head). view: the positions. scale: of the scores.
+            q: (batch, heads, queries, d_head). k: (batch, kv_heads, keys, d_head). view: the
+            positions. scale: of the scores.
         """
         return None
 

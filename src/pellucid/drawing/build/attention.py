@@ -9,6 +9,7 @@ from pellucid.config import (
     MLP,
     ALiBi,
     BucketedBias,
+    Disentangled,
     FeedForward,
     GatedMLP,
     Learned,
@@ -232,6 +233,11 @@ def _bias(positions: Positions) -> tuple[str, ...]:
             return ("+ BucketedBias",)
         case ShawRelative():
             return ("+ q a^T, a of ShawRelative",)
+        case Disentangled():
+            own = "matrices of their own" if positions.own_projections else "the same matrices"
+            terms = ("q P_k^T",) * positions.content_to_position
+            terms += ("k P_q^T",) * positions.position_to_content
+            return (f"+ {' + '.join(terms)}, scaled too", f"P of distances, by {own}")
         case ALiBi():
             return ("+ ALiBi: -slope of the head x distance",)
         case NoPositions() | Learned() | Sinusoidal() | Rotary():

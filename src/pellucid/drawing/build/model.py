@@ -13,6 +13,7 @@ from pellucid.config import (
     ALiBi,
     BucketedBias,
     ClassificationHead,
+    Disentangled,
     HeadTransform,
     LanguageHead,
     Learned,
@@ -56,7 +57,7 @@ def assemble(model: Transformer, name: str) -> Drawing:
     links = [
         Link("positions", named_stack.prefix + _SHARED, named_stack.prefix + SCORES)
         for named_stack in named_stacks
-        if isinstance(named_stack.stack.positions, BucketedBias | ShawRelative)
+        if isinstance(named_stack.stack.positions, BucketedBias | ShawRelative | Disentangled)
     ]
     if len(named_stacks) > 1:
         links.append(Link("encoded", _ENCODED, KEYS))
@@ -119,26 +120,35 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
 def _entry(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
     """From the embedding to the input of the first block."""
     model, stack, prefix = model_boxes.model, named_stack.stack, named_stack.prefix
-    shape = Arrow(f"(batch, time, {model.input_width})")
-    column = _positions(model_boxes, named_stack, stack.positions)
+    added = _positions(model_boxes, named_stack, stack.positions)
     if stack.embedding_positions is not None:
-        column += _positions(model_boxes, named_stack, stack.embedding_positions)
+        added += _positions(model_boxes, named_stack, stack.embedding_positions)
+    norm: Column = ()
     if stack.input_norm is not None:
         name = type(stack.input_norm).__name__
-        column += (model_boxes.box(f"{prefix}input norm", name, ("input norm",)), shape)
+        box = model_boxes.box(f"{prefix}input norm", name, ("input norm",))
+        norm = (box, Arrow(f"(batch, time, {model.input_norm_width})"))
     projection = model.embedding.projection
     if projection is None:
-        return column
+        return added + norm
     lines = [f"{projection.width} -> {model.d_model}"]
     box = model_boxes.box(f"{prefix}embedding projection", lines=lines)
-    mapped = (box, model_boxes.shape)
-    return column + mapped if projection.place == "after_positions" else mapped + column
+    mapped: Column = (box, model_boxes.shape)
+    match projection.place:
+        case "first":
+            return mapped + added + norm
+        case "before_norm":
+            return added + mapped + norm
+        case "last":
+            return added + norm + mapped
+        case _:
+            assert_never(projection.place)
 
 
 def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: Positions) -> Column:
     """The part that is added to the embedding, or the side box that the scores read."""
     prefix = named_stack.prefix
-    shape = Arrow(f"(batch, time, {model_boxes.model.input_width})")
+    shape = Arrow(f"(batch, time, {model_boxes.model.positions_width})")
     match scheme:
         case Learned():
             lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
@@ -158,6 +168,14 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: Positio
             lines = [f"a vector per distance up to {scheme.max_distance}"]
             name = "ShawRelative"
             shared = model_boxes.box(f"{prefix}relative positions", name, lines, prefix + _SHARED)
+            return (SideBox(shared), Arrow())
+        case Disentangled():
+            reach = "" if scheme.max_distance is None else f", far ones up to {scheme.max_distance}"
+            lines = [f"{scheme.n_buckets} vectors of distances{reach}"]
+            lines += [] if scheme.norm is None else [type(scheme.norm).__name__]
+            shared = model_boxes.box(
+                f"{prefix}relative positions", "Disentangled", lines, prefix + _SHARED
+            )
             return (SideBox(shared), Arrow())
         case NoPositions() | Rotary() | ALiBi():
             return ()

@@ -49,7 +49,7 @@ def input_projection(trace: Trace, cell: Cell) -> Receipt:
         token=token,
         feature=feature,
         title=f"feature {feature} of the embedding, mapped to d_model",
-        line="project(x)",
+        line="return self.input_projection(x)",
     )
 
 
@@ -132,6 +132,12 @@ def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     if cell.site.cross or facts is None or cell.index[1] >= facts.n_rotated:
         return "positions do not rotate it: it is a part of {layer}.attention.query or .key"
     return receipts.rotation_receipt(trace, cell.selection(), cell.site.part)
+
+
+def position_bias(trace: Trace, cell: Cell) -> Receipt | str:
+    """What the distance of a key adds to its score."""
+    receipt = receipts.bias_receipt(trace, cell.selection())
+    return receipt or "it is read from the positions' own table or slope"
 
 
 def update(trace: Trace, cell: Cell) -> Receipt | str:

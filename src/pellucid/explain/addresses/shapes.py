@@ -47,8 +47,7 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
         case "d_embedding":
             return trace.model.token_embedding.embedding_dim
         case "d_positions":
-            is_mapped = has_projection(trace, site) and not stack_pass.stack.projects_first
-            return _axis_size(trace, site, "d_embedding" if is_mapped else "d_model")
+            return _axis_size(trace, site, "d_embedding" if stack_pass.maps_later else "d_model")
         case "d_head_input":
             return trace.model.head_weight.shape[1]
         case "d_ff":

@@ -47,11 +47,10 @@ def position_receipt(trace: Trace, selection: Selection) -> Receipt | None:
     build, prefix = ReceiptBuilder(trace), stack_prefix(trace, selection.side)
     stack_pass = trace.stack_pass(selection.side)
     stack = stack_pass.stack
-    is_mapped = stack.input_projection is not None
-    is_last_step = is_identity(stack.input_norm) and (stack.projects_first or not is_mapped)
+    is_last_step = is_identity(stack.input_norm) and not stack_pass.maps_later
     if stack_pass.added_positions is None or not is_last_step:
         return None
-    embedding = "input_projection" if is_mapped else "embedding"
+    embedding = "embedding" if stack.input_projection is None else "input_projection"
     token, feature = selection.token, selection.feature
     return build.receipt(
         cell(f"{selection.layer_name[0]}0.residual", token, feature),

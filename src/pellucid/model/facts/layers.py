@@ -80,6 +80,9 @@ class SoftmaxAttentionFacts:
     key: str = "key"
     value: str = "value"
     output: str = "output"
+    #: projections of the vectors of distances, if content has its own
+    position_query: str | None = None
+    position_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +184,22 @@ class DistanceVectorFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DisentangledFacts:
+    """Each score gets scale (q . P_k[r] + k . P_q[r]), where r is the row of the distance.
+
+    P_k and P_q are the keys and queries of the rows of `table`, normalised by `norm`: made by a
+    layer's own projections of content, or by `own_projections` beside them.
+    """
+
+    table: str
+    norm: str
+    #: whether there is the term q . P_k, and whether there is k . P_q
+    content_to_position: bool
+    position_to_content: bool
+    own_projections: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFacts:
     """W x + b; W is `computed` if it depends on other parameters, as with weight norm."""
 
@@ -233,6 +252,7 @@ PositionPart = (
     | RotaryFacts
     | DistanceBiasFacts
     | DistanceVectorFacts
+    | DisentangledFacts
     | UnknownFacts
 )
 LinearPart = LinearFacts | LoRAFacts | UnknownFacts

@@ -50,7 +50,7 @@ class StackFacts:
     """Blocks one after another; in a causal stack no token sees later ones.
 
     Before the first block come positions, a norm and, in some models, a linear map of the embedding
-    to d_model. The map is last, or first (`projects_first`).
+    to d_model.
     """
 
     n_blocks: int
@@ -58,7 +58,8 @@ class StackFacts:
     #: positions added to the embedding besides the layers' own scheme
     embedding_positions: str | None = None
     input_projection: str | None = None
-    projects_first: bool = False
+    #: whether that map comes before positions, between positions and norm, or last
+    projection_place: Literal["first", "before_norm", "last"] = "last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -137,12 +137,27 @@ def _tap(
         mask = visible.mask
         if visible.causal:
             mask = distances(visible.start, q.shape[2], q.device) <= 0
-        bias = positions.bias(q, view, facts.scale)
+        with _evaluating(positions, layer):  # dropout of distances would draw numbers
+            positions = positions.in_layer(cast("Any", layer))
+        bias = positions.bias(q, k, view, facts.scale)
         note(name, by_rows(q, k, _scored(layer, facts, mask, bias)))
 
     for role, source in zip(("query", "key"), sources, strict=True):
         hooks.after(layer.get_submodule(source), _PART, _save_output(projections, role))
     hooks.after(layer, _PART, hook)
+
+
+@contextmanager
+def _evaluating(*parts: nn.Module) -> Generator[None]:
+    """Within it the parts are in evaluation mode."""
+    training = [module for part in parts for module in part.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _scored(
