@@ -56,7 +56,7 @@ def gated(run: config.Run) -> str:
     """SwiGLU of as many weights: three matrices of two thirds of the width, in steps of 8."""
     stack = run.model.decoder
     assert stack is not None
-    width = round(stack.feed_forward.d_ff * 2 / 3 / 8) * 8
+    width = round(stack.layers[0].feed_forward.d_ff * 2 / 3 / 8) * 8
     kind = f'kind = "GatedMLP", d_ff = {width}, activation = "silu", bias = false'
     return f"model.decoder.feed_forward={{{kind}}}"
 

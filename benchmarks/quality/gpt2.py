@@ -44,7 +44,7 @@ def gpt2(
             n_embd=shape.d_model,
             n_layer=stack.n_layers,
             n_head=stack.n_heads,
-            n_inner=stack.feed_forward.d_ff,
+            n_inner=stack.layers[0].feed_forward.d_ff,
             resid_pdrop=0.0,
             embd_pdrop=0.0,
             attn_pdrop=0.0,

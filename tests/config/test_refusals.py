@@ -230,7 +230,7 @@ def _alternating(first: dict[str, Any], second: dict[str, Any]) -> config.Altern
     "positions", [config.ALiBi(), config.BucketedBias(n_buckets=8, max_distance=12)]
 )
 def test_layers_that_share_a_number_per_head_need_the_same_heads(
-    positions: config.Positions,
+    positions: config.OnePositions,
 ) -> None:
     with pytest.raises(ConfigError, match=r"the same n_heads with \w+, was \[2, 4\]"):
         replace(
@@ -247,6 +247,133 @@ def test_layers_that_share_vectors_for_values_need_the_same_width() -> None:
     replace(stack, positions=shaw, attention=uneven)
     with pytest.raises(ConfigError, match=r"values of the same width, was \[6, 64\]"):
         replace(stack, positions=replace(shaw, values=True), attention=uneven)
+
+
+def _layers(changes: dict[str, Any]) -> config.Stack:
+    return replace(find("nano").model.stacks[0], n_layers=4, **changes)
+
+
+ROTARY, ONE_MLP = config.Rotary(base=1e4), config.MLP(d_ff=8, activation="relu", bias=False)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: config.Alternating(layers=()), "at least two kinds of layers, was 0"),
+        (lambda: config.AlternatingFeedForward(layers=(ONE_MLP,)), "two kinds of layers, was 1"),
+        (
+            lambda: config.AlternatingFeedForward(layers=(), first=(ONE_MLP, ONE_MLP)),
+            r"layers must name at least one kind, for the layers after the first 2",
+        ),
+        (
+            lambda: config.AlternatingPositions(layers=(ROTARY, config.Learned())),
+            "must not have Learned: it changes the embedding, before the first layer",
+        ),
+    ],
+)
+def test_a_pattern_needs_kinds_that_can_take_turns(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"attention": _alternating({}, {"d_head": 6}), "positions": ROTARY},
+            r"the same d_head with Rotary, was \[6, 64\]",
+        ),
+        (
+            {
+                "attention": _alternating({}, {"d_head": 6}),
+                "positions": config.AlternatingPositions(
+                    layers=(ROTARY, replace(ROTARY, n_features=8))
+                ),
+            },
+            r"n_features must be at most attention.d_head, was 8 and 6",
+        ),
+        (
+            {
+                "attention": _alternating({}, {"d_head": 6}),
+                "positions": config.ShawRelative(max_distance=3, values=False),
+            },
+            r"the same d_head with ShawRelative, was \[6, 64\]",
+        ),
+        (
+            {
+                "attention": config.Alternating(
+                    layers=(
+                        find("nano").model.stacks[0].layers[0].attention,
+                        config.LinearAttention(
+                            n_heads=2, d_head=64, qkv_bias=False, out_bias=False, chunk=4
+                        ),
+                    )
+                ),
+                "positions": config.AlternatingPositions(layers=(ROTARY, config.ALiBi())),
+            },
+            "positions must not be ALiBi if every layer is LinearAttention",
+        ),
+    ],
+)
+def test_a_scheme_of_positions_fits_each_layer_that_has_it(
+    changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _layers(changes)
+
+
+def test_heads_may_differ_in_width_where_their_positions_allow_it() -> None:
+    uneven = _alternating({}, {"d_head": 6})
+    for positions in (config.ALiBi(), replace(ROTARY, n_features=4), config.Learned()):
+        assert len(_layers({"attention": uneven, "positions": positions}).layer_counts) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"shared_layers": config.SharedLayers(groups=5)}, "n_layers was 4, groups 5"),
+        (
+            {"shared_layers": config.SharedLayers(groups=1, layers_per_group=3)},
+            "a multiple of layers_per_group",
+        ),
+        (
+            {
+                "shared_layers": config.SharedLayers(groups=2),
+                "attention": _alternating({}, {"window": 4}),
+            },
+            "layers 1 and 2 share their weights, so their attention must be the same",
+        ),
+        (
+            {
+                "shared_layers": config.SharedLayers(groups=2),
+                "reparametrisation": config.WeightNorm(),
+            },
+            "shared_layers does not go with WeightNorm",
+        ),
+        (
+            {"shared_layers": config.SharedLayers(groups=2), "first_attention_norm": False},
+            "shared_layers needs first_attention_norm = true",
+        ),
+        (
+            {"residual": config.SandwichNorm(), "first_attention_norm": False},
+            "needs residual PreNorm, was SandwichNorm",
+        ),
+    ],
+)
+def test_layers_share_weights_only_if_they_are_equal(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _layers(changes)
+
+
+def test_layers_are_shared_in_runs_and_in_turn() -> None:
+    def owners(n_layers: int, groups: int, each: int = 1) -> list[int]:
+        shared = config.SharedLayers(groups=groups, layers_per_group=each)
+        return [shared.owner(layer, n_layers) for layer in range(n_layers)]
+
+    assert owners(5, 2) == [0, 0, 0, 3, 3]
+    assert owners(6, 1) == [0] * 6
+    assert owners(8, 2, 2) == [0, 1, 0, 1, 4, 5, 4, 5]
+    assert owners(3, 3) == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

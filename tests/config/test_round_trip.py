@@ -59,9 +59,20 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.LinearAttention: {"d_head": st.just(8)},
         config.NeuralMemory: {"d_head": st.just(8)},
         config.Alternating: {
-            "layers": st.tuples(*(st.one_of(*map(values_of, one_attention)).map(alike),) * 2)
+            "layers": st.tuples(*(st.one_of(*map(values_of, one_attention)).map(alike),) * 2),
+            "first": st.just(()) | st.tuples(values_of(config.MultiHead).map(alike)),
         }
         if kind is config.Alternating
+        else {},
+        config.AlternatingFeedForward: {"layers": pairs_of(config.OneFeedForward)}
+        if kind is config.AlternatingFeedForward
+        else {},
+        # all of them rotate, so that they go with linear attention too
+        config.AlternatingPositions: {
+            "layers": pairs_of(config.Rotary | config.NoPositions),
+            "first": st.just(()) | st.tuples(values_of(config.Rotary)),
+        }
+        if kind is config.AlternatingPositions
         else {},
         # the third, "zero", goes with no reparametrisation; presets have it
         config.Initialisation: {"outputs": st.sampled_from(["plain", "depth_scaled"])},
@@ -91,12 +102,22 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "growth": st.none()
             | st.builds(config.GrowingBatch, first=st.just(4), until=st.floats(0.01, 0.99)),
         },
-        config.Stack: {"cross_attention": st.none(), "attention": scoring()}
+        config.Stack: {
+            "cross_attention": st.none(),
+            "attention": scoring(),
+            "shared_layers": st.none(),
+            "first_attention_norm": st.just(True),
+        }
         if kind is config.Stack
         else {},
         config.Transformer: {"d_model": even, "context_length": st.integers(1, 2**24)}
         | (stacks() if kind is config.Transformer else {}),
     }.get(kind, {})
+
+
+def pairs_of(kind: Any) -> st.SearchStrategy[Any]:
+    """Two values of a kind, for layers that take turns."""
+    return st.tuples(values_of(kind), values_of(kind))
 
 
 def alike(layer: Any) -> Any:

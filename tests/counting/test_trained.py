@@ -91,7 +91,9 @@ def test_the_backward_pass_ends_at_the_last_block_that_moves() -> None:
     assert [activations(BASE, count) for count in (0, 1, 2)] == [0, last, whole]
     # of layers that take turns the last ones count
     linear = config.LinearAttention(n_heads=4, d_head=4, qkv_bias=False, out_bias=False, chunk=3)
-    mixed = with_stack(attention=config.Alternating(layers=(BASE.decoder.layers[0], linear)))
+    mixed = with_stack(
+        attention=config.Alternating(layers=(BASE.decoder.layers[0].attention, linear))
+    )
     assert activations(mixed, 1) == activations(with_stack(attention=linear), 1)
 
 

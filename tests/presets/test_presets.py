@@ -193,7 +193,7 @@ def test_preset_does_not_differ_from_itself(name: str) -> None:
 def test_heads_of_a_published_model_fill_its_width(name: str) -> None:
     model = find(name).model
     filled = {
-        layer.n_heads * layer.d_head == model.d_model
+        layer.attention.n_heads * layer.attention.d_head == model.d_model
         for stack in model.stacks
         for layer in stack.layers
     }
@@ -275,7 +275,11 @@ def test_only_the_first_t5_divides_its_states_where_head_and_embedding_are_one()
 def test_gemma_looks_near_and_far_in_turn() -> None:
     decoder = find("gemma2-2b").model.decoder
     assert decoder is not None
-    windows = [layer.window for layer in decoder.layers if isinstance(layer, config.MultiHead)]
+    windows = [
+        layer.attention.window
+        for layer in decoder.layers
+        if isinstance(layer.attention, config.MultiHead)
+    ]
     assert windows == [4096, None] * 13
 
 

@@ -40,7 +40,7 @@ SMALL = config.Transformer(
 )
 assert SMALL.decoder is not None
 SMALL_STACK = SMALL.decoder
-SMALL_ATTENTION = SMALL_STACK.layers[0]
+SMALL_ATTENTION = SMALL_STACK.layers[0].attention
 assert isinstance(SMALL_ATTENTION, config.MultiHead)
 SMALL_HEADS = SMALL_ATTENTION
 

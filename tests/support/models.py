@@ -91,6 +91,43 @@ VARIANTS: dict[str, config.Transformer] = {
             layers=(replace(BASE.decoder.attention, window=8), BASE.decoder.attention)
         )
     ),
+    "layers that differ": with_stack(
+        attention=config.Alternating(
+            first=(replace(BASE.decoder.attention, d_head=6),),
+            layers=(replace(BASE.decoder.attention, window=8), BASE.decoder.attention),
+        ),
+        feed_forward=config.AlternatingFeedForward(
+            first=(config.MLP(d_ff=32, activation="gelu", bias=True),),
+            layers=(config.GatedMLP(d_ff=24, activation="silu", bias=False),),
+        ),
+        positions=config.AlternatingPositions(
+            layers=(config.Rotary(base=100.0, n_features=4), config.NoPositions())
+        ),
+        n_layers=4,
+    ),
+    "positions that take turns": with_stack(
+        positions=config.AlternatingPositions(
+            first=(config.BucketedBias(n_buckets=8, max_distance=12),),
+            layers=(
+                config.BucketedBias(n_buckets=4, max_distance=9),
+                config.ShawRelative(max_distance=3, values=True),
+            ),
+        ),
+        n_layers=3,
+    ),
+    "shared layers": with_stack(
+        n_layers=4, shared_layers=config.SharedLayers(groups=2), norm=config.RMSNorm(eps=1e-6)
+    ),
+    "shared layers in turn": with_stack(
+        positions=config.AlternatingPositions(
+            layers=(config.Rotary(base=100.0), config.Rotary(base=10.0))
+        ),
+        n_layers=4,
+        shared_layers=config.SharedLayers(groups=1, layers_per_group=2),
+    ),
+    "no first norm": with_stack(
+        input_norm=config.LayerNorm(eps=1e-5, bias=True), first_attention_norm=False
+    ),
     "linear": with_stack(
         attention=config.LinearAttention(n_heads=4, d_head=4, qkv_bias=True, out_bias=True, chunk=4)
     ),

@@ -48,6 +48,25 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "gemma2": {**_WIDTHS, "head_dim": 8, "sliding_window": 4},
     "bert": _WIDTHS,
     "t5": _T5,
+    "gemma3_text": {
+        **_WIDTHS,
+        "head_dim": 8,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
+    "olmo3": {
+        **_WIDTHS,
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
+    "exaone4": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
 }
 
 

@@ -14,10 +14,12 @@ from pellucid.config.attention import (
 from pellucid.config.blocks import (
     MLP,
     Activation,
+    AlternatingFeedForward,
     DeepNorm,
     FeedForward,
     GatedMLP,
     NoResidual,
+    OneFeedForward,
     OutputNorm,
     Parallel,
     PostNorm,
@@ -42,10 +44,8 @@ from pellucid.config.initialisation import (
     Outputs,
     Xavier,
 )
-from pellucid.config.model import (
-    Stack,
-    Transformer,
-)
+from pellucid.config.layers import Layer, SharedLayers, map_kinds
+from pellucid.config.model import Transformer
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -82,6 +82,7 @@ from pellucid.config.output_heads import (
 )
 from pellucid.config.positions import (
     ALiBi,
+    AlternatingPositions,
     BucketedBias,
     Disentangled,
     Learned,
@@ -89,6 +90,7 @@ from pellucid.config.positions import (
     Llama3Scaling,
     NoPositions,
     NTKScaling,
+    OnePositions,
     Positions,
     Rotary,
     RotaryScaling,
@@ -98,6 +100,7 @@ from pellucid.config.positions import (
     adds_to_scores,
 )
 from pellucid.config.run import Plan, Run, base_of, run_from_table, run_to_toml
+from pellucid.config.stack import Stack
 from pellucid.config.text import (
     BytePairs,
     Bytes,
@@ -150,6 +153,8 @@ __all__ = [
     "Adam",
     "AdamW",
     "Alternating",
+    "AlternatingFeedForward",
+    "AlternatingPositions",
     "Attention",
     "BatchNorm",
     "BucketedBias",
@@ -187,6 +192,7 @@ __all__ = [
     "Labelled",
     "LanguageHead",
     "LastLayers",
+    "Layer",
     "LayerNorm",
     "Learned",
     "Linear",
@@ -207,6 +213,8 @@ __all__ = [
     "Normal",
     "Objective",
     "OneAttention",
+    "OneFeedForward",
+    "OnePositions",
     "Optimiser",
     "OutputNorm",
     "Outputs",
@@ -229,6 +237,7 @@ __all__ = [
     "SandwichNorm",
     "Schedule",
     "Seq2Seq",
+    "SharedLayers",
     "ShawRelative",
     "Sinusoidal",
     "SpanCorruption",
@@ -256,6 +265,7 @@ __all__ = [
     "decode",
     "did_you_mean",
     "encode",
+    "map_kinds",
     "new_objective",
     "overlay",
     "parse_toml",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import Checked, Count, Fraction, Positive
+from pellucid.config.checks import Checked, Count, Fraction, Positive, check_turns
 from pellucid.config.norms import GroupNorm, Norm
 from pellucid.errors import ConfigError
 
@@ -67,6 +67,11 @@ class LinearAttention(Checked):
     out_bias: bool
     chunk: Count
 
+    @property
+    def value_width(self) -> int:
+        """The features of one head's values."""
+        return self.d_head
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeuralMemory(Checked):
@@ -83,28 +88,27 @@ class NeuralMemory(Checked):
     chunk: Count
     frozen: bool = False
 
+    @property
+    def value_width(self) -> int:
+        """The features of one head's values."""
+        return self.d_head
+
 
 OneAttention = MultiHead | LinearAttention | NeuralMemory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternating(Checked):
-    """Layer i has the attention at i mod n: for example local and global layers in turn."""
+    """The layers have these kinds of attention in turn: for example local and global layers.
+
+    With `first`, the first layers have those, one each, and the turns begin after them.
+    """
 
     layers: tuple[OneAttention, ...]
+    first: tuple[OneAttention, ...] = ()
 
     def _check(self) -> None:
-        if len(self.layers) < 2:
-            raise ConfigError(
-                f"Alternating needs at least two kinds of layers, was {len(self.layers)}: "
-                "for one, name it itself"
-            )
-        widths = {layer.d_head for layer in self.layers}
-        if len(widths) > 1:
-            raise ConfigError(
-                f"all layers must have the same d_head, was {sorted(widths)}: they share one "
-                "scheme of positions"
-            )
+        check_turns(self, self.layers, self.first)
 
 
-Attention = MultiHead | LinearAttention | NeuralMemory | Alternating
+Attention = OneAttention | Alternating

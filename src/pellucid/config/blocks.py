@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import Checked, Count, Positive
+from pellucid.config.checks import Checked, Count, Positive, check_turns
 
 Activation = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "tanh"]
 
@@ -37,7 +37,25 @@ class GatedMLP(Checked):
     bias: bool
 
 
-FeedForward = MLP | GatedMLP
+OneFeedForward = MLP | GatedMLP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlternatingFeedForward(Checked):
+    """The layers have these kinds of feed-forward in turn.
+
+    With `first`, the first layers have those, one each, and the turns begin after them: for example
+    wide dense layers before narrower ones.
+    """
+
+    layers: tuple[OneFeedForward, ...]
+    first: tuple[OneFeedForward, ...] = ()
+
+    def _check(self) -> None:
+        check_turns(self, self.layers, self.first)
+
+
+FeedForward = OneFeedForward | AlternatingFeedForward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

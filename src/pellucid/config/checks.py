@@ -68,6 +68,24 @@ def _finite(name: str, value: float) -> None:
         raise ConfigError(f"{name} must be a finite number, was {short(value)}")
 
 
+def check_turns(kind: object, layers: tuple[object, ...], first: tuple[object, ...]) -> None:
+    """Refuse a pattern of layers that has only one kind, or none after the first layers.
+
+    Args:
+        kind: The pattern. layers: The kinds that take turns. first: Those of the first layers.
+    """
+    name, n_kinds = type(kind).__name__, len(layers) + len(first)
+    if n_kinds < 2:
+        raise ConfigError(
+            f"{name} needs at least two kinds of layers, was {n_kinds}: for one, name it itself"
+        )
+    if not layers:
+        raise ConfigError(
+            f"{name}.layers must name at least one kind, for the layers after the first "
+            f"{len(first)}"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class AtLeast:
     """The limit `at_least` in the type of a field."""

@@ -1,4 +1,4 @@
-"""The parts of a transformer: one frozen class per kind, each with its own numbers.
+"""A transformer: its stacks, its embedding and its head.
 
 There is no default architecture: presets name every part.
 """
@@ -8,165 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pellucid.config.attention import (
-    Alternating,
-    Attention,
-    LinearAttention,
-    MultiHead,
-    NeuralMemory,
-    OneAttention,
-)
-from pellucid.config.blocks import FeedForward, Parallel, Residual
-from pellucid.config.checks import AtLeast, Checked, Count, Fraction
+from pellucid.config.attention import NeuralMemory
+from pellucid.config.checks import AtLeast, Checked, Count
 from pellucid.config.embedding import Embedding
 from pellucid.config.initialisation import Initialisation
-from pellucid.config.norms import GroupNorm, Norm, Reparametrisation
+from pellucid.config.norms import GroupNorm
 from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead, NoHead
-from pellucid.config.positions import (
-    ALiBi,
-    BucketedBias,
-    Disentangled,
-    Learned,
-    Positions,
-    Rotary,
-    ShawRelative,
-    Sinusoidal,
-    adds_to_scores,
-)
+from pellucid.config.positions import Sinusoidal
+from pellucid.config.stack import Stack
 from pellucid.errors import ConfigError
 
 #: The longest table of positions.
 LONGEST_CONTEXT = 2**24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stack(Checked):
-    """`n_layers` blocks of attention and feed-forward.
-
-    Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
-    the states of an encoder; `reparametrisation` of every linear layer; `embedding_positions`,
-    which are added to the embedding if `positions` act within the layers, as in MPNet.
-    """
-
-    n_layers: Count
-    positions: Positions
-    attention: Attention
-    feed_forward: FeedForward
-    norm: Norm
-    residual: Residual
-    final_norm: bool
-    dropout: Fraction
-    input_norm: Norm | None = None
-    cross_attention: MultiHead | None = None
-    reparametrisation: Reparametrisation | None = None
-    embedding_positions: Learned | Sinusoidal | None = None
-
-    def _check(self) -> None:
-        if self.embedding_positions is not None and isinstance(
-            self.positions, Learned | Sinusoidal
-        ):
-            raise ConfigError(
-                f"embedding_positions must be none if positions is {type(self.positions).__name__},"
-                " which is added to the embedding too; take positions that act within the layers, "
-                "such as BucketedBias or Rotary"
-            )
-        if isinstance(self.positions, Rotary):
-            self._check_rotary(self.positions)
-        self._check_scores()
-        self._check_shared_positions()
-        cross = self.cross_attention
-        if cross is not None and (cross.qk_norm is not None or cross.window is not None):
-            raise ConfigError(
-                "cross_attention must have neither qk_norm nor window: it looks at all states of "
-                "the encoder, unchanged; set them to none"
-            )
-        if cross is not None and isinstance(self.residual, Parallel):
-            raise ConfigError(
-                "residual must not be Parallel in a decoder with cross_attention: its queries "
-                "depend on the output of self-attention"
-            )
-
-    def _check_scores(self) -> None:
-        linear = all(isinstance(layer, LinearAttention) for layer in self.pattern)
-        if linear and adds_to_scores(self.positions):
-            raise ConfigError(
-                f"positions must not be {type(self.positions).__name__} if every layer is "
-                "LinearAttention: it has no scores to which positions could be added; take "
-                "Rotary, Learned, Sinusoidal or NoPositions"
-            )
-
-    def _check_shared_positions(self) -> None:
-        """The layers of a stack share one scheme of positions, so it must fit each of them."""
-        heads = {layer.n_heads for layer in self.pattern}
-        if isinstance(self.positions, BucketedBias | ALiBi) and len(heads) > 1:
-            raise ConfigError(
-                f"all layers must have the same n_heads with {type(self.positions).__name__}, was "
-                f"{sorted(heads)}: it has a number for each head, and the layers share it"
-            )
-        widths = {
-            layer.value_width if isinstance(layer, MultiHead) else layer.d_head
-            for layer in self.pattern
-        }
-        if isinstance(self.positions, Disentangled):
-            self._check_disentangled()
-        added = isinstance(self.positions, ShawRelative) and self.positions.values
-        if added and len(widths) > 1:
-            raise ConfigError(
-                f"all layers must have values of the same width, was {sorted(widths)}: with "
-                "values = true, ShawRelative adds the same table of vectors in every layer"
-            )
-
-    def _check_disentangled(self) -> None:
-        """Refuse attention whose projections cannot make queries and keys of distances."""
-        for layer in self.pattern:
-            if not isinstance(layer, MultiHead) or layer.qk_norm is not None:
-                name = type(layer).__name__
-                found = f"{name} with qk_norm" if isinstance(layer, MultiHead) else name
-                raise ConfigError(
-                    f"every layer must be MultiHead without qk_norm with Disentangled, was {found}:"
-                    " the projections of queries and keys are those of distances too"
-                )
-
-    def _check_rotary(self, rotary: Rotary) -> None:
-        width = self.d_head if rotary.n_features is None else rotary.n_features
-        if width > self.d_head:
-            raise ConfigError(
-                f"positions.n_features must be at most attention.d_head, was {width} and "
-                f"{self.d_head}"
-            )
-        if width % 2:
-            raise ConfigError(
-                f"Rotary rotates pairs of features, so attention.d_head must be even, was {width}"
-            )
-
-    @property
-    def pattern(self) -> tuple[OneAttention, ...]:
-        """The kinds of attention that alternate, the first layer's first; usually one."""
-        if isinstance(self.attention, Alternating):
-            return self.attention.layers
-        return (self.attention,)
-
-    @property
-    def layers(self) -> tuple[OneAttention, ...]:
-        """The attention of each layer, the first layer first."""
-        kinds = self.pattern
-        return tuple(kinds[layer % len(kinds)] for layer in range(self.n_layers))
-
-    @property
-    def d_head(self) -> int:
-        """The features of one head, the same in every layer."""
-        return self.pattern[0].d_head
-
-    @property
-    def d_value(self) -> int:
-        """The features of one head's values, in the first layer."""
-        first = self.pattern[0]
-        return first.value_width if isinstance(first, MultiHead) else first.d_head
-
-    @property
-    def n_heads(self) -> int:
-        """The number of heads of the first layer."""
-        return self.pattern[0].n_heads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +56,7 @@ class Transformer(Checked):
         self._check_classification()
         self._check_tied()
         if self.encoder is not None and any(
-            isinstance(layer, NeuralMemory) for layer in self.encoder.pattern
+            isinstance(layer.attention, NeuralMemory) for layer in self.encoder.layer_counts
         ):
             raise ConfigError(
                 "encoder.attention must not be NeuralMemory: a memory learns from left to right, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, assert_never
 
-from pellucid.config.checks import AtLeast, Checked, Count, Positive
+from pellucid.config.checks import AtLeast, Checked, Count, Positive, check_turns
 from pellucid.config.norms import LayerNorm, RMSNorm
 from pellucid.errors import ConfigError
 
@@ -196,12 +196,42 @@ class ALiBi:
     """A penalty that grows with the distance, added to the scores; each head has its slope."""
 
 
-Positions = (
+OnePositions = (
     NoPositions | Learned | Sinusoidal | ShawRelative | BucketedBias | Disentangled | Rotary | ALiBi
 )
 
 
-def adds_to_scores(positions: Positions) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlternatingPositions(Checked):
+    """The layers have these schemes in turn: for example two bases, or rotation in some layers.
+
+    With `first`, the first layers have those, one each, and the turns begin after them. Schemes
+    that change the embedding act before all layers, so they cannot take turns.
+    """
+
+    layers: tuple[OnePositions, ...]
+    first: tuple[OnePositions, ...] = ()
+
+    def _check(self) -> None:
+        check_turns(self, self.layers, self.first)
+        for scheme in (*self.first, *self.layers):
+            if isinstance(scheme, Learned | Sinusoidal):
+                raise ConfigError(
+                    f"AlternatingPositions must not have {type(scheme).__name__}: it changes the "
+                    "embedding, before the first layer; take Rotary, ALiBi, BucketedBias, "
+                    "ShawRelative or NoPositions, which act within a layer"
+                )
+            if isinstance(scheme, Disentangled):
+                raise ConfigError(
+                    "AlternatingPositions must not have Disentangled: every layer makes queries "
+                    "and keys of its distances; name it itself"
+                )
+
+
+Positions = OnePositions | AlternatingPositions
+
+
+def adds_to_scores(positions: OnePositions) -> bool:
     """Whether a scheme adds a number to each score; linear attention forms no scores."""
     match positions:
         case ShawRelative() | BucketedBias() | Disentangled() | ALiBi():

@@ -6,21 +6,22 @@ heads and feed-forward layers have the precision of matrix products.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, assert_never
 
 from pellucid.config import (
     MLP,
-    Alternating,
     Disentangled,
-    FeedForward,
     GatedMLP,
     LastLayers,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
+    OneFeedForward,
+    OnePositions,
     ShawRelative,
     Stack,
     Trained,
@@ -28,7 +29,13 @@ from pellucid.config import (
 )
 from pellucid.counting.flops import window_flops
 from pellucid.counting.formulas import evaluate_int, times, total
-from pellucid.counting.layers import NamedStack, group_layers, stacks
+from pellucid.counting.layers import (
+    NamedStack,
+    feed_forward_symbols,
+    group_feed_forwards,
+    last_layers,
+    stacks,
+)
 from pellucid.counting.parameters import symbols
 from pellucid.counting.part_formulas import block_norms
 
@@ -79,11 +86,10 @@ def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -
     """
     length = model.context_length
     heads = sum(
-        (named_stack.stack.n_layers + len(pattern) - 1 - place) // len(pattern) * attention.n_heads
-        for named_stack in stacks(model)
-        for pattern in (named_stack.stack.pattern,)
-        for place, attention in enumerate(pattern)
-        if isinstance(attention, MultiHead)
+        n * layer.attention.n_heads
+        for stack in model.stacks
+        for layer, n in stack.layer_counts.items()
+        if isinstance(layer.attention, MultiHead)
     )
     crosses = model.encoder is not None and model.decoder is not None
     has_kernels = heads > 0 or crosses  # other kinds of attention have one kernel
@@ -106,24 +112,24 @@ def activations(
     """
     retained: list[StackActivations] = []
     for named_stack in _stacks_backward(model, trained):
-        wide, narrow = _wide(named_stack), _narrow(named_stack, kernel)
+        wide, narrow = _wide(named_stack), _narrow(named_stack, kernel, size.length(named_stack))
         dims = symbols(model, named_stack) | {"T": size.length(named_stack)}
         width = bytes_of(precision)
-        per_token = 4 * evaluate_int(wide, dims) + width * _count(model, named_stack, narrow, size)
-        formula = f"tokens x (4 bytes x ({wide}) + {width} bytes x ({total(*narrow.values())}))"
+        numbers = sum(evaluate_int(term, dims | own) for term, own in narrow)
+        per_token = 4 * evaluate_int(wide, dims) + width * numbers
+        terms = total(*(term for term, _ in narrow))
+        formula = f"tokens x (4 bytes x ({wide}) + {width} bytes x ({terms}))"
         retained.append(
             StackActivations(named_stack.prefix, size.tokens(named_stack) * per_token, formula)
         )
     return retained
 
 
-def scores_are_formed(attention: OneAttention, named_stack: NamedStack) -> bool:
+def scores_are_formed(attention: OneAttention, positions: OnePositions) -> bool:
     """Whether attention has a score for every query and key in memory."""
     if not isinstance(attention, MultiHead):
         return False
-    adds_values = (
-        isinstance(named_stack.stack.positions, ShawRelative) and named_stack.stack.positions.values
-    )
+    adds_values = isinstance(positions, ShawRelative) and positions.values
     return attention.soft_cap is not None or attention.sinks or adds_values
 
 
@@ -134,26 +140,42 @@ def _wide(named_stack: NamedStack) -> str:
     return total(f"{block_norms(stack)} n_layers (d_model)", ends)
 
 
-def _narrow(named_stack: NamedStack, kernel: Kernel) -> dict[OneAttention | str, str]:
+#: A formula, and the values of the symbols that only one kind of layer has.
+_Term = tuple[str, dict[str, int]]
+
+
+def _narrow(named_stack: NamedStack, kernel: Kernel, length: int) -> list[_Term]:
     """Numbers per token in the precision of products: of each attention, and of the blocks."""
     stack = named_stack.stack
-    rows: dict[OneAttention | str, str] = {}
-    for layers in group_layers(named_stack):
-        heads = total(
-            "h (d_k + d_v) + h_kv (d_k + d_v)", _extra_numbers(layers.attention, named_stack)
-        )
-        if kernel == "products" and isinstance(layers.attention, MultiHead):
+    terms: list[_Term] = []
+    for (attention, extra), n in _attention_counts(named_stack).items():
+        heads = total("h (d_k + d_v) + h_kv (d_k + d_v)", extra)
+        if kernel == "products" and isinstance(attention, MultiHead):
             heads = total(heads, "h T")
-        rows[layers.attention] = times(layers.layers, layers.number, heads)
-    if stack.cross_attention is not None:
-        rows["cross"] = "n_layers (h (d_k + d_v) + h_kv (d_k + d_v))"
+        number = "n_layers" if n == stack.n_layers else ""
+        terms.append((times(n, number, heads), window_flops(attention, length)))
+    if (cross := stack.cross_attention) is not None:
+        formula = "n_layers (h (d_k + d_v) + h_kv (d_k + d_v))"
+        terms.append((formula, window_flops(cross, length)))
     masks = _sublayers(stack) if stack.dropout else 0
     norms = f"{block_norms(stack) + masks} d_model"
-    rows["blocks"] = f"n_layers ({norms} + {_saved_inside(stack.feed_forward)} d_ff)"
-    return rows
+    kinds = group_feed_forwards(named_stack)
+    for layers in kinds:
+        inner, dims = f"{_saved_inside(layers.kind)} d_ff", feed_forward_symbols(layers.kind)
+        terms.append((times(layers.layers, layers.number, f"{norms} + {inner}"), dims))
+    return terms
 
 
-def _saved_inside(feed_forward: FeedForward) -> int:
+def _attention_counts(named_stack: NamedStack) -> Counter[tuple[OneAttention, str]]:
+    """How many layers have each attention, and the numbers that it keeps besides its vectors."""
+    counts = Counter[tuple[OneAttention, str]]()
+    for layer, n in named_stack.stack.layer_counts.items():
+        extra = _extra_numbers(layer.attention, layer.positions, causal=named_stack.causal)
+        counts[layer.attention, extra] += n
+    return counts
+
+
+def _saved_inside(feed_forward: OneFeedForward) -> int:
     """Vectors of d_ff numbers that the backward pass needs: before and after each operation."""
     match feed_forward:
         case MLP():
@@ -164,38 +186,20 @@ def _saved_inside(feed_forward: FeedForward) -> int:
             assert_never(feed_forward)
 
 
-def _count(
-    model: Transformer,
-    named_stack: NamedStack,
-    formulas: dict[OneAttention | str, str],
-    size: Pass,
-) -> int:
-    dims = symbols(model, named_stack) | {"T": size.length(named_stack)}
-    count = 0
-    for kind, formula in formulas.items():
-        attention = named_stack.stack.cross_attention if kind == "cross" else kind
-        attention_dims = (
-            {} if isinstance(attention, str | None) else window_flops(attention, dims["T"])
-        )
-        count += evaluate_int(formula, dims | attention_dims)
-    return count
-
-
 def _sublayers(stack: Stack) -> int:
     return 2 if stack.cross_attention is None else 3
 
 
-def _extra_numbers(attention: OneAttention, named_stack: NamedStack) -> str:
+def _extra_numbers(attention: OneAttention, positions: OnePositions, *, causal: bool) -> str:
     match attention:
         case MultiHead():
-            positions = named_stack.stack.positions
             # a bias that depends on the query: one number for each query and key of each text
             bias = f"{positions.n_terms} h T" if isinstance(positions, Disentangled) else "0"
-            if scores_are_formed(attention, named_stack):
+            if scores_are_formed(attention, positions):
                 return total("2 h T", bias)
             return total("3 h T" if attention.dropout else "0", bias)
         case LinearAttention():
-            return "h (c + d_k d_v / c)" if named_stack.causal else "0"
+            return "h (c + d_k d_v / c)" if causal else "0"
         case NeuralMemory(frozen=True):
             return "h (d_k + d_v)"
         case NeuralMemory():
@@ -211,6 +215,4 @@ def _stacks_backward(model: Transformer, trained: Trained | None) -> Sequence[Na
     *_, top = stacks(model)
     if not trained.count:
         return []
-    last = top.stack.layers[-trained.count :]
-    kinds = last[0] if len(set(last)) == 1 else Alternating(layers=last)
-    return [replace(top, stack=replace(top.stack, n_layers=len(last), attention=kinds))]
+    return [replace(top, stack=last_layers(top.stack, trained.count))]

@@ -16,8 +16,16 @@ from pellucid.config import (
     Transformer,
 )
 from pellucid.counting.formulas import Symbols, evaluate, times, total
-from pellucid.counting.layers import LayerGroup, NamedStack, attention_symbols, group_layers, stacks
+from pellucid.counting.layers import (
+    LayerGroup,
+    NamedStack,
+    attention_symbols,
+    group_feed_forwards,
+    group_layers,
+    stacks,
+)
 from pellucid.counting.parameters import (
+    ParameterRow,
     attention_row,
     cross_attention_row,
     embedding_symbol,
@@ -101,37 +109,38 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
         rows.append(_row(f"{named_stack.prefix}embedding projection", "2 d_e d_model", dims))
     for layers in group_layers(named_stack):
         projections = attention_row(model, named_stack, layers)
-        rows.append(_products(f"{layers.name} projections", projections.count))
+        rows.append(_products(f"{layers.name} projections", projections))
         formula = times(
-            layers.layers, layers.number, mixing(layers.attention, causal=named_stack.causal)
+            layers.layers, layers.number, mixing(layers.kind, causal=named_stack.causal)
         )
-        meets = "sums" if isinstance(layers.attention, LinearAttention) else "scores and sums"
-        layer_dims = dims | window_flops(layers.attention, length)
+        meets = "sums" if isinstance(layers.kind, LinearAttention) else "scores and sums"
+        layer_dims = dims | window_flops(layers.kind, length)
         rows.append(_row(f"{layers.name} {meets}", formula, layer_dims))
         rows += _distances(named_stack, layers, dims)
     cross = cross_attention_row(model, named_stack)
     if cross is not None and named_stack.stack.cross_attention is not None:
-        rows.append(_products("cross attention projections", cross.count))
+        rows.append(_products("cross attention projections", cross))
         layer_dims = dims | window_flops(named_stack.stack.cross_attention, length)
         rows.append(
             _row(
                 "cross attention scores and sums", f"n_layers ({_attention_flops('T')})", layer_dims
             )
         )
-    rows.append(
-        _products(f"{named_stack.prefix}feed-forward", feed_forward_row(model, named_stack).count),
-    )
+    for layers in group_feed_forwards(named_stack):
+        rows.append(_products(layers.name, feed_forward_row(model, named_stack, layers)))
     return rows
 
 
-def _distances(named_stack: NamedStack, layers: LayerGroup, dims: Symbols) -> list[FlopRow]:
+def _distances(
+    named_stack: NamedStack, layers: LayerGroup[OneAttention], dims: Symbols
+) -> list[FlopRow]:
     """Products of content with the vectors of distances, whose own products are once a text."""
     positions = named_stack.stack.positions
     if not isinstance(positions, Disentangled):
         return []
     products = "2 h d_k n_buckets + 2 h d_k d_model n_buckets / T"
     formula = times(layers.layers, layers.number, f"{positions.n_terms - 1} ({products})")
-    layer_dims = {**dims, **attention_symbols(layers.attention), "n_buckets": positions.n_buckets}
+    layer_dims = {**dims, **attention_symbols(layers.kind), "n_buckets": positions.n_buckets}
     return [_row(f"{layers.name} content and distance", formula, layer_dims)]
 
 
@@ -155,8 +164,11 @@ def _square(width: str) -> str:
     return "d_model^2" if width == "d_model" else f"d_model {width}"
 
 
-def _products(part: str, parameters: int) -> FlopRow:
-    return FlopRow(part, 2 * parameters, 4 * parameters, "2 x its parameters")
+def _products(part: str, row: ParameterRow) -> FlopRow:
+    formula = "2 x its parameters"
+    if row.uses != row.times:
+        formula += f", which {row.uses} layers use"
+    return FlopRow(part, 2 * row.used, 4 * row.used, formula)
 
 
 def _row(part: str, formula: str, dims: Symbols) -> FlopRow:

@@ -10,6 +10,7 @@ from pellucid.config import (
     MultiHead,
     NeuralMemory,
     OneAttention,
+    OnePositions,
     ShawRelative,
     Transformer,
     adds_to_scores,
@@ -17,7 +18,13 @@ from pellucid.config import (
 from pellucid.counting.activations import Precision, bytes_of, scores_are_formed
 from pellucid.counting.flops import mixing
 from pellucid.counting.formulas import evaluate_int, times
-from pellucid.counting.layers import NamedStack, attention_symbols, group_layers, stacks
+from pellucid.counting.layers import (
+    LayerGroup,
+    NamedStack,
+    attention_symbols,
+    group_layers,
+    stacks,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +62,44 @@ def growth(model: Transformer, *, precision: Precision) -> list[GrowthRow]:
     """How each kind of attention in `model` grows with the length of the text."""
     rows: list[GrowthRow] = []
     for named_stack in stacks(model):
-        rows += [
-            _row(layers.name, layers.attention, layers.layers, named_stack, precision)
-            for layers in group_layers(named_stack)
-        ]
+        for layers in group_layers(named_stack):
+            rows += _rows(layers, named_stack, precision)
         cross = named_stack.stack.cross_attention
         if cross is not None:
             rows.append(_cross_row(cross, named_stack.stack.n_layers, precision))
     return rows
 
 
+def _rows(
+    layers: LayerGroup[OneAttention], named_stack: NamedStack, precision: Precision
+) -> list[GrowthRow]:
+    """A row for equal attention; several if only some of its positions need all scores."""
+    counts: dict[str, tuple[OnePositions, int]] = {}
+    for layer, n in named_stack.stack.layer_counts.items():
+        if layer.attention == layers.kind:
+            squares = _squares(layers.kind, layer.positions)
+            scheme, before = counts.get(squares, (layer.positions, 0))
+            counts[squares] = (scheme, before + n)
+    return [
+        _row(
+            layers.name if len(counts) == 1 else f"{layers.name}, {type(scheme).__name__}",
+            layers.kind,
+            n,
+            named_stack,
+            precision,
+            squares,
+        )
+        for squares, (scheme, n) in counts.items()
+    ]
+
+
 def _row(
-    part: str, attention: OneAttention, layers: int, named_stack: NamedStack, precision: Precision
+    part: str,
+    attention: OneAttention,
+    layers: int,
+    named_stack: NamedStack,
+    precision: Precision,
+    squares: str,
 ) -> GrowthRow:
     kind = _kind(attention, causal=named_stack.causal)
     dims, width = attention_symbols(attention), bytes_of(precision)
@@ -76,7 +109,6 @@ def _row(
         for formula in (cached if cached == "0" else f"{cached} per token", state)
         if formula != "0"
     ]
-    squares = _squares(attention, named_stack)
     return GrowthRow(
         part=part,
         layers=layers,
@@ -139,10 +171,9 @@ def _cache_formulas(attention: OneAttention) -> tuple[str, str]:
             assert_never(attention)
 
 
-def _squares(attention: OneAttention, named_stack: NamedStack) -> str:
+def _squares(attention: OneAttention, positions: OnePositions) -> str:
     """Why a score for every query and key is in memory; empty if it is not."""
-    positions = named_stack.stack.positions
-    if isinstance(attention, MultiHead) and scores_are_formed(attention, named_stack):
+    if isinstance(attention, MultiHead) and scores_are_formed(attention, positions):
         conditions = {
             "the soft cap": attention.soft_cap is not None,
             "the sinks": attention.sinks,

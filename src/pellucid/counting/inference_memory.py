@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from pellucid.config import ClassificationHead, NoHead, Rotary, Transformer
+from pellucid.config import ClassificationHead, NoHead, Rotary, Stack, Transformer
 from pellucid.counting.activations import Pass
 from pellucid.counting.growth import growth
+from pellucid.counting.layers import feed_forward_symbols
 from pellucid.counting.memory import SMALLER_MODEL, MemoryRow
 from pellucid.counting.parameters import parameter_count
 from pellucid.counting.peak import MemoryEstimate, least_model
@@ -27,13 +28,23 @@ _BEGINNING_BYTES = 48
 def weights_memory(model: Transformer) -> MemoryEstimate:
     """A model as it is built: its weights, and the tables of its positions' angles."""
     n = parameter_count(least_model(model))
-    rotated = sum(s.d_head for s in model.stacks if isinstance(s.positions, Rotary))
+    rotated = sum(_rotated(stack) for stack in model.stacks)
     tables = _ANGLE_BYTES * model.context_length * rotated
     rows = (
         MemoryRow("weights", 4 * n, "4 bytes x parameters", SMALLER_MODEL),
         MemoryRow("positions", tables, "40 bytes x T x d_k", "model.context_length"),
     )
     return MemoryEstimate((_PROCESS, *rows))
+
+
+def _rotated(stack: Stack) -> int:
+    """Features with a table of angles, over all schemes of a stack."""
+    widths = {
+        layer.positions: layer.attention.d_head
+        for layer in stack.layer_counts
+        if isinstance(layer.positions, Rotary)
+    }
+    return sum(widths.values())
 
 
 def reading_memory(
@@ -86,9 +97,11 @@ def looking_memory(model: Transformer, *, length: int) -> MemoryEstimate:
     """Tracing a sentence: the open layers, the scores of one of them, the logits."""
     width, heads = 0, 1
     for stack in model.stacks:
-        per_layer = 24 * model.d_model + 4 * stack.feed_forward.d_ff
+        kinds = stack.layer_counts
+        inner = max(feed_forward_symbols(layer.feed_forward)["d_ff"] for layer in kinds)
+        per_layer = 24 * model.d_model + 4 * inner
         width += min(stack.n_layers, _OPEN_LAYERS) * per_layer + stack.n_layers * model.d_model
-        heads = max(heads, *(attention.n_heads for attention in stack.pattern))
+        heads = max(heads, *(layer.attention.n_heads for layer in kinds))
     lower = "the length of the sentence"
     vocabulary = 0 if isinstance(model.head, ClassificationHead | NoHead) else model.rows
     rows = (

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, assert_never
 
 from pellucid.config import (
+    MLP,
+    Alternating,
+    AlternatingFeedForward,
+    AlternatingPositions,
+    GatedMLP,
+    Layer,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
+    OneFeedForward,
     Stack,
     Transformer,
 )
+
+Part = TypeVar("Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +37,21 @@ class NamedStack:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerGroup:
-    """A kind of attention, its name, and how many layers of a stack have it."""
+class LayerGroup(Generic[Part]):
+    """A kind of attention or feed-forward, its name, and how many layers of a stack have it."""
 
     name: str
-    attention: OneAttention
+    kind: Part
     layers: int
-    #: the symbol for their number; empty if only some layers of the stack have it
+    #: how many of them have weights of their own; fewer if layers share weights
+    copies: int
+    #: the symbol for the number of layers; empty if only some layers of the stack have the kind
     number: str
+
+    @property
+    def owned(self) -> str:
+        """The symbol for `copies`; empty if it is not the number of the stack's layers."""
+        return self.number if self.copies == self.layers else ""
 
 
 def stacks(model: Transformer) -> list[NamedStack]:
@@ -50,24 +67,83 @@ def stacks(model: Transformer) -> list[NamedStack]:
     ]
 
 
-def group_layers(named_stack: NamedStack) -> list[LayerGroup]:
+def group_layers(named_stack: NamedStack) -> list[LayerGroup[OneAttention]]:
     """The kinds of attention of a stack, in the order in which a token meets them."""
-    pattern, n_layers = named_stack.stack.pattern, named_stack.stack.n_layers
-    counts = Counter[OneAttention]()
-    for place, kind in enumerate(pattern[:n_layers]):  # never layer by layer: there may be many
-        counts[kind] += (n_layers - place - 1) // len(pattern) + 1
-    kinds = list(counts)
-    if len(kinds) == 1:
-        return [LayerGroup(f"{named_stack.prefix}attention", kinds[0], n_layers, "n_layers")]
-    words = [_word(kind) for kind in kinds]
-    names = [
+    return _group(named_stack, lambda layer: layer.attention, _attention_word, "attention")
+
+
+def group_feed_forwards(named_stack: NamedStack) -> list[LayerGroup[OneFeedForward]]:
+    """The kinds of feed-forward of a stack, in the order in which a token meets them."""
+    return _group(named_stack, lambda layer: layer.feed_forward, _feed_forward_word, "feed-forward")
+
+
+def layer_copies(stack: Stack) -> Mapping[Layer, int]:
+    """How many layers with the same parts have weights of their own; fewer if they share them."""
+    if stack.shared_layers is None:
+        return stack.layer_counts
+    return Counter(stack.layers[owner] for owner in sorted(set(stack.owners)))
+
+
+def n_owners(stack: Stack) -> int:
+    """How many layers have weights of their own; fewer than the depth if layers share weights."""
+    return sum(layer_copies(stack).values())
+
+
+def last_layers(stack: Stack, count: int) -> Stack:
+    """The last `count` layers of a stack, as a stack of their own; at least one."""
+    layers = stack.layers[-count:]
+    attention, feed_forward, positions = zip(*layers, strict=True)
+    return replace(
+        stack,
+        n_layers=len(layers),
+        attention=_in_turns(attention, Alternating),
+        feed_forward=_in_turns(feed_forward, AlternatingFeedForward),
+        positions=_in_turns(positions, AlternatingPositions),
+        shared_layers=None,
+        first_attention_norm=stack.first_attention_norm or count < stack.n_layers,
+    )
+
+
+def _in_turns(parts: tuple[Any, ...], pattern: Callable[..., Any]) -> Any:
+    """The part of all layers, or the pattern of their parts."""
+    return parts[0] if len(set(parts)) == 1 else pattern(layers=parts)
+
+
+def _group(
+    named_stack: NamedStack,
+    part_of: Callable[[Layer], Part],
+    word_of: Callable[[Part], str],
+    name: str,
+) -> list[LayerGroup[Part]]:
+    """A group for each kind of a part; kinds with the same word are numbered."""
+    stack, prefix = named_stack.stack, named_stack.prefix
+    counts = Counter[Part]()
+    for layer, n in stack.layer_counts.items():
+        counts[part_of(layer)] += n
+    copies = Counter[Part]()
+    for layer, n in layer_copies(stack).items():
+        copies[part_of(layer)] += n
+    if len(counts) == 1:
+        ((kind, n),) = counts.items()
+        return [LayerGroup(f"{prefix}{name}", kind, n, copies[kind], "n_layers")]
+    words = [word_of(kind) for kind in counts]
+    numbered = [
         word if words.count(word) == 1 else f"{word} {words[: index + 1].count(word)}"
         for index, word in enumerate(words)
     ]
     return [
-        LayerGroup(f"{named_stack.prefix}{name} attention", kind, counts[kind], "")
-        for name, kind in zip(names, kinds, strict=True)
+        LayerGroup(f"{prefix}{word} {name}", kind, counts[kind], copies[kind], "")
+        for word, kind in zip(numbered, counts, strict=True)
     ]
+
+
+def feed_forward_symbols(feed_forward: OneFeedForward) -> dict[str, int]:
+    """d_ff."""
+    match feed_forward:
+        case MLP(d_ff=d_ff) | GatedMLP(d_ff=d_ff):
+            return {"d_ff": d_ff}
+        case _:
+            assert_never(feed_forward)
 
 
 def attention_symbols(attention: OneAttention) -> dict[str, int]:
@@ -86,7 +162,7 @@ def attention_symbols(attention: OneAttention) -> dict[str, int]:
             assert_never(attention)
 
 
-def _word(attention: OneAttention) -> str:
+def _attention_word(attention: OneAttention) -> str:
     match attention:
         case MultiHead(window=None):
             return "global"
@@ -98,3 +174,13 @@ def _word(attention: OneAttention) -> str:
             return "memory"
         case _:
             assert_never(attention)
+
+
+def _feed_forward_word(feed_forward: OneFeedForward) -> str:
+    match feed_forward:
+        case MLP():
+            return "plain"
+        case GatedMLP():
+            return "gated"
+        case _:
+            assert_never(feed_forward)

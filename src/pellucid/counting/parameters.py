@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 from pellucid.config import (
     ALiBi,
@@ -14,7 +14,9 @@ from pellucid.config import (
     Learned,
     NoHead,
     NoPositions,
-    Positions,
+    OneAttention,
+    OneFeedForward,
+    OnePositions,
     Rotary,
     ShawRelative,
     Sinusoidal,
@@ -25,7 +27,10 @@ from pellucid.counting.layers import (
     LayerGroup,
     NamedStack,
     attention_symbols,
+    feed_forward_symbols,
+    group_feed_forwards,
     group_layers,
+    n_owners,
     stacks,
 )
 from pellucid.counting.part_formulas import (
@@ -49,6 +54,13 @@ class ParameterRow:
     formula: str
     #: the part of `count` in hidden matrices: no embeddings, output head, gains or biases
     hidden: int = 0
+    #: how many places use the copies; more than `times` if layers share their weights
+    uses: int = 1
+
+    @property
+    def used(self) -> int:
+        """`count` as if each place had weights of its own: what a token is multiplied with."""
+        return self.count // self.times * self.uses
 
 
 def parameters(model: Transformer) -> list[ParameterRow]:
@@ -82,10 +94,7 @@ def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[s
     }
     if named_stack is None:
         return dims
-    return dims | {
-        "n_layers": named_stack.stack.n_layers,
-        "d_ff": named_stack.stack.feed_forward.d_ff,
-    }
+    return dims | {"n_layers": named_stack.stack.n_layers}
 
 
 def embedding_symbol(model: Transformer) -> str:
@@ -103,32 +112,36 @@ def _input_symbol(model: Transformer, width: int) -> str:
     return embedding_symbol(model) if width == model.token_width else "d_model"
 
 
-def attention_row(model: Transformer, named_stack: NamedStack, layers: LayerGroup) -> ParameterRow:
+def attention_row(
+    model: Transformer, named_stack: NamedStack, layers: LayerGroup[OneAttention]
+) -> ParameterRow:
     """The attention of a group of equal layers."""
-    dims = symbols(model, named_stack) | attention_symbols(layers.attention)
-    part = attention_part(layers.attention, named_stack.stack)
-    return _layers(layers.name, layers.layers, part, dims, layers.number)
+    dims = symbols(model, named_stack) | attention_symbols(layers.kind)
+    return _layers(layers, attention_part(layers.kind, named_stack.stack), dims)
 
 
 def cross_attention_row(model: Transformer, named_stack: NamedStack) -> ParameterRow | None:
     """The cross-attention of a stack; None if it has none."""
-    cross, n = named_stack.stack.cross_attention, named_stack.stack.n_layers
+    stack = named_stack.stack
+    cross = stack.cross_attention
     if cross is None:
         return None
     dims = symbols(model, named_stack) | attention_symbols(cross)
-    return _layers("cross attention", n, attention_part(cross, named_stack.stack), dims)
+    layers = LayerGroup("cross attention", cross, stack.n_layers, n_owners(stack), "n_layers")
+    return _layers(layers, attention_part(cross, stack), dims)
 
 
-def feed_forward_row(model: Transformer, named_stack: NamedStack) -> ParameterRow:
-    """The feed-forward of all layers of a stack."""
-    part = feed_forward_part(named_stack.stack.feed_forward, named_stack.stack)
-    name, dims = f"{named_stack.prefix}feed-forward", symbols(model, named_stack)
-    return _layers(name, named_stack.stack.n_layers, part, dims)
+def feed_forward_row(
+    model: Transformer, named_stack: NamedStack, layers: LayerGroup[OneFeedForward]
+) -> ParameterRow:
+    """The feed-forward of a group of equal layers."""
+    dims = symbols(model, named_stack) | feed_forward_symbols(layers.kind)
+    return _layers(layers, feed_forward_part(layers.kind, named_stack.stack), dims)
 
 
 def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
     stack, prefix, dims = named_stack.stack, named_stack.prefix, symbols(model, named_stack)
-    table = _positions(model, named_stack, stack.positions)
+    table = [row for scheme in stack.schemes for row in _positions(model, named_stack, scheme)]
     if stack.embedding_positions is not None:
         table += _positions(model, named_stack, stack.embedding_positions)
     if stack.input_norm is not None:
@@ -141,41 +154,75 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
     table += [attention_row(model, named_stack, layers) for layers in group_layers(named_stack)]
     cross = cross_attention_row(model, named_stack)
     table += [] if cross is None else [cross]
-    table.append(feed_forward_row(model, named_stack))
-    per_norm, n = norm_part(stack.norm).vectors, block_norms(stack)
-    norms = _part_row(f"{prefix}norms of the blocks", Part("0", f"{n} n_layers ({per_norm})"), dims)
-    table.append(
-        ParameterRow(norms.part, n * stack.n_layers, norms.count, norms.formula, norms.hidden)
-    )
+    table += [
+        feed_forward_row(model, named_stack, layers) for layers in group_feed_forwards(named_stack)
+    ]
+    table.append(_norms_of_blocks(model, named_stack))
     if stack.final_norm:
         table.append(_part_row(f"{prefix}final norm", norm_part(stack.norm), dims))
     return table
 
 
-def _positions(
-    model: Transformer, named_stack: NamedStack, positions: Positions
-) -> list[ParameterRow]:
-    prefix = named_stack.prefix
-    dims = symbols(model, named_stack) | attention_symbols(named_stack.stack.pattern[0])
-    match positions:
+def _norms_of_blocks(model: Transformer, named_stack: NamedStack) -> ParameterRow:
+    stack, per_norm = named_stack.stack, norm_part(named_stack.stack.norm).vectors
+    n, owners = block_norms(stack), n_owners(stack)
+    number = "n_layers" if owners == stack.n_layers else str(owners)
+    without = 0 if stack.first_attention_norm else 1
+    formula = f"{n} {number} ({per_norm})"
+    if without:
+        formula = f"({n} {number} - {without}) ({per_norm})"
+    return ParameterRow(
+        f"{named_stack.prefix}norms of the blocks",
+        n * owners - without,
+        evaluate_int(formula, symbols(model, named_stack)),
+        formula,
+        uses=n * stack.n_layers - without,
+    )
+
+
+def position_row_name(named_stack: NamedStack, scheme: OnePositions) -> str:
+    """The name of a scheme's row of parameters; schemes of the same kind are numbered."""
+    match scheme:
         case Learned():
-            formula = f"context_length {_input_symbol(model, model.positions_width)}"
-            return [_embedding(f"{prefix}position embedding", formula, dims)]
+            name = "position embedding"
+        case BucketedBias():
+            name = "position bias"
+        case ShawRelative() | Disentangled():
+            name = "relative positions"
+        case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
+            name = "positions"
+        case _:
+            assert_never(scheme)
+    same_kind = [other for other in named_stack.stack.schemes if type(other) is type(scheme)]
+    number = f" {same_kind.index(scheme) + 1}" if len(same_kind) > 1 else ""
+    return f"{named_stack.prefix}{name}{number}"
+
+
+def _positions(
+    model: Transformer, named_stack: NamedStack, scheme: OnePositions
+) -> list[ParameterRow]:
+    """The table of a scheme, if it has one; the layers that have the scheme share it."""
+    stack = named_stack.stack
+    attentions = (layer.attention for layer in stack.layer_counts if layer.positions == scheme)
+    attention = next(attentions, stack.pattern[0])
+    dims = symbols(model, named_stack) | attention_symbols(attention)
+    name = position_row_name(named_stack, scheme)
+    match scheme:
+        case Learned():
+            width = _input_symbol(model, model.positions_width)
+            return [_embedding(name, f"context_length {width}", dims)]
         case BucketedBias(n_buckets=n):
-            dims |= {"n_buckets": n}
-            return [_embedding(f"{prefix}position bias", "n_buckets h", dims)]
+            return [_embedding(name, "n_buckets h", dims | {"n_buckets": n})]
         case ShawRelative(max_distance=furthest, values=values):
             formula = f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}"
-            dims |= {"max_distance": furthest}
-            return [_embedding(f"{prefix}relative positions", formula, dims)]
+            return [_embedding(name, formula, dims | {"max_distance": furthest})]
         case Disentangled(n_buckets=n, norm=norm):
             formula = total("n_buckets d_model", "0" if norm is None else norm_part(norm).vectors)
-            dims |= {"n_buckets": n}
-            return [_embedding(f"{prefix}relative positions", formula, dims)]
+            return [_embedding(name, formula, dims | {"n_buckets": n})]
         case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
             return []
         case _:
-            assert_never(positions)
+            assert_never(scheme)
 
 
 def head_rows(model: Transformer) -> list[ParameterRow]:
@@ -225,9 +272,7 @@ def _part_row(name: str, part: Part, dims: Symbols) -> ParameterRow:
     return ParameterRow(name, 1, evaluate_int(part.formula, dims), part.formula, hidden)
 
 
-def _layers(
-    name: str, layers: int, part: Part, dims: Symbols, number: str = "n_layers"
-) -> ParameterRow:
-    formula = times(layers, number, part.formula)
-    hidden = layers * evaluate_int(part.matrices, dims)
-    return ParameterRow(name, layers, evaluate_int(formula, dims), formula, hidden)
+def _layers(layers: LayerGroup[Any], part: Part, dims: Symbols) -> ParameterRow:
+    formula = times(layers.copies, layers.owned, part.formula)
+    count, hidden = evaluate_int(formula, dims), layers.copies * evaluate_int(part.matrices, dims)
+    return ParameterRow(layers.name, layers.copies, count, formula, hidden, layers.layers)

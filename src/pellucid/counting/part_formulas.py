@@ -9,7 +9,6 @@ from pellucid.config import (
     BatchNorm,
     Disentangled,
     EmbeddingProjection,
-    FeedForward,
     GatedMLP,
     GroupNorm,
     HeadTransform,
@@ -20,6 +19,7 @@ from pellucid.config import (
     NeuralMemory,
     Norm,
     OneAttention,
+    OneFeedForward,
     Positions,
     RMSNorm,
     SandwichNorm,
@@ -53,7 +53,7 @@ def norm_part(norm: Norm, width: str = "d_model") -> Part:
 
 
 def block_norms(stack: Stack) -> int:
-    """How many norms one block has."""
+    """How many norms one block has; the first has one less without `first_attention_norm`."""
     layers = 2 if stack.cross_attention is None else 3
     return 2 * layers if isinstance(stack.residual, SandwichNorm) else layers
 
@@ -118,7 +118,7 @@ def _multi_head(attention: MultiHead) -> Part:
     return Part(matrices, vectors)
 
 
-def feed_forward_part(feed_forward: FeedForward, stack: Stack) -> Part:
+def feed_forward_part(feed_forward: OneFeedForward, stack: Stack) -> Part:
     """Two matrices, or three if it is gated."""
     match feed_forward:
         case MLP():

@@ -21,6 +21,7 @@ from pellucid.config import (
     NextToken,
     NoHead,
     Objective,
+    OneFeedForward,
     Optimiser,
     PolicyGradient,
     Seq2Seq,
@@ -114,16 +115,21 @@ def token_bytes(model: Transformer, precision: Precision) -> int:
 
 
 def _token_bytes(model: Transformer, named_stack: NamedStack, width: int) -> int:
-    stack = named_stack.stack
-    match stack.feed_forward:
-        case MLP(d_ff=d_ff):
-            inner = 2 * d_ff
-        case GatedMLP(d_ff=d_ff):
-            inner = 3 * d_ff
-        case _:
-            assert_never(stack.feed_forward)
-    heads = max(3 * attention.n_heads * attention.d_head for attention in stack.pattern)
+    layers = named_stack.stack.layer_counts
+    inner = max(_inner_numbers(layer.feed_forward) for layer in layers)
+    heads = max(3 * layer.attention.n_heads * layer.attention.d_head for layer in layers)
     return 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
+
+
+def _inner_numbers(feed_forward: OneFeedForward) -> int:
+    """Numbers of a token that a feed-forward has in memory at once."""
+    match feed_forward:
+        case MLP(d_ff=d_ff):
+            return 2 * d_ff
+        case GatedMLP(d_ff=d_ff):
+            return 3 * d_ff
+        case _:
+            assert_never(feed_forward)
 
 
 def reading_bytes(model: Transformer, size: Pass, precision: Precision, *, logits: bool) -> Size:

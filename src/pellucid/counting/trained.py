@@ -10,21 +10,27 @@ from typing import assert_never
 
 from pellucid.config import (
     MLP,
-    FeedForward,
     GatedMLP,
     LanguageHead,
     LastLayers,
+    Layer,
     LinearAttention,
     LoRA,
     MultiHead,
     NeuralMemory,
     OneAttention,
+    OneFeedForward,
     Stack,
     Trained,
     Transformer,
 )
 from pellucid.counting.formulas import Symbols, evaluate_int, total
-from pellucid.counting.layers import attention_symbols, group_layers, stacks
+from pellucid.counting.layers import (
+    attention_symbols,
+    feed_forward_symbols,
+    layer_copies,
+    stacks,
+)
 from pellucid.counting.parameters import (
     embedding_symbol,
     head_rows,
@@ -79,13 +85,16 @@ def _last_layers(model: Transformer, count: int) -> TrainedCounts:
     named_stack = stacks(model)[-1]
     stack, dims = named_stack.stack, symbols(model, named_stack)
     n = hidden = 0
-    for attention in stack.layers[stack.n_layers - count :]:
+    for owner in _last_owners(stack, count):
+        attention, feed_forward = stack.layers[owner].attention, stack.layers[owner].feed_forward
         parts = [(attention_part(attention, stack), dims | attention_symbols(attention))]
         if (cross := stack.cross_attention) is not None:
             parts.append((attention_part(cross, stack), dims | attention_symbols(cross)))
-        parts.append((feed_forward_part(stack.feed_forward, stack), dims))
+        inner = dims | feed_forward_symbols(feed_forward)
+        parts.append((feed_forward_part(feed_forward, stack), inner))
         n += sum(evaluate_int(part.formula, part_dims) for part, part_dims in parts)
-        n += block_norms(stack) * evaluate_int(norm_part(stack.norm).vectors, dims)
+        norms = block_norms(stack) - (owner == 0 and not stack.first_attention_norm)
+        n += norms * evaluate_int(norm_part(stack.norm).vectors, dims)
         hidden += sum(evaluate_int(part.matrices, part_dims) for part, part_dims in parts)
     n += evaluate_int(norm_part(stack.norm).vectors, dims) if stack.final_norm else 0
     head_parameters = head_rows(model)
@@ -94,6 +103,11 @@ def _last_layers(model: Transformer, count: int) -> TrainedCounts:
         hidden + sum(row.hidden for row in head_parameters),
     )
     return TrainedCounts(n, hidden, 0, f"the last {count} blocks, the final norm and the head")
+
+
+def _last_owners(stack: Stack, count: int) -> list[int]:
+    """The layers whose weights the last `count` layers use, each once."""
+    return sorted(set(stack.owners[stack.n_layers - count :]))
 
 
 def _adapters(model: Transformer, lora: LoRA) -> TrainedCounts:
@@ -116,19 +130,20 @@ def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
     shapes = Counter[tuple[int, int]]()
     for named_stack in stacks(model):
         dims = symbols(model, named_stack)
-        for layers in group_layers(named_stack):
-            for leaf, inputs, outputs in _in_block(named_stack.stack, layers.attention):
-                leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, layers.attention)}
-                shapes[evaluate_int(outputs, leaf_symbols), evaluate_int(inputs, leaf_symbols)] += (
-                    layers.layers
-                )
+        for layer, n in layer_copies(named_stack.stack).items():
+            for leaf, inputs, outputs in _in_block(named_stack.stack, layer):
+                leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, layer)}
+                shape = evaluate_int(outputs, leaf_symbols), evaluate_int(inputs, leaf_symbols)
+                shapes[shape] += n
     return shapes
 
 
-def _symbols_of(leaf: str, stack: Stack, attention: OneAttention) -> Symbols:
-    """The values of attention's symbols for a layer of a block."""
+def _symbols_of(leaf: str, stack: Stack, layer: Layer) -> Symbols:
+    """The values of the symbols of a part of a block."""
     if leaf.startswith("attention."):
-        return attention_symbols(attention)
+        return attention_symbols(layer.attention)
+    if leaf.startswith("feed_forward."):
+        return feed_forward_symbols(layer.feed_forward)
     if stack.cross_attention is not None and leaf.startswith("cross_attention."):
         return attention_symbols(stack.cross_attention)
     return {}
@@ -143,10 +158,10 @@ def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]
     """Every linear layer that can have an adapter, with the values of its symbols."""
     for named_stack in stacks(model):
         side, dims = "decoder" if named_stack.causal else "encoder", symbols(model, named_stack)
-        for place, attention in enumerate(named_stack.stack.layers):
-            path = f"{side}.blocks.{place}"
-            for leaf, inputs, outputs in _in_block(named_stack.stack, attention):
-                leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, attention)}
+        for place in sorted(set(named_stack.stack.owners)):
+            path, layer = f"{side}.blocks.{place}", named_stack.stack.layers[place]
+            for leaf, inputs, outputs in _in_block(named_stack.stack, layer):
+                leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, layer)}
                 yield f"{path}.{leaf}", inputs, outputs, leaf_symbols
         if model.embedding.projection is not None:
             yield f"{side}.input_projection", "d_e", "d_model", dims
@@ -157,15 +172,15 @@ def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]
         yield "pooler", "d_model", "d_model", dims
 
 
-def _in_block(stack: Stack, attention: OneAttention) -> Iterator[_Layer]:
-    for leaf, inputs, outputs in _in_attention(attention):
+def _in_block(stack: Stack, layer: Layer) -> Iterator[_Layer]:
+    for leaf, inputs, outputs in _in_attention(layer.attention):
         yield f"attention.{leaf}", inputs, outputs
     for leaf in distance_projections(stack.positions):
         yield f"attention.{leaf}", "d_model", "h d_k" if leaf == "position_query" else "h_kv d_k"
     if stack.cross_attention is not None:
         for leaf, inputs, outputs in _in_attention(stack.cross_attention):
             yield f"cross_attention.{leaf}", inputs, outputs
-    for leaf, inputs, outputs in _in_feed_forward(stack.feed_forward):
+    for leaf, inputs, outputs in _in_feed_forward(layer.feed_forward):
         yield f"feed_forward.{leaf}", inputs, outputs
 
 
@@ -187,7 +202,7 @@ def _in_attention(attention: OneAttention) -> Iterator[_Layer]:
             assert_never(attention)
 
 
-def _in_feed_forward(feed_forward: FeedForward) -> Iterator[_Layer]:
+def _in_feed_forward(feed_forward: OneFeedForward) -> Iterator[_Layer]:
     match feed_forward:
         case MLP():
             pass

@@ -27,25 +27,23 @@ def reduce_model(model: config.Transformer) -> config.Transformer:
 
 
 def _stack(stack: config.Stack) -> config.Stack:
-    turns = len(stack.pattern)
-    ff = stack.feed_forward
+    d_heads = {layer.positions: layer.attention.d_head for layer in stack.layer_counts}
     crossed = stack.cross_attention
     return replace(
         stack,
-        n_layers=min(stack.n_layers, max(_LAYERS, turns)),
-        positions=_positions(stack.positions, stack.d_head),
-        attention=_attention(stack.attention),
-        feed_forward=replace(ff, d_ff=min(ff.d_ff, _D_FF)),
+        n_layers=min(stack.n_layers, max(_LAYERS, len(stack.layer_counts))),
+        positions=config.map_kinds(
+            stack.positions, lambda scheme: _positions(scheme, d_heads.get(scheme, _D_HEAD))
+        ),
+        attention=config.map_kinds(stack.attention, _shrink_attention),
+        feed_forward=config.map_kinds(stack.feed_forward, _shrink_feed_forward),
         cross_attention=None if crossed is None else _multi_head(crossed),
+        shared_layers=None,  # they see what layers with weights of their own see
     )
 
 
-def _attention(attention: config.Attention) -> config.Attention:
-    if isinstance(attention, config.Alternating):
-        return config.Alternating(
-            layers=tuple(_shrink_attention(layer) for layer in attention.layers)
-        )
-    return _shrink_attention(attention)
+def _shrink_feed_forward(feed_forward: config.OneFeedForward) -> config.OneFeedForward:
+    return replace(feed_forward, d_ff=min(feed_forward.d_ff, _D_FF))
 
 
 def _shrink_attention(attention: config.OneAttention) -> config.OneAttention:
@@ -70,7 +68,7 @@ def _multi_head(attention: config.MultiHead) -> config.MultiHead:
     )
 
 
-def _positions(positions: config.Positions, d_head: int) -> config.Positions:
+def _positions(positions: config.OnePositions, d_head: int) -> config.OnePositions:
     if not isinstance(positions, config.Rotary):
         return positions
     part = positions.n_features

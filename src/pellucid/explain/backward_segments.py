@@ -65,7 +65,7 @@ def trainable_parameters(trace: Trace, segment: Segment) -> dict[str, nn.Paramet
             stack.input_projection,
         ]
     elif segment.place < len(stack.blocks):
-        parts = [stack.blocks[segment.place], stack.positions]
+        parts = [stack.blocks[segment.place], stack.positions.for_layer(segment.place)]
     elif segment.side == trace.side:
         reads = model.token_embedding if model.head is None else model.head
         parts = [stack.final_norm, model.head_transform, reads]
@@ -173,7 +173,8 @@ def _embedded(trace: Trace, stack_pass: StackPass) -> _Rerun:
 def _block(stack_pass: StackPass, number: int) -> _Rerun:
     state, encoded = make_leaf(stack_pass.states[number]), detach_encoded(stack_pass.encoded)
     block = stack_pass.stack.blocks[number]
-    output = block(state, stack_pass.positions, stack_pass.attention_view, NoCache(), encoded)
+    positions, view = stack_pass.positions(number), stack_pass.attention_view
+    output = block(state, positions, view, NoCache(), encoded)
     return _Rerun(output, state, {}, None if encoded is None else encoded.states)
 
 

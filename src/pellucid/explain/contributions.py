@@ -114,7 +114,7 @@ def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     """What enters the first block: embedding and position apart, where no norm mixes them."""
     stack_pass = trace.stack_pass(trace.side)
     stack, first = stack_pass.stack, stack_pass.states[0][0, token].double()
-    unknown = where_positions_act(stack.positions) == "unknown"
+    unknown = where_positions_act(stack.positions.for_layer(0)) == "unknown"
     if stack_pass.maps_later or unknown or not is_identity(stack.input_norm):
         return ["input"], [first]
     if stack_pass.added_positions is None:

@@ -69,10 +69,14 @@ class StackPass:
         assert self.view is not None
         return self.view
 
-    @property
-    def positions(self) -> Positions:
-        """The stack's scheme of positions."""
-        return self.stack.positions
+    def positions(self, layer: int) -> Positions:
+        """The scheme of positions of a layer."""
+        return self.stack.positions.for_layer(layer)
+
+    def positions_path(self, layer: int) -> str:
+        """The name of the scheme of a layer, within the stack."""
+        scheme, modules = self.positions(layer), named_modules(self.stack)
+        return next(name for name, module in modules.items() if module is scheme)
 
     @property
     def maps_later(self) -> bool:
@@ -83,7 +87,7 @@ class StackPass:
     @property
     def added_positions(self) -> Positions | None:
         """The scheme that is added to the embedding; None if none is."""
-        for scheme in (self.stack.embedding_positions, self.stack.positions):
+        for scheme in (self.stack.embedding_positions, self.positions(0)):
             if scheme is not None and where_positions_act(scheme) == "stream":
                 return scheme
         return None

@@ -118,7 +118,7 @@ def record_block(
     """
     block = stack_pass.stack.blocks[layer]
     recording = BlockRecord()
-    positions, cache = _RecordingPositions(stack_pass.positions), _RecordingCache()
+    positions, cache = _RecordingPositions(stack_pass.positions(layer)), _RecordingCache()
     with ExitStack() as hooks:
         for name in PARTS:
             part = find_part(block, name)
@@ -131,7 +131,8 @@ def record_block(
             state, positions, stack_pass.attention_view, cache, encoded
         )
     recording.tensors["made"] = output
-    _record_attentions(recording, block, stack_pass, _Notes(positions, cache, part_tensors))
+    notes = _Notes(positions, cache, part_tensors, stack_pass.attention_view)
+    _record_attentions(recording, block, notes)
     return recording
 
 
@@ -190,15 +191,14 @@ class _Notes:
     positions: _RecordingPositions
     cache: _RecordingCache
     part_tensors: dict[str, Tensor]
+    view: View
 
 
-def _record_attentions(
-    recording: BlockRecord, block: nn.Module, stack_pass: StackPass, notes: _Notes
-) -> None:
+def _record_attentions(recording: BlockRecord, block: nn.Module, notes: _Notes) -> None:
     attention, crossed = find_part(block, "attention"), find_part(block, "cross_attention")
     facts, cross_facts = known_attention(attention), known_attention(crossed)
     if attention is not None and facts is not None:
-        recording.attentions[""] = _record_self_attention(attention, facts, stack_pass, notes)
+        recording.attentions[""] = _record_self_attention(attention, facts, notes)
     if crossed is not None and cross_facts is not None:
         keys, values = cast("KeysAndValues", notes.cache.cross_attention)
         recording.attentions["cross"] = AttentionRecord(
@@ -217,10 +217,10 @@ def _record_attentions(
 
 
 def _record_self_attention(
-    layer: nn.Module, facts: KnownAttention, stack_pass: StackPass, notes: _Notes
+    layer: nn.Module, facts: KnownAttention, notes: _Notes
 ) -> AttentionRecord:
     q, k = notes.positions.rotated[:2]
-    turns = where_positions_act(stack_pass.positions) == "queries and keys"
+    turns = where_positions_act(notes.positions.scheme) == "queries and keys"
     part_tensors, keys_values = notes.part_tensors, notes.cache.self_attention
     attention = AttentionRecord(
         layer=layer,
@@ -232,7 +232,7 @@ def _record_self_attention(
         else keys_values.values,
         outputs=split_heads(part_tensors["attention.output.in"], facts.n_heads),
         positions=notes.positions.layer_scheme,
-        view=stack_pass.attention_view,
+        view=notes.view,
         joined=part_tensors["attention.output.in"],
     )
     if turns:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never, cast
 
-import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
@@ -20,24 +19,20 @@ from pellucid.generation.decode_program import (
     is_plain_decoder,
     refuse,
 )
-from pellucid.model import Block, Positions, Stack, Transformer, look
+from pellucid.generation.position_tables import position_tables
+from pellucid.model import Block, Positions, Stack, Transformer
 from pellucid.model.facts import (
     AddedPositionFacts,
     BlockFacts,
     ClassificationHeadFacts,
-    DisentangledFacts,
-    DistanceBiasFacts,
-    DistanceVectorFacts,
     HeadTransformFacts,
     IdentityFacts,
     LanguageHeadFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoHeadFacts,
-    NoPositionFacts,
     ResidualFacts,
     ResidualPart,
-    RotaryFacts,
     SoftmaxAttentionFacts,
     UnknownFacts,
     attention_facts,
@@ -82,14 +77,12 @@ class _Compiler:
         self.model = model
         self.d_model = model.d_model
         self.program = DecodeProgram(model)
-        self.rotary: RotaryFacts | None = None
-        self.has_distance_bias = False
         self.x = self.program.place(self.d_model)
         self.normed = self.program.place(self.d_model)
         self.layer_output = self.program.place(self.d_model)
         self._embed(stack)
         for index, block in enumerate(stack.blocks):
-            self._block(cast("Block", block), stack.positions, index)
+            self._block(cast("Block", block), stack.positions.for_layer(index), index)
         self._into_x(stack.final_norm)
         self._head(model, head)
 
@@ -109,7 +102,7 @@ class _Compiler:
             self._add_row(model.segment_embedding.weight, place, stride=0)
         if stack.projection_place == "first":
             place = self._project(project, place)
-        for positions in (stack.positions, stack.embedding_positions):
+        for positions in (stack.positions.for_layer(0), stack.embedding_positions):
             if positions is not None:
                 self._positions(positions, place)
         if stack.projection_place == "before_norm":
@@ -125,22 +118,11 @@ class _Compiler:
         return self.x
 
     def _positions(self, positions: Positions, place: int) -> None:
-        """Add positions to the embedding, or note that they act within the layers."""
+        """Add positions to the embedding, if they do not act within the layers."""
         facts = position_facts(positions)
-        match facts:
-            case AddedPositionFacts(table=path):
-                table = tensor_at(positions, path)
-                self._add_row(table, place, stride=table.shape[1])
-            case RotaryFacts():
-                self.rotary = facts
-            case DistanceBiasFacts():
-                self.has_distance_bias = True
-            case NoPositionFacts():
-                pass
-            case DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
-                refuse(positions)
-            case _:
-                assert_never(facts)
+        if isinstance(facts, AddedPositionFacts):  # each layer handles or refuses the others
+            table = tensor_at(positions, facts.table)
+            self._add_row(table, place, stride=table.shape[1])
 
     def _add_row(self, table: Tensor, place: int, *, stride: int) -> None:
         gain, width = self.program.address(table.detach()), table.shape[1]
@@ -245,7 +227,8 @@ class _Compiler:
     ) -> int:
         """Queries, keys and values, and the outputs of all heads, whose place it returns."""
         program, n_heads, n_kv_heads = self.program, facts.n_heads, facts.n_kv_heads
-        d_head, d_value, rotary = facts.d_head, facts.d_value, self.rotary
+        d_head, d_value, context = facts.d_head, facts.d_value, self.model.context_length
+        tables = position_tables(positions, context_length=context, n_heads=n_heads, d_head=d_head)
         widths = (n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value)
         query, key, value = (program.place(width) for width in widths)
         mixed = program.place(n_heads * d_value)
@@ -270,30 +253,18 @@ class _Compiler:
             key=key,
             value=value,
             window=facts.window or 0,
-            context=self.model.context_length,
-            n_rotated=0 if rotary is None else rotary.n_rotated,
-            interleaved=rotary is not None and rotary.pairing == "interleaved",
+            context=context,
+            n_rotated=tables.n_rotated,
+            interleaved=tables.interleaved,
             scale=facts.scale,
             soft_cap=facts.soft_cap or 0.0,
-            cos=program.address(None if rotary is None else tensor_at(positions, rotary.cos)),
-            sin=program.address(None if rotary is None else tensor_at(positions, rotary.sin)),
-            by_distance=program.address(self._distance_bias(positions, d_head, n_heads)),
+            cos=program.address(tables.cos),
+            sin=program.address(tables.sin),
+            by_distance=program.address(tables.by_distance),
             sinks=program.address(sinks),
         )
         program.attend(attention, output=mixed)
         return mixed
-
-    def _distance_bias(self, positions: Positions, d_head: int, n_heads: int) -> Tensor | None:
-        """The bias of a score by the distance of its key: (heads, context)."""
-        if not self.has_distance_bias:
-            return None
-        last = self.model.context_length - 1
-        view = look(1, torch.device("cpu"), causal=True, start=last)
-        with torch.no_grad():
-            zeros = torch.zeros(1, n_heads, 1, d_head)  # the bias depends on distances alone
-            bias = positions.bias(zeros, zeros, view, 1.0)
-        assert bias is not None
-        return bias[:, 0].flip(-1).contiguous()
 
     def _head(self, model: Transformer, facts: LanguageHeadFacts) -> None:
         program, transform, x = self.program, facts.transform, self.x

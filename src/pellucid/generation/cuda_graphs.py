@@ -193,7 +193,8 @@ def _unrecordable(model: Transformer) -> str | None:
     if any(_is_adapted(module) for module in model.modules()):
         return "adapters, which can be switched on and off"
     layers = [cast("Block", block).attention for block in stack.blocks]
-    obstacles = [_unrecordable_positions(stack.positions), *map(_unrecordable_attention, layers)]
+    schemes = [stack.positions.for_layer(index) for index in range(len(stack.blocks))]
+    obstacles = [*map(_unrecordable_positions, schemes), *map(_unrecordable_attention, layers)]
     return next(filter(None, obstacles), None)
 
 

@@ -205,9 +205,7 @@ def silu_grad(x: Array, grad: Array) -> Array:
 
 @equation(x=extended("..."))
 def tanh(x: Array) -> Array:
-    """A smooth step from -1 to 1: nearly x around 0.
-
-    y = (e^x - e^-x) / (e^x + e^-x)
+    """A smooth step from -1 to 1, y = (e^x - e^-x) / (e^x + e^-x): nearly x around 0.
 
     Args:
         x: (...). Returns (...).

@@ -26,7 +26,13 @@ from pellucid.model.output_head import (
     NoHead,
     OutputHead,
 )
-from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.positions import (
+    AlternatingPositions,
+    Learned,
+    NoPositions,
+    Positions,
+    Sinusoidal,
+)
 from pellucid.model.precision import Narrow, Weights
 from pellucid.model.quantization import narrow
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
@@ -58,6 +64,7 @@ from pellucid.old_words import take_old_words as _take_old_words
 __all__ = [
     "MLP",
     "ALiBi",
+    "AlternatingPositions",
     "BatchNorm",
     "Block",
     "BucketedBias",

@@ -21,7 +21,7 @@ from pellucid.model.attention import (
     QueryKeyNorms,
     Scores,
 )
-from pellucid.model.blocks import Block, Entry, ParallelBlock, Stack
+from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.initialisation import empty_embedding, initialise
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
@@ -75,29 +75,17 @@ def _build(model: config.Transformer) -> Transformer:
 def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Stack:
     d_model = model.d_model
     return Stack(
-        blocks=[_block(stack, attention, d_model) for attention in stack.layers],
-        positions=parts.positions(model, stack, stack.positions, causal=causal),
+        blocks=[_block(stack, index, layer, d_model) for index, layer in enumerate(stack.layers)],
+        positions=parts.positions(model, stack, causal=causal),
         causal=causal,
-        entry=_entry(model, stack, causal=causal),
+        entry=parts.entry(model, stack),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
         dropout=stack.dropout,
+        owners=stack.owners,
     )
 
 
-def _entry(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Entry:
-    norm, added = stack.input_norm, stack.embedding_positions
-    projection = model.embedding.projection
-    return Entry(
-        norm=None if norm is None else parts.norm(norm, model.input_norm_width),
-        positions=None if added is None else parts.positions(model, stack, added, causal=causal),
-        projection=None
-        if projection is None
-        else nn.Linear(projection.width, model.d_model, bias=projection.bias),
-        place="last" if projection is None else projection.place,
-    )
-
-
-def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) -> Block:
+def _block(stack: config.Stack, index: int, layer: config.Layer, d_model: int) -> Block:
     def norm() -> nn.Module:
         if isinstance(stack.residual, config.SandwichNorm):
             pre_norm, post_norm = parts.norm(stack.norm, d_model), parts.norm(stack.norm, d_model)
@@ -107,9 +95,9 @@ def _block(stack: config.Stack, attention: config.OneAttention, d_model: int) ->
     crossed = stack.cross_attention
     block = ParallelBlock if isinstance(stack.residual, config.Parallel) else Block
     return block(
-        attention=_attention(attention, stack.positions, d_model),
-        feed_forward=parts.feed_forward(stack.feed_forward, d_model),
-        attention_norm=norm(),
+        attention=_attention(layer.attention, layer.positions, d_model),
+        feed_forward=parts.feed_forward(layer.feed_forward, d_model),
+        attention_norm=norm() if index or stack.first_attention_norm else nn.Identity(),
         feed_forward_norm=norm(),
         residual=parts.residual(stack.residual),
         cross_attention=None if crossed is None else _cross_attention(crossed, d_model),

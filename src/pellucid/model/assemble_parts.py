@@ -17,6 +17,7 @@ from pellucid.maths.positions.rotary_scaling import (
     ntk_frequencies,
     yarn_frequencies,
 )
+from pellucid.model.blocks import Entry
 from pellucid.model.disentangled import Disentangled
 from pellucid.model.feed_forward import (
     MLP,
@@ -32,7 +33,13 @@ from pellucid.model.feed_forward import (
 )
 from pellucid.model.initialisation import Std
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
-from pellucid.model.positions import Learned, NoPositions, Positions, Sinusoidal
+from pellucid.model.positions import (
+    AlternatingPositions,
+    Learned,
+    NoPositions,
+    Positions,
+    Sinusoidal,
+)
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Rule,
@@ -55,7 +62,7 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
 }
 
 
-def feed_forward(kind: config.FeedForward, d_model: int) -> nn.Module:
+def feed_forward(kind: config.OneFeedForward, d_model: int) -> nn.Module:
     """The feed-forward layer."""
     activation = _ACTIVATIONS[kind.activation]
     match kind:
@@ -97,14 +104,79 @@ def norm(kind: config.Norm, width: int) -> nn.Module:
             assert_never(kind)
 
 
-def positions(
-    model: config.Transformer, stack: config.Stack, scheme: config.Positions, *, causal: bool
+def entry(model: config.Transformer, stack: config.Stack) -> Entry:
+    """The parts of a stack before its first block."""
+    norm, added = stack.input_norm, stack.embedding_positions
+    projection = model.embedding.projection
+    return Entry(
+        norm=None if norm is None else norm(norm, model.input_norm_width),
+        positions=None if added is None else added_positions(model, added),
+        projection=None
+        if projection is None
+        else nn.Linear(projection.width, model.d_model, bias=projection.bias),
+        place="last" if projection is None else projection.place,
+    )
+
+
+def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
+    """The positions of a stack: one scheme, or several that take turns."""
+    attention_of = {layer.positions: layer.attention for layer in stack.layer_counts}
+    schemes = stack.schemes
+    modules = [
+        _scheme(model, stack, scheme, attention_of[scheme], causal=causal) for scheme in schemes
+    ]
+    if len(modules) == 1:
+        return modules[0]
+    return AlternatingPositions(modules, [schemes.index(layer.positions) for layer in stack.layers])
+
+
+def _scheme(
+    model: config.Transformer,
+    stack: config.Stack,
+    scheme: config.OnePositions,
+    attention: config.OneAttention,
+    *,
+    causal: bool,
 ) -> Positions:
-    """A scheme of positions of a stack."""
-    length, width = model.context_length, model.positions_width
+    """One scheme of positions.
+
+    Args:
+        model: the model. stack: the stack. scheme: the scheme. attention: of a layer that has it.
+        causal: whether the stack is a decoder.
+    """
+    length = model.context_length
     match scheme:
         case config.NoPositions():
             return NoPositions()
+        case config.Learned() | config.Sinusoidal():
+            return added_positions(model, scheme)
+        case config.ShawRelative(max_distance=furthest, values=values):
+            d_head, d_value = attention.d_head, attention.value_width if values else None
+            return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
+        case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
+            return BucketedBias(
+                context_length=length,
+                n_heads=attention.n_heads,
+                n_buckets=n_buckets,
+                max_distance=furthest,
+                causal=causal,
+            )
+        case config.Disentangled():
+            return _disentangled(model, scheme, stack.dropout)
+        case config.Rotary():
+            return _rotary(scheme, length, attention.d_head)
+        case config.ALiBi():
+            return ALiBi(n_heads=attention.n_heads)
+        case _:
+            assert_never(scheme)
+
+
+def added_positions(
+    model: config.Transformer, scheme: config.Learned | config.Sinusoidal
+) -> Positions:
+    """A scheme that is added to the embedding."""
+    length, width = model.context_length, model.positions_width
+    match scheme:
         case config.Learned():
             return Learned(context_length=length, d_model=width)
         case config.Sinusoidal():
@@ -116,35 +188,24 @@ def positions(
                 offset=scheme.offset,
                 down_to_base=scheme.down_to_base,
             )
-        case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = stack.d_head, stack.d_value if values else None
-            return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
-        case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
-            return BucketedBias(
-                context_length=length,
-                n_heads=stack.n_heads,
-                n_buckets=n_buckets,
-                max_distance=furthest,
-                causal=causal,
-            )
-        case config.Disentangled():
-            return Disentangled(
-                context_length=length,
-                d_model=model.d_model,
-                n_buckets=scheme.n_buckets,
-                max_distance=scheme.max_distance,
-                content_to_position=scheme.content_to_position,
-                position_to_content=scheme.position_to_content,
-                own_projections=scheme.own_projections,
-                norm=None if scheme.norm is None else norm(scheme.norm, model.d_model),
-                dropout=stack.dropout,
-            )
-        case config.Rotary():
-            return _rotary(scheme, length, stack.d_head)
-        case config.ALiBi():
-            return ALiBi(n_heads=stack.n_heads)
         case _:
             assert_never(scheme)
+
+
+def _disentangled(
+    model: config.Transformer, scheme: config.Disentangled, dropout: float
+) -> Disentangled:
+    return Disentangled(
+        context_length=model.context_length,
+        d_model=model.d_model,
+        n_buckets=scheme.n_buckets,
+        max_distance=scheme.max_distance,
+        content_to_position=scheme.content_to_position,
+        position_to_content=scheme.position_to_content,
+        own_projections=scheme.own_projections,
+        norm=None if scheme.norm is None else norm(scheme.norm, model.d_model),
+        dropout=dropout,
+    )
 
 
 def _rotary(rotary: config.Rotary, context_length: int, d_head: int) -> Rotary:

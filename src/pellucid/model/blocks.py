@@ -14,6 +14,7 @@ from pellucid.model.dropout import Dropout
 from pellucid.model.facts import BlockFacts, ResidualFacts, StackFacts
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule, residual_facts
+from pellucid.model.shared_layers import share_weights
 from pellucid.model.views import View
 
 
@@ -138,7 +139,9 @@ PLAIN_ENTRY = Entry()
 class Stack(nn.Module):
     """Positions, blocks one after another, and an optional final norm.
 
-    A causal stack is a decoder: no token sees what comes after it.
+    A causal stack is a decoder: no token sees what comes after it. `owners` names for each block
+    the first one with its weights: blocks with the same owner share all parameters, whose gradients
+    are then sums over these blocks.
     """
 
     def __init__(
@@ -150,6 +153,7 @@ class Stack(nn.Module):
         entry: Entry = PLAIN_ENTRY,
         final_norm: nn.Module | None = None,
         dropout: float = 0.0,
+        owners: Sequence[int] | None = None,
     ) -> None:
         super().__init__()
         self.causal = causal
@@ -161,6 +165,8 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm or nn.Identity()
         self.dropout = Dropout(dropout)
+        self.owners = tuple(range(len(blocks)) if owners is None else owners)
+        share_weights(self)
 
     def forward(
         self,
@@ -176,8 +182,8 @@ class Stack(nn.Module):
             encoded: the encoder's states, for cross-attention.
         """
         x = self.enter(x, view)
-        for block, cache in zip(self.blocks, caches, strict=True):
-            x = block(x, self.positions, view, cache, encoded)
+        for layer, (block, cache) in enumerate(zip(self.blocks, caches, strict=True)):
+            x = block(x, self.positions.for_layer(layer), view, cache, encoded)
         return self.final_norm(x)
 
     def enter(
@@ -198,10 +204,11 @@ class Stack(nn.Module):
         return self.input_projection(x)
 
     def facts(self) -> StackFacts:
-        """How deep it is, whether it is a decoder, and what comes before its blocks."""
+        """How deep it is, what comes before its blocks, and which of them share weights."""
         return StackFacts(
             n_blocks=len(self.blocks),
             causal=self.causal,
+            owners=self.owners,
             embedding_positions=None if self.embedding_positions is None else "embedding_positions",
             input_projection=None if self.input_projection is None else "input_projection",
             projection_place=self.projection_place,

@@ -31,8 +31,13 @@ def initialise(
         scale_of: a factor of the standard deviation of a matrix, from its module's name.
         generator: draws the numbers.
     """
+    drawn: set[int] = set()
     with torch.no_grad():
         for name, module in named_modules(model).items():
+            if isinstance(module, nn.Embedding | nn.Linear):
+                if id(module.weight) in drawn:  # of a layer that shares it
+                    continue
+                drawn.add(id(module.weight))
             if isinstance(module, nn.Embedding):
                 module.weight.normal_(0.0, embedding_std, generator=generator)
             elif isinstance(module, nn.Linear):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Sequence
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.maths.positions.rotary import Pairing
 from pellucid.maths.positions.sinusoids import sinusoid
-from pellucid.model.facts import AddedPositionFacts, NoPositionFacts
+from pellucid.model.facts import AddedPositionFacts, AlternatingPositionFacts, NoPositionFacts
 from pellucid.model.initialisation import empty_embedding
 from pellucid.model.views import View
 
@@ -43,6 +44,10 @@ class Positions(nn.Module):
     ) -> Float[Tensor, "batch time width"]:
         """The input of the first block."""
         return x
+
+    def for_layer(self, layer: int) -> Positions:
+        """The scheme that acts in a layer; the first layer is 0."""
+        return self
 
     def rotate(
         self, x: Float[Tensor, "batch heads time d_head"], view: View
@@ -157,6 +162,24 @@ class Sinusoidal(Positions):
     def facts(self) -> AddedPositionFacts:
         """Which table is added."""
         return AddedPositionFacts(table="table", learned=False)
+
+
+class AlternatingPositions(Positions):
+    """Schemes that take turns: each layer has one of them, and none changes the embedding."""
+
+    def __init__(self, schemes: Sequence[Positions], scheme_of_layer: Sequence[int]) -> None:
+        super().__init__()
+        self.schemes = nn.ModuleList(schemes)
+        self.scheme_of_layer = tuple(scheme_of_layer)
+
+    def for_layer(self, layer: int) -> Positions:
+        """The scheme of a layer; the first layer is 0."""
+        return cast("Positions", self.schemes[self.scheme_of_layer[layer]])
+
+    def facts(self) -> AlternatingPositionFacts:
+        """Which schemes there are, and which layer has which."""
+        paths = tuple(f"schemes.{index}" for index in range(len(self.schemes)))
+        return AlternatingPositionFacts(schemes=paths, scheme_of_layer=self.scheme_of_layer)
 
 
 def at_places(

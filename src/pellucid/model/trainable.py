@@ -7,6 +7,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from typing import cast
 
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
@@ -35,6 +36,12 @@ def train_last_layers(model: Transformer, count: int) -> None:
         raise ConfigError(
             f"trained.count is {count}, but the top stack has {len(blocks)} blocks: pass "
             "--set trained=none to train all weights"
+        )
+    used = model.stack.owners[len(blocks) - count :]
+    if count and min(used) < len(blocks) - count:
+        raise ConfigError(
+            f"trained.count is {count}, but the last {count} of {len(blocks)} blocks share weights "
+            f"with block {min(used) + 1}: train all weights with --set trained=none, or LoRA"
         )
     for parameter in model.parameters():
         parameter.requires_grad_(False)
@@ -65,8 +72,8 @@ def add_lora(
 ) -> None:
     """Replace each linear layer that a target names by a `LoRALinear`; freeze all other weights.
 
-    The initial update of a layer depends on `seed` and the layer's name only. A new classification
-    head is still trained.
+    The initial update of a layer depends on `seed` and the layer's name only. Layers that share a
+    weight share its update too. A new classification head is still trained.
 
     Args:
         model: changed in place.
@@ -91,38 +98,62 @@ def add_lora(
             )
     for parameter in model.parameters():
         parameter.requires_grad_(False)
+    paths = _paths_by_weight(model)
     for name, layer in targeted.items():
         layer_seed = (
             int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "little") >> 1
         )
-        adapted = LoRALinear(layer, rank=rank, alpha=alpha, dropout=dropout, seed=layer_seed)
-        place, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(place), leaf, adapted)
+        owner: LoRALinear | None = None
+        for path in paths[id(layer.weight)]:
+            place, _, leaf = path.rpartition(".")
+            base = cast("nn.Linear", model.get_submodule(path))
+            adapted = LoRALinear(base, rank=rank, alpha=alpha, dropout=dropout, seed=layer_seed)
+            owner = owner or adapted
+            adapted.lora_down, adapted.lora_up = owner.lora_down, owner.lora_up
+            setattr(model.get_submodule(place), leaf, adapted)
     for parameter in _new_weights(model):
         parameter.requires_grad_(True)
 
 
 def adaptable(model: Transformer) -> dict[str, nn.Linear]:
-    """The linear layers that LoRA can adapt, by path.
+    """The linear layers that LoRA can adapt, by path; one of several that share a weight.
 
     It cannot adapt the head and the first state of a memory: the model reads their matrices without
     calling the layers. The classification head is trained itself.
     """
     modules = named_modules(model)
+    owners = {paths[0] for paths in _paths_by_weight(model).values()}
     memories = (m.memory for m in modules.values() if isinstance(m, NeuralMemory))
     uncalled = [model.head, *memories]
     return {
         name: module
         for name, module in modules.items()
         if isinstance(module, nn.Linear)
+        and name in owners
         and not any(module is skipped for skipped in uncalled)
         and name.split(".")[0] not in _NEW
     }
 
 
 def adapters(model: nn.Module) -> dict[str, LoRALinear]:
-    """The adapted layers by path."""
+    """The adapted layers by path; one of several that share an update."""
+    layers: dict[int, tuple[str, LoRALinear]] = {}
+    for name, layer in _adapted_modules(model).items():
+        layers.setdefault(id(layer.lora_up), (name, layer))
+    return dict(layers.values())
+
+
+def _adapted_modules(model: nn.Module) -> dict[str, LoRALinear]:
     return {n: m for n, m in named_modules(model).items() if isinstance(m, LoRALinear)}
+
+
+def _paths_by_weight(model: nn.Module) -> dict[int, list[str]]:
+    """The paths of the linear layers with each weight, the first one first."""
+    paths: dict[int, list[str]] = {}
+    for name, module in named_modules(model).items():
+        if isinstance(module, nn.Linear):
+            paths.setdefault(id(module.weight), []).append(name)
+    return paths
 
 
 @contextmanager
@@ -134,7 +165,7 @@ def without_adapters(model: nn.Module) -> Generator[None]:
     Raises:
         PellucidError: the model has no adapters.
     """
-    layers = list(adapters(model).values())
+    layers = list(_adapted_modules(model).values())
     if not layers:
         raise PellucidError(
             "this model has no adapters, so it is the same without them: train it with "
@@ -152,13 +183,18 @@ def without_adapters(model: nn.Module) -> Generator[None]:
 
 def merge(model: nn.Module) -> None:
     """Make every update part of its layer's weights, until `unmerge`."""
-    for layer in adapters(model).values():
-        layer.merge()
+    owners: dict[int, LoRALinear] = {}
+    for layer in _adapted_modules(model).values():
+        owner = owners.setdefault(id(layer.weight), layer)
+        if owner is layer:
+            layer.merge()
+        else:  # the weight they share has the update already
+            layer.unmerged_weight = owner.unmerged_weight
 
 
 def unmerge(model: nn.Module) -> None:
     """Restore the original weights of every layer, bit for bit."""
-    for layer in adapters(model).values():
+    for layer in _adapted_modules(model).values():
         layer.unmerge()
 
 

@@ -23,8 +23,7 @@ from pellucid.model.views import look
 class Transformer(HeadTensors):
     """Token embedding, a decoder or an encoder or both, and an output head.
 
-    `context_length` is the longest input. With `NoHead` the model has hidden states only. `d_model`
-    is the width of the token embedding by default; else the stacks map its vectors to d_model.
+    `context_length` is the longest input. With `NoHead` the model has hidden states only.
     """
 
     def __init__(
@@ -50,10 +49,9 @@ class Transformer(HeadTensors):
         self.decoder = decoder
         # heads fill these in; their order sets the order of the parameters and of the initial draws
         self.head_transform = nn.Identity()
-        self.register_module("head", None)
-        self.register_module("pooler", pooler)
-        self.register_module("classifier", None)
-        self.register_module("classifier_transform", None)
+        tensors = {"head": None, "pooler": pooler, "classifier": None, "classifier_transform": None}
+        for name, part in tensors.items():
+            self.register_module(name, part)
         self.register_parameter("head_bias", None)
         #: Rounded matrices by name, in few bits: see `narrow`.
         self.narrow: dict[str, Narrow] = {}

@@ -172,14 +172,13 @@ def _without_dropout(model: config.Transformer) -> config.Transformer:
     def change(stack: config.Stack | None) -> config.Stack | None:
         if stack is None:
             return None
-        return _zero_dropout(replace(stack, attention=_zero_dropout(stack.attention)))
+        attention = config.map_kinds(stack.attention, _zero_dropout)
+        return _zero_dropout(replace(stack, attention=attention))
 
     return replace(model, encoder=change(model.encoder), decoder=change(model.decoder))
 
 
 def _zero_dropout(part: T) -> T:
-    if isinstance(part, config.Alternating):
-        return cast("T", replace(part, layers=tuple(_zero_dropout(layer) for layer in part.layers)))
     has_dropout = any(field.name == "dropout" for field in fields(cast("Any", part)))
     return cast("T", replace(cast("Any", part), dropout=0.0)) if has_dropout else part
 

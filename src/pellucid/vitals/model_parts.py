@@ -60,6 +60,18 @@ class Anatomy:
         """Whether it is a pellucid Transformer."""
         return not isinstance(model_facts(self.model), UnknownFacts)
 
+    @property
+    def sharing(self) -> frozenset[int]:
+        """The depths of blocks whose weights are all those of an earlier block."""
+        seen: set[int] = set()
+        depths: set[int] = set()
+        for depth, block in enumerate(self.blocks.values()):
+            ids = set(map(id, block.parameters()))
+            if ids and ids <= seen:
+                depths.add(depth)
+            seen |= ids
+        return frozenset(depths)
+
     def block_of(self, name: str) -> int | None:
         """The depth of the block that a parameter lies in, counted from 0."""
         for depth, block in enumerate(self.blocks):

@@ -41,7 +41,8 @@ class Derived:
 class Read:
     """It determines a part of the model; `default` is the default of `transformers`.
 
-    It can be null with `or_none`, or if the default is null or derived.
+    It can be null with `or_none`, or if the default is null or derived. A `kind` of object is any
+    type: the row that reads it checks it.
     """
 
     kind: type
@@ -183,7 +184,7 @@ def _read(table: Table, name: str, rule: Read, family: str, values: Table) -> An
         )
     if rule.kind is float and type(value) is int:
         return float(value)
-    if type(value) is not rule.kind:
+    if type(value) is not rule.kind and rule.kind is not object:
         raise CheckpointError(
             f"config.json: {name} must be of type {rule.kind.__name__}, was {short(value)}"
         )

@@ -56,7 +56,8 @@ def no_positions(view: HistoryView) -> Candidate | None:
     """A config without positions, by design or by mistake."""
     run = view.history.config
     stacks = () if run is None else run.model.stacks
-    if not stacks or not all(isinstance(s.positions, config.NoPositions) for s in stacks):
+    schemes = [scheme for stack in stacks for scheme in stack.schemes]
+    if not schemes or not all(isinstance(scheme, config.NoPositions) for scheme in schemes):
         return None
     return suspect("POS001/config", positions="NoPositions", step=0)
 

@@ -67,7 +67,8 @@ def _deep_norm(run: config.Run) -> Changes:
 
 @_in_stacks
 def _sandwich_norm(stack: config.Stack) -> Changes:
-    return {"residual": config.SandwichNorm()} if isinstance(stack.residual, config.PreNorm) else {}
+    fits = isinstance(stack.residual, config.PreNorm) and stack.first_attention_norm
+    return {"residual": config.SandwichNorm()} if fits else {}
 
 
 @_in_stacks
@@ -110,10 +111,13 @@ def _attention(
     def change_layer(layer: config.OneAttention) -> config.OneAttention:
         return change(layer) if isinstance(layer, config.MultiHead) else layer
 
-    if isinstance(stack.attention, config.Alternating):
-        layers = tuple(change_layer(layer) for layer in stack.attention.layers)
-        return {} if layers == stack.attention.layers else {"attention.layers": layers}
-    new_attention = change_layer(stack.attention)
+    new_attention = config.map_kinds(stack.attention, change_layer)
+    if isinstance(new_attention, config.Alternating):
+        return {
+            f"attention.{name}": getattr(new_attention, name)
+            for name in ("layers", "first")
+            if getattr(new_attention, name) != getattr(stack.attention, name)
+        }
     return {
         f"attention.{name}": getattr(new_attention, name)
         for name in ("qk_norm", "soft_cap", "scale", "window")
@@ -142,24 +146,47 @@ def _logit_cap(run: config.Run) -> Changes:
 
 @_in_stacks
 def _positions(stack: config.Stack) -> Changes:
-    fits = isinstance(stack.positions, config.NoPositions) and stack.d_head % 2 == 0
+    has_none = all(isinstance(scheme, config.NoPositions) for scheme in stack.schemes)
+    d_heads = {layer.attention.d_head for layer in stack.layer_counts}
+    fits = has_none and len(d_heads) == 1 and stack.d_head % 2 == 0
     return {"positions": config.Rotary(base=10_000.0)} if fits else {}
 
 
 @_in_stacks
 def _gelu(stack: config.Stack) -> Changes:
-    is_relu = stack.feed_forward.activation in ("relu", "relu_squared")
-    return {"feed_forward.activation": "gelu"} if is_relu else {}
+    return _feed_forward(
+        stack,
+        lambda layer: (
+            replace(layer, activation="gelu")
+            if layer.activation in ("relu", "relu_squared")
+            else layer
+        ),
+    )
 
 
 @_in_stacks
 def _swiglu(stack: config.Stack) -> Changes:
     """Three matrices of two thirds of the width have as many weights as two."""
-    ff = stack.feed_forward
-    if not isinstance(ff, config.MLP):
+
+    def gate(layer: config.OneFeedForward) -> config.OneFeedForward:
+        if not isinstance(layer, config.MLP):
+            return layer
+        width = max(1, round(layer.d_ff * 2 / 3))
+        return config.GatedMLP(d_ff=width, activation="silu", bias=layer.bias)
+
+    return _feed_forward(stack, gate)
+
+
+def _feed_forward(
+    stack: config.Stack, change: Callable[[config.OneFeedForward], config.OneFeedForward]
+) -> Changes:
+    """Change the feed-forward of every layer: a single activation, or the whole part."""
+    old, new = stack.feed_forward, config.map_kinds(stack.feed_forward, change)
+    if new == old:
         return {}
-    width = max(1, round(ff.d_ff * 2 / 3))
-    return {"feed_forward": config.GatedMLP(d_ff=width, activation="silu", bias=ff.bias)}
+    if type(new) is type(old) and not isinstance(new, config.AlternatingFeedForward):
+        return {"feed_forward.activation": new.activation}
+    return {"feed_forward": new}
 
 
 def _small(run: config.Run) -> float:

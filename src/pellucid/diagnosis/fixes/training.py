@@ -185,7 +185,9 @@ def _some_dropout(run: config.Run) -> Changes:
 
 def _documents_apart(run: config.Run) -> Changes:
     attends = all(
-        isinstance(layer, config.MultiHead) for stack in run.model.stacks for layer in stack.pattern
+        isinstance(layer.attention, config.MultiHead)
+        for stack in run.model.stacks
+        for layer in stack.layer_counts
     )
     if not config.continues_text(run.objective) or not attends or run.training.documents_apart:
         return {}

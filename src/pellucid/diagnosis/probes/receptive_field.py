@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.model_adapter import HALF, ModelAdapter
@@ -129,7 +129,12 @@ def probe_positions(adapter: ModelAdapter) -> list[Finding]:
 
 
 def _has_none_by_design(model: Transformer) -> bool:
-    facts = position_facts(model.stack.positions)
+    stack = model.stack
+    return all(map(_orders_nothing, map(stack.positions.for_layer, range(len(stack.blocks)))))
+
+
+def _orders_nothing(positions: nn.Module) -> bool:
+    facts = position_facts(positions)
     match facts:
         case NoPositionFacts():
             return True
@@ -214,7 +219,9 @@ def _is_rotary(adapter: ModelAdapter) -> bool:
     if adapter.declared.rotary is not None:
         return adapter.declared.rotary
     if adapter.transformer is not None:
-        return isinstance(position_facts(adapter.transformer.stack.positions), RotaryFacts)
+        return isinstance(
+            position_facts(adapter.transformer.stack.positions.for_layer(0)), RotaryFacts
+        )
     if getattr(adapter.settings, "alibi", False):
         return False
     setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")

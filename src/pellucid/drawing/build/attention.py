@@ -10,7 +10,6 @@ from pellucid.config import (
     ALiBi,
     BucketedBias,
     Disentangled,
-    FeedForward,
     GatedMLP,
     Learned,
     LinearAttention,
@@ -18,7 +17,8 @@ from pellucid.config import (
     NeuralMemory,
     NoPositions,
     OneAttention,
-    Positions,
+    OneFeedForward,
+    OnePositions,
     Rotary,
     ShawRelative,
     Sinusoidal,
@@ -32,7 +32,7 @@ KEYS = "keys"
 
 
 def attention_inside(
-    attention: OneAttention, positions: Positions, *, d_model: int, causal: bool, scores: str
+    attention: OneAttention, positions: OnePositions, *, d_model: int, causal: bool, scores: str
 ) -> Column:
     """From the state that attention reads to its output.
 
@@ -84,7 +84,7 @@ def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
     )
 
 
-def feed_forward_inside(feed_forward: FeedForward, d_model: int) -> Column:
+def feed_forward_inside(feed_forward: OneFeedForward, d_model: int) -> Column:
     """A wider layer, the activation, and a narrower layer."""
     d_ff, activation = feed_forward.d_ff, feed_forward.activation
     up = Box(name="up", lines=(f"{d_model} -> {d_ff}",))
@@ -103,7 +103,7 @@ def feed_forward_inside(feed_forward: FeedForward, d_model: int) -> Column:
 
 
 def _multi_head(
-    attention: MultiHead, positions: Positions, d_model: int, mask: str, key: str
+    attention: MultiHead, positions: OnePositions, d_model: int, mask: str, key: str
 ) -> Column:
     heads, kv = attention.n_heads, attention.n_kv_heads
     d_head, d_value = attention.d_head, attention.value_width
@@ -135,7 +135,9 @@ def _multi_head(
     )
 
 
-def _linear(attention: LinearAttention, positions: Positions, d_model: int, causal: bool) -> Column:
+def _linear(
+    attention: LinearAttention, positions: OnePositions, d_model: int, causal: bool
+) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
     rotation = _rotation(positions)
     features = (
@@ -158,7 +160,7 @@ def _linear(attention: LinearAttention, positions: Positions, d_model: int, caus
     )
 
 
-def _memory(attention: NeuralMemory, positions: Positions, d_model: int, key: str) -> Column:
+def _memory(attention: NeuralMemory, positions: OnePositions, d_model: int, key: str) -> Column:
     heads, d_head = attention.n_heads, attention.d_head
     three, shape = f"{d_model} -> {heads} x {d_head} each", Arrow(f"{heads} x {d_head}")
     scores = (f"q k^T / sqrt({d_head})", *_bias(positions), _mask(True, attention.window))
@@ -205,7 +207,7 @@ def _query_key_norm(attention: MultiHead) -> Column:
     return (Arrow(), Box(name=type(attention.qk_norm).__name__, lines=(f"over {qk_norm_over}",)))
 
 
-def _rotation(positions: Positions) -> Column:
+def _rotation(positions: OnePositions) -> Column:
     if not isinstance(positions, Rotary):
         return ()
     lines = [f"base {positions.base:g}"]
@@ -227,7 +229,7 @@ def _scoring(attention: MultiHead) -> tuple[str, ...]:
     return lines if cap is None else (*lines, f"soft cap: {cap:g} tanh(s / {cap:g})")
 
 
-def _bias(positions: Positions) -> tuple[str, ...]:
+def _bias(positions: OnePositions) -> tuple[str, ...]:
     match positions:
         case BucketedBias():
             return ("+ BucketedBias",)

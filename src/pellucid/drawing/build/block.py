@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import assert_never
 
 from pellucid.config import (
     Alternating,
+    AlternatingFeedForward,
+    AlternatingPositions,
     DeepNorm,
+    Layer,
     NoPositions,
     NoResidual,
+    OnePositions,
     OutputNorm,
     Parallel,
     PostNorm,
     PreNorm,
     Residual,
+    Rotary,
     SandwichNorm,
+    Stack,
     Transformer,
 )
 from pellucid.counting import parameters
-from pellucid.counting.layers import LayerGroup, NamedStack, group_layers
+from pellucid.counting.layers import NamedStack, group_feed_forwards, group_layers
 from pellucid.drawing.build.attention import (
     SCORES,
     attention_inside,
@@ -59,58 +65,107 @@ class ModelBoxes:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class BlockGroup:
+    """Layers with the same parts, by their numbers from 1."""
+
+    layer: Layer
+    numbers: tuple[int, ...]
+    #: how many of them have weights of their own
+    copies: int
+    has_attention_norm: bool
+
+
 def blocks(model_boxes: ModelBoxes, named_stack: NamedStack) -> list[Frame]:
-    """A block for each kind of attention, with the layers that have it."""
-    stack = named_stack.stack
-    kinds = group_layers(named_stack)
-    frames: list[Frame] = []
-    for kind in kinds:
-        lines = [_rule(stack.residual)]
-        if isinstance(stack.attention, Alternating):
-            layer_numbers = [
-                n
-                for n, attention in enumerate(stack.layers, start=1)
-                if attention == kind.attention
-            ]
-            lines.append(f"Alternating: {kind.name.removeprefix(named_stack.prefix)}")
-            lines.append(f"layer{'s' * (len(layer_numbers) > 1)} {_numbers(layer_numbers)}")
-        if stack.reparametrisation is not None:
-            lines.append(f"{type(stack.reparametrisation).__name__} of every matrix")
-        if isinstance(stack.positions, NoPositions):
-            lines.append("NoPositions")
-        attention_column = _block(model_boxes, named_stack, kind)
-        per_block = sum(box.parameters for box in boxes(attention_column))
-        frames.append(
-            Frame(
-                Box(name=f"{named_stack.prefix}block", lines=tuple(lines)),
-                attention_column,
-                label=f"x {kind.layers}, {per_block:,} each",
-            )
+    """A block for each kind of layer, with the layers that are of that kind."""
+    return [_frame(model_boxes, named_stack, group) for group in _group_blocks(named_stack.stack)]
+
+
+def _group_blocks(stack: Stack) -> list[BlockGroup]:
+    owners = set(stack.owners)
+    places: dict[tuple[Layer, bool], list[int]] = {}
+    for index, layer in enumerate(stack.layers):
+        has_norm = index > 0 or stack.first_attention_norm
+        places.setdefault((layer, has_norm), []).append(index)
+    return [
+        BlockGroup(
+            layer,
+            tuple(index + 1 for index in indices),
+            sum(index in owners for index in indices),
+            has_norm,
         )
-    return frames
+        for (layer, has_norm), indices in places.items()
+    ]
 
 
-def _block(model_boxes: ModelBoxes, named_stack: NamedStack, kind: LayerGroup) -> Column:
+def _frame(model_boxes: ModelBoxes, named_stack: NamedStack, group: BlockGroup) -> Frame:
+    stack, n = named_stack.stack, len(group.numbers)
+    lines = [_rule(stack.residual)]
+    if not group.has_attention_norm:
+        lines.append("attention reads its input without a norm")
+    names = _names(named_stack, group.layer)
+    parts = (stack.attention, stack.feed_forward, stack.positions)
+    for part, kind in zip(parts, names, strict=True):
+        if isinstance(part, Alternating | AlternatingFeedForward | AlternatingPositions):
+            lines.append(f"{type(part).__name__}: {kind.removeprefix(named_stack.prefix)}")
+    if n < stack.n_layers or len(lines) > 1:
+        lines.append(f"layer{'s' * (n > 1)} {_numbers(group.numbers)}")
+    if stack.reparametrisation is not None:
+        lines.append(f"{type(stack.reparametrisation).__name__} of every matrix")
+    if isinstance(group.layer.positions, NoPositions):
+        lines.append("NoPositions")
+    column = _block(model_boxes, named_stack, group)
+    label = f"x {n}, {sum(box.parameters for box in boxes(column)):,} each"
+    if group.copies < n:
+        label += f"; they share {group.copies} set{'s' * (group.copies != 1)} of weights"
+    return Frame(Box(name=f"{named_stack.prefix}block", lines=tuple(lines)), column, label=label)
+
+
+def _names(named_stack: NamedStack, layer: Layer) -> tuple[str, str, str]:
+    """The names of a layer's attention, feed-forward and positions in tables and drawings."""
+    attention = next(g.name for g in group_layers(named_stack) if g.kind == layer.attention)
+    feed_forwards = group_feed_forwards(named_stack)
+    feed_forward = next(g.name for g in feed_forwards if g.kind == layer.feed_forward)
+    return attention, feed_forward, scheme_words(layer.positions)
+
+
+def scheme_words(scheme: OnePositions) -> str:
+    """A scheme's kind, and the base of angles."""
+    name = type(scheme).__name__
+    return f"{name}, base {scheme.base:,g}" if isinstance(scheme, Rotary) else name
+
+
+def position_keys(named_stack: NamedStack, scheme: OnePositions) -> tuple[str, str]:
+    """The keys of the box of a scheme, and of the parts where it acts."""
+    schemes, prefix = named_stack.stack.schemes, named_stack.prefix
+    number = f" {schemes.index(scheme) + 1}" if len(schemes) > 1 else ""
+    return f"{prefix}positions{number}", f"{prefix}{SCORES}{number}"
+
+
+def _block(model_boxes: ModelBoxes, named_stack: NamedStack, group: BlockGroup) -> Column:
     stack, prefix, d_model = named_stack.stack, named_stack.prefix, model_boxes.model.d_model
-    part = model_boxes.box(kind.name, f"attention: {type(kind.attention).__name__}")
+    layer, copies = group.layer, group.copies
+    attention_name, feed_forward_name, _ = _names(named_stack, layer)
+    _, scores = position_keys(named_stack, layer.positions)
+    part = model_boxes.box(attention_name, f"attention: {type(layer.attention).__name__}")
     attention_column = attention_inside(
-        kind.attention,
-        stack.positions,
-        d_model=d_model,
-        causal=named_stack.causal,
-        scores=prefix + SCORES,
+        layer.attention, layer.positions, d_model=d_model, causal=named_stack.causal, scores=scores
     )
-    layers: list[Item] = [Frame(part, attention_column)]
+    layers: list[Item] = [Frame(replace(part, times=copies), attention_column)]
     if stack.cross_attention is not None:
         part = model_boxes.box("cross attention", "cross-attention: MultiHead")
-        part = replace(part, times=kind.layers)
+        part = replace(part, times=copies)
         layers.append(Frame(part, cross_attention_inside(stack.cross_attention, d_model)))
-    name = f"feed-forward: {type(stack.feed_forward).__name__}"
-    part = replace(model_boxes.box(f"{prefix}feed-forward", name), times=kind.layers)
-    layers.append(Frame(part, feed_forward_inside(stack.feed_forward, d_model)))
+    name = f"feed-forward: {type(layer.feed_forward).__name__}"
+    part = replace(model_boxes.box(feed_forward_name, name), times=copies)
+    layers.append(Frame(part, feed_forward_inside(layer.feed_forward, d_model)))
     norms = model_boxes.box(f"{prefix}norms of the blocks", type(stack.norm).__name__)
-    norm = replace(norms, times=kind.layers)
-    column = (*_join_layers(stack.residual, norm, layers, model_boxes.shape), Arrow())
+    norm = replace(norms, times=copies)
+    column = _join_layers(stack.residual, norm, layers, model_boxes.shape)
+    if not group.has_attention_norm:
+        bare = (Sum(((Arrow(), layers[0], model_boxes.shape),)),)
+        column = (*bare, *column[1:])
+    column = (*column, Arrow())
     return column if isinstance(column[0], Sum) else (Arrow(), *column)
 
 
@@ -178,4 +233,5 @@ def _numbers(numbers: Sequence[int]) -> str:
             runs[-1].append(number)
         else:
             runs.append([number])
-    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+    words = [f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return ", ".join(words if len(words) < 6 else (*words[:3], "...", words[-1]))

@@ -19,7 +19,7 @@ from pellucid.config import (
     Learned,
     NoHead,
     NoPositions,
-    Positions,
+    OnePositions,
     Rotary,
     ShawRelative,
     Sinusoidal,
@@ -27,8 +27,9 @@ from pellucid.config import (
 )
 from pellucid.counting import parameter_count
 from pellucid.counting.layers import NamedStack, stacks
-from pellucid.drawing.build.attention import KEYS, SCORES
-from pellucid.drawing.build.block import ModelBoxes, blocks
+from pellucid.counting.parameters import position_row_name
+from pellucid.drawing.build.attention import KEYS
+from pellucid.drawing.build.block import ModelBoxes, blocks, position_keys
 from pellucid.drawing.elements import (
     Arrow,
     Box,
@@ -40,7 +41,7 @@ from pellucid.drawing.elements import (
     Words,
 )
 
-_HEAD, _EMBEDDING, _SHARED, _ENCODED = "head", "embedding", "positions", "encoded"
+_HEAD, _EMBEDDING, _ENCODED = "head", "embedding", "encoded"
 
 
 def assemble(model: Transformer, name: str) -> Drawing:
@@ -55,9 +56,10 @@ def assemble(model: Transformer, name: str) -> Drawing:
         for named_stack in named_stacks
     ]
     links = [
-        Link("positions", named_stack.prefix + _SHARED, named_stack.prefix + SCORES)
+        Link("positions", *position_keys(named_stack, scheme))
         for named_stack in named_stacks
-        if isinstance(named_stack.stack.positions, BucketedBias | ShawRelative | Disentangled)
+        for scheme in named_stack.stack.schemes
+        if isinstance(scheme, BucketedBias | ShawRelative | Disentangled)
     ]
     if len(named_stacks) > 1:
         links.append(Link("encoded", _ENCODED, KEYS))
@@ -120,9 +122,11 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
 def _entry(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
     """From the embedding to the input of the first block."""
     model, stack, prefix = model_boxes.model, named_stack.stack, named_stack.prefix
-    added = _positions(model_boxes, named_stack, stack.positions)
-    if stack.embedding_positions is not None:
-        added += _positions(model_boxes, named_stack, stack.embedding_positions)
+    schemes = stack.schemes
+    schemes += () if stack.embedding_positions is None else (stack.embedding_positions,)
+    added: Column = ()
+    for scheme in schemes:
+        added += _positions(model_boxes, named_stack, scheme)
     norm: Column = ()
     if stack.input_norm is not None:
         name = type(stack.input_norm).__name__
@@ -145,15 +149,23 @@ def _entry(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
             assert_never(projection.place)
 
 
-def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: Positions) -> Column:
+def _side_box(
+    model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePositions, lines: list[str]
+) -> SideBox:
+    """The box of a scheme that acts within the layers."""
+    row, (key, _) = position_row_name(named_stack, scheme), position_keys(named_stack, scheme)
+    return SideBox(model_boxes.box(row, type(scheme).__name__, lines, key))
+
+
+def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePositions) -> Column:
     """The part that is added to the embedding, or the side box that the scores read."""
-    prefix = named_stack.prefix
+    row = position_row_name(named_stack, scheme)
     shape = Arrow(f"(batch, time, {model_boxes.model.positions_width})")
     match scheme:
         case Learned():
             lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
             return (
-                model_boxes.box(f"{prefix}position embedding", "Learned positions", lines),
+                model_boxes.box(row, "Learned positions", lines),
                 shape,
             )
         case Sinusoidal():
@@ -161,22 +173,15 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: Positio
             return (Box(name="Sinusoidal positions", lines=lines), shape)
         case BucketedBias():
             lines = [f"{scheme.n_buckets} buckets of distances", "a number per head in each"]
-            name = "BucketedBias"
-            shared = model_boxes.box(f"{prefix}position bias", name, lines, prefix + _SHARED)
-            return (SideBox(shared), Arrow())
+            return (_side_box(model_boxes, named_stack, scheme, lines), Arrow())
         case ShawRelative():
             lines = [f"a vector per distance up to {scheme.max_distance}"]
-            name = "ShawRelative"
-            shared = model_boxes.box(f"{prefix}relative positions", name, lines, prefix + _SHARED)
-            return (SideBox(shared), Arrow())
+            return (_side_box(model_boxes, named_stack, scheme, lines), Arrow())
         case Disentangled():
             reach = "" if scheme.max_distance is None else f", far ones up to {scheme.max_distance}"
             lines = [f"{scheme.n_buckets} vectors of distances{reach}"]
             lines += [] if scheme.norm is None else [type(scheme.norm).__name__]
-            shared = model_boxes.box(
-                f"{prefix}relative positions", "Disentangled", lines, prefix + _SHARED
-            )
-            return (SideBox(shared), Arrow())
+            return (_side_box(model_boxes, named_stack, scheme, lines), Arrow())
         case NoPositions() | Rotary() | ALiBi():
             return ()
         case _:

@@ -128,7 +128,7 @@ def projection(trace: Trace, cell: Cell) -> Receipt:
 
 def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of a query or key, rotated by the angle of its position."""
-    facts = rotation_of(trace.stack_pass(cell.site.side).positions)
+    facts = rotation_of(trace.stack_pass(cell.site.side).positions(cell.site.layer))
     if cell.site.cross or facts is None or cell.index[1] >= facts.n_rotated:
         return "positions do not rotate it: it is a part of {layer}.attention.query or .key"
     return receipts.rotation_receipt(trace, cell.selection(), cell.site.part)

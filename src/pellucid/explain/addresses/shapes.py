@@ -109,7 +109,7 @@ def has_sum(trace: Trace, site: Site) -> bool:
 
 def rotates(trace: Trace, site: Site) -> bool:
     """Whether positions turn queries and keys."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
     return not site.cross and acts == "queries and keys"
 
 
@@ -127,7 +127,7 @@ def has_scores(trace: Trace, site: Site) -> bool:
 
 def has_bias(trace: Trace, site: Site) -> bool:
     """Whether positions add to the scores."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions)
+    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
     return not site.cross and acts == "scores" and has_scores(trace, site)
 
 

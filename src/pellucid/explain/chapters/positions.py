@@ -13,6 +13,7 @@ from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
+from pellucid.model import AlternatingPositions
 from pellucid.model.facts import (
     AddedPositionFacts,
     DisentangledFacts,
@@ -43,7 +44,12 @@ def build(trace: Trace, selection: Selection) -> Content:
         names = ("token", "layer", "head", "feature")
         place = Place(**{name: getattr(selection, name) for name in names})
         selection = select_place(trace, place)
-    facts = position_facts(trace.stack_pass(selection.side).positions)
+    stack_pass = trace.stack_pass(selection.side)
+    if isinstance(stack_pass.stack.positions, AlternatingPositions):
+        notes.append(
+            f"schemes take turns in this model: this is the one of layer {selection.layer + 1}"
+        )
+    facts = position_facts(stack_pass.positions(selection.layer))
     match facts:
         case AddedPositionFacts(learned=learned):
             return _show_added(trace, selection, notes, learned=learned)
@@ -89,7 +95,7 @@ def _show_added(trace: Trace, selection: Selection, notes: list[str], *, learned
 def _show_rotation(
     trace: Trace, selection: Selection, notes: list[str], facts: RotaryFacts
 ) -> Content:
-    scheme = trace.stack_pass(selection.side).positions
+    scheme = trace.stack_pass(selection.side).positions(selection.layer)
     cos, sin = (scheme.get_buffer(name)[selection.token] for name in (facts.cos, facts.sin))
     half = facts.n_rotated // 2
     attention = selection.attention(trace)

@@ -199,7 +199,9 @@ def rotation_receipt(trace: Trace, selection: Selection, vector_name: str = "q")
     feature = selection.feature % facts.n_rotated
     partner_feature, sign = _partner(feature, facts.n_rotated, facts.pairing)
     token = selection.token if vector_name == "q" else selection.other
-    address, table = f"{selection.head_name}.{vector_name}", f"{selection.side}.positions"
+    address = f"{selection.head_name}.{vector_name}"
+    scheme_path = trace.stack_pass(selection.side).positions_path(selection.layer)
+    table = f"{selection.side}.{scheme_path}"
     x, partner = (
         build.number(f"{vector_name}{number}", f"{address}_plain", token, number)
         for number in (feature, partner_feature)

@@ -203,7 +203,7 @@ def _input_and_output(
 
 def _projections_of_distances(trace: Trace, selection: Selection) -> tuple[str, ...]:
     """The projections of content that make queries or keys of distances too."""
-    facts = position_facts(trace.stack_pass(selection.side).positions)
+    facts = position_facts(trace.stack_pass(selection.side).positions(selection.layer))
     if not isinstance(facts, DisentangledFacts) or facts.own_projections:
         return ()
     queries = ("attention.query",) * facts.position_to_content

@@ -12,6 +12,7 @@ part. Facts hold now: an adapter can be switched off later.
 from pellucid.model.facts.layers import (
     ActivationName,
     AddedPositionFacts,
+    AlternatingPositionFacts,
     AttentionPart,
     DisentangledFacts,
     DistanceBiasFacts,
@@ -71,6 +72,7 @@ from pellucid.model.facts.structure import (
 __all__ = [
     "ActivationName",
     "AddedPositionFacts",
+    "AlternatingPositionFacts",
     "AttentionPart",
     "BlockFacts",
     "BlockPart",

@@ -200,6 +200,14 @@ class DisentangledFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlternatingPositionFacts:
+    """Layer i has the scheme `schemes[scheme_of_layer[i]]`: a module that states its own facts."""
+
+    schemes: tuple[str, ...]
+    scheme_of_layer: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFacts:
     """W x + b; W is `computed` if it depends on other parameters, as with weight norm."""
 

@@ -85,7 +85,7 @@ def feed_forward_facts(part: nn.Module) -> FeedForwardPart:
 
 
 def position_facts(part: nn.Module) -> PositionPart:
-    """The facts of a scheme of positions."""
+    """The facts of one scheme of positions; of a layer's, if the layers of a stack differ."""
     return cast("PositionPart", _facts_in_slot(part, PositionPart, "a scheme of positions"))
 
 

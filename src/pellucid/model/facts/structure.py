@@ -7,6 +7,7 @@ from typing import Literal
 
 from pellucid.model.facts.layers import (
     ActivationName,
+    AlternatingPositionFacts,
     AttentionPart,
     DropoutFacts,
     EmbeddingFacts,
@@ -49,12 +50,14 @@ class BlockFacts:
 class StackFacts:
     """Blocks one after another; in a causal stack no token sees later ones.
 
-    Before the first block come positions, a norm and, in some models, a linear map of the embedding
-    to d_model.
+    `owners` has for each block the first one with its weights: blocks may share them. Before the
+    first block come positions, a norm and, in some models, a linear map of the embedding to
+    d_model.
     """
 
     n_blocks: int
     causal: bool
+    owners: tuple[int, ...]
     #: positions added to the embedding besides the layers' own scheme
     embedding_positions: str | None = None
     input_projection: str | None = None
@@ -140,6 +143,7 @@ PartFacts = (
     | GateFacts
     | EmbeddingFacts
     | DropoutFacts
+    | AlternatingPositionFacts
     | StackPart
     | ModelPart
 )

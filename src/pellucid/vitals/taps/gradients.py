@@ -32,6 +32,7 @@ class Gradients:
         self._anatomy = anatomy
         self._optimisers = tuple(optimisers)
         self._depth = {name: anatomy.block_of(name) for name in anatomy.parameters}
+        self._sharing = anatomy.sharing
         #: the names and samples of the last reading
         self._last: tuple[list[str], Tensor] | None = None
         self._indices: tuple[list[str], Tensor, Tensor] | None = None
@@ -146,7 +147,12 @@ class Gradients:
         indices, depth = self._block_indices(self._names, norms.device)
         squares = norms.new_zeros(len(blocks)).index_add_(0, depth, norms[indices].square())
         profile = squares.sqrt()
-        metrics.record("gradient.by_depth", profile, blocks)
+        if self._sharing:  # the gradient of a shared weight is one sum over its layers
+            owners = [depth for depth in range(len(blocks)) if depth not in self._sharing]
+            names = tuple(blocks[depth] for depth in owners)
+            metrics.record("gradient.by_depth", profile[owners], names)
+        else:
+            metrics.record("gradient.by_depth", profile, blocks)
         first, last = profile[min(trained)], profile[max(trained)]
         metrics.record("gradient.depth_ratio", lambda: first / last.clamp(min=1e-30))
 

@@ -4,6 +4,12 @@ from pellucid.checkpoints.huggingface.families.bert import BERT
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
+from pellucid.checkpoints.huggingface.families.layers_in_turn import (
+    EXAONE4,
+    GEMMA3,
+    OLMO3,
+    SMOLLM3,
+)
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
 from pellucid.checkpoints.huggingface.families.t5 import T5
 from pellucid.checkpoints.huggingface.family import Family
@@ -22,6 +28,10 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         BERT,
         T5,
+        GEMMA3,
+        OLMO3,
+        SMOLLM3,
+        EXAONE4,
     )
 }
 
