@@ -106,11 +106,11 @@ def norm(kind: config.Norm, width: int) -> nn.Module:
 
 def entry(model: config.Transformer, stack: config.Stack) -> Entry:
     """The parts of a stack before its first block."""
-    norm, added = stack.input_norm, stack.embedding_positions
+    input_norm, scheme = stack.input_norm, stack.embedding_positions
     projection = model.embedding.projection
     return Entry(
-        norm=None if norm is None else norm(norm, model.input_norm_width),
-        positions=None if added is None else added_positions(model, added),
+        norm=None if input_norm is None else norm(input_norm, model.input_norm_width),
+        positions=None if scheme is None else added_positions(model, scheme),
         projection=None
         if projection is None
         else nn.Linear(projection.width, model.d_model, bias=projection.bias),

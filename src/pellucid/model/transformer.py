@@ -49,9 +49,8 @@ class Transformer(HeadTensors):
         self.decoder = decoder
         # heads fill these in; their order sets the order of the parameters and of the initial draws
         self.head_transform = nn.Identity()
-        tensors = {"head": None, "pooler": pooler, "classifier": None, "classifier_transform": None}
-        for name, part in tensors.items():
-            self.register_module(name, part)
+        for name in ("head", "pooler", "classifier", "classifier_transform"):
+            self.register_module(name, pooler if name == "pooler" else None)
         self.register_parameter("head_bias", None)
         #: Rounded matrices by name, in few bits: see `narrow`.
         self.narrow: dict[str, Narrow] = {}
