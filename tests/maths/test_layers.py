@@ -29,6 +29,8 @@ RANDOM = np.random.default_rng(0)
         (maths.relu, F.relu),
         (maths.gelu, F.gelu),
         (maths.gelu_tanh, lambda x: F.gelu(x, approximate="tanh")),
+        (maths.quick_gelu, lambda x: F.silu(1.702 * x) / 1.702),
+        (maths.tanh, torch.tanh),
         (maths.silu, F.silu),
         (maths.sigmoid, torch.sigmoid),
         (maths.softplus, F.softplus),

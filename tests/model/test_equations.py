@@ -25,7 +25,7 @@ from pellucid.model import (
     look,
 )
 from pellucid.model.cache import KeysAndValues
-from pellucid.model.feed_forward import gelu, gelu_tanh, relu, relu_squared, silu, tanh
+from pellucid.model.feed_forward import gelu, gelu_tanh, quick_gelu, relu, relu_squared, silu
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.scores import Scoring, gather
 from pellucid.model.views import distances
@@ -192,8 +192,9 @@ def test_reparametrised_layers_are_those_of_the_equations() -> None:
         (relu_squared, maths.relu_squared),
         (gelu, maths.gelu),
         (gelu_tanh, maths.gelu_tanh),
+        (quick_gelu, maths.quick_gelu),
+        (torch.tanh, maths.tanh),
         (silu, maths.silu),
-        (tanh, maths.tanh),
     ],
 )
 def test_activations_are_those_of_the_equations(module, equation) -> None:  # type: ignore[no-untyped-def]

@@ -52,7 +52,10 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 NORMS = {
     "layer": lambda: LayerNorm(8, eps=0.1, bias=True),
     "layer without bias": lambda: LayerNorm(8, eps=0.1, bias=False),
+    "layer with an offset": lambda: LayerNorm(8, eps=0.1, bias=True, unit_offset=True),
+    "layer without gain": lambda: LayerNorm(8, eps=0.1, bias=False, gain=False),
     "rms": lambda: RMSNorm(8, eps=0.1),
+    "rms without gain": lambda: RMSNorm(8, eps=0.1, gain=False),
     "rms with an offset": lambda: RMSNorm(8, eps=0.1, unit_offset=True),
     "batch": lambda: BatchNorm(8, eps=0.1, momentum=0.1),
     "group": lambda: GroupNorm(8, eps=0.1, n_groups=2),
@@ -227,7 +230,8 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
     assert torch.equal(scheme.add_values(mixed, weights, view), mixed) != mixes
     if isinstance(facts, AddedPositionFacts):
         table = dict(scheme.named_parameters()) | dict(scheme.named_buffers())
-        assert torch.equal(scheme.embed(x, view), x + table[facts.table][:time])
+        rows = table[facts.table][facts.first_row :][:time]
+        assert torch.equal(scheme.embed(x, view), x + rows)
         assert table[facts.table].requires_grad == facts.learned
     if isinstance(facts, RotaryFacts):
         turned = scheme.rotate(q, view)
@@ -247,6 +251,8 @@ def test_a_feed_forward_layer_computes_what_it_states(model: Transformer) -> Non
         "silu": F.silu,
         "tanh": torch.tanh,
         "relu_squared": lambda x: F.relu(x).square(),
+        "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+        "sigmoid": torch.sigmoid,
     }
     layer = model.stack.blocks[0].feed_forward
     x = torch.randn(2, 3, 16, dtype=torch.float64)
@@ -274,7 +280,8 @@ def test_a_block_joins_its_layers_as_it_states(model: Transformer) -> None:
         return block.attention(x, positions, view, NoCache())
 
     if facts.order == "parallel":
-        state = block.attention_norm(x), block.feed_forward_norm(x)
+        second = block.attention_norm if facts.shared_norm else block.feed_forward_norm
+        state = block.attention_norm(x), second(x)
         expected = x + attend(state[0]) + block.feed_forward(state[1])
     else:
         expected = x
@@ -289,7 +296,7 @@ def joined(facts: object, x: Tensor, norm: nn.Module, layer: object) -> Tensor:
     assert callable(layer)
     match facts.norm:
         case "input":
-            return facts.carried * x + layer(norm(x))
+            return facts.carried * x + facts.multiplier * layer(norm(x))
         case "output":
             return facts.carried * x + norm(layer(x))
         case "sum":

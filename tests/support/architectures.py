@@ -51,7 +51,9 @@ NORMS = st.sampled_from(
     [
         config.LayerNorm(eps=1e-5, bias=True),
         config.LayerNorm(eps=1e-5, bias=False),
+        config.LayerNorm(eps=1e-5, bias=False, gain=False),
         config.RMSNorm(eps=1e-6),
+        config.RMSNorm(eps=1e-6, gain=False),
         config.RMSNorm(eps=1e-6, unit_offset=True),
         config.BatchNorm(eps=1e-5, momentum=0.1),
         config.GroupNorm(eps=1e-5, n_groups=2),
@@ -64,6 +66,7 @@ QUERY_NORMS = st.sampled_from(
 )
 RESIDUALS = [
     config.PreNorm(),
+    config.PreNorm(multiplier=0.5),
     config.PostNorm(),
     config.OutputNorm(),
     config.SandwichNorm(),
@@ -79,6 +82,7 @@ PROJECTIONS = st.builds(
 POSITIONS = [
     config.NoPositions(),
     config.Learned(),
+    config.Learned(offset=2),
     config.Sinusoidal(base=1e4),
     config.Rotary(base=1e4, n_features=2),
     config.ShawRelative(max_distance=3, values=False),
@@ -188,7 +192,8 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     if crossed:
         made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None))
         cross = replace(made, qk_norm=None, window=None)
-    residuals = RESIDUALS if crossed else [*RESIDUALS, config.Parallel()]
+    parallel = [config.Parallel(), config.Parallel(shared_norm=True)]
+    residuals = RESIDUALS if crossed else [*RESIDUALS, *parallel]
     return config.Stack(
         n_layers=draw(st.integers(1, 3)),
         positions=positions,

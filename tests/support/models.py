@@ -232,6 +232,27 @@ VARIANTS: dict[str, config.Transformer] = {
     ),
     "fixed head bias": replace(BASE, head=config.LanguageHead(bias=True, fixed_bias=True)),
     "tied and scaled": replace(BASE, embedding=config.Embedding(tied=True, scaled=True)),
+    "multipliers": replace(
+        with_stack(residual=config.PreNorm(multiplier=0.4)),
+        embedding=config.Embedding(tied=True, scaled=False, multiplier=3.0),
+        head=config.LanguageHead(multiplier=0.2, bias=True),
+    ),
+    "parallel with one norm": with_stack(residual=config.Parallel(shared_norm=True)),
+    "layer norm, unit offset": with_stack(
+        norm=config.LayerNorm(eps=1e-5, bias=True, unit_offset=True)
+    ),
+    "layer norm without gain": with_stack(
+        norm=config.LayerNorm(eps=1e-5, bias=False, gain=False),
+        feed_forward=config.MLP(d_ff=32, activation="tanh", bias=True),
+    ),
+    "rms norm without gain": with_stack(
+        norm=config.RMSNorm(eps=1e-5, gain=False),
+        feed_forward=config.MLP(d_ff=32, activation="quick_gelu", bias=True),
+    ),
+    "learned with an offset": with_stack(
+        positions=config.Learned(offset=2),
+        feed_forward=config.GatedMLP(d_ff=24, activation="sigmoid", bias=True),
+    ),
 }
 
 

@@ -10,7 +10,9 @@ from typing import Literal
 
 from pellucid.config.checks import Checked, Count, Positive, check_turns
 
-Activation = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "tanh"]
+Activation = Literal[
+    "relu", "relu_squared", "gelu", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "tanh"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +61,14 @@ FeedForward = OneFeedForward | AlternatingFeedForward
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreNorm:
-    """x + f(norm(x)): the residual stream itself is never normalised."""
+class PreNorm(Checked):
+    """x + multiplier f(norm(x)): the residual stream itself is never normalised.
+
+    `multiplier` (default: 1): Granite's residual_multiplier, MiniCPM's scale_depth /
+    sqrt(n_layers).
+    """
+
+    multiplier: Positive | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +96,12 @@ class DeepNorm(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallel:
-    """x + attention(norm(x)) + feed_forward(norm'(x)), as in GPT-NeoX: both read the same x."""
+    """x + attention(norm(x)) + feed_forward(norm'(x)), as in GPT-NeoX: both read the same x.
+
+    With `shared_norm` both read norm(x), as in GPT-J, Phi, Falcon and Cohere.
+    """
+
+    shared_norm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import Checked, Count
+from pellucid.config.checks import Checked, Count, Positive
+from pellucid.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +27,22 @@ class EmbeddingProjection(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding(Checked):
-    """Token embeddings: scaled by sqrt(d_model) or not; tied to the output head or not.
+    """Token embeddings: multiplied by a number or not; tied to the output head or not.
 
-    `segments`: how many kinds of text a sequence may have, each with its own vector (BERT's token
-    types); most models have none. `projection`: of vectors that are not as wide as the model.
+    `scaled`: by sqrt(d_model). `multiplier`: by this number (default: none). `segments`: how many
+    kinds of text a sequence may have, each with its own vector (BERT's token types); most models
+    have none. `projection`: of vectors that are not as wide as the model.
     """
 
     tied: bool
     scaled: bool
     segments: Count | None = None
+    multiplier: Positive | None = None
     projection: EmbeddingProjection | None = None
+
+    def _check(self) -> None:
+        if self.scaled and self.multiplier is not None:
+            raise ConfigError(
+                "embedding.multiplier must be none with scaled = true, was "
+                f"{self.multiplier:g}: embeddings have one factor; set scaled = false"
+            )

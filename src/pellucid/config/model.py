@@ -5,6 +5,7 @@ There is no default architecture: presets name every part.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -131,6 +132,13 @@ class Transformer(Checked):
                 f"{type(stack.reparametrisation).__name__}, which divides a matrix by its size; "
                 'take "plain" or "depth_scaled"'
             )
+
+    @property
+    def embedding_scale(self) -> float:
+        """The factor of token embeddings."""
+        if self.embedding.scaled:
+            return math.sqrt(self.d_model)
+        return 1.0 if self.embedding.multiplier is None else self.embedding.multiplier
 
     @property
     def stacks(self) -> tuple[Stack, ...]:

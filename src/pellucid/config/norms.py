@@ -15,21 +15,43 @@ from pellucid.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerNorm(Checked):
-    """(x - mean) / sqrt(var + eps) * gain (+ bias), over the features of one token."""
+    """(x - mean) / sqrt(var + eps) * gain (+ bias), over the features of one token.
+
+    With `unit_offset` the gain is 1 + the weight, as in Nemotron. Without `gain` the norm has no
+    parameters, as in OLMo.
+    """
 
     eps: Positive
     bias: bool
+    unit_offset: bool = False
+    gain: bool = True
+
+    def _check(self) -> None:
+        if not self.gain and (self.bias or self.unit_offset):
+            raise ConfigError(
+                "bias and unit_offset must be false with gain = false: a LayerNorm without a gain "
+                "has no parameters"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMSNorm(Checked):
     """x / sqrt(mean(x^2) + eps) * gain, over the features of one token.
 
-    With `unit_offset` the gain is 1 + the weight, as in Gemma: decay pulls it to one.
+    With `unit_offset` the gain is 1 + the weight, as in Gemma: decay pulls it to one. Without
+    `gain` the norm has no parameters.
     """
 
     eps: Positive
     unit_offset: bool = False
+    gain: bool = True
+
+    def _check(self) -> None:
+        if not self.gain and self.unit_offset:
+            raise ConfigError(
+                "unit_offset must be false with gain = false: an RMSNorm without a gain has no "
+                "parameters"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

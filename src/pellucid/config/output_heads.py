@@ -29,7 +29,8 @@ class LanguageHead(Checked):
     """One logit per token of the vocabulary.
 
     All parts are optional: a `bias`; a `transform` first; `soft_cap`: logits become c tanh(z / c);
-    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5. `fixed_bias`: training
+    `scaled`: hidden states are divided by sqrt(d_model) first, as in T5. `multiplier`: this number
+    multiplies them first, as in Granite, Cohere and MiniCPM. `fixed_bias`: training
     leaves the bias as it is, as in BART; it starts at zero.
     """
 
@@ -38,8 +39,14 @@ class LanguageHead(Checked):
     soft_cap: Positive | None = None
     scaled: bool = False
     fixed_bias: bool = False
+    multiplier: Positive | None = None
 
     def _check(self) -> None:
+        if self.scaled and self.multiplier is not None:
+            raise ConfigError(
+                "head.multiplier must be none with scaled = true, was "
+                f"{self.multiplier:g}: hidden states have one factor; set scaled = false"
+            )
         if self.fixed_bias and not self.bias:
             raise ConfigError(
                 "fixed_bias needs bias = true: without a bias nothing is fixed; set both, or leave "

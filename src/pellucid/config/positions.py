@@ -16,8 +16,14 @@ class NoPositions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
-    """One trained vector per position, added to the token embedding."""
+class Learned(Checked):
+    """One trained vector per position, added to the token embedding.
+
+    The first token has row `offset` of the table, which has context_length + offset rows: 2 in OPT
+    and BART, the padding id + 1 in RoBERTa.
+    """
+
+    offset: Annotated[int, AtLeast(0)] = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

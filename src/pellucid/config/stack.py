@@ -51,6 +51,7 @@ class Stack(Checked):
     layers use the same weights. Without `first_attention_norm` the attention of the first block
     reads its input as it is, as in ModernBERT, where the input norm is just before it.
     `embedding_positions` are added to the embedding if `positions` act within the layers (MPNet).
+    `embedding_dropout` is on the embedded tokens (default: `dropout`).
     """
 
     n_layers: Count
@@ -66,6 +67,7 @@ class Stack(Checked):
     reparametrisation: Reparametrisation | None = None
     shared_layers: SharedLayers | None = None
     first_attention_norm: bool = True
+    embedding_dropout: Fraction | None = None
     embedding_positions: Learned | Sinusoidal | None = None
 
     def _check(self) -> None:
@@ -125,6 +127,11 @@ class Stack(Checked):
                         f"layers {owner + 1} and {index + 1} share their weights, so their {name} "
                         "must be the same: choose groups and layers_per_group that fit the pattern"
                     )
+
+    @property
+    def input_dropout(self) -> float:
+        """The dropout on the embedded tokens."""
+        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
 
     @property
     def layers(self) -> tuple[Layer, ...]:

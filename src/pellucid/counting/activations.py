@@ -136,7 +136,7 @@ def scores_are_formed(attention: OneAttention, positions: OnePositions) -> bool:
 def _wide(named_stack: NamedStack) -> str:
     """Numbers of 4 bytes per token: inputs of norms, and the embedding if dropout keeps it."""
     stack = named_stack.stack
-    ends = "2 d_model" if stack.dropout else "d_model"
+    ends = "2 d_model" if stack.input_dropout else "d_model"
     return total(f"{block_norms(stack)} n_layers (d_model)", ends)
 
 

@@ -208,9 +208,10 @@ def _positions(
     dims = symbols(model, named_stack) | attention_symbols(attention)
     name = position_row_name(named_stack, scheme)
     match scheme:
-        case Learned():
+        case Learned(offset=offset):
+            rows = f"(context_length + {offset})" if offset else "context_length"
             width = _input_symbol(model, model.positions_width)
-            return [_embedding(name, f"context_length {width}", dims)]
+            return [_embedding(name, f"{rows} {width}", dims)]
         case BucketedBias(n_buckets=n):
             return [_embedding(name, "n_buckets h", dims | {"n_buckets": n})]
         case ShawRelative(max_distance=furthest, values=values):

@@ -20,6 +20,7 @@ from pellucid.config import (
     Norm,
     OneAttention,
     OneFeedForward,
+    Parallel,
     Positions,
     RMSNorm,
     SandwichNorm,
@@ -44,6 +45,8 @@ class Part(NamedTuple):
 def norm_part(norm: Norm, width: str = "d_model") -> Part:
     """Gains, and biases if the norm has them."""
     match norm:
+        case LayerNorm(gain=False) | RMSNorm(gain=False):
+            return Part("0", "0")
         case LayerNorm(bias=True) | BatchNorm() | GroupNorm() | InstanceNorm():
             return Part("0", f"2 {width}")
         case LayerNorm() | RMSNorm():
@@ -55,6 +58,8 @@ def norm_part(norm: Norm, width: str = "d_model") -> Part:
 def block_norms(stack: Stack) -> int:
     """How many norms one block has; the first has one less without `first_attention_norm`."""
     layers = 2 if stack.cross_attention is None else 3
+    if isinstance(stack.residual, Parallel) and stack.residual.shared_norm:
+        return 1
     return 2 * layers if isinstance(stack.residual, SandwichNorm) else layers
 
 

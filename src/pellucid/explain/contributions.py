@@ -72,7 +72,7 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
         for stream_sum in list_sums(trace, side, layer):
             for sublayer, address in stream_sum.terms:
                 names.append(f"{address.split('.')[0]} {sublayer}")
-                parts.append(trace[cell(address, token)].double())
+                parts.append(stream_sum.multiplier * trace[cell(address, token)].double())
     model = trace.model
     stream = trace.stack_pass(side).states[-1][0, token].double()
     norm = trace.stack_pass(side).stack.final_norm

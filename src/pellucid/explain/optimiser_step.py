@@ -222,7 +222,8 @@ def list_left_out(trace: Trace) -> list[str]:
         if getattr(goal, name, 0.0)
     ]
     extra += ["penalties"] if trace.run.config.penalties else []
-    extra += ["dropout"] if any(s.dropout for s in trace.run.config.model.stacks) else []
+    stacks = trace.run.config.model.stacks
+    extra += ["dropout"] if any(s.dropout or s.input_dropout for s in stacks) else []
     if extra:
         notes.append(f"left out of this step, and part of the run's training: {', '.join(extra)}")
     return notes

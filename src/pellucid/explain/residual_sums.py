@@ -36,6 +36,8 @@ class Sum:
     after: str
     terms: tuple[tuple[str, str], ...]
     source: tuple[Any, str]
+    #: the factor of every term
+    multiplier: float = 1.0
 
 
 def why_no_sums(trace: Trace, side: Side) -> str | None:
@@ -52,7 +54,7 @@ def _why_no_sum(block: nn.Module) -> str | None:
     match residual:
         case UnknownFacts(reason=reason):
             return f"the block does not say how it adds its sublayers: {reason}"
-        case ResidualFacts(norm=norm, carried=carried):
+        case ResidualFacts(norm=norm, carried=carried, multiplier=multiplier):
             pass
         case _:
             assert_never(residual)
@@ -64,6 +66,8 @@ def _why_no_sum(block: nn.Module) -> str | None:
             f"the sum of {scaled}stream and sublayer is itself normalised ({name}), so what a "
             "sublayer wrote is rescaled by every norm behind it"
         )
+    if multiplier != 1 and norm != "input":
+        return "what a sublayer wrote is scaled by a rule that this room does not know"
     return None if carried == 1 else "the stream is scaled before a sublayer is added"
 
 
@@ -89,6 +93,9 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
         return [Sum(name=f"layer {layer}", before=before, after=after, terms=added, source=line)]
     assert isinstance(facts.residual, ResidualFacts)
     source, pattern = _ADDING[facts.residual.norm]
+    multiplier = facts.residual.multiplier
+    if multiplier != 1:
+        source = (rules.scaled_pre_norm, "return x + multiplier * layer(norm(x))")
     names = ["attention", "cross_attention", "feed_forward"]
     if facts.cross_attention is None:
         names.remove("cross_attention")
@@ -100,6 +107,7 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
             after=stops[place + 1],
             terms=((sublayer_title(name), f"{layer_name}.{pattern.format(name=name)}"),),
             source=source,
+            multiplier=multiplier,
         )
         for place, name in enumerate(names)
     ]

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never, cast
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import parametrize
 
+from pellucid.generation.compile_entry import compile_entry
 from pellucid.generation.decode_program import (
     DecodeProgram,
     activation,
@@ -22,7 +23,6 @@ from pellucid.generation.decode_program import (
 from pellucid.generation.position_tables import position_tables
 from pellucid.model import Block, Positions, Stack, Transformer
 from pellucid.model.facts import (
-    AddedPositionFacts,
     BlockFacts,
     ClassificationHeadFacts,
     HeadTransformFacts,
@@ -38,7 +38,6 @@ from pellucid.model.facts import (
     attention_facts,
     block_facts,
     head_facts,
-    position_facts,
     tensor_at,
 )
 from pellucid.native import Activation, Attention, Operation
@@ -80,53 +79,11 @@ class _Compiler:
         self.x = self.program.place(self.d_model)
         self.normed = self.program.place(self.d_model)
         self.layer_output = self.program.place(self.d_model)
-        self._embed(stack)
+        compile_entry(self.program, stack, self.x)
         for index, block in enumerate(stack.blocks):
             self._block(cast("Block", block), stack.positions.for_layer(index), index)
         self._into_x(stack.final_norm)
         self._head(model, head)
-
-    def _embed(self, stack: Stack) -> None:
-        """The embedding, with positions, norm and projection, into x."""
-        program, model, project = self.program, self.model, stack.input_projection
-        width = model.token_embedding.embedding_dim
-        place = self.x if project is None else program.place(width)
-        program.write(
-            Operation.EMBED,
-            output=place,
-            n_out=width,
-            number=model.embedding_scale,
-            **program.matrix(model.token_embedding.weight),
-        )
-        if model.segment_embedding is not None:
-            self._add_row(model.segment_embedding.weight, place, stride=0)
-        if stack.projection_place == "first":
-            place = self._project(project, place)
-        for positions in (stack.positions.for_layer(0), stack.embedding_positions):
-            if positions is not None:
-                self._positions(positions, place)
-        if stack.projection_place == "before_norm":
-            place = self._project(project, place)
-        place = program.norm(stack.input_norm, input=place, output=place)
-        if stack.projection_place == "last":
-            self._project(project, place)
-
-    def _project(self, project: nn.Module | None, place: int) -> int:
-        """Map the embedding to x; without a map it is there already."""
-        if project is not None:
-            self.program.linear(project, input=place, output=self.x)
-        return self.x
-
-    def _positions(self, positions: Positions, place: int) -> None:
-        """Add positions to the embedding, if they do not act within the layers."""
-        facts = position_facts(positions)
-        if isinstance(facts, AddedPositionFacts):  # each layer handles or refuses the others
-            table = tensor_at(positions, facts.table)
-            self._add_row(table, place, stride=table.shape[1])
-
-    def _add_row(self, table: Tensor, place: int, *, stride: int) -> None:
-        gain, width = self.program.address(table.detach()), table.shape[1]
-        self.program.write(Operation.PLACE, output=place, n_out=width, stride=stride, gain=gain)
 
     def _into_x(self, norm: nn.Module) -> None:
         self.program.norm(norm, input=self.x, output=self.x)
@@ -144,7 +101,7 @@ class _Compiler:
                 refuse("a block with cross-attention")
             case BlockFacts(order="sequential", residual=residual):
                 self._residual(residual, block.attention_norm, attend)
-                self._residual(residual, block.feed_forward_norm, feed)
+                self._residual(residual, block.get_submodule("feed_forward_norm"), feed)
             case BlockFacts():
                 self._parallel(block, attend, feed)
             case UnknownFacts():
@@ -153,8 +110,10 @@ class _Compiler:
                 assert_never(facts)
 
     def _parallel(self, block: Block, attend: Layer, feed: Layer) -> None:
-        attend(input=self._normed(block.attention_norm), output=self.layer_output)
-        place = self._normed(block.feed_forward_norm)
+        place = self._normed(block.attention_norm)
+        attend(input=place, output=self.layer_output)
+        if block.feed_forward_norm is not None:
+            place = self._normed(block.feed_forward_norm)
         if place == self.x:  # both layers read x, so it must not change before
             feed(input=place, output=self.normed)
             self._add(self.layer_output)
@@ -175,6 +134,9 @@ class _Compiler:
     def _join(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
         x, output, carried = self.x, self.layer_output, facts.carried
         stream = {} if carried == 0 else {"plus": x, "factor": carried}
+        if facts.multiplier != 1:
+            self._join_scaled(facts, norm, layer)
+            return
         match facts.norm:
             case "input":
                 layer(input=self._normed(norm), output=x, **stream)
@@ -192,6 +154,16 @@ class _Compiler:
                 self._add(self.program.norm(output_norm, input=output, output=output))
             case _:
                 assert_never(facts.norm)
+
+    def _join_scaled(self, facts: ResidualFacts, norm: nn.Module, layer: Layer) -> None:
+        """x + multiplier f(norm(x))."""
+        if facts.norm != "input" or facts.carried != 1:
+            refuse(f"a layer times {facts.multiplier} that joins the stream by another rule")
+        layer(input=self._normed(norm), output=self.layer_output)
+        self.program.write(
+            Operation.ADD, output=self.layer_output, n_out=self.d_model, factor=facts.multiplier
+        )
+        self._add(self.layer_output)
 
     def _normed(self, norm: nn.Module) -> int:
         return self.program.norm(norm, input=self.x, output=self.normed)

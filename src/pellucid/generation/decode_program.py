@@ -37,7 +37,9 @@ _ACTIVATIONS: dict[ActivationName, Activation] = {
     "relu_squared": Activation.RELU_SQUARED,
     "gelu": Activation.GELU,
     "gelu_tanh": Activation.GELU_TANH,
+    "quick_gelu": Activation.QUICK_GELU,
     "silu": Activation.SILU,
+    "sigmoid": Activation.SIGMOID,
     "tanh": Activation.TANH,
 }
 _PRECISIONS = {
@@ -155,9 +157,8 @@ class DecodeProgram:
         match facts:
             case IdentityFacts():
                 return input
-            case NormFacts(mean_over="features", gain=str(name)) if _can_norm(facts, vectors):
-                gain = tensor_at(norm, name)
-                gain = gain + 1 if facts.gain_offset == 1 else gain
+            case NormFacts(mean_over="features") if _can_norm(facts, vectors):
+                gain = _gain(norm, facts)
                 bias = None if facts.bias is None else tensor_at(norm, facts.bias)
                 groups = facts.n_groups
                 self.write(
@@ -205,9 +206,19 @@ class DecodeProgram:
             self.write(operation, output=output, attention=pointer(attention))
 
 
+def _gain(norm: nn.Module, facts: NormFacts) -> Tensor:
+    """What a norm multiplies its features by; 1 if it has no gain."""
+    if facts.gain is None:
+        assert facts.width is not None  # `_can_norm` says so
+        return torch.ones(facts.width)
+    gain = tensor_at(norm, facts.gain)
+    return gain + 1 if facts.gain_offset == 1 else gain
+
+
 def _can_norm(facts: NormFacts, vectors: int) -> bool:
     """Whether one instruction computes the norm."""
     plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
+    plain = plain and (facts.gain is not None or facts.width is not None)
     return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
 
 

@@ -10,8 +10,9 @@ formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 # fmt: off
 # isort: off
 from pellucid.maths.activations import (
-    geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, relu, relu_grad, relu_squared,
-    relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad, tanh, tanh_grad,
+    geglu, geglu_grad, gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, quick_gelu, quick_gelu_grad,
+    relu, relu_grad, relu_squared, relu_squared_grad, silu, silu_grad, swiglu, swiglu_grad, tanh,
+    tanh_grad,
 )
 from pellucid.maths.attention.attention import (
     attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
@@ -158,20 +159,20 @@ __all__ = [
     "momentum_step", "multi_head_attention", "multi_head_attention_grad", "newton_schulz",
     "normalised_entropy", "normalised_entropy_grad", "ntk_frequencies", "perplexity",
     "policy_gradient_loss", "policy_gradient_loss_grad", "power_iteration", "precision_score",
-    "recall_score", "regularised_reward", "regularised_reward_grad", "regularised_reward_optimum",
-    "relative_distances", "relative_entropy", "relative_entropy_grad", "relu", "relu_grad",
-    "relu_mean_square", "relu_squared", "relu_squared_grad", "renyi2_entropy",
-    "renyi2_entropy_grad", "repetition_penalty", "residual_jacobian", "reverse_kl",
-    "reverse_kl_grad", "rloo_advantages", "rms_norm", "rms_norm_grad", "rotary_angles",
-    "rotary_frequencies", "rotate", "rotate_grad", "sequence_log_likelihood",
-    "sequence_log_likelihood_grad", "sgd_step", "sigmoid", "sigmoid_grad", "silu", "silu_grad",
-    "simple_attention", "simple_attention_grad", "sinusoid", "soft_cap", "soft_cap_grad",
-    "soft_cross_entropy", "soft_cross_entropy_grad", "softmax", "softmax_grad", "softmax_jacobian",
-    "softmax_jacobian_product", "softmax_slope", "softplus", "softplus_grad", "spectral_norm",
-    "spectral_norm_grad", "stream_variance", "sum_normalise", "sum_normalise_grad", "swiglu",
-    "swiglu_grad", "tanh", "tanh_grad", "tied_loss", "tied_loss_grad", "to_half_split",
-    "to_interleaved", "torch_linear_std", "warm_up_stable_decay", "weight_norm", "weight_norm_grad",
-    "xavier_std", "yarn_attention_factor", "yarn_frequencies",
+    "quick_gelu", "quick_gelu_grad", "recall_score", "regularised_reward",
+    "regularised_reward_grad", "regularised_reward_optimum", "relative_distances",
+    "relative_entropy", "relative_entropy_grad", "relu", "relu_grad", "relu_mean_square",
+    "relu_squared", "relu_squared_grad", "renyi2_entropy", "renyi2_entropy_grad",
+    "repetition_penalty", "residual_jacobian", "reverse_kl", "reverse_kl_grad", "rloo_advantages",
+    "rms_norm", "rms_norm_grad", "rotary_angles", "rotary_frequencies", "rotate", "rotate_grad",
+    "sequence_log_likelihood", "sequence_log_likelihood_grad", "sgd_step", "sigmoid",
+    "sigmoid_grad", "silu", "silu_grad", "simple_attention", "simple_attention_grad", "sinusoid",
+    "soft_cap", "soft_cap_grad", "soft_cross_entropy", "soft_cross_entropy_grad", "softmax",
+    "softmax_grad", "softmax_jacobian", "softmax_jacobian_product", "softmax_slope", "softplus",
+    "softplus_grad", "spectral_norm", "spectral_norm_grad", "stream_variance", "sum_normalise",
+    "sum_normalise_grad", "swiglu", "swiglu_grad", "tanh", "tanh_grad", "tied_loss",
+    "tied_loss_grad", "to_half_split", "to_interleaved", "torch_linear_std", "warm_up_stable_decay",
+    "weight_norm", "weight_norm_grad", "xavier_std", "yarn_attention_factor", "yarn_frequencies",
 ]
 # fmt: on
 

@@ -8,11 +8,13 @@ from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import extended
 from pellucid.maths.error_function import erf
-from pellucid.maths.logistic import sigmoid
+from pellucid.maths.logistic import sigmoid, sigmoid_grad
 
 _ROOT_TWO_PI = math.sqrt(2 * math.pi)
 #: The constants of GELU's approximation by tanh.
 _INNER, _CUBIC = math.sqrt(2 / math.pi), 0.044715
+#: The steepness of its approximation by a sigmoid.
+_STEEP = 1.702
 
 
 @equation(x=extended("..."))
@@ -168,6 +170,77 @@ def gelu_tanh_grad(x: Array, grad: Array) -> Array:
 
 
 @equation(x="...")
+def quick_gelu(x: Array) -> Array:
+    """GELU approximated with a sigmoid, within 0.021 everywhere.
+
+    y = x s(1.702 x)
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `quick_gelu_grad`.
+    Fails:
+        If a model was trained with `gelu`, this changes the output of every layer.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        Hendrycks and Gimpel 2016, "Gaussian Error Linear Units (GELUs)", section 2.
+    See also:
+        `silu`: y = silu(1.702 x) / 1.702.
+    Example:
+        quick_gelu(array([-2.0, -0.75, 0.0, 1.0])) - gelu(array([-2.0, -0.75, 0.0, 1.0]))
+    """
+    return x * sigmoid(_STEEP * x)
+
+
+@equation(quick_gelu, grad="...")
+def quick_gelu_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches `quick_gelu`.
+
+    dy/dx = s (1 + 1.702 x (1 - s)),  s = s(1.702 x)
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    return silu_grad(_STEEP * x, grad)
+
+
+@equation(x=extended("..."))
+def tanh(x: Array) -> Array:
+    """A number mapped into (-1, 1): a sigmoid of twice the number, stretched.
+
+    y = (exp(x) - exp(-x)) / (exp(x) + exp(-x)) = 2 s(2x) - 1
+
+    Args:
+        x: (...). Returns (...).
+    Gradient:
+        `tanh_grad`.
+    Fails:
+        It is flat far from 0: beyond |x| = 5 less than 2e-4 of a gradient passes.
+    Raises:
+        MathsError: x is not floating.
+    Source:
+        LeCun et al. 1998, "Efficient BackProp", section 4.4.
+    Example:
+        tanh(array([-1000.0, -1.0, 0.0, 1.0, 1000.0]))
+    """
+    return namespace(x).tanh(x)
+
+
+@equation(tanh, grad="...")
+def tanh_grad(x: Array, grad: Array) -> Array:
+    """The gradient that reaches x when `grad` reaches its tanh.
+
+    dy/dx = 4 s(2x) (1 - s(2x)) = 1 - y^2
+
+    Args:
+        x, grad: (...). Returns (...).
+    """
+    # 1 - y^2 would round to 0 where the slope is small
+    return 4 * sigmoid_grad(2 * x, grad)
+
+
+@equation(x="...")
 def silu(x: Array) -> Array:
     """x times its sigmoid: like ReLU, but smooth and slightly negative below 0; also called swish.
 
@@ -201,36 +274,6 @@ def silu_grad(x: Array, grad: Array) -> Array:
     """
     s = sigmoid(x)
     return grad * s * (1 + x * (1 - s))
-
-
-@equation(x=extended("..."))
-def tanh(x: Array) -> Array:
-    """A smooth step from -1 to 1, y = (e^x - e^-x) / (e^x + e^-x): nearly x around 0.
-
-    Args:
-        x: (...). Returns (...).
-    Gradient:
-        `tanh_grad`.
-    Fails:
-        Far from 0 it is flat, so almost no gradient passes.
-    Source:
-        LeCun, Bottou, Orr and Müller 1998, "Efficient BackProp", section 4.4.
-    Example:
-        tanh(array([-2.0, 0.0, 0.5, 2.0]))
-    """
-    return namespace(x).tanh(x)
-
-
-@equation(tanh, grad="...")
-def tanh_grad(x: Array, grad: Array) -> Array:
-    """The gradient that reaches x when `grad` reaches its hyperbolic tangent.
-
-    dy/dx = 1 - y^2
-
-    Args:
-        x, grad: (...). Returns (...).
-    """
-    return grad * (1 - namespace(x, grad).tanh(x) ** 2)
 
 
 @equation(gate="...", up="...")

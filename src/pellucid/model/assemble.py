@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import assert_never
 
@@ -65,7 +64,7 @@ def _build(model: config.Transformer) -> Transformer:
         encoder=None if model.encoder is None else _stack(model, model.encoder, causal=False),
         decoder=None if model.decoder is None else _stack(model, model.decoder, causal=True),
         head=_head(model),
-        embedding_scale=math.sqrt(d_model) if model.embedding.scaled else 1.0,
+        embedding_scale=model.embedding_scale,
         segment_embedding=None if segments is None else empty_embedding(segments, width),
         pooler=nn.Linear(d_model, d_model) if model.pooler else None,
         d_model=d_model,
@@ -80,7 +79,7 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
         causal=causal,
         entry=parts.entry(model, stack),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
-        dropout=stack.dropout,
+        dropout=stack.input_dropout,
         owners=stack.owners,
     )
 
@@ -92,13 +91,14 @@ def _block(stack: config.Stack, index: int, layer: config.Layer, d_model: int) -
             return Sandwich(before=pre_norm, after=post_norm)
         return parts.norm(stack.norm, d_model)
 
-    crossed = stack.cross_attention
-    block = ParallelBlock if isinstance(stack.residual, config.Parallel) else Block
+    crossed, rule = stack.cross_attention, stack.residual
+    parallel = isinstance(rule, config.Parallel)
+    block = ParallelBlock if parallel else Block
     return block(
         attention=_attention(layer.attention, layer.positions, d_model),
         feed_forward=parts.feed_forward(layer.feed_forward, d_model),
         attention_norm=norm() if index or stack.first_attention_norm else nn.Identity(),
-        feed_forward_norm=norm(),
+        feed_forward_norm=None if parallel and rule.shared_norm else norm(),
         residual=parts.residual(stack.residual),
         cross_attention=None if crossed is None else _cross_attention(crossed, d_model),
         cross_attention_norm=None if crossed is None else norm(),
@@ -127,6 +127,7 @@ def _head(model: config.Transformer) -> OutputHead:
                 soft_cap=model.head.soft_cap,
                 scaled=model.head.scaled,
                 fixed_bias=model.head.fixed_bias,
+                multiplier=model.head.multiplier,
             )
         case _:
             assert_never(model.head)

@@ -26,10 +26,10 @@ from pellucid.model.feed_forward import (
     HeadTransform,
     gelu,
     gelu_tanh,
+    quick_gelu,
     relu,
     relu_squared,
     silu,
-    tanh,
 )
 from pellucid.model.initialisation import Std
 from pellucid.model.norms import BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RMSNorm
@@ -49,6 +49,7 @@ from pellucid.model.residuals import (
     post_norm,
     pre_norm,
     sandwich_norm,
+    scaled_pre_norm,
 )
 from pellucid.model.rotary import Rotary
 
@@ -57,8 +58,10 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
     "relu_squared": relu_squared,
     "gelu": gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "silu": silu,
-    "tanh": tanh,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
 }
 
 
@@ -90,10 +93,10 @@ def transform(kind: config.HeadTransform | None, d_model: int, width: int) -> nn
 def norm(kind: config.Norm, width: int) -> nn.Module:
     """A norm over `width` features."""
     match kind:
-        case config.LayerNorm(eps=eps, bias=bias):
-            return LayerNorm(width, eps=eps, bias=bias)
-        case config.RMSNorm(eps=eps, unit_offset=unit_offset):
-            return RMSNorm(width, eps=eps, unit_offset=unit_offset)
+        case config.LayerNorm(eps=eps, bias=bias, unit_offset=unit_offset, gain=gain):
+            return LayerNorm(width, eps=eps, bias=bias, unit_offset=unit_offset, gain=gain)
+        case config.RMSNorm(eps=eps, unit_offset=unit_offset, gain=gain):
+            return RMSNorm(width, eps=eps, unit_offset=unit_offset, gain=gain)
         case config.BatchNorm(eps=eps, momentum=momentum):
             return BatchNorm(width, eps=eps, momentum=momentum)
         case config.GroupNorm(eps=eps, n_groups=n_groups):
@@ -177,8 +180,8 @@ def added_positions(
     """A scheme that is added to the embedding."""
     length, width = model.context_length, model.positions_width
     match scheme:
-        case config.Learned():
-            return Learned(context_length=length, d_model=width)
+        case config.Learned(offset=offset):
+            return Learned(context_length=length, d_model=width, offset=offset)
         case config.Sinusoidal():
             return Sinusoidal(
                 context_length=length,
@@ -255,7 +258,11 @@ def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: 
 def residual(kind: config.Residual) -> Rule:
     """The residual rule."""
     match kind:
-        case config.PreNorm() | config.Parallel():
+        case config.PreNorm(multiplier=multiplier):
+            if multiplier is None:
+                return pre_norm
+            return partial(scaled_pre_norm, multiplier=multiplier)
+        case config.Parallel():
             return pre_norm
         case config.PostNorm():
             return post_norm

@@ -30,7 +30,7 @@ class Block(nn.Module):
         attention: nn.Module,
         feed_forward: nn.Module,
         attention_norm: nn.Module,
-        feed_forward_norm: nn.Module,
+        feed_forward_norm: nn.Module | None,
         residual: Rule,
         cross_attention: nn.Module | None = None,
         cross_attention_norm: nn.Module | None = None,
@@ -90,8 +90,11 @@ class Block(nn.Module):
 class ParallelBlock(Block):
     """x + attention(norm(x)) + feed_forward(norm'(x)): both read the same state.
 
+    Without a `feed_forward_norm` both layers read norm(x).
+
     Source:
-        Black et al. 2022, "GPT-NeoX-20B", section 2.1.
+        Black et al. 2022, "GPT-NeoX-20B", section 2.1; Wang and Komatsuzaki 2021, "GPT-J-6B"
+        (one norm).
     """
 
     def forward(
@@ -108,13 +111,18 @@ class ParallelBlock(Block):
             x: (batch, time, d_model). positions, view, cache: for attention. encoded: the encoder's
             states, for cross-attention.
         """
-        attended = self.attention(self.attention_norm(x), positions, view, cache)
-        return x + self.dropout(attended) + self._feed(self.feed_forward_norm(x))
+        normed = self.attention_norm(x)
+        attended = self.attention(normed, positions, view, cache)
+        own_norm = self.feed_forward_norm
+        return x + self.dropout(attended) + self._feed(normed if own_norm is None else own_norm(x))
 
     def facts(self) -> BlockFacts:
         """That both layers read the same state."""
         return BlockFacts(
-            order="parallel", residual=ResidualFacts(norm="input"), dropout=self.dropout.p
+            order="parallel",
+            residual=ResidualFacts(norm="input"),
+            dropout=self.dropout.p,
+            shared_norm=self.feed_forward_norm is None,
         )
 
 

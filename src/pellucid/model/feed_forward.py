@@ -43,9 +43,9 @@ def silu(x: Tensor) -> Tensor:
     return F.silu(x)
 
 
-def tanh(x: Tensor) -> Tensor:
-    """(exp(x) - exp(-x)) / (exp(x) + exp(-x))."""
-    return torch.tanh(x)
+def quick_gelu(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x), as CLIP computes it. Source: Hendrycks and Gimpel 2016, section 2."""
+    return x * torch.sigmoid(1.702 * x)
 
 
 _NAMES: dict[Activate, ActivationName] = {
@@ -53,8 +53,10 @@ _NAMES: dict[Activate, ActivationName] = {
     relu_squared: "relu_squared",
     gelu: "gelu",
     gelu_tanh: "gelu_tanh",
+    quick_gelu: "quick_gelu",
     silu: "silu",
-    tanh: "tanh",
+    torch.sigmoid: "sigmoid",
+    torch.tanh: "tanh",
 }
 
 

@@ -16,19 +16,32 @@ from pellucid.typed import apply_function
 class LayerNorm(nn.Module):
     """(x - mean) / sqrt(var + eps) * gain (+ bias), over the last axis.
 
+    With `unit_offset` the gain is 1 + the weight; without `gain` it is 1.
+
     Source:
         Ba, Kiros and Hinton 2016, "Layer Normalization", eq. 3-4.
     """
 
-    def __init__(self, width: int, *, eps: float, bias: bool) -> None:
+    def __init__(
+        self,
+        width: int,
+        *,
+        eps: float,
+        bias: bool,
+        unit_offset: bool = False,
+        gain: bool = True,
+    ) -> None:
         super().__init__()
-        self.eps = eps
-        self.gain = nn.Parameter(torch.ones(width))
+        self.eps, self.width, self.unit_offset = eps, width, unit_offset
+        self.gain = _new_gain(width, unit_offset) if gain else None
         self.bias = nn.Parameter(torch.zeros(width)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
-        return F.layer_norm(x, (x.shape[-1],), self.gain, self.bias, self.eps)
+        gain = self.gain
+        if gain is not None and self.unit_offset:
+            gain = gain + 1
+        return F.layer_norm(x, (self.width,), gain, self.bias, self.eps)
 
     def facts(self) -> NormFacts:
         """Which numbers share a mean, and its parameters."""
@@ -36,30 +49,36 @@ class LayerNorm(nn.Module):
             mean_over="features",
             centred=True,
             eps=self.eps,
-            gain="gain",
+            gain=None if self.gain is None else "gain",
             bias=None if self.bias is None else "bias",
+            gain_offset=1.0 if self.unit_offset else 0.0,
+            width=self.width,
         )
 
 
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * gain, over the last axis; computed in float32.
 
-    With `unit_offset` the gain is 1 + the weight.
+    With `unit_offset` the gain is 1 + the weight; without `gain` it is 1.
 
     Source:
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """
 
-    def __init__(self, width: int, *, eps: float, unit_offset: bool = False) -> None:
+    def __init__(
+        self, width: int, *, eps: float, unit_offset: bool = False, gain: bool = True
+    ) -> None:
         super().__init__()
-        self.eps = eps
-        self.unit_offset = unit_offset
-        self.gain = nn.Parameter(torch.zeros(width) if unit_offset else torch.ones(width))
+        self.eps, self.width, self.unit_offset = eps, width, unit_offset
+        self.gain = _new_gain(width, unit_offset) if gain else None
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
-        gain = self.gain + 1 if self.unit_offset else self.gain
-        return apply_function(_RMSNorm, x, gain, self.eps)
+        gain = self.gain
+        if gain is None:
+            wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
+            return F.rms_norm(wide, (self.width,), None, self.eps).to(x.dtype)
+        return apply_function(_RMSNorm, x, gain + 1 if self.unit_offset else gain, self.eps)
 
     def facts(self) -> NormFacts:
         """Which numbers share a mean, and its parameters."""
@@ -67,9 +86,15 @@ class RMSNorm(nn.Module):
             mean_over="features",
             centred=False,
             eps=self.eps,
-            gain="gain",
+            gain=None if self.gain is None else "gain",
             gain_offset=1.0 if self.unit_offset else 0.0,
+            width=self.width,
         )
+
+
+def _new_gain(width: int, unit_offset: bool) -> nn.Parameter:
+    """The weights of a gain of 1."""
+    return nn.Parameter(torch.zeros(width) if unit_offset else torch.ones(width))
 
 
 class BatchNorm(nn.Module):

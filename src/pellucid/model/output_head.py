@@ -113,6 +113,7 @@ class LanguageHead(OutputHead):
         soft_cap: c; logits become c tanh(z / c). None for no cap.
         scaled: whether hidden states are divided by sqrt(d_model) first.
         fixed_bias: whether b is a constant: a buffer, which no training changes.
+        multiplier: the factor of hidden states, if they are not `scaled`.
     """
 
     def __init__(
@@ -123,9 +124,11 @@ class LanguageHead(OutputHead):
         soft_cap: float | None = None,
         scaled: bool = False,
         fixed_bias: bool = False,
+        multiplier: float | None = None,
     ) -> None:
         super().__init__()
         self.tied, self.scaled, self.soft_cap = tied, scaled, soft_cap
+        self.multiplier = 1.0 if multiplier is None else multiplier
         self._bias, self._fixed_bias = bias, fixed_bias
         self._transform = None if transform is None else (transform,)
 
@@ -133,7 +136,7 @@ class LanguageHead(OutputHead):
         """Put W, b and the transform into a model."""
         super().install(model)
         rows, width = model.token_embedding.weight.shape
-        self.scale = 1 / math.sqrt(model.d_model) if self.scaled else 1.0
+        self.scale = 1 / math.sqrt(model.d_model) if self.scaled else self.multiplier
         if self._transform is None:
             width = model.d_model
         else:

@@ -103,21 +103,22 @@ class NoPositions(Positions):
 
 
 class Learned(Positions):
-    """One trained vector per position, added to the embedding."""
+    """One trained vector per position, added to the embedding; the first token has row `offset`."""
 
-    def __init__(self, *, context_length: int, d_model: int) -> None:
+    def __init__(self, *, context_length: int, d_model: int, offset: int = 0) -> None:
         super().__init__()
-        self.embedding = empty_embedding(context_length, d_model)
+        self.offset = offset
+        self.embedding = empty_embedding(context_length + offset, d_model)
 
     def embed(
         self, x: Float[Tensor, "batch time width"], view: View
     ) -> Float[Tensor, "batch time width"]:
         """x + the vectors of its positions."""
-        return x + at_places(self.embedding.weight, x.shape[1], view)
+        return x + at_places(self.embedding.weight, x.shape[1], view, first=self.offset)
 
     def facts(self) -> AddedPositionFacts:
-        """Which table is added."""
-        return AddedPositionFacts(table="embedding.weight", learned=True)
+        """Which table is added, and the row of the first token."""
+        return AddedPositionFacts(table="embedding.weight", learned=True, first_row=self.offset)
 
 
 class Sinusoidal(Positions):
@@ -183,13 +184,14 @@ class AlternatingPositions(Positions):
 
 
 def at_places(
-    table: Float[Tensor, "positions features"], time: int, view: View
+    table: Float[Tensor, "positions features"], time: int, view: View, *, first: int = 0
 ) -> Float[Tensor, "*batch time features"]:
     """The rows of a table at the positions of a call's tokens.
 
     Args:
-        table: (positions, features). time: the number of tokens. view: their positions.
+        table: (positions, features). time: the number of tokens. view: their positions. first: the
+        row of position 0.
     """
     if view.places is not None:
-        return table[view.places]
-    return table[view.start : view.start + time]
+        return table[view.places + first] if first else table[view.places]
+    return table[view.start + first : view.start + first + time]

@@ -36,6 +36,17 @@ def pre_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
     return x + layer(norm(x))
 
 
+def scaled_pre_norm(x: Tensor, norm: Layer, layer: Layer, *, multiplier: float) -> Tensor:
+    """x + multiplier f(norm(x)): each layer writes less, or more, than f gives.
+
+    Args:
+        x: the residual stream. norm: of the input. layer: f. multiplier: the factor of f.
+    Source:
+        Hu et al. 2024, "MiniCPM", section 3.1 (depth scaling); IBM Granite 3.0, 2024.
+    """
+    return x + multiplier * layer(norm(x))
+
+
 def post_norm(x: Tensor, norm: Layer, layer: Layer) -> Tensor:
     """norm(x + f(x)): the norm of the sum, as in the original Transformer.
 
@@ -98,9 +109,11 @@ _FACTS: tuple[tuple[Rule, ResidualFacts], ...] = (
 
 def residual_facts(rule: Rule) -> ResidualPart:
     """The place of the norm in a rule, and how much of the stream bypasses the layer."""
-    deep = cast("Any", rule if isinstance(rule, partial) else None)
-    if deep is not None and deep.func is deep_norm and set(deep.keywords) == {"alpha"}:
-        return ResidualFacts(norm="sum", carried=deep.keywords["alpha"])
+    scaled = cast("Any", rule if isinstance(rule, partial) else None)
+    if scaled is not None and scaled.func is deep_norm and set(scaled.keywords) == {"alpha"}:
+        return ResidualFacts(norm="sum", carried=scaled.keywords["alpha"])
+    if scaled is not None and scaled.func is scaled_pre_norm:
+        return ResidualFacts(norm="input", multiplier=scaled.keywords["multiplier"])
     for stated, facts in _FACTS:
         if rule is stated:
             return facts

@@ -23,7 +23,7 @@
 enum { FLOAT32, BFLOAT16, INT8 };                       /* what a matrix is kept in */
 enum { EMBED, PLACE, NORM, PRODUCT, ADD, KEEP, ATTEND, CAP };   /* instructions */
 enum { LAYER_NORM, RMS_NORM };
-enum { LINEAR, RELU, RELU_SQUARED, GELU, GELU_TANH, SILU, TANH };
+enum { LINEAR, RELU, RELU_SQUARED, GELU, GELU_TANH, SILU, QUICK_GELU, SIGMOID, TANH };
 enum { MOST_THREADS = 64, LEAST_BYTES_AT_A_TIME = 65536, MOST_ROWS_AT_A_TIME = 1024 };
 enum { BLOCK = 256 };        /* int8: columns that share a scale; 256 x 127 x 32767 fits an int32 */
 enum { LANES = 16 };
@@ -93,6 +93,12 @@ static void activate(int32_t kind, float *x, int32_t n) {
         break;
     case SILU:
         for (int32_t i = 0; i < n; i++) x[i] = silu(x[i]);
+        break;
+    case QUICK_GELU:
+        for (int32_t i = 0; i < n; i++) x[i] = silu(1.702f * x[i]) / 1.702f;
+        break;
+    case SIGMOID:
+        for (int32_t i = 0; i < n; i++) x[i] = sigmoid(x[i]);
         break;
     case TANH:
         for (int32_t i = 0; i < n; i++) x[i] = capped(x[i], 1);

@@ -53,7 +53,9 @@ class Activation(IntEnum):
     GELU = 3
     GELU_TANH = 4
     SILU = 5
-    TANH = 6
+    QUICK_GELU = 6
+    SIGMOID = 7
+    TANH = 8
 
 
 class Attention(ctypes.Structure):

@@ -173,7 +173,7 @@ def _without_dropout(model: config.Transformer) -> config.Transformer:
         if stack is None:
             return None
         attention = config.map_kinds(stack.attention, _zero_dropout)
-        return _zero_dropout(replace(stack, attention=attention))
+        return _zero_dropout(replace(stack, attention=attention, embedding_dropout=None))
 
     return replace(model, encoder=change(model.encoder), decoder=change(model.decoder))
 

@@ -204,7 +204,8 @@ def derive_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
     """Facts of a norm that states none, from its class name and its attributes.
 
     In torch and Hugging Face a norm is over the features of one token and has an epsilon. Its
-    weight is the gain, in Gemma the gain minus 1. T5's LayerNorm is a root mean square.
+    weight is the gain, in Gemma and Nemotron the gain minus 1. T5's LayerNorm is a root mean
+    square.
     """
     kind = type(module).__name__
     if ("LayerNorm" not in kind and "RMSNorm" not in kind) or hasattr(module, "facts"):
@@ -225,7 +226,7 @@ def derive_norm_facts(module: nn.Module) -> NormFacts | UnknownFacts:
         centred="RMS" not in kind and not kind.startswith("T5"),
         eps=eps,
         gain=next((name for name in ("gain", "weight") if name in parameters), None),
-        gain_offset=1.0 if kind.startswith("Gemma") else 0.0,
+        gain_offset=1.0 if kind.startswith("Gemma") or kind.endswith("LayerNorm1P") else 0.0,
         bias="bias" if "bias" in parameters else None,
     )
 

@@ -175,6 +175,7 @@ def _normal_form(model: config.Transformer) -> Table:
         del tree["embedding"]["tied"]
     for stack in (tree[name] for name in STACKS if name in tree):
         del stack["dropout"]
+        stack.pop("embedding_dropout", None)
         for layer in stack["layers"]:
             _plain_attention(layer["attention"])
             positions = layer["positions"]

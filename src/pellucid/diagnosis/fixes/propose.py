@@ -135,7 +135,8 @@ def _without_dropout(plain: Any) -> Any:
     if not isinstance(plain, dict):
         return plain
     table = cast("dict[str, Any]", plain)
-    return {key: _without_dropout(value) for key, value in table.items() if key != "dropout"}
+    rates = ("dropout", "embedding_dropout")
+    return {key: _without_dropout(value) for key, value in table.items() if key not in rates}
 
 
 def _toml_value(value: Any) -> str:

@@ -168,6 +168,8 @@ def _dropouts(run: config.Run) -> Iterator[tuple[str, float]]:
         if stack is not None:
             parts.append((f"model.{name}", stack))
             parts.append((f"model.{name}.attention", stack.attention))
+            if stack.embedding_dropout is not None:
+                yield f"model.{name}.embedding_dropout", stack.embedding_dropout
     for path, part in parts:
         if part is not None and any(field.name == "dropout" for field in fields(part)):
             yield f"{path}.dropout", part.dropout

@@ -93,7 +93,7 @@ def facts_of(run: config.Run, total: int | None) -> Facts:
         residual=not isinstance(stack.residual, config.NoResidual),
         final_norm=stack.final_norm or isinstance(stack.residual, config.PostNorm),
         score_scale=1.0 if scale is None else scale * math.sqrt(stack.d_head),
-        dropout=max(stack.dropout, getattr(attention, "dropout", 0.0)),
+        dropout=max(stack.dropout, stack.input_dropout, getattr(attention, "dropout", 0.0)),
         optimiser=type(optimiser).__name__,
         learning_rate=optimiser.learning_rate,
         warmup_steps=None if total is None else round(schedule.warm_up * total),

@@ -172,7 +172,10 @@ def _block(model_boxes: ModelBoxes, named_stack: NamedStack, group: BlockGroup) 
 def _join_layers(rule: Residual, norm: Box, layers: Sequence[Item], shape: Arrow) -> Column:
     """Layers one after another, or side by side, with the norms and sums of the rule."""
     if isinstance(rule, Parallel):
-        return (Sum(tuple((Arrow(), norm, shape, layer, shape) for layer in layers)),)
+        again = Box(name=norm.name, lines=("the same norm",)) if rule.shared_norm else norm
+        attention, feed_forward = layers
+        branches = (norm, shape, attention, shape), (again, shape, feed_forward, shape)
+        return (Sum(tuple((Arrow(), *branch) for branch in branches)),)
     column: Column = ()
     for layer in layers:
         column += (shape, *_layer(rule, norm, layer, shape))
@@ -186,8 +189,11 @@ def _layer(
     shape: Arrow,
 ) -> Column:
     match rule:
-        case PreNorm():
+        case PreNorm(multiplier=None):
             return (Sum(((Arrow(), norm, shape, layer, shape),)),)
+        case PreNorm(multiplier=multiplier):
+            scaled = Box(name=f"times {multiplier:.4g}")
+            return (Sum(((Arrow(), norm, shape, layer, shape, scaled, shape),)),)
         case PostNorm():
             return (Sum(((Arrow(), layer, shape),)), shape, norm)
         case OutputNorm():
@@ -204,8 +210,10 @@ def _layer(
 
 def _rule(rule: Residual) -> str:
     match rule:
-        case PreNorm():
+        case PreNorm(multiplier=None):
             lines = "x + f(norm(x))"
+        case PreNorm(multiplier=multiplier):
+            lines = f"x + {multiplier:.4g} f(norm(x))"
         case PostNorm():
             lines = "norm(x + f(x))"
         case OutputNorm():
@@ -214,8 +222,10 @@ def _rule(rule: Residual) -> str:
             lines = "x + norm(f(norm(x)))"
         case DeepNorm():
             lines = "norm(alpha x + f(x))"
-        case Parallel():
+        case Parallel(shared_norm=False):
             lines = "x + f(norm(x)) + g(norm'(x))"
+        case Parallel():
+            lines = "x + f(norm(x)) + g(norm(x))"
         case NoResidual():
             lines = "f(norm(x))"
         case _:

@@ -105,6 +105,8 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
     lines = [f"{model.rows} x {model.token_width}"]
     if model.embedding.scaled:
         lines.append(f"times sqrt({model.d_model})")
+    elif model.embedding.multiplier is not None:
+        lines.append(f"times {model.embedding.multiplier:.6g}")
     if first:
         column: Column = (model_boxes.box("token embedding", lines=lines, key=key),)
     else:
@@ -162,8 +164,9 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePosi
     row = position_row_name(named_stack, scheme)
     shape = Arrow(f"(batch, time, {model_boxes.model.positions_width})")
     match scheme:
-        case Learned():
+        case Learned(offset=offset):
             lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
+            lines += [f"{offset} more are never read"] if offset else []
             return (
                 model_boxes.box(row, "Learned positions", lines),
                 shape,
@@ -246,6 +249,7 @@ def _head(model_boxes: ModelBoxes, head: LanguageHead) -> Column:
     lines = [f"{model.head_width} -> {model.rows}"]
     lines += ["tied to the token embedding"] if tied else []
     lines += [f"of states / sqrt({model.d_model})"] if head.scaled else []
+    lines += [] if head.multiplier is None else [f"of states x {head.multiplier:.6g}"]
     lines += ["with fixed biases" if head.fixed_bias else "with biases"] if head.bias else []
     box = Box(name="head: LanguageHead", lines=tuple(lines), key=_HEAD)
     learns_bias = head.bias and not head.fixed_bias

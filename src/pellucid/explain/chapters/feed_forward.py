@@ -93,8 +93,9 @@ def _describe_input(block: nn.Module) -> str:
     match facts:
         case BlockFacts(residual=ResidualFacts(norm="sum" | "output")):
             return _ONE_TOKEN_ONLY
-        case BlockFacts(residual=ResidualFacts()):
-            return _describe_normed(block.get_submodule(entry_norm(block, "feed_forward_norm")))
+        case BlockFacts(residual=ResidualFacts(), shared_norm=shared_norm):
+            norm = "attention_norm" if shared_norm else "feed_forward_norm"
+            return _describe_normed(block.get_submodule(entry_norm(block, norm)))
         case BlockFacts() | UnknownFacts():
             return ""
         case _:

@@ -26,8 +26,10 @@ def _gelu_tanh(x: Expression) -> Expression:
 _ACTIVATIONS: dict[ActivationName, tuple[str, Callable[[Expression], Expression]]] = {
     "gelu": ("0.5 x (1 + erf(x / √2))", _gelu),
     "gelu_tanh": ("0.5 x (1 + tanh(√(2/π) (x + 0.044715 x³)))", _gelu_tanh),
-    "silu": ("x / (1 + exp(-x))", lambda x: x / (1.0 + (-x).exp())),
+    "quick_gelu": ("x / (1 + exp(-1.702 x))", lambda x: x / (1.0 + (-1.702 * x).exp())),
+    "sigmoid": ("1 / (1 + exp(-x))", lambda x: 1.0 / (1.0 + (-x).exp())),
     "tanh": ("tanh(x)", lambda x: x.tanh()),
+    "silu": ("x / (1 + exp(-x))", lambda x: x / (1.0 + (-x).exp())),
     "relu": ("max(x, 0)", lambda x: apply("max", x, 0.0)),
     "relu_squared": ("max(x, 0)²", lambda x: apply("max", x, 0.0) ** 2.0),
 }

@@ -9,6 +9,7 @@ from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, constant, evaluate
 from pellucid.explain.receipts.builder import TERMS_SHOWN, ReceiptBuilder, Source, cell, total
 from pellucid.explain.receipts.outputs import piece, probability_receipt
+from pellucid.explain.receipts.sums import embedding_scale_name
 from pellucid.explain.selection import SelectedWeight, Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
@@ -121,8 +122,9 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     if not terms:
         expression, formula = constant(0.0, "not in the text"), "0: it is not in the text"
     if trace.model.embedding_scale != 1.0:
-        expression *= constant(trace.model.embedding_scale, "√d_model")
-        formula += " × √d_model"
+        name = embedding_scale_name(trace.model)
+        expression *= constant(trace.model.embedding_scale, name)
+        formula += f" × {name}"
     return build.gradient(
         cell(f"{_TABLE}.input", word, feature),
         title=f"dE[{word}, {feature}]: the row of {piece(trace, word)}, as the input",

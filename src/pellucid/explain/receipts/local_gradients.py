@@ -95,7 +95,7 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
     address = f"{selection.layer_name}.{norm}"
     name = f"{selection.side}.blocks.{selection.layer}.{norm}"
     facts = norms_one_token(trace.model.get_submodule(name))
-    if facts is None or facts.gain is None:
+    if facts is None:
         return None
     build, token, feature = ReceiptBuilder(trace), selection.token, selection.feature
     x, g = build.vector("x", f"{address}.in", token), build.vector("g", f"{address}.grad", token)
@@ -103,17 +103,21 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
     centred_x: Expression = build.number("x", f"{address}.in", token, feature)
     mean_square: Expression = x @ x / n
     unit_product: Expression = g @ build.vector("y", address, token)
-    gain: Expression = build.number("gain", f"{name}.{facts.gain}", feature)
-    if facts.gain_offset:
-        gain = facts.gain_offset + gain
-    scaled_grad = gain * build.number("g", f"{address}.grad", token, feature)
+    scaled_grad: Expression = build.number("g", f"{address}.grad", token, feature)
+    if facts.gain is not None:
+        gain: Expression = build.number("gain", f"{name}.{facts.gain}", feature)
+        scaled_grad = (facts.gain_offset + gain if facts.gain_offset else gain) * scaled_grad
+    if facts.bias is not None:
+        unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
     formula, source = "s (gain g - unit mean(gain g unit))", (rms_norm_grad, "return scale *")
     if facts.centred:
         mean, mean_square = mean_and_variance(x)
         centred_x -= mean
-        if facts.bias is not None:
-            unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
-        scaled_grad -= build.vector("gain", f"{name}.{facts.gain}") @ g / n
+        no_gain = facts.gain is None
+        gained = g.sum() if no_gain else build.vector("gain", f"{name}.{facts.gain}") @ g
+        if facts.gain_offset:
+            gained += facts.gain_offset * g.sum()
+        scaled_grad -= gained / n
         formula = "s (gain g - mean(gain g) - unit mean(gain g unit))"
         source = (layer_norm_grad, "dx = standardised_grad")
     s = 1.0 / (mean_square + constant(facts.eps, "eps")).sqrt()

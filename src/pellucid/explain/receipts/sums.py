@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, constant
 from pellucid.explain.forward_pass import Side
@@ -28,8 +30,9 @@ def embedding_receipt(trace: Trace, selection: Selection) -> Receipt:
     )
     formula = f"E[{token_id}, {feature}]"
     if model.embedding_scale != 1.0:
-        expression *= constant(model.embedding_scale, "√d_model")
-        formula += " × √d_model"
+        name = embedding_scale_name(model)
+        expression *= constant(model.embedding_scale, name)
+        formula += f" × {name}"
     if model.segment_embedding is not None:
         expression += build.number("S[0]", "segment_embedding.weight", 0, feature)
         formula += f" + S[0, {feature}]"
@@ -40,6 +43,12 @@ def embedding_receipt(trace: Trace, selection: Selection) -> Receipt:
         expression=expression,
         source=(Transformer.embed, "x = self.token_embedding(ids)"),
     )
+
+
+def embedding_scale_name(model: Transformer) -> str:
+    """What the factor of the embeddings is called."""
+    width = model.token_embedding.weight.shape[1]
+    return "√d_model" if math.isclose(model.embedding_scale, math.sqrt(width)) else "multiplier"
 
 
 def position_receipt(trace: Trace, selection: Selection) -> Receipt | None:
@@ -71,12 +80,18 @@ def residual_receipt(trace: Trace, selection: Selection, stream_sum: Sum) -> Rec
     """One feature of the stream after a sublayer: the stream before it, plus its output."""
     build, token, feature = ReceiptBuilder(trace), selection.token, selection.feature
     expression: Expression = build.number("stream", stream_sum.before, token, feature)
+    names = [name for name, _ in stream_sum.terms]
     for name, address in stream_sum.terms:
-        expression += build.number(f"written by {name}", address, token, feature)
+        term: Expression = build.number(f"written by {name}", address, token, feature)
+        if stream_sum.multiplier != 1:
+            term = constant(stream_sum.multiplier, "multiplier") * term
+        expression += term
+    if stream_sum.multiplier != 1:
+        names = [f"multiplier × {name}" for name in names]
     return build.receipt(
         cell(stream_sum.after, token, feature),
         title=f"feature {feature} of the stream behind {stream_sum.name}",
-        formula=" + ".join(("stream", *(name for name, _ in stream_sum.terms))),
+        formula=" + ".join(("stream", *names)),
         expression=expression,
         source=stream_sum.source,
     )

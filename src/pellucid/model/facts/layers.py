@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-ActivationName = Literal["relu", "relu_squared", "gelu", "gelu_tanh", "silu", "tanh"]
+ActivationName = Literal[
+    "relu", "relu_squared", "gelu", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "tanh"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +40,8 @@ class NormFacts:
     #: 1 if the stored weight is the gain minus 1
     gain_offset: float = 0.0
     n_groups: int = 1
+    #: how many features; None if only the input tells
+    width: int | None = None
     #: buffers with the statistics of training, which the norm uses in evaluation mode
     running_mean: str | None = None
     running_variance: str | None = None
@@ -155,6 +159,8 @@ class AddedPositionFacts:
 
     table: str
     learned: bool
+    #: the row of the first token
+    first_row: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from pellucid.model.facts.layers import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualFacts:
-    """How a layer f joins the residual stream x: carried * x + f, and the place of the norm.
+    """How a layer f joins the stream x: carried * x + multiplier * f, and the place of the norm.
 
     The norm acts on f's input ("input"), on its output ("output"), on both ("sandwich"), or on the
     sum ("sum"). With `carried` 0 nothing bypasses the layer.
@@ -31,19 +31,22 @@ class ResidualFacts:
 
     norm: Literal["input", "output", "sandwich", "sum"]
     carried: float = 1.0
+    multiplier: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockFacts:
     """Attention and feed-forward one after the other, or in "parallel" from one state.
 
-    A decoder that reads an encoder has `cross_attention` between them.
+    A decoder that reads an encoder has `cross_attention` between them. With `shared_norm` both
+    layers of a parallel block read the output of the attention's norm.
     """
 
     order: Literal["sequential", "parallel"]
     residual: ResidualFacts | UnknownFacts
     dropout: float
     cross_attention: str | None = None
+    shared_norm: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
