@@ -35,6 +35,8 @@ WITHOUT = {
     "memory with a bias on scores",
     "shaw",
     "shaw with values",
+    "disentangled",
+    "disentangled with own projections",
     "window",
 }
 

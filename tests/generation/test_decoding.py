@@ -25,6 +25,8 @@ GREEDY = Sampling(temperature=0.0)
 WITHOUT = {
     "shaw",
     "shaw with values",
+    "disentangled",
+    "disentangled with own projections",
     "linear",
     "linear with learned positions",
     "linear beside softmax",

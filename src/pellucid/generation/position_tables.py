@@ -52,9 +52,10 @@ def position_tables(
             return PositionTables(n_rotated, pairing == "interleaved", cos, sin)
         case DistanceBiasFacts():
             query = torch.zeros(1, n_heads, 1, d_head)
+            keys = query.expand(-1, -1, context_length, -1)
             view = look(1, torch.device("cpu"), causal=True, start=context_length - 1)
             with torch.no_grad():
-                bias = positions.bias(query, query, view, 1.0)  # it depends on distances alone
+                bias = positions.bias(query, keys, view, 1.0)  # it depends on distances alone
             assert bias is not None
             return PositionTables(by_distance=bias[:, 0].flip(-1).contiguous())
         case NoPositionFacts() | AddedPositionFacts():
