@@ -47,7 +47,9 @@ class Family:
     prefix: str = ""
     older: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored_tensors: Mapping[str, str] = field(default_factory=dict[str, str])
-    copies: Mapping[str, str] = field(default_factory=dict[str, str])
+    copies: Mapping[str, str] | Callable[[config.Transformer], Mapping[str, str]] = field(
+        default_factory=dict[str, str]
+    )
 
     @property
     def architectures(self) -> tuple[str, ...]:

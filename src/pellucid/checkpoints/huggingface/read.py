@@ -27,6 +27,7 @@ from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, assemble
+from pellucid.model.shared_layers import tie_weights
 
 _WINDOWS = os.name == "nt"
 
@@ -73,6 +74,9 @@ class Published:
             owner, tensor = model.get_submodule(module), self.tensor(parameter)
             is_constant = leaf in dict(owner.named_buffers(recurse=False))
             setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
+        for stack in (model.encoder, model.decoder):
+            if stack is not None:
+                tie_weights(stack)
 
 
 def open_published(
@@ -180,7 +184,7 @@ def _check_shapes(places: dict[str, str], layout: Layout, shards: Shards) -> Non
 
 def _copies(family: Family, model: config.Transformer) -> dict[str, str]:
     """Tensors that must equal another one, including a head that is tied to the embedding."""
-    copies = dict(family.copies)
+    copies = dict(family.copies(model) if callable(family.copies) else family.copies)
     if model.embedding.tied and isinstance(model.head, config.LanguageHead):
         names = family.names_for(model)
         copies[names["head.weight"].name] = names["token_embedding.weight"].name

@@ -85,8 +85,8 @@ def write_published(
     table: Table = {
         "architectures": [family.architecture_for(model)],
         "model_type": family.model_type,
-        **attributes,
         **ends,
+        **attributes,  # a family may count positions from the padding id
         **({} if problem_type is None else {"problem_type": problem_type}),
         "torch_dtype": "float32",
     }
@@ -170,7 +170,8 @@ def _normal_form(model: config.Transformer) -> Table:
     """The table of a model without settings that do not change its numbers."""
     tree = expand(model)
     del tree["initialisation"]
-    tree["head"].pop("dropout", None)
+    for rate in ("dropout", "input_dropout"):
+        tree["head"].pop(rate, None)
     if tree["head"]["kind"] != "LanguageHead":
         del tree["embedding"]["tied"]
     for stack in (tree[name] for name in STACKS if name in tree):

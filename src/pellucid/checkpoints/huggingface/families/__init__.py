@@ -1,6 +1,8 @@
 """The supported families of published models, by their `model_type`."""
 
-from pellucid.checkpoints.huggingface.families.bert import BERT
+from pellucid.checkpoints.huggingface.families.albert import ALBERT
+from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE
+from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
@@ -11,6 +13,14 @@ from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     SMOLLM3,
 )
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
+from pellucid.checkpoints.huggingface.families.mpnet import MPNET
+from pellucid.checkpoints.huggingface.families.roberta import (
+    CAMEMBERT,
+    DISTILBERT,
+    ELECTRA,
+    ROBERTA,
+    XLM_ROBERTA,
+)
 from pellucid.checkpoints.huggingface.families.t5 import T5
 from pellucid.checkpoints.huggingface.family import Family
 
@@ -32,6 +42,16 @@ FAMILIES: dict[str, Family] = {
         OLMO3,
         SMOLLM3,
         EXAONE4,
+        ROBERTA,
+        XLM_ROBERTA,
+        CAMEMBERT,
+        DISTILBERT,
+        ELECTRA,
+        ALBERT,
+        MPNET,
+        DEBERTA_V2,
+        ERNIE,
+        BERT_GENERATION,
     )
 }
 
