@@ -136,6 +136,16 @@ def test_a_choice_adds_what_it_adds_on_paper(
         (config.BucketedBias(n_buckets=8, max_distance=9), {"position bias": 8 * 2}),
         (config.ShawRelative(max_distance=2, values=False), {"relative positions": 5 * 3}),
         (config.ShawRelative(max_distance=2, values=True), {"relative positions": 5 * (3 + 3)}),
+        (
+            config.Disentangled(
+                n_buckets=6,
+                content_to_position=True,
+                position_to_content=False,
+                own_projections=False,
+                norm=config.LayerNorm(eps=1e-5, bias=True),
+            ),
+            {"relative positions": 6 * 4 + 2 * 4},
+        ),
     ],
 )
 def test_positions_have_the_parameters_they_have_on_paper(

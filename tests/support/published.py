@@ -67,7 +67,32 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "sliding_window": 4,
         "sliding_window_pattern": 2,
     },
+    "roberta": {**_WIDTHS, "max_position_embeddings": 34},
+    "xlm-roberta": {**_WIDTHS, "max_position_embeddings": 34},
+    "camembert": {**_WIDTHS, "max_position_embeddings": 34},
+    "distilbert": {
+        "vocab_size": VOCAB,
+        "dim": 16,
+        "n_layers": 2,
+        "n_heads": 4,
+        "hidden_dim": 24,
+        "max_position_embeddings": 32,
+    },
+    "electra": {**_WIDTHS, "embedding_size": 6},
+    "albert": {**_WIDTHS, "embedding_size": 6, "num_hidden_groups": 2},
+    "mpnet": {**_WIDTHS, "max_position_embeddings": 34},
+    "deberta-v2": {
+        **_WIDTHS,
+        "relative_attention": True,
+        "pos_att_type": ["c2p", "p2c"],
+        "position_buckets": 8,
+        "norm_rel_ebd": "layer_norm",
+    },
+    "ernie": _WIDTHS,
+    "bert-generation": _WIDTHS,
 }
+#: Families whose models are written as those of another one, which came first.
+WRITTEN_AS = {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}
 
 
 def config_of(family: str, **extra: Any) -> config.Transformer:
@@ -84,7 +109,8 @@ def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:
     folder.mkdir(parents=True)
     words = train_bytes()
     ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
-    assert write_published(folder, described, dict(model.named_parameters()), ends) == family
+    written = write_published(folder, described, dict(model.named_parameters()), ends)
+    assert written == WRITTEN_AS.get(family, family)
     words.save(folder / "tokenizer.json")
     settings = settings_for(words.roles(), context_length=described.context_length)
     (folder / "tokenizer_config.json").write_text(settings)

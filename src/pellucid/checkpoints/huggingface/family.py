@@ -37,6 +37,7 @@ class Family:
         older: ends of names in older files, and their ends today.
         ignored_tensors: patterns of tensors that have no parameter, with the reason.
         copies: tensors that must equal another one.
+        repeated: tensors that are written as copies of others, and are not read.
     """
 
     model_type: str
@@ -50,6 +51,8 @@ class Family:
     copies: Mapping[str, str] | Callable[[config.Transformer], Mapping[str, str]] = field(
         default_factory=dict[str, str]
     )
+
+    repeated: Callable[[config.Transformer], Mapping[str, str]] = lambda model: {}
 
     @property
     def architectures(self) -> tuple[str, ...]:

@@ -106,10 +106,12 @@ def _renamed(
     """The published tensors, in which several parameters may be joined."""
     layout = Layout(model, family.names_for(model), shapes_of(tensors.items()))
     bare = isinstance(model.head, config.NoHead)
-    return {
+    published = {
         name.removeprefix(family.prefix) if bare else name: tensor.contiguous()
         for name, tensor in layout.publish({n: t.detach().cpu() for n, t in tensors.items()})
     }
+    repeated = family.repeated(model).items()
+    return published | {name: published[original].clone() for name, original in repeated}
 
 
 def _write_json(file: Path, table: Table) -> None:

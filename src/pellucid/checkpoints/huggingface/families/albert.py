@@ -154,4 +154,5 @@ ALBERT = Family(
         r"sop_classifier\.classifier\.(weight|bias)": "the head for the order of sentences",
     },
     copies=_HEAD.copies,
+    repeated=_HEAD.repeated,
 )

@@ -149,8 +149,13 @@ class MaskedHead:
         """The second biases of a tied head."""
         return {f"{self.decoder}.bias": self.bias} if model.embedding.tied else {}
 
+    def repeated(self, model: config.Transformer) -> dict[str, str]:
+        """The first biases of an untied head, which no layer reads."""
+        untied = isinstance(model.head, config.LanguageHead) and not model.embedding.tied
+        return {self.bias: f"{self.decoder}.bias"} if untied else {}
+
     def ignored(self) -> dict[str, str]:
-        """The first biases of an untied head."""
+        """The same, by their pattern."""
         return {re.escape(self.bias): "the layer of an untied head has biases of its own"}
 
 
@@ -228,6 +233,7 @@ BERT = Family(
     older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
     ignored_tensors=_IGNORED,
     copies=CLS_HEAD.copies,
+    repeated=CLS_HEAD.repeated,
 )
 
 ERNIE = Family(
@@ -249,6 +255,7 @@ ERNIE = Family(
     prefix="ernie.",
     ignored_tensors=_IGNORED,
     copies=CLS_HEAD.copies,
+    repeated=CLS_HEAD.repeated,
 )
 
 #: The encoder of a pair; its decoder is a class of its own.

@@ -235,4 +235,5 @@ DEBERTA_V2 = Family(
         rf"({_HEAD}|{_LM_HEAD})\..*": "the head for masked words, which this class does not read",
     },
     copies=CLS_HEAD.copies,
+    repeated=CLS_HEAD.repeated,
 )

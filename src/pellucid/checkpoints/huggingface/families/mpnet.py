@@ -81,4 +81,5 @@ MPNET = Family(
         r"mpnet\.pooler\.dense\.(weight|bias)": "the pooler, which the head does not read",
     },
     copies=LM_HEAD.copies,
+    repeated=LM_HEAD.repeated,
 )

@@ -36,6 +36,7 @@ from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
     Row,
+    Unfit,
     computed,
     depth,
     fixed,
@@ -89,6 +90,8 @@ def padded_positions(path: str, padding_id: int | None = None) -> Row:
 
     def write(tree: Table) -> Table:
         offset = values_at(tree, f"{path}.offset")[0] or 0
+        if offset < 1:
+            raise Unfit(f"{path.replace('.layers.', '.')}.offset is 0, but here it is at least 1")
         ids = {"pad_token_id": offset - 1} if padding_id is None else {}
         return {"max_position_embeddings": tree["context_length"] + offset, **ids}
 
@@ -139,6 +142,7 @@ def _roberta(model_type: str, name: str) -> Family:
             r"roberta\.pooler\.dense\.(weight|bias)": _UNREAD_POOLER,
         },
         copies=LM_HEAD.copies,
+        repeated=LM_HEAD.repeated,
     )
 
 
