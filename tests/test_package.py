@@ -149,7 +149,7 @@ def test_one_room_alone_opens_connections() -> None:
         for path in FILES
         if any(name.startswith(ways) for name in imported_by(path))
     }
-    assert rooms == {"datasets"}
+    assert rooms == {"datasets", "hub"}
 
 
 def test_nothing_tries_to_reach_the_network(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
     bool: st.booleans(),
     int: st.integers(258, 1000),
     float: st.floats(1e-9, 0.45),
-    str: st.text(max_size=20),
+    str: st.text(max_size=20).filter(lambda text: text != "none"),  # "none" removes a value
     type(None): st.none(),
 }
 
@@ -89,6 +89,8 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.Classification: {"multi_label": st.just(False)},
         config.DPO: {"loss": st.just("sigmoid")},
         config.Conversations: {"messages": st.none()},
+        # without a bias nothing is fixed
+        config.LanguageHead: {"fixed_bias": st.just(False)},
         # a decoder's first token has seen no other
         config.ClassificationHead: {
             "classes": st.none() | st.just(("ham", "spam")),

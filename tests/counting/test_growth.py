@@ -12,6 +12,7 @@ from pellucid.counting.flops import window_flops
 from pellucid.counting.formulas import evaluate
 from pellucid.model import assemble
 from support.architectures import (
+    LATENT,
     LINEAR,
     MEMORY,
     SMALL,
@@ -35,11 +36,12 @@ def only(model: config.Transformer) -> GrowthRow:
     [
         (SMALL_HEADS, "O(T^2)", "O(T)", "O(T)"),
         (WINDOW, "O(T w)", "O(T)", "O(w)"),
+        (LATENT, "O(T^2)", "O(T)", "O(T)"),
         (LINEAR, "O(T)", "O(T)", "O(1)"),
         (MEMORY, "O(T)", "O(T)", "O(w)"),
         (replace(SMALL_HEADS, soft_cap=5.0), "O(T^2)", "O(T^2)", "O(T)"),
     ],
-    ids=["softmax", "window", "linear", "memory", "capped"],
+    ids=["softmax", "window", "latent", "linear", "memory", "capped"],
 )
 def test_each_kind_of_attention_grows_as_the_textbook_says(
     attention: config.OneAttention, work: str, memory: str, step: str
@@ -51,8 +53,8 @@ def test_each_kind_of_attention_grows_as_the_textbook_says(
 
 @pytest.mark.parametrize(
     ("attention", "ratio"),
-    [(SMALL_HEADS, 4.0), (WINDOW, 2.0), (LINEAR, 2.0), (MEMORY, 2.0)],
-    ids=["softmax", "window", "linear", "memory"],
+    [(SMALL_HEADS, 4.0), (WINDOW, 2.0), (LATENT, 4.0), (LINEAR, 2.0), (MEMORY, 2.0)],
+    ids=["softmax", "window", "latent", "linear", "memory"],
 )
 @pytest.mark.parametrize("causal", [True, False])
 def test_twice_the_text_is_as_much_more_work_as_the_order_says(
@@ -106,8 +108,8 @@ def cached_bytes(model: config.Transformer) -> tuple[int, int]:
 
 @pytest.mark.parametrize(
     "attention",
-    [SMALL_HEADS, replace(SMALL_HEADS, d_value=5), WINDOW, LINEAR, MEMORY],
-    ids=["grouped", "values of their own width", "window", "linear", "memory"],
+    [SMALL_HEADS, replace(SMALL_HEADS, d_value=5), WINDOW, LATENT, LINEAR, MEMORY],
+    ids=["grouped", "values of their own width", "window", "latent", "linear", "memory"],
 )
 def test_what_generation_keeps_is_what_the_caches_hold(attention: config.OneAttention) -> None:
     if not is_built(attention):

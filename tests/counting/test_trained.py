@@ -40,8 +40,8 @@ def test_as_many_weights_move_as_in_the_model(
     for whole in (described, replace(described, head=CLASSES)):
         model = assemble(whole, seed=0)
         before = sum(each.numel() for each in model.parameters())
-        if isinstance(trained, config.LoRA) and _reparametrised(whole):
-            with pytest.raises(ConfigError, match="reparametrisation"):
+        if (message := _refusal(whole, trained)) is not None:
+            with pytest.raises(ConfigError, match=message):
                 assemble_trained(model, trained, seed=0)
             continue
         assemble_trained(model, trained, seed=0)
@@ -50,6 +50,21 @@ def test_as_many_weights_move_as_in_the_model(
         assert found.trained == sum(each.numel() for each in every if each.requires_grad)
         assert found.hidden == group(model.named_parameters()).hidden.count
         assert found.added == sum(each.numel() for each in every) - before
+
+
+def _refusal(model: config.Transformer, trained: config.Trained) -> str | None:
+    """Why these weights alone cannot be trained; None if they can."""
+    (owners,) = (stack.owners for stack in model.stacks)
+    match trained:
+        case config.LoRA():
+            if _reparametrised(model):
+                return "reparametrisation"
+            # a layer that shares weights goes by the name of the first that has them
+            shares = any("blocks.1." in target for target in trained.targets) and 1 not in owners
+            return "names no linear layer" if shares else None
+        case config.LastLayers(count=count):
+            shares = min(owners[-count:]) < len(owners) - count
+            return "share weights with block" if shares else None
 
 
 def _reparametrised(model: config.Transformer) -> bool:

@@ -86,6 +86,8 @@ def check_head(found: Trace, at: str) -> None:
     if kind == "NeuralMemory":
         share = found[f"{at}.gate"][:, None]
         near = (1 - share) * near + share * found[f"{at}.memory"]
+    if f"{at}.output_gate" in found.addresses():
+        near = near * found[f"{at}.output_gate"]
     return _close(near, found[f"{at}.out"])
 
 

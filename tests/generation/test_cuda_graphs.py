@@ -26,8 +26,11 @@ GREEDY = Sampling(temperature=0.0)
 #: What a mask and a place do not say, and so only the model itself does.
 WITHOUT = {
     "alibi",
+    "alibi, rounded",
+    "alibi, scaled",
     "alternating",
     "bucketed",
+    "latent with a bias on scores",
     "linear",
     "linear beside softmax",
     "linear with learned positions",

@@ -23,10 +23,18 @@ pytestmark = pytest.mark.usefixtures("native")
 GREEDY = Sampling(temperature=0.0)
 #: What no instruction says, and so only the model itself does.
 WITHOUT = {
+    "latent",
+    "latent, of queries too",
+    "latent with a bias on scores",
+    "alibi, rounded",
+    "clipped, gate of each head",
+    "gate of each feature",
+    "qk-norm after rotation",
     "shaw",
     "shaw with values",
     "disentangled",
     "disentangled with own projections",
+    "positions that take turns",
     "linear",
     "linear with learned positions",
     "linear beside softmax",

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid import config
+from pellucid.maths import latent_attention
 from pellucid.model import (
     BatchNorm,
     GroupNorm,
@@ -20,7 +21,7 @@ from pellucid.model import (
     assemble_trained,
     look,
 )
-from pellucid.model.cache import NoCache
+from pellucid.model.cache import KeysAndValues, NoCache
 from pellucid.model.facts import (
     AddedPositionFacts,
     DisentangledFacts,
@@ -28,6 +29,7 @@ from pellucid.model.facts import (
     DistanceVectorFacts,
     FeedForwardFacts,
     IdentityFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
@@ -45,6 +47,7 @@ from pellucid.model.facts import (
     norm_facts,
     position_facts,
 )
+from pellucid.model.scores import Scoring, gather
 from pellucid.typed import named_modules
 from support.models import BASE, VARIANTS, build, random_ids, with_stack
 
@@ -56,6 +59,8 @@ NORMS = {
     "layer without gain": lambda: LayerNorm(8, eps=0.1, bias=False, gain=False),
     "rms": lambda: RMSNorm(8, eps=0.1),
     "rms without gain": lambda: RMSNorm(8, eps=0.1, gain=False),
+    "rms in groups": lambda: RMSNorm(8, eps=0.1, n_groups=4),
+    "group without bias": lambda: GroupNorm(8, eps=0.1, n_groups=2, bias=False),
     "rms with an offset": lambda: RMSNorm(8, eps=0.1, unit_offset=True),
     "batch": lambda: BatchNorm(8, eps=0.1, momentum=0.1),
     "group": lambda: GroupNorm(8, eps=0.1, n_groups=2),
@@ -146,17 +151,20 @@ def test_attention_computes_what_it_states(model: Transformer) -> None:
     time = 11
     x = torch.randn(2, time, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     view = look(time, x.device, causal=True)
-    for block in stack.blocks:
-        layer = block.attention
+    for place, block in enumerate(stack.blocks):
+        layer, positions = block.attention, stack.positions.for_layer(place)
         facts = attention_facts(layer)
-        got = layer(x, stack.positions, view, NoCache())
+        got = layer(x, positions, view, NoCache())
         changed = x.clone()
         changed[:, 0] += 1
-        moved = (layer(changed, stack.positions, view, NoCache()) - got).abs().amax((0, 2)) > 1e-12
+        moved = (layer(changed, positions, view, NoCache()) - got).abs().amax((0, 2)) > 1e-12
         if isinstance(facts, SoftmaxAttentionFacts):
-            expected = softmax_by_facts(layer, facts, x, stack.positions, view)
+            expected = softmax_by_facts(layer, facts, x, positions, view)
             torch.testing.assert_close(got, expected, **EXACT)
             assert moved.nonzero().max() < (facts.window or time)
+        elif isinstance(facts, LatentAttentionFacts):
+            expected = latent_by_facts(layer, facts, x, stack.positions, view)
+            torch.testing.assert_close(got, expected, **EXACT)
         else:
             assert isinstance(layer.n_heads, int)
             assert facts.n_heads == layer.n_heads
@@ -169,15 +177,23 @@ def softmax_by_facts(
     layer: nn.Module, facts: SoftmaxAttentionFacts, x: Tensor, positions: nn.Module, view: View
 ) -> Tensor:
     def heads(name: str, norm_name: str | None, count: int) -> Tensor:
-        projected = layer.get_submodule(name)(x)
+        bound = facts.clip or torch.inf
         norm = nn.Identity() if norm_name is None else layer.get_submodule(norm_name)
-        if facts.norms_over_all_heads:
-            return norm(projected).unflatten(-1, (count, -1)).transpose(1, 2)
-        return norm(projected.unflatten(-1, (count, -1)).transpose(1, 2))
 
-    q = positions.rotate(heads(facts.query, facts.query_norm, facts.n_heads), view)
-    k = positions.rotate(heads(facts.key, facts.key_norm, facts.n_kv_heads), view)
+        def normed(x: Tensor) -> Tensor:
+            if facts.norms_over_all_heads:
+                return norm(x.transpose(1, 2).flatten(2)).unflatten(-1, (count, -1)).transpose(1, 2)
+            return norm(x)
+
+        projected = layer.get_submodule(name)(x).unflatten(-1, (count, -1)).transpose(1, 2)
+        if facts.norms_after_rotation:
+            return normed(positions.rotate(projected.clamp(-bound, bound), view))
+        return positions.rotate(normed(projected).clamp(-bound, bound), view)
+
+    q = heads(facts.query, facts.query_norm, facts.n_heads)
+    k = heads(facts.key, facts.key_norm, facts.n_kv_heads)
     v = layer.get_submodule(facts.value)(x).unflatten(-1, (facts.n_kv_heads, -1)).transpose(1, 2)
+    v = v if facts.clip is None else v.clamp(-facts.clip, facts.clip)
     assert (q.shape[-1], v.shape[-1]) == (facts.d_head, facts.d_value)
     k, v = (t.repeat_interleave(facts.n_heads // facts.n_kv_heads, dim=1) for t in (k, v))
     scores = facts.scale * q @ k.mT
@@ -195,6 +211,42 @@ def softmax_by_facts(
     else:
         weights = scores.softmax(-1)
     mixed = positions.add_values(weights @ v, weights, view)
+    if facts.output_gate is not None:
+        gates = layer.get_submodule(facts.output_gate)(x).sigmoid()
+        per_head = gates.unflatten(-1, (facts.n_heads, -1)).transpose(1, 2)
+        assert per_head.shape[-1] == (1 if facts.gate_over == "heads" else facts.d_value)
+        mixed = mixed * per_head
+    return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))
+
+
+def latent_by_facts(
+    layer: nn.Module, facts: LatentAttentionFacts, x: Tensor, positions: nn.Module, view: View
+) -> Tensor:
+    """From the equation: queries, latents and shared keys as the facts name them."""
+    reads, plain = x, facts.d_head - facts.d_rotated
+    if facts.query_latent is not None and facts.query_latent_norm is not None:
+        reads = layer.get_submodule(facts.query_latent_norm)(
+            layer.get_submodule(facts.query_latent)(x)
+        )
+    q = layer.get_submodule(facts.query)(reads).unflatten(-1, (facts.n_heads, -1)).transpose(1, 2)
+    q = torch.cat((q[..., :plain], positions.rotate(q[..., plain:], view)), dim=-1)
+    latents = layer.get_submodule(facts.latent_norm)(layer.get_submodule(facts.latent)(x))
+    shared = positions.rotate(layer.get_submodule(facts.rotated_key)(x)[:, None], view)[:, 0]
+    key, value = (
+        layer.get_submodule(name).weight.unflatten(0, (facts.n_heads, -1))
+        for name in (facts.key, facts.value)
+    )
+    assert latents.shape[-1] == facts.d_latent
+    if positions.bias(q, view, facts.scale) is None:
+        q = q * facts.scale * facts.d_head**0.5
+        order = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        mixed = latent_attention(q, latents, shared, key, value, mask=order)
+    else:
+        k = torch.cat(
+            (latents[:, None] @ key.mT, shared[:, None].expand(-1, facts.n_heads, -1, -1)), -1
+        )
+        values = KeysAndValues(k, latents[:, None] @ value.mT)
+        mixed = gather(q, values, Scoring(facts.scale), positions, view)
     return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))
 
 
@@ -206,8 +258,9 @@ def _input_width(model: Transformer) -> int:
 
 
 def test_positions_act_where_they_state(model: Transformer) -> None:
-    attention, time = model.stack.blocks[-1].attention, 7
-    scheme = model.stack.positions
+    last = len(model.stack.blocks) - 1
+    attention, time = model.stack.blocks[last].attention, 7
+    scheme = model.stack.positions.for_layer(last)
     if isinstance(attention, MultiHeadAttention):
         scheme = scheme.in_layer(attention)
     draws = torch.Generator().manual_seed(3)
@@ -240,7 +293,13 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
         lengths = [t[..., list(pair)].norm(dim=-1) for t in (q, turned)]
         torch.testing.assert_close(*lengths, rtol=1e-6, atol=1e-6)
     if isinstance(facts, DistanceBiasFacts):
-        assert torch.equal(bias, scheme.bias(r, q, view, 2.0))
+        again = scheme.bias(r, q, view, 2.0)
+        torch.testing.assert_close(again, (4.0 if facts.scaled else 1.0) * bias, **EXACT)
+        far = torch.arange(time)[:, None] - torch.arange(time)
+        by_distance = all(
+            bias[..., far == n].flatten(0, -2).std(-1).max() < 1e-9 for n in range(1, time - 1)
+        )
+        assert by_distance == (facts.by == "distance")
     if isinstance(facts, NoPositionFacts):
         assert list(scheme.parameters()) == []
 
@@ -270,7 +329,7 @@ def test_a_feed_forward_layer_computes_what_it_states(model: Transformer) -> Non
 
 
 def test_a_block_joins_its_layers_as_it_states(model: Transformer) -> None:
-    block, positions = model.stack.blocks[0], model.stack.positions
+    block, positions = model.stack.blocks[0], model.stack.positions.for_layer(0)
     facts = block_facts(block)
     assert not isinstance(facts, UnknownFacts)
     x = torch.randn(2, 5, 16, dtype=torch.float64)

@@ -53,7 +53,7 @@ def test_float32_changes_nothing_and_other_words_are_refused() -> None:
     narrow(model, "float32")
     assert torch.equal(before, model.state_dict()["head.weight"])
     assert model.narrow == {}
-    with pytest.raises(ConfigError, match=r"int4.*float32, bfloat16, int8"):
+    with pytest.raises(ConfigError, match=r"int4.*float32, bfloat16, float16, int8, stored"):
         inspect.unwrap(narrow)(model, "int4")
 
 

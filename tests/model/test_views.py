@@ -81,7 +81,7 @@ def test_documents_are_not_continued_from_a_cache() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_query_that_may_look_at_nothing_gathers_zero(name: str, dtype: torch.dtype) -> None:
     model = build(VARIANTS[name]).to(dtype)
-    attention, positions = model.stack.blocks[0].attention, model.stack.positions
+    attention, positions = model.stack.blocks[0].attention, model.stack.positions.for_layer(0)
     x = torch.randn(2, 5, 16, dtype=dtype, requires_grad=True)
     padding = torch.tensor([[False] * 5, [True] * 5])
     view = look(5, CPU, causal=True, padding=padding)

@@ -45,6 +45,17 @@ assert isinstance(SMALL_ATTENTION, config.MultiHead)
 SMALL_HEADS = SMALL_ATTENTION
 
 LINEAR = config.LinearAttention(n_heads=2, d_head=3, qkv_bias=False, out_bias=False, chunk=2)
+LATENT = config.LatentAttention(
+    n_heads=2,
+    d_head=3,
+    d_rotated=2,
+    d_value=4,
+    d_latent=5,
+    latent_norm=config.RMSNorm(eps=1e-6),
+    latent_bias=True,
+    out_bias=False,
+    dropout=0.0,
+)
 MEMORY = config.NeuralMemory(n_heads=2, d_head=3, window=2, chunk=2)
 
 NORMS = st.sampled_from(
@@ -103,6 +114,7 @@ POSITIONS = [
         position_to_content=False,
         own_projections=False,
     ),
+    config.ALiBi(max_exponent=4.0, scaled=True, rounded=True),
 ]
 
 
@@ -126,9 +138,12 @@ BUILT = {type(attention): is_built(attention) for attention in (LINEAR, MEMORY)}
 
 
 @st.composite
-def heads(draw: st.DrawFn, d_head: int, n_heads: int, d_value: int | None) -> config.MultiHead:
+def heads(
+    draw: st.DrawFn, d_head: int, n_heads: int, d_value: int | None, *, crossed: bool = False
+) -> config.MultiHead:
     """Multi-head attention of a width, all else free."""
     divisors = [n for n in range(1, n_heads + 1) if n_heads % n == 0]
+    norm = draw(st.none() | QUERY_NORMS)
     return config.MultiHead(
         n_heads=n_heads,
         n_kv_heads=draw(st.sampled_from(divisors)),
@@ -136,23 +151,39 @@ def heads(draw: st.DrawFn, d_head: int, n_heads: int, d_value: int | None) -> co
         d_value=d_value,
         qkv_bias=draw(st.booleans()),
         out_bias=draw(st.booleans()),
-        qk_norm=draw(st.none() | QUERY_NORMS),
-        qk_norm_over=draw(st.sampled_from(["each_head", "all_heads"])),
+        qk_norm=norm,
+        qk_norm_over=draw(st.sampled_from(["each_head", "each_head_own_gain", "all_heads"])),
         dropout=0.0,
         window=draw(st.none() | st.integers(1, 9)),
         soft_cap=draw(st.none() | st.just(5.0)),
         sinks=draw(st.booleans()),
+        key_bias=draw(st.none() | st.booleans()),
+        output_gate=None if crossed else draw(st.sampled_from([None, "features", "heads"])),
     )
 
 
 @st.composite
-def attentions(draw: st.DrawFn, *, scored: bool, causal: bool) -> config.Attention:
+def attentions(draw: st.DrawFn, *, scored: bool, shaw: bool, causal: bool) -> config.Attention:
     """One kind of attention for all layers, or several in turn."""
     d_head, n_heads = 2 * draw(st.integers(1, 3)), draw(st.integers(1, 4))
     one: st.SearchStrategy[config.OneAttention] = heads(
         d_head, n_heads, draw(st.none() | st.integers(1, 5))
     )
     alike = {"n_heads": st.just(n_heads), "d_head": st.just(d_head), "chunk": st.integers(1, 5)}
+    if not shaw:
+        one |= st.builds(
+            config.LatentAttention,
+            n_heads=st.just(n_heads),
+            d_head=st.integers(1, 5),
+            d_rotated=st.just(d_head),
+            d_value=st.integers(1, 5),
+            d_latent=st.integers(1, 5),
+            d_query_latent=st.none() | st.integers(1, 5),
+            latent_norm=QUERY_NORMS,
+            latent_bias=st.booleans(),
+            out_bias=st.booleans(),
+            dropout=st.just(0.0),
+        )
     # linear attention has no scores that positions could add to
     if BUILT[config.LinearAttention] and not scored:
         biases = {"qkv_bias": st.booleans(), "out_bias": st.booleans()}
@@ -184,13 +215,14 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     # what acts on scores or values does so where there are scores
     positions = draw(st.sampled_from(POSITIONS))
     scored = config.adds_to_scores(positions)
+    shaw = isinstance(positions, config.ShawRelative)
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
-    attention = draw(attentions(scored=scored, causal=causal))
     disentangled = isinstance(positions, config.Disentangled)
+    attention = draw(attentions(scored=scored, shaw=shaw or disentangled, causal=causal))
     added = isinstance(positions, config.Learned | config.Sinusoidal)
     cross = None
     if crossed:
-        made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None))
+        made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None, crossed=True))
         cross = replace(made, qk_norm=None, window=None)
     parallel = [config.Parallel(), config.Parallel(shared_norm=True)]
     residuals = RESIDUALS if crossed else [*RESIDUALS, *parallel]

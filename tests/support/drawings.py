@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid import config
-from support.architectures import SMALL, SMALL_HEADS, SMALL_STACK, with_stack
+from support.architectures import LATENT, SMALL, SMALL_HEADS, SMALL_STACK, with_stack
 
 _LINEAR = config.LinearAttention(n_heads=2, d_head=4, qkv_bias=True, out_bias=False, chunk=2)
 _MEMORY = config.NeuralMemory(n_heads=2, d_head=4, window=2, chunk=2)
@@ -77,10 +77,30 @@ _STACKS: list[dict[str, object]] = [
             config.GatedMLP,
         )
     ),
+    {
+        "feed_forward": config.AlternatingFeedForward(
+            layers=(
+                config.MLP(d_ff=8, activation="silu", bias=True),
+                config.GatedMLP(d_ff=8, activation="silu", bias=True),
+            )
+        )
+    },
+    {
+        "positions": config.AlternatingPositions(
+            first=(config.ALiBi(),),
+            layers=(
+                config.BucketedBias(n_buckets=6, max_distance=9),
+                config.BucketedBias(n_buckets=4, max_distance=9),
+            ),
+        ),
+        "n_layers": 3,
+    },
+    {"shared_layers": config.SharedLayers(groups=1)},
     *(
         {"attention": attention, "positions": config.NoPositions()}
         for attention in (
             _HEADS,
+            LATENT,
             _LINEAR,
             _MEMORY,
             config.Alternating(layers=(_HEADS, _MEMORY, _LINEAR)),

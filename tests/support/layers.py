@@ -25,6 +25,8 @@ ACTIVATION_ROWS: dict[str, Row] = {
     **elementwise("erf", some(5) * 2, ((FAR,), (np.array([-6.0, -2.0, 0.0, 2.0, 6.0]),))),
     "swiglu": Row(GATES, hand=maths.swiglu_grad, extremes=[(FAR, FAR)]),
     "swiglu_grad": Row((*GATES, some(2, 3)), extremes=[(FAR, FAR, FAR)]),
+    "glu": Row(GATES, hand=maths.glu_grad, extremes=[(FAR, FAR)]),
+    "glu_grad": Row((*GATES, some(2, 3)), extremes=[(FAR, FAR, FAR)]),
     "geglu": Row(GATES, hand=maths.geglu_grad, extremes=[(FAR, FAR)]),
     "geglu_grad": Row((*GATES, some(2, 3)), extremes=[(FAR, FAR, FAR)]),
     "residual_jacobian": Row(
@@ -36,12 +38,19 @@ ACTIVATION_ROWS: dict[str, Row] = {
 X, CONTEXT, SEEN = some(2, 3, 4), some(2, 5, 4), np.array([[True, False] * 2 + [True]] * 3)
 MATRICES = (some(6, 4), some(6, 4), some(2, 4), some(4, 2))
 LONE = np.array([[False] * 5, [True] * 5, [True, False, False, False, False]])
+#: queries, latents, shared keys, and the matrices to keys and values
+LATENTS = (some(2, 2, 3, 5), some(2, 5, 4), some(2, 5, 2), some(2, 3, 4), some(2, 3, 4))
 QUERIES, KEYS = some(2, 3, 4), some(2, 5, 4)
 
 
 def _heads_hand(*arrays: Any) -> Any:
     *given, mask, grad = arrays
     return maths.multi_head_attention_grad(*given, grad, n_heads=2, mask=mask)
+
+
+def _latent_hand(*arrays: Any) -> Any:
+    *given, mask, grad = arrays
+    return maths.latent_attention_grad(*given, grad, mask=mask)
 
 
 def _entropy_hand(q: Any, k: Any, mask: Any, grad: Any) -> Any:
@@ -73,6 +82,18 @@ ATTENTION_ROWS: dict[str, Row] = {
         named=("mask",),
         smooth=False,
         extremes=[(X * 1e4, CONTEXT * 1e4, *MATRICES, some(2, 3, 4), LONE)],
+    ),
+    "latent_attention": Row(
+        (*LATENTS, LONE),
+        hand=_latent_hand,
+        named=("mask",),
+        extremes=[(LATENTS[0] * 1e4, *LATENTS[1:], LONE)],
+    ),
+    "latent_attention_grad": Row(
+        (*LATENTS, some(2, 2, 3, 3), LONE),
+        named=("mask",),
+        smooth=False,
+        extremes=[(LATENTS[0] * 1e4, *LATENTS[1:], some(2, 2, 3, 3), LONE)],
     ),
     "attention_logsumexp": Row(
         (QUERIES, KEYS, SEEN), named=("mask",), extremes=[(QUERIES * 1e4, KEYS, LONE)]

@@ -49,6 +49,18 @@ def with_attention(**changes: object) -> config.Transformer:
     return with_stack(attention=attention)
 
 
+LATENT = config.LatentAttention(
+    n_heads=4,
+    d_head=3,
+    d_rotated=2,
+    d_value=5,
+    d_latent=7,
+    latent_norm=config.RMSNorm(eps=1e-6),
+    latent_bias=False,
+    out_bias=False,
+    dropout=0.0,
+)
+
 VARIANTS: dict[str, config.Transformer] = {
     "rotary": BASE,
     "learned": with_stack(positions=config.Learned()),
@@ -79,6 +91,8 @@ VARIANTS: dict[str, config.Transformer] = {
     "shaw with values": with_stack(positions=config.ShawRelative(max_distance=3, values=True)),
     "bucketed": with_stack(positions=config.BucketedBias(n_buckets=8, max_distance=12)),
     "alibi": with_stack(positions=config.ALiBi()),
+    "alibi, scaled": with_stack(positions=config.ALiBi(max_exponent=4.0, scaled=True)),
+    "alibi, rounded": with_stack(positions=config.ALiBi(rounded=True)),
     "values of their own width": with_attention(d_value=7),
     "window": with_attention(window=8),
     "soft cap": with_attention(soft_cap=2.0, scale=0.3),
@@ -86,6 +100,21 @@ VARIANTS: dict[str, config.Transformer] = {
     "qk-norm over all heads": with_attention(
         qk_norm=config.RMSNorm(eps=1e-6), qk_norm_over="all_heads", n_kv_heads=2
     ),
+    "qk-norm with a gain of each head": with_attention(
+        qk_norm=config.RMSNorm(eps=1e-6),
+        qk_norm_over="each_head_own_gain",
+        n_kv_heads=2,
+        scale_by_layer=True,
+    ),
+    "qk-norm after rotation": with_attention(
+        qk_norm=config.LayerNorm(eps=1e-5, bias=True),
+        qk_norm_over="each_head_own_gain",
+        qk_norm_place="after_rotation",
+    ),
+    "clipped, gate of each head": with_attention(
+        clip=0.7, output_gate="heads", n_kv_heads=2, d_value=3
+    ),
+    "gate of each feature": with_attention(output_gate="features", qkv_bias=True, key_bias=False),
     "alternating": with_stack(
         attention=config.Alternating(
             layers=(replace(BASE.decoder.attention, window=8), BASE.decoder.attention)
@@ -128,6 +157,19 @@ VARIANTS: dict[str, config.Transformer] = {
     "no first norm": with_stack(
         input_norm=config.LayerNorm(eps=1e-5, bias=True), first_attention_norm=False
     ),
+    "latent": with_stack(attention=LATENT),
+    "latent, of queries too": with_stack(
+        positions=config.Rotary(base=100.0, pairing="interleaved"),
+        attention=replace(
+            LATENT,
+            d_query_latent=6,
+            latent_norm=config.LayerNorm(eps=1e-5, bias=True),
+            latent_bias=True,
+            out_bias=True,
+            scale=0.3,
+        ),
+    ),
+    "latent with a bias on scores": with_stack(positions=config.ALiBi(), attention=LATENT),
     "linear": with_stack(
         attention=config.LinearAttention(n_heads=4, d_head=4, qkv_bias=True, out_bias=True, chunk=4)
     ),

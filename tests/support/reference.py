@@ -185,7 +185,12 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "olmo3": (
         "Olmo3ForCausalLM",
         "Olmo3Config",
-        {"num_key_value_heads": 2, "num_hidden_layers": 5, "sliding_window": 4, "rope_scaling": _YARN},
+        {
+            "num_key_value_heads": 2,
+            "num_hidden_layers": 5,
+            "sliding_window": 4,
+            "rope_scaling": _YARN,
+        },
     ),
     "olmo3 other bases, biases": (
         "Olmo3ForCausalLM",

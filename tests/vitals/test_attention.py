@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pellucid import config, maths
 from pellucid.maths import renyi2_entropy
-from pellucid.model import MultiHeadAttention
+from pellucid.model import LatentAttention, MultiHeadAttention
 from pellucid.model.scores import gather
 from pellucid.typed import named_modules
 from pellucid.vitals import ScoreRule, by_logsumexp, by_rows, from_scores, normalised
@@ -170,13 +170,13 @@ WITH_SOFTMAX = [name for name in WITH_SOFTMAX if "memory" not in name]
 
 def by_hand(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]:
     """The same numbers from a second implementation: queries, keys and scores taken in `gather`."""
-    from pellucid.model import attention as layers
+    from pellucid.model import attention, latent_attention
 
     found: dict[str, list[Tensor]] = {}
     names = {
         id(module): name
         for name, module in named_modules(model).items()
-        if isinstance(module, MultiHeadAttention)
+        if isinstance(module, MultiHeadAttention | LatentAttention)
     }
     order: list[str] = []
 
@@ -197,13 +197,15 @@ def by_hand(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]
         return gather(q, read, scoring, positions, view, window)
 
     order.extend(names.values())
-    kept = layers.gather
-    layers.gather = spying
+    rooms = (attention, latent_attention)
+    for layers in rooms:
+        layers.gather = spying
     try:
         with torch.no_grad():
             call()  # type: ignore[operator]
     finally:
-        layers.gather = kept
+        for layers in rooms:
+            layers.gather = gather
     return {
         "attention.max_logit": {
             f"{name}.head.{head}": float(value)

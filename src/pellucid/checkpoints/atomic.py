@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import shutil
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import wraps
@@ -72,8 +71,7 @@ def refuse_full_disk(folder: Path, tensors: Iterable[Tensor], *, text_bytes: int
     """
     content = sum(tensor.numel() * tensor.element_size() + _PER_TENSOR for tensor in tensors)
     n_bytes = content + text_bytes + _FILES * _PER_FILE
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    free = shutil.disk_usage(existing).free
+    free = disk.free_bytes(folder)
     if free < n_bytes:
         raise CheckpointError(
             f"{folder} was not written: it needs {n_bytes / 1e6:,.1f} MB and its disk has "

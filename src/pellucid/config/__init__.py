@@ -6,10 +6,13 @@ A kind is a class that carries its own numbers; the set of kinds is one union ty
 from pellucid.config.attention import (
     Alternating,
     Attention,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
+    rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     MLP,
@@ -192,6 +195,7 @@ __all__ = [
     "Labelled",
     "LanguageHead",
     "LastLayers",
+    "LatentAttention",
     "Layer",
     "LayerNorm",
     "Learned",
@@ -269,9 +273,11 @@ __all__ = [
     "new_objective",
     "overlay",
     "parse_toml",
+    "rotated_width",
     "run_from_table",
     "run_to_toml",
     "to_toml",
+    "value_width",
     "with_new_flags",
     "with_new_kinds",
 ]

@@ -198,8 +198,17 @@ class Rotary(Checked):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ALiBi:
-    """A penalty that grows with the distance, added to the scores; each head has its slope."""
+class ALiBi(Checked):
+    """A penalty that grows with the distance, added to the scores; each head has its slope.
+
+    The smallest slope of a power of two of heads is 2^-max_exponent. `scaled`: the penalty is
+    multiplied by the factor of the scores, too. `rounded`: slopes, and their products with the
+    keys' positions, are bfloat16, as in Falcon; beyond 256 tokens that is not the same penalty.
+    """
+
+    max_exponent: Positive = 8.0
+    scaled: bool = False
+    rounded: bool = False
 
 
 OnePositions = (

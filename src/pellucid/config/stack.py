@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pellucid.config.attention import (
     Alternating,
     Attention,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     OneAttention,
+    rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     AlternatingFeedForward,
@@ -48,10 +51,10 @@ class Stack(Checked):
 
     Optional parts: `input_norm` before the first block; `cross_attention`, by which a decoder reads
     the states of an encoder; `reparametrisation` of every linear layer; `shared_layers`, if several
-    layers use the same weights. Without `first_attention_norm` the attention of the first block
-    reads its input as it is, as in ModernBERT, where the input norm is just before it.
-    `embedding_positions` are added to the embedding if `positions` act within the layers (MPNet).
-    `embedding_dropout` is on the embedded tokens (default: `dropout`).
+    layers use the same weights; `embedding_dropout` on the embedded tokens (default: `dropout`).
+    Without `first_attention_norm` the attention of the first block reads its input as it is, as in
+    ModernBERT, where the input norm is just before it. `embedding_positions` are added to the
+    embedding if `positions` act within the layers, as in MPNet.
     """
 
     n_layers: Count
@@ -98,6 +101,11 @@ class Stack(Checked):
             raise ConfigError(
                 "cross_attention must have neither qk_norm nor window: it looks at all states of "
                 "the encoder, unchanged; set them to none"
+            )
+        if cross is not None and (cross.clip or cross.output_gate or cross.scale_by_layer):
+            raise ConfigError(
+                "cross_attention must have no clip, no output_gate and no scale_by_layer: these "
+                "are for attention within a text; set them to none, none and false"
             )
         if cross is not None and isinstance(self.residual, Parallel):
             raise ConfigError(
@@ -162,13 +170,13 @@ class Stack(Checked):
 
     @property
     def d_head(self) -> int:
-        """The features of one head, in the first layer."""
-        return self.pattern[0].d_head
+        """The features of one head that positions can rotate, in the first layer."""
+        return rotated_width(self.pattern[0])
 
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        return self.pattern[0].value_width
+        return value_width(self.pattern[0])
 
     @property
     def n_heads(self) -> int:
@@ -223,18 +231,24 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
         reason = "it has a number for each head, and the layers share it"
         _check_equal(name, "n_heads", {a.n_heads for a in attentions}, reason)
     if isinstance(scheme, ShawRelative):
+        if any(isinstance(attention, LatentAttention) for attention in attentions):
+            raise ConfigError(
+                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
+                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
+                "or NoPositions"
+            )
         reason = "it adds the same table of vectors in every layer"
         _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
         if scheme.values:
-            _check_values({attention.value_width for attention in attentions})
+            _check_values({value_width(attention) for attention in attentions})
     if isinstance(scheme, Disentangled):
         _check_disentangled(attentions)
     if isinstance(scheme, Rotary):
         if scheme.n_features is None:
             reason = "the layers share its angles; or set n_features"
-            _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
+            _check_equal(name, "d_head", {rotated_width(a) for a in attentions}, reason)
         for attention in attentions:
-            _check_rotary(scheme, attention.d_head)
+            _check_rotary(scheme, rotated_width(attention))
 
 
 def _check_disentangled(attentions: Iterable[OneAttention]) -> None:

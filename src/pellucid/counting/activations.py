@@ -16,6 +16,7 @@ from pellucid.config import (
     Disentangled,
     GatedMLP,
     LastLayers,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
@@ -89,7 +90,7 @@ def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -
         n * layer.attention.n_heads
         for stack in model.stacks
         for layer, n in stack.layer_counts.items()
-        if isinstance(layer.attention, MultiHead)
+        if isinstance(layer.attention, MultiHead | LatentAttention)
     )
     crosses = model.encoder is not None and model.decoder is not None
     has_kernels = heads > 0 or crosses  # other kinds of attention have one kernel
@@ -150,7 +151,7 @@ def _narrow(named_stack: NamedStack, kernel: Kernel, length: int) -> list[_Term]
     terms: list[_Term] = []
     for (attention, extra), n in _attention_counts(named_stack).items():
         heads = total("h (d_k + d_v) + h_kv (d_k + d_v)", extra)
-        if kernel == "products" and isinstance(attention, MultiHead):
+        if kernel == "products" and isinstance(attention, MultiHead | LatentAttention):
             heads = total(heads, "h T")
         number = "n_layers" if n == stack.n_layers else ""
         terms.append((times(n, number, heads), window_flops(attention, length)))
@@ -193,11 +194,15 @@ def _sublayers(stack: Stack) -> int:
 def _extra_numbers(attention: OneAttention, positions: OnePositions, *, causal: bool) -> str:
     match attention:
         case MultiHead():
+            weights = "3 h T" if attention.dropout else "0"
+            if scores_are_formed(attention, positions):
+                weights = "2 h T"
             # a bias that depends on the query: one number for each query and key of each text
             bias = f"{positions.n_terms} h T" if isinstance(positions, Disentangled) else "0"
-            if scores_are_formed(attention, positions):
-                return total("2 h T", bias)
-            return total("3 h T" if attention.dropout else "0", bias)
+            return total(weights, _gate_numbers(attention), bias)
+        case LatentAttention(dropout=dropout, d_query_latent=d_query):
+            latents = "2 d_c" if d_query is None else "2 d_c + 2 d_q"
+            return total(latents, "3 h T" if dropout else "0")
         case LinearAttention():
             return "h (c + d_k d_v / c)" if causal else "0"
         case NeuralMemory(frozen=True):
@@ -206,6 +211,17 @@ def _extra_numbers(attention: OneAttention, positions: OnePositions, *, causal: 
             return "2 h (d_k + d_v) + h (2 c + 3 d_k d_v / c)"
         case _:
             assert_never(attention)
+
+
+def _gate_numbers(attention: MultiHead) -> str:
+    """The gates of a token's heads, spread over the features that they multiply."""
+    match attention.output_gate:
+        case None:
+            return "0"
+        case "heads":
+            return "h (d_v + 1)"
+        case "features":
+            return "h d_v"
 
 
 def _stacks_backward(model: Transformer, trained: Trained | None) -> Sequence[NamedStack]:

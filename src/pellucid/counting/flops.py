@@ -9,6 +9,7 @@ from pellucid.config import (
     ClassificationHead,
     Disentangled,
     LanguageHead,
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
@@ -70,6 +71,8 @@ def mixing(attention: OneAttention, *, causal: bool) -> str:
     match attention:
         case MultiHead(window=window):
             return _attention_flops(visible_keys(causal=causal, window=window is not None))
+        case LatentAttention():
+            return _attention_flops(visible_keys(causal=causal, window=False))
         case LinearAttention():
             memory_product = "4 h d_k d_v"
             return (

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, assert_never
 
 from pellucid.config import (
+    LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
@@ -126,7 +127,7 @@ def _row(
 def _kind(attention: OneAttention, *, causal: bool) -> _Kind:
     reach = "every token before it" if causal else "every token"
     match attention:
-        case MultiHead(window=None):
+        case MultiHead(window=None) | LatentAttention():
             return _Kind(
                 "O(T^2)",
                 "O(T)",
@@ -162,6 +163,8 @@ def _cache_formulas(attention: OneAttention) -> tuple[str, str]:
     match attention:
         case MultiHead():
             return "h_kv (d_k + d_v)", "0"
+        case LatentAttention():
+            return "d_c + d_r", "0"
         case LinearAttention():
             return "0", "h (d_k d_v + d_k)"
         case NeuralMemory(frozen=frozen):

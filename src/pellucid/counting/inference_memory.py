@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.config import ClassificationHead, NoHead, Rotary, Stack, Transformer
+from pellucid.config import ClassificationHead, NoHead, Rotary, Stack, Transformer, rotated_width
 from pellucid.counting.activations import Pass
 from pellucid.counting.growth import growth
 from pellucid.counting.layers import feed_forward_symbols
@@ -25,13 +25,15 @@ _OPEN_LAYERS = 8
 _BEGINNING_BYTES = 48
 
 
-def weights_memory(model: Transformer) -> MemoryEstimate:
+def weights_memory(model: Transformer, bytes_per_weight: int = 4) -> MemoryEstimate:
     """A model as it is built: its weights, and the tables of its positions' angles."""
     n = parameter_count(least_model(model))
     rotated = sum(_rotated(stack) for stack in model.stacks)
     tables = _ANGLE_BYTES * model.context_length * rotated
     rows = (
-        MemoryRow("weights", 4 * n, "4 bytes x parameters", SMALLER_MODEL),
+        MemoryRow(
+            "weights", bytes_per_weight * n, f"{bytes_per_weight} bytes x parameters", SMALLER_MODEL
+        ),
         MemoryRow("positions", tables, "40 bytes x T x d_k", "model.context_length"),
     )
     return MemoryEstimate((_PROCESS, *rows))
@@ -40,7 +42,7 @@ def weights_memory(model: Transformer) -> MemoryEstimate:
 def _rotated(stack: Stack) -> int:
     """Features with a table of angles, over all schemes of a stack."""
     widths = {
-        layer.positions: layer.attention.d_head
+        layer.positions: rotated_width(layer.attention)
         for layer in stack.layer_counts
         if isinstance(layer.positions, Rotary)
     }

@@ -13,6 +13,7 @@ from pellucid.config import (
     AlternatingFeedForward,
     AlternatingPositions,
     GatedMLP,
+    LatentAttention,
     Layer,
     LinearAttention,
     MultiHead,
@@ -154,6 +155,10 @@ def attention_symbols(attention: OneAttention) -> dict[str, int]:
             widths = {"d_k": attention.d_head, "d_v": attention.value_width}
             window = {} if attention.window is None else {"w": attention.window}
             return heads | widths | window
+        case LatentAttention(n_heads=h, d_rotated=rotated, d_query_latent=d_query):
+            widths = {"d_k": attention.d_head + rotated, "d_v": attention.d_value}
+            latents = {"d_c": attention.d_latent, "d_r": rotated, "d_q": d_query or 0}
+            return {"h": h, "h_kv": h} | widths | latents
         case LinearAttention(n_heads=h, d_head=width, chunk=chunk):
             return {"h": h, "h_kv": h, "d_k": width, "d_v": width, "c": chunk}
         case NeuralMemory(n_heads=h, d_head=width, chunk=chunk, window=window):
@@ -168,6 +173,8 @@ def _attention_word(attention: OneAttention) -> str:
             return "global"
         case MultiHead():
             return "window"
+        case LatentAttention():
+            return "latent"
         case LinearAttention():
             return "linear"
         case NeuralMemory():

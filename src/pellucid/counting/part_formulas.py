@@ -13,6 +13,7 @@ from pellucid.config import (
     GroupNorm,
     HeadTransform,
     InstanceNorm,
+    LatentAttention,
     LayerNorm,
     LinearAttention,
     MultiHead,
@@ -68,11 +69,16 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
     match attention:
         case MultiHead():
             part = _multi_head(attention)
+            part = _multi_head(attention)
             own = distance_projections(stack.positions)
             rows = [{"position_query": "h d_k", "position_key": "h_kv d_k"}[name] for name in own]
+            has_bias = dict(zip(("position_query", "position_key"), attention.biases, strict=False))
+            biases = (row for row, name in zip(rows, own, strict=True) if has_bias[name])
             matrices = total(part.matrices, *(f"{row} d_model" for row in rows))
-            part = Part(matrices, total(part.vectors, *(rows if attention.qkv_bias else ())))
+            part = Part(matrices, total(part.vectors, *biases))
             return _reparametrised(part, stack, total(f"{_rows(attention)} + d_model", *rows))
+        case LatentAttention():
+            part = _latent(attention)
         case LinearAttention(qkv_bias=qkv_bias, out_bias=out_bias):
             biases = total(_ROWS if qkv_bias else "0", "d_model" if out_bias else "0")
             part = Part(_PROJECTIONS, biases)
@@ -101,26 +107,63 @@ _ROWS = "h (2 d_k + d_v)"
 
 
 def _rows(attention: OneAttention) -> str:
-    """How many queries, keys and values a token has, in numbers."""
-    if isinstance(attention, MultiHead) and attention.n_heads != attention.n_kv_heads:
-        return "h d_k + h_kv (d_k + d_v)"
-    return _ROWS
+    """How many queries, keys, values, gates and latents a token has, in numbers."""
+    if isinstance(attention, LatentAttention):
+        return f"h (2 d_k - d_r + d_v) + {_latent_rows(attention)}"
+    if not isinstance(attention, MultiHead):
+        return _ROWS
+    grouped = attention.n_heads != attention.n_kv_heads
+    return total("h d_k + h_kv (d_k + d_v)" if grouped else _ROWS, gate_rows(attention))
+
+
+def _latent_rows(attention: LatentAttention) -> str:
+    return "d_c + d_r" if attention.d_query_latent is None else "d_q + d_c + d_r"
+
+
+def _latent(attention: LatentAttention) -> Part:
+    norms = norm_part(attention.latent_norm, "d_c").vectors
+    queries = "h d_k d_model"
+    if attention.d_query_latent is not None:
+        norms = total(norm_part(attention.latent_norm, "d_q").vectors, norms)
+        queries = "h d_k d_q"
+    latents = f"({_latent_rows(attention)}) d_model"
+    matrices = f"{queries} + {latents} + h (d_k - d_r + d_v) d_c + h d_v d_model"
+    biases = total(
+        _latent_rows(attention) if attention.latent_bias else "0",
+        "d_model" if attention.out_bias else "0",
+    )
+    return Part(matrices, total(biases, norms))
+
+
+def gate_rows(attention: MultiHead) -> str:
+    """How many gates a token's heads have."""
+    return {None: "0", "heads": "h", "features": "h d_v"}[attention.output_gate]
 
 
 def _multi_head(attention: MultiHead) -> Part:
     grouped = attention.n_heads != attention.n_kv_heads
-    matrices = f"d_model ({_rows(attention)}) + h d_v d_model" if grouped else _PROJECTIONS
+    gates = gate_rows(attention)
+    plain = not grouped and gates == "0"
+    matrices = _PROJECTIONS if plain else f"d_model ({_rows(attention)}) + h d_v d_model"
     norms = "0"
     if attention.qk_norm is not None:
-        widths = ("h d_k", "h_kv d_k") if attention.qk_norm_over == "all_heads" else ("d_k", "d_k")
+        shared = attention.qk_norm_over == "each_head"
+        widths = ("d_k", "d_k") if shared else ("h d_k", "h_kv d_k")
         norms = total(*(norm_part(attention.qk_norm, width).vectors for width in widths))
     vectors = total(
-        _rows(attention) if attention.qkv_bias else "0",
+        _biases(attention),
         "d_model" if attention.out_bias else "0",
         norms,
         "h" if attention.sinks else "0",
     )
     return Part(matrices, vectors)
+
+
+def _biases(attention: MultiHead) -> str:
+    if all(attention.biases):
+        return _rows(attention)
+    rows = (("h d_k", gate_rows(attention)), ("h_kv d_k",), ("h_kv d_v",))
+    return total(*(total(*own) for own, has in zip(rows, attention.biases, strict=True) if has))
 
 
 def feed_forward_part(feed_forward: OneFeedForward, stack: Stack) -> Part:

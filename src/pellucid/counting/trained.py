@@ -13,6 +13,7 @@ from pellucid.config import (
     GatedMLP,
     LanguageHead,
     LastLayers,
+    LatentAttention,
     Layer,
     LinearAttention,
     LoRA,
@@ -43,6 +44,7 @@ from pellucid.counting.part_formulas import (
     block_norms,
     distance_projections,
     feed_forward_part,
+    gate_rows,
     norm_part,
 )
 
@@ -190,6 +192,17 @@ def _in_attention(attention: OneAttention) -> Iterator[_Layer]:
             yield "query", "d_model", "h d_k"
             yield "key", "d_model", "h_kv d_k"
             yield "value", "d_model", "h_kv d_v"
+            yield "output", "h d_v", "d_model"
+            if isinstance(attention, MultiHead) and attention.output_gate is not None:
+                yield "output_gate", "d_model", gate_rows(attention)
+        case LatentAttention(d_query_latent=d_query):
+            if d_query is not None:
+                yield "query_latent", "d_model", "d_q"
+            yield "query", "d_model" if d_query is None else "d_q", "h d_k"
+            yield "latent", "d_model", "d_c"
+            yield "rotated_key", "d_model", "d_r"
+            yield "key", "d_c", "h (d_k - d_r)"
+            yield "value", "d_c", "h d_v"
             yield "output", "h d_v", "d_model"
         case NeuralMemory():
             for side in ("", "memory_"):

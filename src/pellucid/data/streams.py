@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import shutil
 import sys
 import tempfile
 import weakref
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+from pellucid.disk import free_bytes
 from pellucid.errors import TextError
 from pellucid.reader import open_file, refuse_open_device
 
@@ -146,7 +146,7 @@ def _spool(stream: BinaryIO, name: str) -> BinaryIO:
     try:
         file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  closed with its owner
         while block := stream.read(2**20):
-            if shutil.disk_usage(folder).free < _LEFT_FREE:
+            if free_bytes(Path(folder)) < _LEFT_FREE:
                 file.close()
                 raise TextError(
                     f"{name} fills {folder}, where pellucid stores it: set TMPDIR to a folder with "

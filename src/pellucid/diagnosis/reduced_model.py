@@ -49,8 +49,24 @@ def _shrink_feed_forward(feed_forward: config.OneFeedForward) -> config.OneFeedF
 def _shrink_attention(attention: config.OneAttention) -> config.OneAttention:
     if isinstance(attention, config.MultiHead):
         return _multi_head(attention)
+    if isinstance(attention, config.LatentAttention):
+        return _latent(attention)
     heads, width = min(attention.n_heads, _HEADS), min(attention.d_head, _D_HEAD)
     return replace(attention, n_heads=heads, d_head=width)
+
+
+def _latent(attention: config.LatentAttention) -> config.LatentAttention:
+    d_query = attention.d_query_latent
+    return replace(
+        attention,
+        n_heads=min(attention.n_heads, _HEADS),
+        d_head=min(attention.d_head, _D_HEAD),
+        d_rotated=min(attention.d_rotated, _D_HEAD),
+        d_value=min(attention.d_value, _D_HEAD),
+        d_latent=min(attention.d_latent, 2 * _D_HEAD),
+        d_query_latent=None if d_query is None else min(d_query, 2 * _D_HEAD),
+        scale=None,  # another scale is meant for the original width
+    )
 
 
 def _multi_head(attention: config.MultiHead) -> config.MultiHead:

@@ -13,7 +13,7 @@ from pellucid.disk.outputs import (
     write_output_bytes,
 )
 from pellucid.disk.removal import clear, remove, remove_empty, remove_file
-from pellucid.disk.rename import move
+from pellucid.disk.rename import free_bytes, move
 from pellucid.disk.unfinished_folder import (
     PARTIAL,
     FolderInUse,
@@ -29,6 +29,7 @@ __all__ = [
     "Partial",
     "check_output",
     "clear",
+    "free_bytes",
     "free_name",
     "is_free",
     "move",

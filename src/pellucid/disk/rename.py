@@ -1,8 +1,9 @@
-"""Renaming, and waiting for the disk."""
+"""Renaming, waiting for the disk, and its free space."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -24,6 +25,12 @@ def move(source: Path, target: Path) -> None:
         except PermissionError:
             time.sleep(0.05)
     os.replace(source, target)
+
+
+def free_bytes(path: Path) -> int:
+    """The free space of the disk that a path is on, or would be on once it exists."""
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    return shutil.disk_usage(existing).free
 
 
 def sync(path: Path) -> None:

@@ -42,6 +42,8 @@ def read_part(attention: AttentionRecord, part: str, head: int) -> Tensor | None
             return tensor[0, head * tensor.shape[1] // attention.n_heads]
         case "gate":
             return None if attention.gate is None else attention.gate[0, head]
+        case "output_gate":
+            return None if attention.output_gate is None else attention.output_gate[0, head]
         case _:
             return None
 
@@ -101,6 +103,8 @@ def square_gradients(
         weights = weights_of(raw_scores, scoring, _build_mask(attention))
         mixed = weights.to(v.dtype) @ v
         mixed = attention.positions.add_values(mixed, weights, attention.view)
+        if attention.output_gate is not None:
+            mixed = mixed * attention.output_gate[:, head : head + 1].detach()
         of_weights, of_scores = torch.autograd.grad(
             mixed, [weights, raw_scores], upstream[None, None].to(mixed.dtype)
         )

@@ -12,7 +12,12 @@ from pellucid.model import (
     Positions,
     View,
 )
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 from pellucid.model.scores import Scoring
 
 
@@ -37,6 +42,8 @@ class AttentionRecord:
     #: of a layer with a memory: the output of the memory, and its share
     memory: Tensor | None = None
     gate: Tensor | None = None
+    #: of a layer with an output gate: the factor of each feature
+    output_gate: Tensor | None = None
 
     @property
     def n_heads(self) -> int:
@@ -64,7 +71,7 @@ class AttentionRecord:
     def scoring(self) -> Scoring | None:
         """How scores are computed; None of an attention without them."""
         match self.facts:
-            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            case SoftmaxAttentionFacts() | LatentAttentionFacts() | NeuralMemoryFacts():
                 return cast("Any", self.layer).scoring()
             case LinearAttentionFacts():
                 return None
@@ -77,7 +84,7 @@ class AttentionRecord:
         match self.facts:
             case SoftmaxAttentionFacts(window=window) | NeuralMemoryFacts(window=window):
                 return window
-            case LinearAttentionFacts():
+            case LatentAttentionFacts() | LinearAttentionFacts():
                 return None
             case _:
                 assert_never(self.facts)

@@ -26,10 +26,11 @@ def check_scales(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlac
     }
     for place, scale in head_scales.items():
         attention = trace.attention(place.side, place.layer, cross=place.cross)
-        if scale == "mean" and attention.gate is not None:
+        gated = attention.gate is not None or attention.output_gate is not None
+        if scale == "mean" and gated:
             raise PellucidError(
-                "a head with a memory is mixed by a gate at each token, so its mean has no "
-                "receipt: take it away with 0, or scale it"
+                "the output of this head passes a gate at each token, so its mean has no receipt: "
+                "take it away with 0, or scale it"
             )
     return head_scales
 

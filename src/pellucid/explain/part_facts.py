@@ -13,6 +13,7 @@ from pellucid.model.facts import (
     DistanceBiasFacts,
     DistanceVectorFacts,
     IdentityFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoPositionFacts,
@@ -28,7 +29,9 @@ from pellucid.model.facts import (
 )
 
 #: Attention whose heads can be read.
-KnownAttention = SoftmaxAttentionFacts | LinearAttentionFacts | NeuralMemoryFacts
+KnownAttention = (
+    SoftmaxAttentionFacts | LatentAttentionFacts | LinearAttentionFacts | NeuralMemoryFacts
+)
 
 
 def known_attention(layer: nn.Module | None) -> KnownAttention | None:
@@ -37,10 +40,12 @@ def known_attention(layer: nn.Module | None) -> KnownAttention | None:
         return None
     stated = attention_facts(layer)
     match stated:
-        case SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts() as facts:
-            return facts
         case UnknownFacts():
             return None
+        case SoftmaxAttentionFacts() | LatentAttentionFacts() as facts:
+            return facts
+        case LinearAttentionFacts() | NeuralMemoryFacts() as facts:
+            return facts
         case _:
             assert_never(stated)
 
@@ -79,6 +84,50 @@ def rotation_of(positions: nn.Module) -> RotaryFacts | None:
             return None
         case _:
             assert_never(stated)
+
+
+def projection_input(layer: nn.Module, name: str) -> str:
+    """What a projection of attention reads: "in", or the name of the norm before it."""
+    facts = attention_facts(layer)
+    match facts:
+        case LatentAttentionFacts():
+            of_queries = facts.query_latent_norm or "in"
+            inputs = {facts.key: facts.latent_norm, facts.value: facts.latent_norm}
+            return (inputs | {facts.query: of_queries}).get(name, "in")
+        case SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
+            return "in"
+        case UnknownFacts():
+            return "in"
+        case _:
+            assert_never(facts)
+
+
+def first_rotated(layer: nn.Module) -> int:
+    """The first feature of a query or key that positions can rotate."""
+    facts = attention_facts(layer)
+    match facts:
+        case LatentAttentionFacts(d_head=d_head, d_rotated=d_rotated):
+            return d_head - d_rotated
+        case SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
+            return 0
+        case UnknownFacts():
+            return 0
+        case _:
+            assert_never(facts)
+
+
+def norms_follow_rotation(layer: nn.Module) -> bool:
+    """Whether queries and keys are normalised after positions rotate them."""
+    facts = attention_facts(layer)
+    match facts:
+        case SoftmaxAttentionFacts(norms_after_rotation=True, query_norm=str(norm)):
+            return not is_identity(layer.get_submodule(norm))
+        case SoftmaxAttentionFacts() | LatentAttentionFacts():
+            return False
+        case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
 
 
 def may_bias_by_query(positions: nn.Module) -> bool:

@@ -27,18 +27,35 @@ from pellucid.model import (
 )
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 from pellucid.model.positions import ProjectsPositions
 from pellucid.model.residuals import Layer as Layer
 
 SUBLAYERS = ("attention", "cross_attention", "feed_forward")
 NORMS = tuple(f"{name}_norm{place}" for name in SUBLAYERS for place in ("", ".before", ".after"))
-PROJECTIONS = ("attention.query", "attention.key", "attention.value", "cross_attention.query")
+PROJECTIONS = (
+    "attention.query",
+    "attention.key",
+    "attention.value",
+    "attention.output_gate",
+    "attention.query_latent",
+    "attention.latent",
+    "attention.rotated_key",
+    "cross_attention.query",
+)
+#: Norms of the latents of latent attention.
+LATENT_NORMS = ("attention.query_latent_norm", "attention.latent_norm")
 #: Parts that are recorded: the output under the part's name, the input under NAME.in.
 PARTS = (
     *NORMS,
     *SUBLAYERS,
     *PROJECTIONS,
+    *LATENT_NORMS,
     "feed_forward.up",
     "feed_forward.gate",
     "feed_forward.down",
@@ -54,7 +71,10 @@ class BlockRecord:
 
 
 class _RecordingPositions(Positions):
-    """Passes everything on to a scheme, and records queries and keys before and after rotation."""
+    """Passes everything on to a scheme, and records queries and keys before and after rotation.
+
+    `compared` is the queries as the scores compare them.
+    """
 
     def __init__(self, scheme: Positions) -> None:
         super().__init__()
@@ -63,6 +83,7 @@ class _RecordingPositions(Positions):
         self.layer_scheme = scheme
         self.plain: list[Tensor] = []
         self.rotated: list[Tensor] = []
+        self.compared: Tensor | None = None
 
     def in_layer(self, layer: ProjectsPositions) -> Positions:
         self.layer_scheme = self.scheme.in_layer(layer)
@@ -75,6 +96,7 @@ class _RecordingPositions(Positions):
         return rotated
 
     def bias(self, q: Tensor, k: Tensor, view: View, scale: float) -> Tensor | None:
+        self.compared = q
         return self.layer_scheme.bias(q, k, view, scale)
 
     def add_values(self, mixed: Tensor, weights: Tensor, view: View) -> Tensor:
@@ -91,6 +113,10 @@ class _RecordingCache(NoCache):
     def extend(self, keys: Tensor, values: Tensor) -> KeysAndValues:
         self.self_attention = KeysAndValues(keys, values)
         return self.self_attention
+
+    def expand(self, read: KeysAndValues) -> KeysAndValues:
+        self.self_attention = read
+        return read
 
     def compute_once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
         self.cross_attention = make()
@@ -162,7 +188,7 @@ def _record_attention_parts(hooks: ExitStack, block: nn.Module) -> dict[str, Ten
         layer = find_part(block, kind)
         if known_attention(layer) is None:
             continue
-        for name in ("query", "value", "output", "memory_norm", "mixing"):
+        for name in ("query", "value", "output", "output_gate", "memory_norm", "mixing"):
             part = find_part(cast("nn.Module", layer), name)
             if part is not None:
                 _record_part(hooks, part, f"{kind}.{name}", tensors)
@@ -220,7 +246,9 @@ def _record_self_attention(
     layer: nn.Module, facts: KnownAttention, notes: _Notes
 ) -> AttentionRecord:
     q, k = notes.positions.rotated[:2]
-    turns = where_positions_act(notes.positions.scheme) == "queries and keys"
+    is_latent = isinstance(facts, LatentAttentionFacts)
+    acts = where_positions_act(notes.positions.scheme)
+    turns = acts == "queries and keys" and not is_latent
     part_tensors, keys_values = notes.part_tensors, notes.cache.self_attention
     attention = AttentionRecord(
         layer=layer,
@@ -239,7 +267,15 @@ def _record_self_attention(
         attention.q_plain, attention.k_plain = notes.positions.plain[:2]
     match facts:
         case SoftmaxAttentionFacts():
-            pass
+            attention.q = cast("Tensor", notes.positions.compared)
+            attention.k = cast("KeysAndValues", keys_values).keys
+            if facts.output_gate is not None:
+                gates = torch.sigmoid(part_tensors[f"attention.{facts.output_gate}"])
+                per_head = split_heads(gates, facts.n_heads)
+                attention.output_gate = per_head.expand_as(attention.outputs)
+        case LatentAttentionFacts():
+            attention.q = cast("Tensor", notes.positions.compared)
+            attention.k = cast("KeysAndValues", keys_values).keys
         case LinearAttentionFacts():
             if not turns:
                 attention.q_plain, attention.k_plain = q, k

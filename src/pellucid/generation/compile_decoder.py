@@ -28,6 +28,7 @@ from pellucid.model.facts import (
     HeadTransformFacts,
     IdentityFacts,
     LanguageHeadFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoHeadFacts,
@@ -176,11 +177,16 @@ class _Compiler:
     ) -> None:
         facts = attention_facts(layer)
         match facts:
+            case SoftmaxAttentionFacts(clip=float()) | SoftmaxAttentionFacts(output_gate=str()):
+                refuse("attention with a clip or a gate")
+            case SoftmaxAttentionFacts(norms_after_rotation=True):
+                refuse("a norm of queries and keys after their rotation")
             case SoftmaxAttentionFacts(keys_from="same_text"):
                 mixed = self._softmax(layer, facts, positions, index, input)
                 self.program.linear(layer.get_submodule(facts.output), input=mixed, **fields)
             case (
                 SoftmaxAttentionFacts()
+                | LatentAttentionFacts()
                 | LinearAttentionFacts()
                 | NeuralMemoryFacts()
                 | UnknownFacts()
@@ -200,7 +206,7 @@ class _Compiler:
         """Queries, keys and values, and the outputs of all heads, whose place it returns."""
         program, n_heads, n_kv_heads = self.program, facts.n_heads, facts.n_kv_heads
         d_head, d_value, context = facts.d_head, facts.d_value, self.model.context_length
-        tables = position_tables(positions, context_length=context, n_heads=n_heads, d_head=d_head)
+        tables = position_tables(positions, facts, context_length=context)
         widths = (n_heads * d_head, n_kv_heads * d_head, n_kv_heads * d_value)
         query, key, value = (program.place(width) for width in widths)
         mixed = program.place(n_heads * d_value)

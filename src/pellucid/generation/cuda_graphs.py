@@ -24,6 +24,7 @@ from pellucid.model.facts import (
     DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
@@ -225,6 +226,8 @@ def _unrecordable_attention(attention: nn.Module) -> str | None:
     match facts:
         case SoftmaxAttentionFacts(keys_from="same_text"):
             return None if facts.window is None else "a window"
+        case LatentAttentionFacts():
+            return None
         case (
             SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts()
         ):

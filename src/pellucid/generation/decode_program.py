@@ -107,9 +107,14 @@ class DecodeProgram:
             "precision": _PRECISIONS.get(narrow.values.dtype, Precision.FLOAT32),
             "matrix": self.address(narrow.values.detach(), narrow.values.dtype)
             if narrow.values is not weight
-            else self.address(weight.detach()),
+            else self.address(weight.detach(), self._dtype_of(weight)),
             "scales": self.address(narrow.scales),
         }
+
+    @staticmethod
+    def _dtype_of(matrix: Tensor) -> torch.dtype:
+        """bfloat16 if the matrix is in it; every other dtype but float32 is refused."""
+        return torch.bfloat16 if matrix.dtype == torch.bfloat16 else torch.float32
 
     def product(
         self,
@@ -219,7 +224,7 @@ def _can_norm(facts: NormFacts, vectors: int) -> bool:
     """Whether one instruction computes the norm."""
     plain = facts.gain_offset in (0, 1) and (facts.centred or facts.bias is None)
     plain = plain and (facts.gain is not None or facts.width is not None)
-    return plain and (facts.n_groups == 1 or (facts.centred and vectors == 1))
+    return plain and (facts.n_groups == 1 or vectors == 1)
 
 
 def both_norms(norm: nn.Module) -> tuple[nn.Module, nn.Module]:

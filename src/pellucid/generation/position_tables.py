@@ -16,6 +16,7 @@ from pellucid.model.facts import (
     DistanceVectorFacts,
     NoPositionFacts,
     RotaryFacts,
+    SoftmaxAttentionFacts,
     UnknownFacts,
     position_facts,
     tensor_at,
@@ -35,12 +36,12 @@ class PositionTables(NamedTuple):
 
 
 def position_tables(
-    positions: Positions, *, context_length: int, n_heads: int, d_head: int
+    positions: Positions, attention: SoftmaxAttentionFacts, *, context_length: int
 ) -> PositionTables:
     """The tables of a scheme.
 
     Args:
-        positions: The scheme. context_length: The longest text. n_heads, d_head: Of the attention.
+        positions: The scheme. attention: Of the layer. context_length: The longest text.
 
     Raises:
         CannotCompile: There is no instruction for the scheme.
@@ -50,17 +51,17 @@ def position_tables(
         case RotaryFacts(n_rotated=n_rotated, pairing=pairing):
             cos, sin = tensor_at(positions, facts.cos), tensor_at(positions, facts.sin)
             return PositionTables(n_rotated, pairing == "interleaved", cos, sin)
-        case DistanceBiasFacts():
-            query = torch.zeros(1, n_heads, 1, d_head)
+        case DistanceBiasFacts(by="distance"):
+            query = torch.zeros(1, attention.n_heads, 1, attention.d_head)
             keys = query.expand(-1, -1, context_length, -1)
             view = look(1, torch.device("cpu"), causal=True, start=context_length - 1)
-            with torch.no_grad():
-                bias = positions.bias(query, keys, view, 1.0)  # it depends on distances alone
+            with torch.no_grad():  # the bias depends on distances alone
+                bias = positions.bias(query, keys, view, attention.scale)
             assert bias is not None
             return PositionTables(by_distance=bias[:, 0].flip(-1).contiguous())
         case NoPositionFacts() | AddedPositionFacts():
             return PositionTables()
-        case DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
+        case DistanceBiasFacts() | DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
             return refuse(positions)
         case _:
             assert_never(facts)

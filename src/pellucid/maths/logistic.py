@@ -84,6 +84,43 @@ def softplus_grad(x: Array, grad: Array) -> Array:
     return grad * sigmoid(x)
 
 
+@equation(gate="...", up="...")
+def glu(gate: Array, up: Array) -> Array:
+    """Numbers times gates between 0 and 1: in a feed-forward, or after the heads of attention.
+
+    y = s(gate) up
+
+    Args:
+        gate, up: (...). Returns (...).
+    Gradient:
+        `glu_grad`.
+    Fails:
+        A closed gate passes no gradient to what it multiplies.
+    Raises:
+        MathsError: the two are not floating, or of different shapes.
+    Source:
+        Dauphin et al. 2017, "Language Modeling with Gated Convolutional Networks", eq. 1; Qiu et
+        al. 2025, "Gated Attention for Large Language Models", eq. 5.
+    See also:
+        `swiglu`, `geglu`.
+    Example:
+        glu(array([-10.0, 0.0, 10.0]), array([2.0, 2.0, 2.0]))
+    """
+    return sigmoid(gate) * up
+
+
+@equation(glu, grad="...")
+def glu_grad(gate: Array, up: Array, grad: Array) -> tuple[Array, Array]:
+    """The gradients that reach gates and numbers when `grad` reaches their product.
+
+    dgate = g up s (1 - s),  dup = g s
+
+    Args:
+        gate, up, grad: (...). Returns dgate, dup.
+    """
+    return sigmoid_grad(gate, grad * up), grad * sigmoid(gate)
+
+
 def _below_zero(x: Array) -> Array:
     """-|x|, differentiable at 0 as well."""
     return namespace(x).where(x >= 0, -x, x)

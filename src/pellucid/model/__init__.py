@@ -16,6 +16,8 @@ from pellucid.model.attention import (
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
 from pellucid.model.feed_forward import MLP, GatedMLP, HeadTransform
+from pellucid.model.half import can_be_half, refuse_half, widen_on_use
+from pellucid.model.latent_attention import LatentAttention
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.lora import LoRALinear
 from pellucid.model.neural_memory import NeuralMemory
@@ -34,7 +36,7 @@ from pellucid.model.positions import (
     Sinusoidal,
 )
 from pellucid.model.precision import Narrow, Weights
-from pellucid.model.quantization import narrow
+from pellucid.model.quantization import check_weights, narrow
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.residuals import (
     Sandwich,
@@ -79,6 +81,7 @@ __all__ = [
     "KeyValueCache",
     "KeysAndValues",
     "LanguageHead",
+    "LatentAttention",
     "LayerNorm",
     "Learned",
     "LinearAttention",
@@ -107,6 +110,8 @@ __all__ = [
     "adapters",
     "assemble",
     "assemble_trained",
+    "can_be_half",
+    "check_weights",
     "deep_norm",
     "is_adapter_tensor",
     "look",
@@ -118,8 +123,10 @@ __all__ = [
     "output_norm",
     "post_norm",
     "pre_norm",
+    "refuse_half",
     "sandwich_norm",
     "unmerge",
+    "widen_on_use",
     "without_adapters",
 ]
 

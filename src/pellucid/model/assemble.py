@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import assert_never
 
@@ -21,7 +22,9 @@ from pellucid.model.attention import (
     Scores,
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
+from pellucid.model.half import refuse_half
 from pellucid.model.initialisation import empty_embedding, initialise
+from pellucid.model.latent_attention import Latent, LatentAttention, LatentHeads
 from pellucid.model.linear_attention import LinearAttention
 from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
@@ -95,7 +98,7 @@ def _block(stack: config.Stack, index: int, layer: config.Layer, d_model: int) -
     parallel = isinstance(rule, config.Parallel)
     block = ParallelBlock if parallel else Block
     return block(
-        attention=_attention(layer.attention, layer.positions, d_model),
+        attention=_attention(layer, d_model, index + 1),
         feed_forward=parts.feed_forward(layer.feed_forward, d_model),
         attention_norm=norm() if index or stack.first_attention_norm else nn.Identity(),
         feed_forward_norm=None if parallel and rule.shared_norm else norm(),
@@ -133,21 +136,25 @@ def _head(model: config.Transformer) -> OutputHead:
             assert_never(model.head)
 
 
-def _attention(
-    attention: config.OneAttention, positions: config.Positions, d_model: int
-) -> nn.Module:
+def _attention(layer: config.Layer, d_model: int, number: int) -> nn.Module:
+    """The attention of a layer; `number` counts from 1."""
+    attention = layer.attention
     match attention:
         case config.MultiHead():
             return MultiHeadAttention(
                 d_model=d_model,
                 heads=_heads(attention),
-                qkv_bias=attention.qkv_bias,
+                qkv_bias=attention.biases,
                 out_bias=attention.out_bias,
-                scores=_scores(attention),
+                scores=_scores(attention, number if attention.scale_by_layer else 1),
                 norms=_query_key_norms(attention),
                 window=attention.window,
-                distances=_distance_projections(attention, positions, d_model),
+                clip=attention.clip,
+                output_gate=attention.output_gate,
+                distances=_distance_projections(attention, layer.positions, d_model),
             )
+        case config.LatentAttention():
+            return _latent_attention(attention, d_model)
         case config.LinearAttention():
             return LinearAttention(
                 d_model=d_model,
@@ -177,12 +184,33 @@ def _distance_projections(
     if not isinstance(positions, config.Disentangled) or not positions.own_projections:
         return NO_DISTANCES
 
-    def project(n_heads: int) -> nn.Module:
-        return nn.Linear(d_model, n_heads * attention.d_head, bias=attention.qkv_bias)
+    def project(n_heads: int, bias: bool) -> nn.Module:
+        return nn.Linear(d_model, n_heads * attention.d_head, bias=bias)
+
+    query_bias, key_bias, _ = attention.biases
 
     return DistanceProjections(
-        query=project(attention.n_heads) if positions.position_to_content else None,
-        key=project(attention.n_kv_heads) if positions.content_to_position else None,
+        query=project(attention.n_heads, query_bias) if positions.position_to_content else None,
+        key=project(attention.n_kv_heads, key_bias) if positions.content_to_position else None,
+    )
+
+
+def _latent_attention(attention: config.LatentAttention, d_model: int) -> nn.Module:
+    def latent(width: int) -> Latent:
+        return Latent(width, parts.norm(attention.latent_norm, width))
+
+    query_width = attention.d_query_latent
+    return LatentAttention(
+        d_model=d_model,
+        heads=LatentHeads(
+            attention.n_heads, attention.d_head, attention.d_rotated, attention.d_value
+        ),
+        latent=latent(attention.d_latent),
+        query_latent=None if query_width is None else latent(query_width),
+        latent_bias=attention.latent_bias,
+        out_bias=attention.out_bias,
+        scale=attention.scale,
+        dropout=attention.dropout,
     )
 
 
@@ -190,7 +218,7 @@ def _cross_attention(attention: config.MultiHead, d_model: int) -> nn.Module:
     return CrossAttention(
         d_model=d_model,
         heads=_heads(attention),
-        qkv_bias=attention.qkv_bias,
+        qkv_bias=attention.biases,
         out_bias=attention.out_bias,
         scores=_scores(attention),
     )
@@ -200,19 +228,31 @@ def _heads(attention: config.MultiHead) -> Heads:
     return Heads(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.d_value)
 
 
-def _scores(attention: config.MultiHead) -> Scores:
-    return Scores(attention.scale, attention.soft_cap, attention.sinks, attention.dropout)
+def _scores(attention: config.MultiHead, divisor: int = 1) -> Scores:
+    scale = attention.scale
+    if divisor != 1:
+        scale = (1 / math.sqrt(attention.d_head) if scale is None else scale) / divisor
+    return Scores(scale, attention.soft_cap, attention.sinks, attention.dropout)
 
 
 def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
-    norm = attention.qk_norm
-    if norm is None:
+    kind, d_head = attention.qk_norm, attention.d_head
+    if kind is None:
         return None
-    d_head, over_all_heads = attention.d_head, attention.qk_norm_over == "all_heads"
+
+    def norm(n_heads: int) -> nn.Module:
+        if attention.qk_norm_over == "each_head":
+            return parts.norm(kind, d_head)
+        if attention.qk_norm_over == "all_heads":
+            return parts.norm(kind, d_head * n_heads)
+        assert isinstance(kind, config.LayerNorm | config.RMSNorm)  # config refuses others
+        return parts.own_gain_norm(kind, d_head, n_heads)
+
     return QueryKeyNorms(
-        query=parts.norm(norm, d_head * attention.n_heads if over_all_heads else d_head),
-        key=parts.norm(norm, d_head * attention.n_kv_heads if over_all_heads else d_head),
-        over_all_heads=over_all_heads,
+        query=norm(attention.n_heads),
+        key=norm(attention.n_kv_heads),
+        over_all_heads=attention.qk_norm_over != "each_head",
+        after_rotation=attention.qk_norm_place == "after_rotation",
     )
 
 
@@ -274,11 +314,12 @@ def assemble_trained(model: Transformer, trained: config.Trained | None, *, seed
         seed: of new weights, such as adapters; on the meta device nothing is drawn.
 
     Raises:
-        ConfigError: `trained` does not fit this model.
+        ConfigError: `trained` does not fit this model, or its matrices are in half precision.
     """
+    if trained is None:
+        return
+    refuse_half(model, "training")
     match trained:
-        case None:
-            return
         case config.LastLayers(count=count):
             train_last_layers(model, count)
         case config.LoRA():

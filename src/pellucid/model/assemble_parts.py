@@ -121,6 +121,22 @@ def entry(model: config.Transformer, stack: config.Stack) -> Entry:
     )
 
 
+def own_gain_norm(kind: config.LayerNorm | config.RMSNorm, d_head: int, n_heads: int) -> nn.Module:
+    """A norm of each head's features, with a gain for each feature of each head.
+
+    Args:
+        kind: which norm. d_head: the features of a head. n_heads: how many heads lie side by side.
+    """
+    width = d_head * n_heads
+    match kind:
+        case config.LayerNorm(eps=eps, bias=bias):
+            return GroupNorm(width, eps=eps, n_groups=n_heads, bias=bias)
+        case config.RMSNorm(eps=eps, unit_offset=unit_offset):
+            return RMSNorm(width, eps=eps, unit_offset=unit_offset, n_groups=n_heads)
+        case _:
+            assert_never(kind)
+
+
 def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
     """The positions of a stack: one scheme, or several that take turns."""
     attention_of = {layer.positions: layer.attention for layer in stack.layer_counts}
@@ -154,7 +170,7 @@ def _scheme(
         case config.Learned() | config.Sinusoidal():
             return added_positions(model, scheme)
         case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = attention.d_head, attention.value_width if values else None
+            d_head, d_value = attention.d_head, config.value_width(attention) if values else None
             return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
         case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
             return BucketedBias(
@@ -167,9 +183,14 @@ def _scheme(
         case config.Disentangled():
             return _disentangled(model, scheme, stack.dropout)
         case config.Rotary():
-            return _rotary(scheme, length, attention.d_head)
+            return _rotary(scheme, length, config.rotated_width(attention))
         case config.ALiBi():
-            return ALiBi(n_heads=attention.n_heads)
+            return ALiBi(
+                n_heads=attention.n_heads,
+                max_exponent=scheme.max_exponent,
+                scaled=scheme.scaled,
+                rounded=scheme.rounded,
+            )
         case _:
             assert_never(scheme)
 

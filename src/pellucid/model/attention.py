@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypedDict
+from typing import Literal, NamedTuple, TypedDict, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,9 @@ from pellucid.model.positions import NoPositions, Positions
 from pellucid.model.precision import for_products
 from pellucid.model.scores import Scoring, gather
 from pellucid.model.views import View
+
+#: Whether each feature of a head's output has a gate of its own, or each head has one.
+GateOver = Literal["features", "heads"]
 
 #: For cross-attention: positions in one text mean nothing in another.
 _NO_ORDER = NoPositions()
@@ -65,11 +68,13 @@ PLAIN_SCORES = Scores()
 
 
 class QueryKeyNorms(NamedTuple):
-    """Norms of queries and keys, each over one head, or over all heads at once."""
+    """Norms of queries and keys, each over one head, or over all heads side by side."""
 
     query: nn.Module
     key: nn.Module
     over_all_heads: bool = False
+    #: whether positions rotate queries and keys first
+    after_rotation: bool = False
 
 
 class DistanceProjections(NamedTuple):
@@ -90,11 +95,12 @@ class _Attention(nn.Module):
         *,
         d_model: int,
         heads: Heads,
-        qkv_bias: bool,
+        qkv_bias: bool | tuple[bool, bool, bool],
         out_bias: bool,
         scores: Scores = PLAIN_SCORES,
     ) -> None:
         super().__init__()
+        biases = (qkv_bias,) * 3 if isinstance(qkv_bias, bool) else qkv_bias
         n_heads, n_kv_heads, d_head, d_value = heads
         d_value = d_head if d_value is None else d_value
         self.n_heads = n_heads
@@ -105,9 +111,9 @@ class _Attention(nn.Module):
         #: whether torch's fused kernel computes the scores, if it can
         self.fused = True
         self.sinks = nn.Parameter(torch.zeros(n_heads)) if scores.sinks else None
-        self.query = nn.Linear(d_model, n_heads * d_head, bias=qkv_bias)
-        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=qkv_bias)
-        self.value = nn.Linear(d_model, n_kv_heads * d_value, bias=qkv_bias)
+        self.query = nn.Linear(d_model, n_heads * d_head, bias=biases[0])
+        self.key = nn.Linear(d_model, n_kv_heads * d_head, bias=biases[1])
+        self.value = nn.Linear(d_model, n_kv_heads * d_value, bias=biases[2])
         self.output = nn.Linear(n_heads * d_value, d_model, bias=out_bias)
 
     def scoring(self) -> Scoring:
@@ -133,14 +139,17 @@ class MultiHeadAttention(_Attention):
     """Scaled dot-product self-attention in heads; fewer key/value heads make it grouped.
 
     softmax(q k^T / sqrt(d_head) + mask) v. `window`: each query sees that many keys at most. Norms
-    of queries and keys are over one head, or over all at once, as wide as they are. `distances`
-    makes queries and keys of the vectors of distances, if content has projections of its own.
+    of queries and keys are over one head, or over all at once, as wide as they are. `clip` bounds
+    queries, keys and values. `output_gate`: sigmoid(G x) multiplies the heads' outputs, with a row
+    of G for each feature or for each head. `distances` makes queries and keys of the vectors of
+    distances, if content has projections of its own.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1; Ainslie et al. 2023, "GQA";
         Henry et al. 2020, "Query-Key Normalization for Transformers" (norms on q and k);
         Beltagy et al. 2020, "Longformer" (windows); Gemma Team 2024, "Gemma 2" (soft caps);
-        Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks".
+        Xiao et al. 2023, "Efficient Streaming Language Models with Attention Sinks"; Qiu et al.
+        2025, "Gated Attention for Large Language Models", eq. 5 (gates).
     """
 
     def __init__(
@@ -148,11 +157,13 @@ class MultiHeadAttention(_Attention):
         *,
         d_model: int,
         heads: Heads,
-        qkv_bias: bool,
+        qkv_bias: bool | tuple[bool, bool, bool],
         out_bias: bool,
         scores: Scores = PLAIN_SCORES,
         norms: QueryKeyNorms | None = None,
         window: int | None = None,
+        clip: float | None = None,
+        output_gate: GateOver | None = None,
         distances: DistanceProjections = NO_DISTANCES,
     ) -> None:
         super().__init__(
@@ -160,8 +171,15 @@ class MultiHeadAttention(_Attention):
         )
         self.position_query, self.position_key = distances
         norms = norms or QueryKeyNorms(nn.Identity(), nn.Identity())
-        self.query_norm, self.key_norm, self.norms_over_all_heads = norms
+        self.query_norm, self.key_norm = norms.query, norms.key
+        self.norms_over_all_heads = norms.over_all_heads
+        self.norms_after_rotation = norms.after_rotation
         self.window = window
+        self.clip = clip
+        self.gate_over: GateOver = output_gate or "features"
+        rows = self.output.in_features if output_gate == "features" else heads.n_heads
+        has_bias = cast("nn.Parameter | None", self.query.bias) is not None
+        self.output_gate = None if output_gate is None else nn.Linear(d_model, rows, bias=has_bias)
 
     def forward(
         self,
@@ -178,12 +196,24 @@ class MultiHeadAttention(_Attention):
         """
         x = for_products(x)
         positions = positions.in_layer(self)
-        q = self._normed(self.query(x), self.query_norm, self.n_heads)
-        k = self._normed(self.key(x), self.key_norm, self.n_kv_heads)
-        v = split_heads(self.value(x), self.n_kv_heads)
-        q, k = positions.rotate(q, view), positions.rotate(k, view)
+        q = self._compared(self.query(x), self.query_norm, self.n_heads, positions, view)
+        k = self._compared(self.key(x), self.key_norm, self.n_kv_heads, positions, view)
+        v = self._clipped(split_heads(self.value(x), self.n_kv_heads))
         mixed = gather(q, cache.extend(k, v), self.scoring(), positions, view, self.window)
-        return self.output(join_heads(mixed))
+        joined = join_heads(mixed)
+        if self.output_gate is not None:
+            gates = torch.sigmoid(self.output_gate(x))
+            joined = joined * gates.repeat_interleave(joined.shape[-1] // gates.shape[-1], dim=-1)
+        return self.output(joined)
+
+    def _compared(
+        self, x: Tensor, norm: nn.Module, n_heads: int, positions: Positions, view: View
+    ) -> Tensor:
+        """Queries or keys as the scores compare them: normalised, clipped and rotated."""
+        if not self.norms_after_rotation:
+            return positions.rotate(self._clipped(self._normed(x, norm, n_heads)), view)
+        rotated = positions.rotate(self._clipped(split_heads(x, n_heads)), view)
+        return self._normed(join_heads(rotated), norm, n_heads)
 
     def position_queries(
         self, vectors: Float[Tensor, "rows d_model"]
@@ -206,6 +236,9 @@ class MultiHeadAttention(_Attention):
             return split_heads(norm(x), n_heads)
         return norm(split_heads(x, n_heads))
 
+    def _clipped(self, x: Tensor) -> Tensor:
+        return x if self.clip is None else x.clamp(-self.clip, self.clip)
+
     def facts(self) -> SoftmaxAttentionFacts:
         """How it scores, how far it looks, and where its norms are."""
         return replace(
@@ -216,6 +249,10 @@ class MultiHeadAttention(_Attention):
             norms_over_all_heads=self.norms_over_all_heads,
             position_query=None if self.position_query is None else "position_query",
             position_key=None if self.position_key is None else "position_key",
+            norms_after_rotation=self.norms_after_rotation,
+            clip=self.clip,
+            output_gate=None if self.output_gate is None else "output_gate",
+            gate_over=self.gate_over,
         )
 
 

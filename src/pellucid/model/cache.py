@@ -35,6 +35,10 @@ class NoCache:
         """All keys and values so far: the new ones."""
         return KeysAndValues(keys, values)
 
+    def expand(self, read: KeysAndValues) -> KeysAndValues:
+        """Keys and values that a layer makes anew from what it keeps; observers listen here."""
+        return read
+
     def compute_once(self, make: Callable[[], KeysAndValues]) -> KeysAndValues:
         """Keys and values that do not change from call to call, such as an encoder's."""
         return make()

@@ -59,26 +59,37 @@ class LayerNorm(nn.Module):
 class RMSNorm(nn.Module):
     """x / sqrt(mean(x^2) + eps) * gain, over the last axis; computed in float32.
 
-    With `unit_offset` the gain is 1 + the weight; without `gain` it is 1.
+    With `unit_offset` the gain is 1 + the weight; without `gain` it is 1. With `n_groups` each
+    group of features has a mean square of its own.
 
     Source:
         Zhang and Sennrich 2019, "Root Mean Square Layer Normalization", eq. 4.
     """
 
     def __init__(
-        self, width: int, *, eps: float, unit_offset: bool = False, gain: bool = True
+        self,
+        width: int,
+        *,
+        eps: float,
+        unit_offset: bool = False,
+        n_groups: int = 1,
+        gain: bool = True,
     ) -> None:
         super().__init__()
-        self.eps, self.width, self.unit_offset = eps, width, unit_offset
+        self.eps, self.width, self.unit_offset, self.n_groups = eps, width, unit_offset, n_groups
         self.gain = _new_gain(width, unit_offset) if gain else None
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
-        gain = self.gain
-        if gain is None:
-            wide = x if x.dtype in (torch.float32, torch.float64) else x.float()
-            return F.rms_norm(wide, (self.width,), None, self.eps).to(x.dtype)
-        return apply_function(_RMSNorm, x, gain + 1 if self.unit_offset else gain, self.eps)
+        groups = x if self.n_groups == 1 else x.view(*x.shape[:-1], self.n_groups, -1)
+        if self.gain is None:
+            wide = groups if x.dtype in (torch.float32, torch.float64) else groups.float()
+            return F.rms_norm(wide, wide.shape[-1:], None, self.eps).to(x.dtype).view_as(x)
+        gain = self.gain + 1 if self.unit_offset else self.gain
+        if self.n_groups == 1:
+            return apply_function(_RMSNorm, x, gain, self.eps)
+        gains = gain.view(self.n_groups, -1)
+        return apply_function(_RMSNorm, groups, gains, self.eps).flatten(-2)
 
     def facts(self) -> NormFacts:
         """Which numbers share a mean, and its parameters."""
@@ -88,6 +99,7 @@ class RMSNorm(nn.Module):
             eps=self.eps,
             gain=None if self.gain is None else "gain",
             gain_offset=1.0 if self.unit_offset else 0.0,
+            n_groups=self.n_groups,
             width=self.width,
         )
 
@@ -153,12 +165,12 @@ class GroupNorm(nn.Module):
         Wu and He 2018, "Group Normalization", eq. 7; here without axes of space.
     """
 
-    def __init__(self, width: int, *, eps: float, n_groups: int) -> None:
+    def __init__(self, width: int, *, eps: float, n_groups: int, bias: bool = True) -> None:
         super().__init__()
         self.eps = eps
         self.n_groups = n_groups
         self.gain = nn.Parameter(torch.ones(width))
-        self.bias = nn.Parameter(torch.zeros(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
 
     def forward(self, x: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch width"]:
         """The normalised features."""
@@ -172,7 +184,7 @@ class GroupNorm(nn.Module):
             centred=True,
             eps=self.eps,
             gain="gain",
-            bias="bias",
+            bias=None if self.bias is None else "bias",
             n_groups=self.n_groups,
         )
 
@@ -222,5 +234,5 @@ class _RMSNorm(torch.autograd.Function):
         unit = x * scale
         gained = grad * gain
         towards = (gained * unit).mean(-1, keepdim=True)
-        grad_gain = (grad * unit).flatten(0, -2).sum(0)
+        grad_gain = (grad * unit).flatten(0, -1 - gain.ndim).sum(0)
         return ((gained - unit * towards) * scale).to(x.dtype), grad_gain.to(gain.dtype), None

@@ -99,7 +99,7 @@ class OutputHead(nn.Module):
         Raises:
             PellucidError: the head has no token probabilities.
         """
-        return F.linear(hidden, self.weight)
+        return F.linear(hidden, self.weight.to(hidden.dtype))
 
 
 class LanguageHead(OutputHead):
@@ -162,7 +162,7 @@ class LanguageHead(OutputHead):
 
     def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocab"]:
         """cap(W h + b), from states that passed `readable`."""
-        logits = F.linear(hidden, self.weight, self.model.head_bias)
+        logits = F.linear(hidden, self.weight.to(hidden.dtype), self.model.head_bias)
         cap = self.soft_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from pellucid.native import INT8_BLOCK
 
-#: The types of matrices.
-Weights = Literal["float32", "bfloat16", "int8"]
+#: The types of matrices; "stored" is that of a published model's file.
+Weights = Literal["float32", "bfloat16", "float16", "int8", "stored"]
 
 
 def for_products(x: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from pellucid.errors import ConfigError, PellucidError
+from pellucid.model.half import halve, has_half
 from pellucid.model.precision import Narrow, Weights, narrowed
 from pellucid.model.transformer import Transformer
 from pellucid.native import huge_buffer
@@ -24,17 +25,19 @@ def narrow(model: Transformer, weights: Weights) -> None:
     """Round the matrices of linear layers, and an embedding that is also the head, in place.
 
     Norms, biases, vectors of positions and other embeddings stay as they are. The original weights
-    are lost. "float32" changes nothing.
+    are lost. "float32" and "stored" change nothing, nor does "bfloat16" if the matrices are in half
+    precision already. "float16" halves the table of tokens in any case.
 
     Raises:
-        ConfigError: `weights` is not one of the three types.
+        ConfigError: `weights` is not one of the types.
         PellucidError: a matrix is computed from other parameters, as by weight norm.
     """
-    if weights not in get_args(Weights):
-        raise ConfigError(
-            f"weights was {weights!r}; it has to be one of {', '.join(get_args(Weights))}"
-        )
-    if weights == "float32":
+    check_weights(weights)
+    if weights in ("float32", "stored") or (weights != "int8" and has_half(model)):
+        return
+    if weights == "float16":
+        list(_matrices(model))  # for its refusal
+        halve(model, torch.float16)
         return
     names = [f"{name}.weight" for name in _matrices(model)]
     matrices = {name: model.get_parameter(name) for name in names}
@@ -47,6 +50,18 @@ def narrow(model: Transformer, weights: Weights) -> None:
         values = part[: matrix.numel() * width].view(rounded.values.dtype).view_as(matrix)
         matrix.copy_(rounded.wide())
         model.narrow[name] = Narrow(values.copy_(rounded.values), rounded.scales, matrix._version)
+
+
+def check_weights(weights: str) -> None:
+    """Refuse a type that matrices cannot have.
+
+    Raises:
+        ConfigError: names those they can have.
+    """
+    if weights not in get_args(Weights):
+        raise ConfigError(
+            f"weights was {weights!r}; it has to be one of {', '.join(get_args(Weights))}"
+        )
 
 
 def _matrices(model: Transformer) -> Iterator[str]:

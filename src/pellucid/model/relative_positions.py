@@ -16,19 +16,33 @@ from pellucid.model.views import View, distances
 class ALiBi(Positions):
     """A penalty on scores that grows with the distance; each head has its own slope.
 
+    `scaled`: the penalty is multiplied by the scale of the scores, too. `rounded`: in place of
+    -slope |distance|, slope times the key's position, rounded to bfloat16. Without the rounding the
+    softmax would be the same.
+
     Source:
-        Press, Smith and Lewis 2022, "Train Short, Test Long".
+        Press, Smith and Lewis 2022, "Train Short, Test Long"; Almazrouei et al. 2023, "The Falcon
+        Series of Open Language Models", as released (scaled and rounded).
     See also:
         `pellucid.maths.alibi_slopes`, `pellucid.maths.alibi_bias`.
     """
 
     slopes: Tensor
 
-    def __init__(self, *, n_heads: int) -> None:
+    def __init__(
+        self,
+        *,
+        n_heads: int,
+        max_exponent: float = 8.0,
+        scaled: bool = False,
+        rounded: bool = False,
+    ) -> None:
         super().__init__()
+        self.scaled = scaled
+        self.rounded = rounded
         with torch.device("cpu"):  # a constant: real even in a model built on the meta device
             heads = torch.arange(n_heads, dtype=torch.float64)
-            slopes = alibi_slopes(heads, n_heads=n_heads).float()
+            slopes = alibi_slopes(heads, n_heads=n_heads, max_exponent=max_exponent).float()
         self.register_buffer("slopes", slopes, persistent=False)
 
     def bias(
@@ -37,18 +51,36 @@ class ALiBi(Positions):
         k: Float[Tensor, "batch kv_heads keys d_head"],
         view: View,
         scale: float,
-    ) -> Float[Tensor, "heads queries keys"]:
-        """-slope |distance|.
+    ) -> Float[Tensor, "*batch heads queries keys"]:
+        """-slope |distance|, or the product that is `rounded`.
 
         Args:
-            q: (batch, heads, queries, d_head). k: not used. view: the positions. scale: not used.
+            q: (batch, heads, queries, d_head). k: not used. view: the positions. scale: of the
+            scores.
         """
-        distance = distances(view.start, q.shape[2], q.device)
-        return -self.slopes[:, None, None] * distance.abs()
+        slopes = self.slopes[:, None, None]
+        if self.rounded:
+            places = _key_places(view, q.shape[2], q.device)[..., None, None, :]
+            penalty = (slopes.bfloat16() * places).to(slopes.dtype)
+            penalty = penalty.expand(*penalty.shape[:-2], q.shape[2], -1)
+        else:
+            penalty = -slopes * distances(view.start, q.shape[2], q.device).abs()
+        return penalty * scale if self.scaled else penalty
 
     def facts(self) -> DistanceBiasFacts:
         """Which rule gives the bias."""
-        return DistanceBiasFacts(rule="slope")
+        return DistanceBiasFacts(
+            rule="slope", by="key" if self.rounded else "distance", scaled=self.scaled
+        )
+
+
+def _key_places(view: View, n_queries: int, device: torch.device) -> Int[Tensor, "*batch keys"]:
+    """The position of each key in its own text: padding in front of a text does not count."""
+    if view.places is not None:
+        return view.places
+    if view.padding is not None:
+        return (view.padding.long().cumsum(-1) - 1).clamp(min=0)
+    return torch.arange(view.start + n_queries, device=device)
 
 
 class BucketedBias(Positions):

@@ -104,7 +104,7 @@ def add_lora(
             int.from_bytes(hashlib.sha256(f"{seed}:{name}".encode()).digest()[:8], "little") >> 1
         )
         owner: LoRALinear | None = None
-        for path in paths[id(layer.weight)]:
+        for path in paths[_weight_id(layer)]:
             place, _, leaf = path.rpartition(".")
             base = cast("nn.Linear", model.get_submodule(path))
             adapted = LoRALinear(base, rank=rank, alpha=alpha, dropout=dropout, seed=layer_seed)
@@ -148,12 +148,17 @@ def _adapted_modules(model: nn.Module) -> dict[str, LoRALinear]:
 
 
 def _paths_by_weight(model: nn.Module) -> dict[int, list[str]]:
-    """The paths of the linear layers with each weight, the first one first."""
+    """The paths of the linear layers with each weight, by its id, the first one first."""
     paths: dict[int, list[str]] = {}
     for name, module in named_modules(model).items():
         if isinstance(module, nn.Linear):
-            paths.setdefault(id(module.weight), []).append(name)
+            paths.setdefault(_weight_id(module), []).append(name)
     return paths
+
+
+def _weight_id(layer: nn.Linear) -> int:
+    """The id of a layer's weight; of the layer if the weight is computed anew at each call."""
+    return id(layer if parametrize.is_parametrized(layer) else layer.weight)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, n
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.runs.adapters import export_adapter
-from pellucid.runs.convert import export_run, import_model
+from pellucid.runs.convert import export_run, import_model, push_run
 from pellucid.runs.evaluate_examples import (
     RowsEvaluation,
     evaluate_held_out,
@@ -86,6 +86,7 @@ __all__ = [
     "load",
     "neighbours",
     "next_token",
+    "push_run",
     "ranked",
     "read_events",
     "resume",

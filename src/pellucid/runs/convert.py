@@ -1,12 +1,14 @@
-"""Published models in and out: `pellucid import` and `pellucid export`.
+"""Published models in and out: `pellucid import`, `pellucid export` and `pellucid push`.
 
 A refusal leaves nothing behind.
 """
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -24,6 +26,7 @@ from pellucid.checkpoints.huggingface import (
 from pellucid.checkpoints.llama2c import read_llama2c
 from pellucid.errors import RunError
 from pellucid.free_memory import forcing
+from pellucid.hub import local_model, parse_hub_name
 from pellucid.model import merged
 from pellucid.runs.adapters import import_adapter
 from pellucid.runs.import_run import Exported, Imported, write_run
@@ -46,6 +49,9 @@ from pellucid.tokenizers import (
     tokenizer_from,
 )
 
+if TYPE_CHECKING:
+    from pellucid.hub.push import Pushed
+
 _LLAMA2C = "llama2.c"
 #: All files of an export.
 _EXPORTED = (*PUBLISHED_FILES, "tokenizer.json", SETTINGS)
@@ -62,7 +68,7 @@ def import_model(
     """Make the run `out` of a Hugging Face directory, a llama2.c file, or adapters and their base.
 
     Args:
-        source: the published model.
+        source: the published model, by path or by its name on a hub.
         out: the run's folder.
         tokenizer: a file or a folder with the tokenizer, if the source has none.
         base: the run or published model that adapters were trained on.
@@ -73,8 +79,9 @@ def import_model(
         TextError: there is no tokenizer, or it does not fit.
         RunError: `source` is none of these, or `out` exists.
     """
-    source, out = Path(source), Path(out)
+    out = Path(out)
     refuse_taken(out)
+    source = local_model(source)
     tokenizer_path = None if tokenizer is None else Path(tokenizer)
     if is_adapter(source):
         if tokenizer_path is not None:
@@ -167,6 +174,28 @@ def export_run(run: str | Path, out: str | Path) -> Exported:
 
     write_folder(out, _EXPORTED, write)
     return Exported(folder=out, family=family)
+
+
+def push_run(run: str | Path, name: str, *, public: bool = False) -> Pushed:
+    """Upload a run as `transformers` reads it.
+
+    Args:
+        run: a run, one of its checkpoints, or a published model's folder.
+        name: the repository, `owner/name`; it is made if there is none.
+        public: whether everybody may see a new repository.
+
+    Raises:
+        RunError: there is no run, the name is none, or the hub refuses or cannot be reached.
+        CheckpointError: no published family has a model like this; names the parts.
+    """
+    from pellucid.hub.push import push_folder  # the library loads when it is needed
+
+    target, run = parse_hub_name(name), Path(run)
+    if is_huggingface(run):
+        return push_folder(run, target, private=not public)
+    with tempfile.TemporaryDirectory(prefix="pellucid-push-") as folder:
+        exported = export_run(run, Path(folder) / target.repo.split("/")[1])
+        return push_folder(exported.folder, target, private=not public)
 
 
 def _ends(model: config.Transformer, words: Tokenizer) -> dict[str, int | None]:

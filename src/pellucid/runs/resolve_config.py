@@ -10,6 +10,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, cast
 from pellucid import config
 from pellucid.config import base_of, encode, overlay, run_from_table
 from pellucid.errors import ConfigError
+from pellucid.hub import local_model
 from pellucid.presets import ObjectivePreset, find, find_objective
 from pellucid.saved_runs.folder import home_of
 from pellucid.saved_runs.initial_weights import config_of
@@ -83,11 +84,12 @@ def resolve_config(paths: Iterable[str | Path] = (), **choices: Unpack[RunChoice
             f"{', '.join(RunChoices.__annotations__)}"
         )
     start, seed, device = choices.get("start"), choices.get("seed"), choices.get("device")
+    start = None if start is None else local_model(start)
     name, teacher, lora = choices.get("objective"), choices.get("teacher"), choices.get("lora")
     objective = None if name is None else find_objective(name)
     table = _config_table(objective, start, choices.get("preset"), choices.get("config_file"))
     if teacher is not None:
-        table = overlay(table, _teacher_table(Path(teacher)))
+        table = overlay(table, _teacher_table(local_model(teacher)))
     run = run_from_table(table, find, choices.get("settings", ()))
     columns = tuple(choices.get("columns", ()))
     run = _with_data(run, tuple(str(path) for path in paths), choices.get("field"), columns)

@@ -15,7 +15,15 @@ from pellucid.checkpoints import load_model_tensors, refuse_non_finite
 from pellucid.config import decode, run_from_table, with_new_kinds
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError, TextError
 from pellucid.free_memory import forcing
-from pellucid.model import Transformer, Weights, assemble, assemble_trained, narrow
+from pellucid.hub import local_model
+from pellucid.model import (
+    Transformer,
+    Weights,
+    assemble,
+    assemble_trained,
+    check_weights,
+    narrow,
+)
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.machine import find_device
@@ -71,30 +79,34 @@ def load(
     (batch, time, vocab_size).
 
     Args:
-        path: a run, for its latest checkpoint; a checkpoint; or a folder with a published model
-            (`config.json` and safetensors), which is opened in place.
+        path: a run, for its latest checkpoint; a checkpoint; a folder with a published model
+            (`config.json` and safetensors), which is opened in place; or the name of a model on a
+            hub, such as `owner/name` or `owner/name@revision`.
         device: the device of the model.
-        weights: the type of the model's matrices; "bfloat16" and "int8" make it write faster.
+        weights: the type of the model's matrices; "bfloat16" and "int8" make it write faster. A
+            published model in half precision stays so with "stored", "bfloat16" or "float16": its
+            matrices stay in the mapped file if they have that type and layout there.
         allow_non_finite: open a model with broken weights too, to find the problem.
         force: open it even if pellucid expects the weights not to fit into memory.
 
     Raises:
-        ConfigError: `weights` is none of the three.
+        ConfigError: `weights` is none of these.
         RunError: there is no run at `path`, or it does not fit into memory.
         CheckpointError: the checkpoint is damaged or missing.
         NonFiniteError: a weight is NaN or infinite; names the first.
     """
+    check_weights(weights)
     with forcing(force):
-        run = _load(Path(path), device)
+        run = _load(local_model(path), device, weights)
     if not allow_non_finite:
         refuse_non_finite(run.model.state_dict(), run.checkpoint)
     narrow(run.model, weights)
     return run
 
 
-def _load(path: Path, device: str) -> Run:
+def _load(path: Path, device: str, weights: Weights) -> Run:
     if is_published(path):
-        published, tokenizer, run = load_published(path, find_device(device))
+        published, tokenizer, run = load_published(path, find_device(device), weights)
         return Run(published, tokenizer, run, path, path)
     folder, checkpoint = existing_folder(path)
     checkpoint = checkpoint or folder.shelf.latest()

@@ -60,11 +60,17 @@ def free_on(device: torch.device) -> Free | None:
 
 
 def check_opening(
-    model: config.Transformer, *, device: str | torch.device = "cpu", force: bool = False
+    model: config.Transformer,
+    *,
+    device: str | torch.device = "cpu",
+    bytes_per_weight: int = 4,
+    force: bool = False,
 ) -> None:
-    """Check the weights of a model in float32, before it is built.
+    """Check the weights of a model, by default in float32, before it is built.
 
     Raises:
         RunError: they do not fit.
     """
-    check_memory(weights_memory(model), "this model needs", device=device, force=force)
+    check_memory(
+        weights_memory(model, bytes_per_weight), "this model needs", device=device, force=force
+    )

@@ -17,26 +17,35 @@ import torch
 from pellucid import config
 from pellucid.checkpoints.huggingface import MULTI_LABEL, Published, open_published
 from pellucid.errors import TextError
-from pellucid.model import Transformer, assemble
+from pellucid.model import Transformer, Weights, assemble
 from pellucid.presets import find
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.tokenizers import Tokenizer, beginning_with, has_tokenizer, tokenizer_from
 
 
 def load_published(
-    folder: Path, device: torch.device
+    folder: Path, device: torch.device, weights: Weights = "float32"
 ) -> tuple[Transformer, Tokenizer | None, config.Run]:
     """The model in a Hugging Face directory, in evaluation mode, with tokenizer and config.
 
     The tokenizer is None if the directory has none.
 
+    Args:
+        folder: the directory.
+        device: the device of the model.
+        weights: the type of its matrices.
+
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
         TextError: its tokenizer is damaged, or has more tokens than the model.
     """
-    published = open_published(folder, fits=partial(check_opening, device=device))
+    half = weights in ("stored", "bfloat16", "float16")
+    fits = partial(check_opening, device=device, bytes_per_weight=2 if half else 4)
+    published = open_published(folder, fits=fits)
+    if half and not published.is_half(weights):
+        check_opening(published.model, device=device)
     tokenizer = published_tokenizer(published, folder) if has_tokenizer(folder) else None
-    return build_published(published, device), tokenizer, to_run_config(published, folder)
+    return build_published(published, device, weights), tokenizer, to_run_config(published, folder)
 
 
 def open_tokenizer(folder: Path) -> Tokenizer:
@@ -90,11 +99,13 @@ def published_config(folder: Path) -> config.Run:
     return to_run_config(open_published(folder), folder)
 
 
-def build_published(published: Published, device: torch.device) -> Transformer:
+def build_published(
+    published: Published, device: torch.device, weights: Weights = "float32"
+) -> Transformer:
     """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
     with torch.device("meta"):
         model = assemble(published.model, seed=0)
-    published.fill(model)
+    published.fill(model, weights)
     return model.to(device).eval()
 
 

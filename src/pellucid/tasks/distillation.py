@@ -19,6 +19,7 @@ from pellucid.counting import parameter_count
 from pellucid.data import assemble_tokenizer
 from pellucid.display.numbers import short
 from pellucid.errors import ConfigError, RunError
+from pellucid.hub import local_model
 from pellucid.json_text import json_text
 from pellucid.model import Transformer, adapters, assemble, merged
 from pellucid.objectives import assemble as assemble_objective
@@ -92,7 +93,7 @@ def check_teacher(run: config.Run) -> None:
         )
         _compare(
             objective.teacher,
-            _open_tokenizer(Path(objective.teacher)),
+            _open_tokenizer(local_model(objective.teacher)),
             model.rows,
             student_tokenizer,
             rows,

@@ -21,6 +21,7 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
         "attention.attention",
         "attention.self_attention",
         "attention.attention_vitals",
+        "attention.latent_attention",
         "attention.linear_attention",
     ),
     "positions": (

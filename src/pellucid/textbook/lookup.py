@@ -47,6 +47,7 @@ _ALIASES: dict[str, str] = {
     "log_sum_exp": "logsumexp",
     "logistic": "sigmoid",
     "min_p": "keep_min_p",
+    "mla": "latent_attention",
     "momentum": "momentum_step",
     "multi_head": "multi_head_attention",
     "muon": "newton_schulz",

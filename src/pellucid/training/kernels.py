@@ -17,8 +17,9 @@ from typing import Any, Literal, assert_never, cast
 import torch
 from torch import Tensor
 
-from pellucid.model import CrossAttention, MultiHeadAttention, Transformer
+from pellucid.model import CrossAttention, LatentAttention, MultiHeadAttention, Transformer
 from pellucid.model.facts import (
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     SoftmaxAttentionFacts,
@@ -42,13 +43,15 @@ def kernel_of(model: Transformer) -> Kernel:
     return "fused" if all(layer.fused for layer in _layers(model)) else "products"
 
 
-def _layers(model: Transformer) -> Iterator[MultiHeadAttention | CrossAttention]:
+def _layers(
+    model: Transformer,
+) -> Iterator[MultiHeadAttention | CrossAttention | LatentAttention]:
     """The layers that have a choice: those with softmax attention over all keys of a text."""
     for module in model.modules():
         facts = attention_facts(module)
         match facts:
-            case SoftmaxAttentionFacts():
-                yield cast("MultiHeadAttention | CrossAttention", module)
+            case SoftmaxAttentionFacts() | LatentAttentionFacts():
+                yield cast("MultiHeadAttention | CrossAttention | LatentAttention", module)
             case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
                 pass
             case _:

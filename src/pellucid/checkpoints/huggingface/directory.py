@@ -88,8 +88,8 @@ class Shards:
         with _opened(self.stored[name].file) as file:
             return cast("Tensor", file.get_tensor(name))
 
-    def read_float(self, name: str) -> Tensor:
-        """One tensor as float32, in the file's memory if it is float32 there.
+    def read_float(self, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
+        """One tensor in a dtype, in the file's memory if it has that dtype there.
 
         Raises:
             CheckpointError: it has no floating-point numbers.
@@ -100,7 +100,7 @@ class Shards:
                 f"{stored.file}: {name} is of type {stored.dtype}, and only "
                 f"{', '.join(sorted(_FLOATS))} are handled, but no quantised weights"
             )
-        return self.read(name).to(torch.float32)
+        return self.read(name).to(dtype)
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

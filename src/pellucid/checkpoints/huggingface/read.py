@@ -8,28 +8,31 @@ and one tensor.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import assert_never, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
-from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, read_json
+from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, Stored, read_json
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
 from pellucid.errors import CheckpointError, ConfigError
-from pellucid.model import Transformer, assemble
+from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
 from pellucid.model.shared_layers import tie_weights
 
 _WINDOWS = os.name == "nt"
+#: The types of half precision, as files name them.
+_HALF = {"BF16": torch.bfloat16, "F16": torch.float16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,9 @@ class Published:
     places: dict[str, str]
     shards: Shards
 
-    def tensor(self, parameter: str) -> Tensor:
-        """The tensor of a parameter, as float32."""
-        published = self.shards.read_float(self.places[parameter])
+    def tensor(self, parameter: str, dtype: torch.dtype = torch.float32) -> Tensor:
+        """The tensor of a parameter in a dtype, which is that of the file if it needs no copy."""
+        published = self.shards.read_float(self.places[parameter], dtype)
         tensor = self.layout.take(parameter, published)
         shared = tensor.untyped_storage().data_ptr() == published.untyped_storage().data_ptr()
         if shared and (tensor is not published or _WINDOWS):
@@ -67,16 +70,48 @@ class Published:
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         return tensor
 
-    def fill(self, model: Transformer) -> None:
-        """Fill a model that was built on the meta device, one tensor at a time."""
+    def fill(self, model: Transformer, weights: Weights = "float32") -> None:
+        """Fill a model that was built on the meta device, one tensor at a time.
+
+        Args:
+            model: the model.
+            weights: the type of its matrices. They stay in half precision if they are so in the
+                file, or if you ask for float16; all other tensors become float32.
+        """
         for parameter in self.places:
             module, _, leaf = parameter.rpartition(".")
-            owner, tensor = model.get_submodule(module), self.tensor(parameter)
+            dtype = self._dtype(parameter, weights) if can_be_half(model, parameter) else None
+            owner = model.get_submodule(module)
+            tensor = self.tensor(parameter, torch.float32 if dtype is None else dtype)
             is_constant = leaf in dict(owner.named_buffers(recurse=False))
             setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
         for stack in (model.encoder, model.decoder):
             if stack is not None:
                 tie_weights(stack)
+        widen_on_use(model)
+
+    def is_half(self, weights: Weights) -> bool:
+        """Whether most of the model's numbers stay in half precision."""
+        largest = max(self.places, key=lambda name: math.prod(self._stored(name).shape))
+        return self._dtype(largest, weights) is not None
+
+    def _dtype(self, parameter: str, weights: Weights) -> torch.dtype | None:
+        """The half precision in which a matrix stays; None if it becomes float32."""
+        stored = _HALF.get(self._stored(parameter).dtype)
+        match weights:
+            case "stored":
+                return stored
+            case "bfloat16":
+                return None if stored is None else torch.bfloat16
+            case "float16":
+                return torch.float16
+            case "float32" | "int8":
+                return None
+            case _:
+                assert_never(weights)
+
+    def _stored(self, parameter: str) -> Stored:
+        return self.shards.stored[self.places[parameter]]
 
 
 def open_published(

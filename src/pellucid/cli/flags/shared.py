@@ -101,10 +101,10 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     """Add the format to which the model's matrices are rounded."""
     parser.add_argument(
         "--weights",
-        choices=("float32", "bfloat16", "int8"),
+        choices=("float32", "bfloat16", "float16", "int8", "stored"),
         default="float32",
         help="round the model's matrices to this format: fewer bits generate faster (float32: no "
-        "rounding)",
+        "rounding; stored: as in the files of a published model, without a copy)",
     )
 
 

@@ -18,7 +18,7 @@ from pellucid.cli.output.printing import print_json, print_result
 from pellucid.errors import Interrupted, TextError
 
 if TYPE_CHECKING:
-    from pellucid.datasets import Dataset, Fetched, Part
+    from pellucid.datasets import Dataset, Fetched
     from pellucid.datasets.download import Progress
 
 #: If more bytes are missing, the command asks you first.
@@ -35,9 +35,13 @@ def add_to(actions: Any) -> None:
         "get",
         help="download a public dataset",
         description="Download a public dataset, and check sizes and checksums: you get all of it "
-        "or nothing. An interrupted download continues where it stopped.",
+        "or nothing. An interrupted download continues where it stopped. OWNER/NAME or "
+        "OWNER/NAME@REVISION is a dataset on a hub such as Hugging Face's: you get its files of "
+        "text and rows.",
     )
-    getting.add_argument("name", metavar="NAME", help="a name that `data list` shows")
+    getting.add_argument(
+        "name", metavar="NAME", help="a name that `data list` shows, or OWNER/NAME"
+    )
     getting.add_argument("--to", metavar="FOLDER", help="default: data/NAME")
     getting.add_argument(
         "--from",
@@ -66,6 +70,9 @@ def _list(arguments: argparse.Namespace) -> None:
 def _get(arguments: argparse.Namespace) -> None:
     from pellucid import datasets
 
+    if "/" in arguments.name:
+        _get_from_hub(arguments)
+        return
     dataset = datasets.find(arguments.name)
     mirror = arguments.mirror or os.environ.get(_MIRROR) or None
     folder = Path(arguments.to or Path("data") / arguments.name)
@@ -81,7 +88,9 @@ def _get(arguments: argparse.Namespace) -> None:
         for part, local_file in zip(dataset.parts, local_files, strict=True)
         if local_file is None
     ]
-    _ask_if_much(missing, arguments)
+    sizes = [part.n_bytes for part in missing]
+    total = None if None in sizes else sum(size for size in sizes if size is not None)
+    _ask_if_much(total, arguments)
     files: list[Fetched] = []
     for part, address, local_file in zip(dataset.parts, addresses, local_files, strict=True):
         with _watching(part.name, quiet=arguments.json or local_file is not None) as progress:
@@ -116,12 +125,28 @@ def _introduce(name: str, dataset: Dataset, addresses: list[str], folder: Path) 
         print(f"sha256   {part.sha256 or _NO_CHECKSUM}")
 
 
-def _ask_if_much(missing: list[Part], arguments: argparse.Namespace) -> None:
-    sizes = [part.n_bytes for part in missing]
-    known_bytes = sum(size for size in sizes if size is not None)
-    if arguments.yes or (known_bytes <= _ASK_ABOVE and None not in sizes):
+def _get_from_hub(arguments: argparse.Namespace) -> None:
+    from pellucid.hub import parse_hub_name
+    from pellucid.hub.download import download_data
+
+    if arguments.mirror is not None:
+        raise TextError(
+            f"--from {arguments.mirror} is for the datasets that `data list` shows: set "
+            "HF_ENDPOINT to ask another hub"
+        )
+    name = parse_hub_name(arguments.name)
+    folder = Path(arguments.to or Path("data") / name.repo.split("/")[1])
+    files = download_data(name, folder, confirm=lambda n_bytes: _ask_if_much(n_bytes, arguments))
+    train = f"pellucid train {shlex.quote(str(folder))}"
+    facts = {"name": arguments.name, "files": [str(file) for file in files], "train": train}
+    print_result(arguments, facts, [*map(str, files), f"\nwhat next\n    {train}"])
+
+
+def _ask_if_much(n_bytes: int | None, arguments: argparse.Namespace) -> None:
+    """Ask before many bytes, or an unknown number of them, are downloaded."""
+    if arguments.yes or (n_bytes is not None and n_bytes <= _ASK_ABOVE):
         return
-    amount = "an unknown number of bytes" if None in sizes else _size(known_bytes)
+    amount = "an unknown number of bytes" if n_bytes is None else _size(n_bytes)
     if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise TextError(
             f"{arguments.name} is {amount} to download, and there is no terminal to ask on: pass "

@@ -89,6 +89,10 @@ def _read_run(arguments: argparse.Namespace) -> tuple[str, Run]:
 
 
 def _read_folder(path: str, settings: list[str]) -> tuple[str, Run]:
+    from pellucid.hub import hub_name, local_model
+
+    if hub_name(path) is not None:
+        path = str(local_model(path))
     if not Path(path).exists():
         try:
             find(path)

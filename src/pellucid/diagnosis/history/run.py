@@ -82,17 +82,21 @@ def facts_of(run: config.Run, total: int | None) -> Facts:
     adam = optimiser.rest if isinstance(optimiser, config.Muon) else optimiser
     is_adam = isinstance(adam, config.AdamW | config.Adam)
     attention = stack.pattern[0]
-    scale = attention.scale if isinstance(attention, config.MultiHead) else None
+    has_scale = isinstance(attention, config.MultiHead | config.LatentAttention)
+    scale = attention.scale if has_scale else None
+    d_head = attention.d_head
+    if isinstance(attention, config.LatentAttention):
+        d_head += attention.d_rotated
     return Facts(
         vocab_size=run.model.vocab_size,
         n_layers=stack.n_layers,
-        d_head=stack.d_head,
+        d_head=d_head,
         d_model=run.model.d_model,
         norm_eps=stack.norm.eps,
         norm=_norm(stack.residual),
         residual=not isinstance(stack.residual, config.NoResidual),
         final_norm=stack.final_norm or isinstance(stack.residual, config.PostNorm),
-        score_scale=1.0 if scale is None else scale * math.sqrt(stack.d_head),
+        score_scale=1.0 if scale is None else scale * math.sqrt(d_head),
         dropout=max(stack.dropout, stack.input_dropout, getattr(attention, "dropout", 0.0)),
         optimiser=type(optimiser).__name__,
         learning_rate=optimiser.learning_rate,

@@ -15,6 +15,7 @@ from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
 from pellucid.model.facts import (
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     SoftmaxAttentionFacts,
@@ -146,7 +147,7 @@ def _attention(model: nn.Module) -> tuple[int | None, float | None]:
     for module in model.modules():
         facts = attention_facts(module)
         match facts:
-            case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+            case SoftmaxAttentionFacts() | LatentAttentionFacts() | NeuralMemoryFacts():
                 return facts.d_head, facts.scale * math.sqrt(facts.d_head)
             case LinearAttentionFacts():
                 continue

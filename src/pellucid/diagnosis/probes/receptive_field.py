@@ -16,6 +16,7 @@ from pellucid.model.facts import (
     AddedPositionFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     NoPositionFacts,
@@ -89,7 +90,7 @@ def _stated_reach(model: Transformer, length: int) -> int | None:
         match facts:
             case SoftmaxAttentionFacts():
                 windows.append(facts.window)
-            case LinearAttentionFacts():
+            case LatentAttentionFacts() | LinearAttentionFacts():
                 windows.append(None)
             case NeuralMemoryFacts():
                 return None  # its memory learns what to keep of a chunk
@@ -200,7 +201,7 @@ def _begins_with_softmax(adapter: ModelAdapter) -> bool:
         return "attention" in kinds[0] and kinds[0] != "linear_attention"
     facts = attention_facts(cast("Block", adapter.transformer.stack.blocks[0]).attention)
     match facts:
-        case SoftmaxAttentionFacts():
+        case SoftmaxAttentionFacts() | LatentAttentionFacts():
             return True
         case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
             return False
@@ -215,13 +216,27 @@ def _change_of_shift(scores: Tensor) -> float:
     return float((first - shifted).abs().masked_fill(~is_visible, 0.0).max() / size)
 
 
+def _norms_rotated(block: Block) -> bool:
+    """Whether gains scale queries and keys after their rotation, so that places matter."""
+    facts = attention_facts(block.attention)
+    match facts:
+        case SoftmaxAttentionFacts(norms_after_rotation=after):
+            return after
+        case LatentAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
+            return False
+        case UnknownFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
 def _is_rotary(adapter: ModelAdapter) -> bool:
     if adapter.declared.rotary is not None:
         return adapter.declared.rotary
     if adapter.transformer is not None:
-        return isinstance(
-            position_facts(adapter.transformer.stack.positions.for_layer(0)), RotaryFacts
-        )
+        stack = adapter.transformer.stack
+        rotates = isinstance(position_facts(stack.positions.for_layer(0)), RotaryFacts)
+        return rotates and not any(_norms_rotated(cast("Block", block)) for block in stack.blocks)
     if getattr(adapter.settings, "alibi", False):
         return False
     setting_names = ("rope_theta", "rope_parameters", "rotary_pct", "rotary_emb_base")

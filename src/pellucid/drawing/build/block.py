@@ -114,10 +114,11 @@ def _frame(model_boxes: ModelBoxes, named_stack: NamedStack, group: BlockGroup) 
         lines.append(f"{type(stack.reparametrisation).__name__} of every matrix")
     if isinstance(group.layer.positions, NoPositions):
         lines.append("NoPositions")
+    if group.copies < n:
+        sets = f"{group.copies} set{'s' * (group.copies != 1)}"
+        lines.append(f"SharedLayers: {n} layers use {sets} of weights")
     column = _block(model_boxes, named_stack, group)
     label = f"x {n}, {sum(box.parameters for box in boxes(column)):,} each"
-    if group.copies < n:
-        label += f"; they share {group.copies} set{'s' * (group.copies != 1)} of weights"
     return Frame(Box(name=f"{named_stack.prefix}block", lines=tuple(lines)), column, label=label)
 
 

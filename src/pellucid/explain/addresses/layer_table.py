@@ -7,7 +7,7 @@ from functools import partial
 from pellucid.explain.addresses import backward, forward, receipts, shapes
 from pellucid.explain.addresses.row import Address
 from pellucid.explain.receipts import out_receipt, score_receipt, weight_receipt
-from pellucid.explain.record_block import NORMS, PROJECTIONS, SUBLAYERS
+from pellucid.explain.record_block import LATENT_NORMS, NORMS, PROJECTIONS, SUBLAYERS
 
 #: Parts of a layer that one row describes together, by the name of their family.
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -15,6 +15,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "sublayer": SUBLAYERS,
     "matrix": ("feed_forward.up", "feed_forward.gate"),
     "projection": PROJECTIONS,
+    "latent_norm": LATENT_NORMS,
     "sum": ("after_attention", "after_cross_attention"),
 }
 
@@ -88,8 +89,22 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _layer_row(
         pattern="{layer}.{projection}",
         axes=("time", "heads x d_head"),
-        doc="queries, keys and values as they are projected, all heads side by side",
+        doc="queries, keys, values, gates and latents as they are projected, all heads side by "
+        "side",
         receipt=receipts.projection,
+    ),
+    _layer_row(
+        pattern="{layer}.{latent_norm}",
+        axes=("time", "latent"),
+        doc="the latents of latent attention after their norm: keys and values, or queries, are "
+        "products of them",
+        receipt=receipts.norm,
+    ),
+    _layer_row(
+        pattern="{layer}.{latent_norm}.in",
+        axes=("time", "latent"),
+        doc="the latents before their norm",
+        receipt=_INPUT_HAS_NO_RECEIPT,
     ),
     _layer_row(
         pattern="{layer}.{sum}",
@@ -112,7 +127,8 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
             pattern=f"{{layer}}.{{head}}.{part}_plain",
             axes=("query" if part == "q" else "key", "d_head"),
             doc=f"the {name} before rotation",
-            receipt=f"it is a part of `{{layer}}.attention.{name}`, normalised in some models",
+            receipt=f"it is a part of `{{layer}}.attention.{name}`, normalised or clipped in some "
+            "models",
             exists=shapes.rotates,
         )
         for part, name in (("q", "query"), ("k", "key"))
@@ -176,5 +192,13 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         backward="the gradient is not kept: see `{layer}.{head}.out`",
         receipt="the input of its sigmoid is not kept",
         exists=shapes.has_memory,
+    ),
+    _head_row(
+        pattern="{layer}.{head}.output_gate",
+        axes=("query", "d_value"),
+        doc="the factor of the head's output, between 0 and 1",
+        backward="the gradient is not kept: see `{layer}.attention.output_gate`",
+        receipt=receipts.output_gate,
+        exists=shapes.has_output_gate,
     ),
 )

@@ -10,7 +10,7 @@ from pellucid.explain import optimiser_step, receipts
 from pellucid.explain.addresses.row import Cell, MakeReceipt
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.part_facts import rotation_of
+from pellucid.explain.part_facts import first_rotated, norms_follow_rotation, rotation_of
 from pellucid.explain.receipts import optimiser_step as step_receipts
 from pellucid.explain.receipts.linear import matrix_receipt, projection_receipt
 from pellucid.explain.residual_sums import list_sums
@@ -126,11 +126,20 @@ def projection(trace: Trace, cell: Cell) -> Receipt:
     return projection_receipt(trace, selection, kind, name, feature=cell.index[1])
 
 
+def output_gate(trace: Trace, cell: Cell) -> Receipt:
+    """The sigmoid of the projection that makes a gate."""
+    return receipts.output_gate_receipt(trace, cell.selection())
+
+
 def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of a query or key, rotated by the angle of its position."""
     facts = rotation_of(trace.stack_pass(cell.site.side).positions(cell.site.layer))
-    if cell.site.cross or facts is None or cell.index[1] >= facts.n_rotated:
+    layer = cell.selection().attention(trace).layer
+    feature = cell.index[1] - first_rotated(layer)
+    if cell.site.cross or facts is None or not 0 <= feature < facts.n_rotated:
         return "positions do not rotate it: it is a part of {layer}.attention.query or .key"
+    if norms_follow_rotation(layer):
+        return "a norm follows the rotation: it is that norm's output"
     return receipts.rotation_receipt(trace, cell.selection(), cell.site.part)
 
 

@@ -20,6 +20,7 @@ from pellucid.explain.record_block import find_part
 from pellucid.explain.trace_types import Shape, Trace
 from pellucid.model.facts import (
     FeedForwardFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     SoftmaxAttentionFacts,
@@ -54,6 +55,9 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return _d_ff(trace, site) or _axis_size(trace, site, "d_model")
         case "heads x d_head":
             return cast("Any", find_part(_block(trace, site), site.part)).out_features
+        case "latent":
+            latent = site.part.removesuffix(".in").removesuffix("_norm")
+            return cast("Any", find_part(_block(trace, site), latent)).out_features
         case "d_head":
             return _attention(trace, site).d_head
         case "d_value":
@@ -61,7 +65,7 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             match facts:
                 case SoftmaxAttentionFacts(d_value=width) | LinearAttentionFacts(d_value=width):
                     return width
-                case NeuralMemoryFacts(d_head=width):
+                case LatentAttentionFacts(d_value=width) | NeuralMemoryFacts(d_head=width):
                     return width
                 case _:
                     assert_never(facts)
@@ -110,14 +114,21 @@ def has_sum(trace: Trace, site: Site) -> bool:
 def rotates(trace: Trace, site: Site) -> bool:
     """Whether positions turn queries and keys."""
     acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
-    return not site.cross and acts == "queries and keys"
+    facts = _attention(trace, site)
+    match facts:
+        case LatentAttentionFacts():
+            return False  # its projections have an address of their own each
+        case SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
+            return not site.cross and acts == "queries and keys"
+        case _:
+            assert_never(facts)
 
 
 def has_scores(trace: Trace, site: Site) -> bool:
     """Whether the head has scores: linear attention has none."""
     facts = _attention(trace, site)
     match facts:
-        case SoftmaxAttentionFacts() | NeuralMemoryFacts():
+        case SoftmaxAttentionFacts() | LatentAttentionFacts() | NeuralMemoryFacts():
             return True
         case LinearAttentionFacts():
             return False
@@ -137,7 +148,19 @@ def has_memory(trace: Trace, site: Site) -> bool:
     match facts:
         case NeuralMemoryFacts():
             return True
-        case SoftmaxAttentionFacts() | LinearAttentionFacts():
+        case SoftmaxAttentionFacts() | LatentAttentionFacts() | LinearAttentionFacts():
+            return False
+        case _:
+            assert_never(facts)
+
+
+def has_output_gate(trace: Trace, site: Site) -> bool:
+    """Whether a gate multiplies the head's output."""
+    facts = _attention(trace, site)
+    match facts:
+        case SoftmaxAttentionFacts(output_gate=gate):
+            return gate is not None
+        case LatentAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
             return False
         case _:
             assert_never(facts)

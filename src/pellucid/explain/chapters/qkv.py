@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import assert_never, cast
+
+from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.attention_record import AttentionRecord
@@ -13,7 +15,12 @@ from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.linear import projection_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 
 
 def build(trace: Trace, selection: Selection) -> Content:
@@ -43,7 +50,9 @@ def _products(trace: Trace, selection: Selection) -> list[Receipt]:
         parts |= {"key": attention.k, "value": attention.v}
     receipts: list[Receipt] = []
     for name, tensor in parts.items():
-        n_heads, width = tensor.shape[1], tensor.shape[-1]
+        n_heads = tensor.shape[1]
+        rows = cast("nn.Linear", attention.layer.get_submodule(name)).out_features
+        width = rows // n_heads
         head = selection.head * n_heads // attention.n_heads
         feature = head * width + selection.feature % width
         if f"{selection.layer_name}.{kind}.{name}" not in trace.addresses():
@@ -64,11 +73,17 @@ def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:
     match attention.facts:
         case SoftmaxAttentionFacts(query_norm=str(norm)):
             if not is_identity(attention.layer.get_submodule(norm)):
+                after = "rotation" if attention.facts.norms_after_rotation else "product"
                 notes.append(
-                    "queries and keys are normalised after the product: q and k are the result"
+                    f"queries and keys are normalised after the {after}: q and k are the result"
                 )
         case SoftmaxAttentionFacts():
             pass
+        case LatentAttentionFacts(d_latent=d_latent, d_rotated=d_rotated):
+            notes.append(
+                f"keys and values are products of one latent vector of {d_latent} numbers per "
+                f"token, which all heads share; so are the last {d_rotated} features of the keys"
+            )
         case LinearAttentionFacts():
             notes.append("linear attention: q and k are features of the products, elu(x) + 1")
         case NeuralMemoryFacts(window=window):
@@ -79,4 +94,7 @@ def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:
             )
         case _:
             assert_never(attention.facts)
+    if isinstance(attention.facts, SoftmaxAttentionFacts) and attention.facts.clip is not None:
+        clip = attention.facts.clip
+        notes.append(f"queries, keys and values are clipped to {-clip:g} ... {clip:g}")
     return notes

@@ -11,7 +11,12 @@ from pellucid.explain.chapters.pictures import bars, head_map, largest
 from pellucid.explain.receipts import out_receipt, product_receipt, weight_receipt
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 
 _KEYS = 16
 
@@ -66,7 +71,9 @@ def _notes(trace: Trace, attention: AttentionRecord, selection: Selection) -> li
             )
         case NeuralMemoryFacts():
             notes.append("this is the output of the window; a gate mixes it with the memory's")
-        case SoftmaxAttentionFacts():
+        case SoftmaxAttentionFacts(output_gate=str()):
+            notes.append("a gate multiplies this output: a head can be silent at a token")
+        case SoftmaxAttentionFacts() | LatentAttentionFacts():
             pass
         case _:
             assert_never(attention.facts)

@@ -7,6 +7,7 @@ and compare the result with the model's number.
 from pellucid.explain.receipts.attention import (
     bias_receipt,
     out_receipt,
+    output_gate_receipt,
     product_receipt,
     rotation_receipt,
     score_receipt,
@@ -37,6 +38,7 @@ __all__ = [
     "loss_receipt",
     "norm_receipt",
     "out_receipt",
+    "output_gate_receipt",
     "position_receipt",
     "probability_receipt",
     "product_receipt",

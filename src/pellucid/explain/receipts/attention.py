@@ -13,7 +13,7 @@ from pellucid.explain import attention_heads
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, Number, constant, evaluate
-from pellucid.explain.part_facts import rotation_of
+from pellucid.explain.part_facts import first_rotated, rotation_of
 from pellucid.explain.receipts.builder import (
     TERMS_SHOWN,
     ReceiptBuilder,
@@ -25,9 +25,14 @@ from pellucid.explain.receipts.builder import (
 )
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model import LinearAttention, NeuralMemory, Rotary
+from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory, Rotary
 from pellucid.model.disentangled import DisentangledInLayer
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 from pellucid.model.linear_attention import EPS
 from pellucid.model.scores import gather, scores_of, weights_of
 from pellucid.typed import to_list
@@ -167,6 +172,9 @@ def out_receipt(trace: Trace, selection: Selection) -> Receipt:
         memory = build.number("memory", f"{name}.memory", token, feature)
         expression = (1.0 - gate) * expression + gate * memory
         formula = f"(1 - g) × ({formula}) + g × memory"
+    if attention.output_gate is not None:
+        expression *= build.number("g", f"{name}.output_gate", token, feature)
+        formula = f"({formula}) × g"
     if scale != "mean" and scale != 1.0:
         expression, formula = expression * constant(scale, "ablation"), f"({formula}) × ablation"
     return build.receipt(
@@ -175,6 +183,26 @@ def out_receipt(trace: Trace, selection: Selection) -> Receipt:
         formula=formula,
         expression=expression,
         source=_out_source(attention),
+    )
+
+
+def output_gate_receipt(trace: Trace, selection: Selection) -> Receipt:
+    """The factor of one feature of a head's output: a sigmoid."""
+    build, attention = ReceiptBuilder(trace), selection.attention(trace)
+    feature = selection.feature % attention.outputs.shape[-1]
+    facts = attention.facts
+    assert isinstance(facts, SoftmaxAttentionFacts)  # no other kind has the address
+    row_of_head = selection.head
+    if facts.gate_over == "features":
+        row_of_head = selection.head * facts.d_value + feature
+    projected = f"{selection.layer_name}.attention.output_gate"
+    z = build.number("z", projected, selection.token, row_of_head)
+    return build.receipt(
+        cell(f"{selection.head_name}.output_gate", selection.token, feature),
+        title=f"gate of feature {feature} of head {selection.head}",
+        formula="1 / (1 + exp(-z))",
+        expression=1.0 / (1.0 + (-z).exp()),
+        source=(MultiHeadAttention.forward, "torch.sigmoid(self.output_gate(x))"),
     )
 
 
@@ -196,24 +224,44 @@ def rotation_receipt(trace: Trace, selection: Selection, vector_name: str = "q")
     build, scheme = ReceiptBuilder(trace), selection.attention(trace).positions
     facts = rotation_of(scheme)
     assert facts is not None
-    feature = selection.feature % facts.n_rotated
+    attention = selection.attention(trace)
+    first = first_rotated(attention.layer)
+    feature = (selection.feature - first) % facts.n_rotated
     partner_feature, sign = _partner(feature, facts.n_rotated, facts.pairing)
     token = selection.token if vector_name == "q" else selection.other
     address = f"{selection.head_name}.{vector_name}"
     scheme_path = trace.stack_pass(selection.side).positions_path(selection.layer)
     table = f"{selection.side}.{scheme_path}"
+    plain, offset = _before_rotation(attention, selection, vector_name)
     x, partner = (
-        build.number(f"{vector_name}{number}", f"{address}_plain", token, number)
+        build.number(f"{vector_name}{first + number}", plain, token, offset + number)
         for number in (feature, partner_feature)
     )
     cos, sin = (build.number(f"{f} θ", f"{table}.{f}", token, feature) for f in ("cos", "sin"))
     return build.receipt(
-        cell(address, token, feature),
-        title=f"feature {feature} of {vector_name}, rotated with feature {partner_feature}",
+        cell(address, token, first + feature),
+        title=f"feature {first + feature} of {vector_name}, rotated with feature "
+        f"{first + partner_feature}",
         formula=f"{x.name} cos θ {'-' if sign < 0 else '+'} {partner.name} sin θ",
         expression=x * cos - partner * sin if sign < 0 else x * cos + partner * sin,
         source=(Rotary, "x * cos +"),
     )
+
+
+def _before_rotation(
+    attention: AttentionRecord, selection: Selection, vector_name: str
+) -> tuple[str, int]:
+    """The address of a query or key before it is rotated, and its first rotated feature there."""
+    match attention.facts:
+        case LatentAttentionFacts(d_head=d_head) if vector_name == "q":
+            first = selection.head * d_head + first_rotated(attention.layer)
+            return f"{selection.layer_name}.attention.query", first
+        case LatentAttentionFacts():
+            return f"{selection.layer_name}.attention.rotated_key", 0
+        case SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
+            return f"{selection.head_name}.{vector_name}_plain", 0
+        case _:
+            assert_never(attention.facts)
 
 
 def _added_by_positions(attention: AttentionRecord, weights: torch.Tensor) -> torch.Tensor:
@@ -230,7 +278,7 @@ def _out_source(attention: AttentionRecord) -> Source:
             return NeuralMemory, "torch.lerp("
         case LinearAttentionFacts():
             return _LINEAR_SOURCE
-        case SoftmaxAttentionFacts():
+        case SoftmaxAttentionFacts() | LatentAttentionFacts():
             return gather, "return _fused(q, read, scoring, bias, view)"
         case _:
             assert_never(attention.facts)

@@ -7,6 +7,7 @@ from typing import assert_never
 from pellucid.explain import outputs
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, constant, evaluate
+from pellucid.explain.part_facts import projection_input
 from pellucid.explain.receipts.builder import TERMS_SHOWN, ReceiptBuilder, Source, cell, total
 from pellucid.explain.receipts.outputs import piece, probability_receipt
 from pellucid.explain.receipts.sums import embedding_scale_name
@@ -16,6 +17,7 @@ from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import LanguageHead, Transformer
 from pellucid.model.facts import (
     DisentangledFacts,
+    LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
@@ -30,11 +32,9 @@ from pellucid.typed import to_list
 
 _ERROR_SOURCE: Source = (cross_entropy_grad, "return softmax(logits) * scale - y")
 _TABLE = "token_embedding.weight.grad"
-#: Addresses of the input and the output of a block's linear layers.
+#: Addresses of the input and the output of a block's linear layers; `_input_and_output` has those
+#: of the projections of attention.
 _INPUT_AND_OUTPUT = {
-    "attention.query": ("attention.in", "attention.query"),
-    "attention.key": ("attention.in", "attention.key"),
-    "attention.value": ("attention.in", "attention.value"),
     "cross_attention.query": ("cross_attention.in", "cross_attention.query"),
     "feed_forward.up": ("feed_forward.in", "feed_forward.up"),
     "feed_forward.gate": ("feed_forward.in", "feed_forward.gate"),
@@ -188,7 +188,7 @@ def _input_and_output(
     if local_name == "attention.output":
         facts = attention_facts(trace.model.get_submodule(f"{block_prefix}attention"))
         match facts:
-            case SoftmaxAttentionFacts(d_value=width):
+            case SoftmaxAttentionFacts(d_value=width) | LatentAttentionFacts(d_value=width):
                 head, feature = divmod(column or 0, width)
                 return f"{letter}.H{head}.out[:, {feature}]", f"{letter}.attention"
             case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
@@ -198,6 +198,10 @@ def _input_and_output(
     if local_name in _projections_of_distances(trace, selection):
         return None  # its gradient is a sum over the distances too
     addresses = _INPUT_AND_OUTPUT.get(local_name)
+    kind, _, name = local_name.partition(".")
+    if kind == "attention":
+        reads = projection_input(trace.model.get_submodule(f"{block_prefix}attention"), name)
+        addresses = (f"attention.{reads}", local_name)
     if addresses is None or f"{letter}.{addresses[1]}" not in trace.addresses():
         return None
     return f"{letter}.{addresses[0]}[:, {column}]", f"{letter}.{addresses[1]}"

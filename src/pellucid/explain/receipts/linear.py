@@ -11,6 +11,7 @@ from typing import Any, assert_never, cast
 from torch import Tensor, nn
 
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.part_facts import projection_input
 from pellucid.explain.receipts.builder import ReceiptBuilder, cell, row
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
@@ -21,6 +22,13 @@ _PROJECTION_LINES = {
     ("MultiHeadAttention", "query"): "self.query(x)",
     ("MultiHeadAttention", "key"): "self.key(x)",
     ("MultiHeadAttention", "value"): "self.value(x)",
+    ("MultiHeadAttention", "output_gate"): "self.output_gate(x)",
+    ("LatentAttention", "query_latent"): "self.query_latent(x)",
+    ("LatentAttention", "query"): "self.query(x)",
+    ("LatentAttention", "latent"): "self.latent(x)",
+    ("LatentAttention", "rotated_key"): "self.rotated_key(x)",
+    ("LatentAttention", "key"): "self.key(latents)",
+    ("LatentAttention", "value"): "self.value(latents)",
     ("CrossAttention", "query"): "self.query(",
 }
 _JOINT_LINE = "(self.query, self.key"
@@ -76,16 +84,18 @@ def projection_receipt(
         trace: the sentence.
         selection: its layer and token.
         kind: "attention" or "cross_attention".
-        name: "query", "key" or "value".
+        name: the projection, such as "query" or "output_gate".
         feature: which one of all heads' features, side by side.
     """
     attention = selection.attention(trace)
-    width = {"query": attention.q, "key": attention.k, "value": attention.v}[name].shape[-1]
+    heads = {"query": attention.q, "key": attention.k, "value": attention.v}
+    rows = cast("nn.Linear", attention.layer.get_submodule(name)).out_features
+    width = rows // heads[name].shape[1] if name in heads else rows
     address = f"{selection.layer_name}.{kind}"
     return linear_receipt(
         trace,
         layer=f"{selection.side}.blocks.{selection.layer}.{kind}.{name}",
-        input_address=f"{address}.in",
+        input_address=f"{address}.{projection_input(attention.layer, name)}",
         output_address=f"{address}.{name}",
         token=selection.token,
         feature=feature,

@@ -14,7 +14,12 @@ from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
 from pellucid.maths.softmax import softmax_jacobian_product
-from pellucid.model.facts import LinearAttentionFacts, NeuralMemoryFacts, SoftmaxAttentionFacts
+from pellucid.model.facts import (
+    LatentAttentionFacts,
+    LinearAttentionFacts,
+    NeuralMemoryFacts,
+    SoftmaxAttentionFacts,
+)
 
 
 def why_no_rules(trace: Trace, selection: Selection) -> str | None:
@@ -25,7 +30,7 @@ def why_no_rules(trace: Trace, selection: Selection) -> str | None:
             return attention_heads.NO_SCORES
         case NeuralMemoryFacts():
             return "a gate mixes the head's output with a memory: its steps are not shown"
-        case SoftmaxAttentionFacts():
+        case SoftmaxAttentionFacts() | LatentAttentionFacts():
             return None
         case _:
             assert_never(facts)
@@ -57,8 +62,12 @@ def sum_rule(trace: Trace, selection: Selection) -> Receipt | None:
         upstream = row(mean_grad, "dL/dout, the mean over queries", f"{name}.out.grad")
     else:
         upstream = build.vector("dL/dout", f"{name}.out.grad", selection.token)
-    expression: Expression = upstream @ build.vector("v", f"{name}.v", selection.other)
     formula = "dL/dout · v"
+    if selection.attention(trace).output_gate is not None:
+        gates = trace[f"{name}.output_gate"][selection.token].double()
+        gated = trace[f"{name}.out.grad"][selection.token].double() * gates
+        upstream, formula = row(gated, "dL/dout × g"), "(dL/dout × g) · v"
+    expression: Expression = upstream @ build.vector("v", f"{name}.v", selection.other)
     if scale != "mean" and scale != 1.0:
         expression, formula = expression * constant(scale, "ablation"), f"{formula} × ablation"
     return build.gradient(

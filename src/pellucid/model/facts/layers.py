@@ -75,10 +75,16 @@ class SoftmaxAttentionFacts:
     dropout: float
     #: how many keys a query sees at most, including its own
     window: int | None = None
-    #: norms of queries and keys, before rotary positions
+    #: norms of queries and keys, before or after rotary positions
     query_norm: str | None = None
     key_norm: str | None = None
     norms_over_all_heads: bool = False
+    norms_after_rotation: bool = False
+    #: the bound of queries, keys and values, after the norms and before rotary positions
+    clip: float | None = None
+    #: sigmoid of this projection multiplies the heads' outputs, feature by feature or head by head
+    output_gate: str | None = None
+    gate_over: Literal["features", "heads"] = "features"
     #: projections, in modules of these names
     query: str = "query"
     key: str = "key"
@@ -87,6 +93,33 @@ class SoftmaxAttentionFacts:
     #: projections of the vectors of distances, if content has its own
     position_query: str | None = None
     position_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttentionFacts:
+    """Softmax attention whose keys and values are products of a latent vector of each token.
+
+    The last `d_rotated` of the `d_head` features of queries and keys have positions, and in keys
+    they are the same for all heads. The first come from `key`, which reads `latent_norm`'s output;
+    so does `value`. `query` reads `query_latent_norm`'s output, or the input without it.
+    """
+
+    n_heads: int
+    d_head: int
+    d_rotated: int
+    d_value: int
+    d_latent: int
+    scale: float
+    dropout: float
+    query_latent: str | None = None
+    query_latent_norm: str | None = None
+    latent: str = "latent"
+    latent_norm: str = "latent_norm"
+    rotated_key: str = "rotated_key"
+    query: str = "query"
+    key: str = "key"
+    value: str = "value"
+    output: str = "output"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,9 +208,15 @@ class RotaryFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistanceBiasFacts:
-    """Each score gets a number that depends on head and distance, by a slope or by buckets."""
+    """Each score gets a number that depends on head and distance, by a slope or by buckets.
+
+    `by` "key" it depends on the key's position, not on the distance, because it is rounded. If
+    `scaled` it is multiplied by the scale of the scores.
+    """
 
     rule: Literal["slope", "bucket"]
+    by: Literal["distance", "key"] = "distance"
+    scaled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,7 +297,13 @@ class DropoutFacts:
 
 
 NormPart = NormFacts | SandwichFacts | IdentityFacts | UnknownFacts
-AttentionPart = SoftmaxAttentionFacts | LinearAttentionFacts | NeuralMemoryFacts | UnknownFacts
+AttentionPart = (
+    SoftmaxAttentionFacts
+    | LatentAttentionFacts
+    | LinearAttentionFacts
+    | NeuralMemoryFacts
+    | UnknownFacts
+)
 FeedForwardPart = FeedForwardFacts | UnknownFacts
 PositionPart = (
     NoPositionFacts

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from pellucid.model import Positions
 from pellucid.model.attention import split_heads
 from pellucid.model.facts import (
+    LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     SoftmaxAttentionFacts,
@@ -106,6 +107,8 @@ def _hook(model: nn.Module, hooks: Hooks, note: Note) -> None:
                 _tap(module, facts, name, hooks, note)
             case SoftmaxAttentionFacts():
                 _tap_cross(module, facts, name, hooks, note)
+            case LatentAttentionFacts():
+                _tap_latent(module, facts, name, hooks, note)
             case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
                 pass  # these have no softmax over all of their scores
             case _:
@@ -130,13 +133,13 @@ def _tap(
             return
         positions, view = cast("Positions", inputs[1]), cast("View", inputs[2])
         q, k = projections.pop("query"), projections.pop("key")
-        if facts.norms_over_all_heads or facts.query_norm is None:
+        if facts.norms_over_all_heads or facts.norms_after_rotation or facts.query_norm is None:
             q, k = split_heads(q, facts.n_heads), split_heads(k, facts.n_kv_heads)
-        q, k = positions.rotate(q, view), positions.rotate(k, view)
-        visible = view.in_window(facts.window, q.shape[2], q.device)
-        mask = visible.mask
-        if visible.causal:
-            mask = distances(visible.start, q.shape[2], q.device) <= 0
+        if not facts.norms_after_rotation:
+            if facts.clip is not None:
+                q, k = (part.clamp(-facts.clip, facts.clip) for part in (q, k))
+            q, k = positions.rotate(q, view), positions.rotate(k, view)
+        mask = _visible(view.in_window(facts.window, q.shape[2], q.device), q)
         with _evaluating(positions, layer):  # dropout of distances would draw numbers
             positions = positions.in_layer(cast("Any", layer))
         bias = positions.bias(q, k, view, facts.scale)
@@ -158,6 +161,37 @@ def _evaluating(*parts: nn.Module) -> Generator[None]:
     finally:
         for module in training:
             module.training = True
+
+
+def _visible(view: View, q: Tensor) -> Tensor | None:
+    """Which keys are visible; None if all are."""
+    return distances(view.start, q.shape[2], q.device) <= 0 if view.causal else view.mask
+
+
+def _tap_latent(
+    layer: nn.Module, facts: LatentAttentionFacts, name: str, hooks: Hooks, note: Note
+) -> None:
+    projections: dict[str, Tensor] = {}
+    plain = facts.d_head - facts.d_rotated
+
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        if len(projections) < 3:  # it read the latents themselves: it formed no keys
+            projections.clear()
+            return
+        positions, view = cast("Positions", inputs[1]), cast("View", inputs[2])
+        q = split_heads(projections.pop("query"), facts.n_heads)
+        k = split_heads(projections.pop("key"), facts.n_heads)
+        rotated = positions.rotate(split_heads(projections.pop("rotated_key"), 1), view)
+        q = torch.cat((q[..., :plain], positions.rotate(q[..., plain:], view)), dim=-1)
+        if k.shape[2] != rotated.shape[2]:  # earlier tokens are in a cache
+            return
+        k = torch.cat((k, rotated.expand(-1, facts.n_heads, -1, -1)), dim=-1)
+        bias = positions.bias(q, k, view, facts.scale)
+        note(name, by_rows(q, k, ScoreRule(facts.scale, mask=_visible(view, q), bias=bias)))
+
+    for role in (facts.query, facts.key, facts.rotated_key):
+        hooks.after(layer.get_submodule(role), _PART, _save_output(projections, role))
+    hooks.after(layer, _PART, hook)
 
 
 def _scored(

@@ -27,7 +27,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     windows_row,
 )
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA_ROWS
-from pellucid.checkpoints.huggingface.families.llama import OLMO2
+from pellucid.checkpoints.huggingface.families.llama import OLMO2, OUTPUT_NORM_NAMES
 from pellucid.checkpoints.huggingface.layer_rotary import LayerBase, layer_rotary_row
 from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
@@ -128,7 +128,7 @@ OLMO3 = decoder_family(
         residual="OutputNorm",
         positions=_NO_SCHEME,
     ),
-    names=OLMO2.names,
+    names=OUTPUT_NORM_NAMES,
 )
 
 
@@ -217,5 +217,5 @@ EXAONE4 = decoder_family(
         rotary_row(),
     ),
     skeleton=skeleton(attention={"qk_norm": RMS_NORM}, residual="OutputNorm", positions=_NO_SCHEME),
-    names=OLMO2.names,
+    names=OUTPUT_NORM_NAMES,
 )

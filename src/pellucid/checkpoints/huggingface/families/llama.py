@@ -39,11 +39,18 @@ from pellucid.checkpoints.huggingface.mapping import (
     integer,
     number,
 )
-from pellucid.checkpoints.huggingface.names import norm
+from pellucid.checkpoints.huggingface.names import Names, norm
 
 _BIAS = flag("attention_bias", *BIASES, default=False)
 _QK_NORM: Table = {"qk_norm": RMS_NORM}
 _EPS = "decoder.norm.eps", f"{ATTENTION}.qk_norm.eps"
+
+#: The norms follow attention and feed-forward.
+OUTPUT_NORM_NAMES: Names = {
+    **NAMES,
+    **dict(norm(f"{BLOCK}.attention_norm", f"{LAYER}.post_attention_layernorm")),
+    **dict(norm(f"{BLOCK}.feed_forward_norm", f"{LAYER}.post_feedforward_layernorm")),
+}
 
 LLAMA = decoder_family(
     "llama",
@@ -78,11 +85,7 @@ OLMO2 = decoder_family(
         number("rms_norm_eps", *_EPS, default=1e-5),
     ),
     skeleton=skeleton(attention={**_QK_NORM, "qk_norm_over": "all_heads"}, residual="OutputNorm"),
-    names={
-        **NAMES,
-        **dict(norm(f"{BLOCK}.attention_norm", f"{LAYER}.post_attention_layernorm")),
-        **dict(norm(f"{BLOCK}.feed_forward_norm", f"{LAYER}.post_feedforward_layernorm")),
-    },
+    names=OUTPUT_NORM_NAMES,
     classifies=False,
 )
 
