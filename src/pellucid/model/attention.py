@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from pellucid.model.cache import KeysAndValues, NoCache
+from pellucid.model.disentangled import NO_DISTANCES, DistanceProjections
 from pellucid.model.facts import SoftmaxAttentionFacts
 from pellucid.model.positions import NoPositions, Positions
 from pellucid.model.precision import for_products
@@ -77,16 +78,6 @@ class QueryKeyNorms(NamedTuple):
     after_rotation: bool = False
 
 
-class DistanceProjections(NamedTuple):
-    """Projections of vectors of distances, beside those of content."""
-
-    query: nn.Module | None = None
-    key: nn.Module | None = None
-
-
-NO_DISTANCES = DistanceProjections()
-
-
 class _Attention(nn.Module):
     """The common part of self- and cross-attention: projections, and how to score."""
 
@@ -139,10 +130,9 @@ class MultiHeadAttention(_Attention):
     """Scaled dot-product self-attention in heads; fewer key/value heads make it grouped.
 
     softmax(q k^T / sqrt(d_head) + mask) v. `window`: each query sees that many keys at most. Norms
-    of queries and keys are over one head, or over all at once, as wide as they are. `clip` bounds
-    queries, keys and values. `output_gate`: sigmoid(G x) multiplies the heads' outputs, with a row
-    of G for each feature or for each head. `distances` makes queries and keys of the vectors of
-    distances, if content has projections of its own.
+    of queries and keys are over one head, or over all at once. `clip` bounds queries, keys and
+    values. `output_gate`: sigmoid(G x) multiplies the heads' outputs, with a row of G for each
+    feature or head. `distances` projects the vectors of distances, if content has its own matrices.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1; Ainslie et al. 2023, "GQA";
@@ -228,7 +218,7 @@ class MultiHeadAttention(_Attention):
         return self._of_distances(self.position_key or self.key, vectors, self.n_kv_heads)
 
     def _of_distances(self, project: nn.Module, vectors: Tensor, n_heads: int) -> Tensor:
-        # not called as a module, so that who listens to a projection hears content only
+        # `forward` itself, so that hooks of a projection see content only
         return split_heads(project.forward(for_products(vectors)[None]), n_heads)[0]
 
     def _normed(self, x: Tensor, norm: nn.Module, n_heads: int) -> Tensor:

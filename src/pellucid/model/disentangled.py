@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -12,6 +14,16 @@ from pellucid.model.facts import DisentangledFacts
 from pellucid.model.initialisation import empty_embedding
 from pellucid.model.positions import Positions, ProjectsPositions
 from pellucid.model.views import View, distances
+
+
+class DistanceProjections(NamedTuple):
+    """Projections of vectors of distances, beside those of content."""
+
+    query: nn.Module | None
+    key: nn.Module | None
+
+
+NO_DISTANCES = DistanceProjections(None, None)
 
 
 class Disentangled(Positions):

@@ -11,12 +11,7 @@ part. Facts hold now: an adapter can be switched off later.
 
 from pellucid.model.facts.layers import (
     ActivationName,
-    AddedPositionFacts,
-    AlternatingPositionFacts,
     AttentionPart,
-    DisentangledFacts,
-    DistanceBiasFacts,
-    DistanceVectorFacts,
     DropoutFacts,
     EmbeddingFacts,
     FeedForwardFacts,
@@ -29,14 +24,21 @@ from pellucid.model.facts.layers import (
     LinearPart,
     LoRAFacts,
     NeuralMemoryFacts,
-    NoPositionFacts,
     NormFacts,
     NormPart,
-    PositionPart,
-    RotaryFacts,
     SandwichFacts,
     SoftmaxAttentionFacts,
     UnknownFacts,
+)
+from pellucid.model.facts.positions import (
+    AddedPositionFacts,
+    AlternatingPositionFacts,
+    DisentangledFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    NoPositionFacts,
+    PositionPart,
+    RotaryFacts,
 )
 from pellucid.model.facts.read import (
     attention_facts,

@@ -7,7 +7,6 @@ from typing import Literal
 
 from pellucid.model.facts.layers import (
     ActivationName,
-    AlternatingPositionFacts,
     AttentionPart,
     DropoutFacts,
     EmbeddingFacts,
@@ -16,8 +15,11 @@ from pellucid.model.facts.layers import (
     IdentityFacts,
     LinearPart,
     NormPart,
-    PositionPart,
     UnknownFacts,
+)
+from pellucid.model.facts.positions import (
+    AlternatingPositionFacts,
+    PositionPart,
 )
 
 
