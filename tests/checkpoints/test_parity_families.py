@@ -13,7 +13,17 @@ from torch import Tensor
 from pellucid.checkpoints.huggingface import FAMILIES, open_published, write_published
 from pellucid.model import Transformer
 from pellucid.saved_runs.published import build_published
-from support.reference import CASES, EXACT, LENGTH, both, quiet, reference, says, token_ids
+from support.reference import (
+    CASES,
+    EXACT,
+    LENGTH,
+    both,
+    kernel_of,
+    quiet,
+    reference,
+    says,
+    token_ids,
+)
 
 pytestmark = [
     pytest.mark.parity,
@@ -159,7 +169,7 @@ def test_what_is_written_loads_there_and_says_the_same(case: str, tmp_path: Path
     (name,) = json.loads((folder / "config.json").read_text())["architectures"]
     # not every version's fused attention has soft caps
     again, info = getattr(transformers, name).from_pretrained(
-        folder, output_loading_info=True, attn_implementation="eager"
+        folder, output_loading_info=True, attn_implementation=kernel_of(case)
     )
     assert not info["missing_keys"]
     assert not info["mismatched_keys"]

@@ -90,6 +90,25 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     },
     "ernie": _WIDTHS,
     "bert-generation": _WIDTHS,
+    "bloom": {
+        "vocab_size": VOCAB,
+        "hidden_size": 16,
+        "n_layer": 2,
+        "n_head": 4,
+        "seq_length": 32,
+    },
+    "gpt_neo": {
+        "vocab_size": VOCAB,
+        "hidden_size": 16,
+        "num_layers": 2,
+        "num_heads": 4,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": 4,
+        "max_position_embeddings": 32,
+    },
+    "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
+    "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
+    "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
 }
 #: Families whose models are written as those of another one, which came first.
 WRITTEN_AS = {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}

@@ -45,6 +45,23 @@ _T5: dict[str, Any] = {
     "relative_attention_num_buckets": 8,
     "relative_attention_max_distance": 12,
 }
+_BLOOM: dict[str, Any] = {
+    "vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 4, "seq_length": LENGTH,
+    "initializer_range": 0.2,
+}  # fmt: skip
+_GPT_NEO: dict[str, Any] = {
+    "vocab_size": VOCAB, "hidden_size": 16, "num_layers": 2, "num_heads": 4, "window_size": 5,
+    "attention_types": [[["global", "local"], 1]], "max_position_embeddings": LENGTH,
+    "initializer_range": 0.2,
+}  # fmt: skip
+_FALCON: dict[str, Any] = {
+    "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": LENGTH, "initializer_range": 0.2,
+}  # fmt: skip
+_MPT: dict[str, Any] = {
+    "vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": LENGTH,
+    "initializer_range": 0.2,
+}  # fmt: skip
 _LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -372,6 +389,77 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "DebertaV2Config",
         _DEBERTA | _NAMED | {"pooler_hidden_act": "tanh"},
     ),
+    "gpt2, other scales": (
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        {"scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True, "n_layer": 3},
+    ),
+    "bloom": ("BloomForCausalLM", "BloomConfig", {}),
+    "bloom, untied": (
+        "BloomForCausalLM",
+        "BloomConfig",
+        {"n_head": 3, "hidden_size": 18, "tie_word_embeddings": False},
+    ),
+    "classes bloom": ("BloomForSequenceClassification", "BloomConfig", _CLASSES),
+    "gpt_neo": ("GPTNeoForCausalLM", "GPTNeoConfig", {}),
+    "gpt_neo, other windows": (
+        "GPTNeoForCausalLM",
+        "GPTNeoConfig",
+        {
+            "num_layers": 3,
+            "attention_types": [[["local"], 1], [["global", "local"], 1]],
+            "window_size": 3,
+            "intermediate_size": 20,
+            "activation_function": "gelu",
+            "tie_word_embeddings": False,
+        },
+    ),
+    "classes gpt_neo": ("GPTNeoForSequenceClassification", "GPTNeoConfig", _CLASSES),
+    "falcon": ("FalconForCausalLM", "FalconConfig", {}),
+    "falcon, a key for each head, in sequence": (
+        "FalconForCausalLM",
+        "FalconConfig",
+        {"multi_query": False, "parallel_attn": False, "bias": True, "rope_theta": 500.0},
+    ),
+    "falcon with ALiBi": (
+        "FalconForCausalLM",
+        "FalconConfig",
+        {"num_attention_heads": 6, "hidden_size": 18, "alibi": True, "multi_query": False}
+        | {"tie_word_embeddings": False, "ffn_hidden_size": 20, "activation": "relu"},
+    ),
+    "falcon, new": (
+        "FalconForCausalLM",
+        "FalconConfig",
+        {"new_decoder_architecture": True, "num_kv_heads": 2},
+    ),
+    "falcon, new, one norm": (
+        "FalconForCausalLM",
+        "FalconConfig",
+        {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1},
+    ),
+    "classes falcon": ("FalconForSequenceClassification", "FalconConfig", _CLASSES),
+    "cohere": (
+        "CohereForCausalLM",
+        "CohereConfig",
+        {"num_key_value_heads": 2, "use_qk_norm": True, "attention_bias": True},
+    ),
+    "cohere, untied": (
+        "CohereForCausalLM",
+        "CohereConfig",
+        {"tie_word_embeddings": False, "logit_scale": 0.25, "layer_norm_eps": 1e-3},
+    ),
+    "mpt": ("MptForCausalLM", "MptConfig", {}),
+    "mpt, clipped": (
+        "MptForCausalLM",
+        "MptConfig",
+        {
+            "n_heads": 6,
+            "d_model": 18,
+            "tie_word_embeddings": False,
+            "attn_config": {"clip_qkv": 0.5, "softmax_scale": 0.3},
+        },
+    ),
+    "classes mpt": ("MptForSequenceClassification", "MptConfig", _CLASSES),
     "t5": ("T5ForConditionalGeneration", "T5Config", {}),
     "t5 deeper decoder": ("T5ForConditionalGeneration", "T5Config", {"num_decoder_layers": 3}),
     "t5 1.1": (
@@ -381,7 +469,15 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
 }  # fmt: skip
 
-_BASES = {"GPT2Config": _GPT2, "T5Config": _T5, "DistilBertConfig": {}}
+_BASES = {
+    "BloomConfig": _BLOOM,
+    "DistilBertConfig": {},
+    "FalconConfig": _FALCON,
+    "GPT2Config": _GPT2,
+    "GPTNeoConfig": _GPT_NEO,
+    "MptConfig": _MPT,
+    "T5Config": _T5,
+}
 #: Those that compute in float64 throughout when told to; the others norm or turn in float32.
 EXACT = {
     *("gpt2", "gpt2 untied, wide, relu", "classes gpt2"),
@@ -390,13 +486,18 @@ EXACT = {
 }
 
 
+def kernel_of(case: str) -> str:
+    """How theirs computes attention: eager Falcon of 5.24 adds ALiBi's penalty twice."""
+    return "sdpa" if case == "falcon with ALiBi" else "eager"
+
+
 def reference(case: str) -> Any:
     """The model of a case, its weights wide enough that nothing is nearly flat."""
     transformers = pytest.importorskip("transformers")
     quiet(transformers)
     model_class, config_class, extra = CASES[case]
     settings = getattr(transformers, config_class)(**{**_BASES.get(config_class, _COMMON), **extra})
-    settings._attn_implementation = "eager"
+    settings._attn_implementation = kernel_of(case)
     torch.manual_seed(0)
     model = getattr(transformers, model_class)(settings).eval()
     if case == "t5 1.1":  # newer versions tie all heads, unless a file holds two matrices

@@ -74,6 +74,11 @@ class MultiHead(Checked):
                 'qk_norm must be LayerNorm or RMSNorm with qk_norm_over = "each_head_own_gain", '
                 f"was {type(self.qk_norm).__name__}"
             )
+        if own_gain and self.qk_norm is not None and not _has_plain_gain(self.qk_norm):
+            raise ConfigError(
+                "qk_norm must have a gain, and a LayerNorm no unit_offset, with qk_norm_over = "
+                '"each_head_own_gain"'
+            )
 
     @property
     def biases(self) -> tuple[bool, bool, bool]:
@@ -88,6 +93,16 @@ class MultiHead(Checked):
     def value_width(self) -> int:
         """The features of one head's values."""
         return self.d_head if self.d_value is None else self.d_value
+
+
+def _has_plain_gain(norm: Norm) -> bool:
+    match norm:
+        case LayerNorm(gain=gain, unit_offset=unit_offset):
+            return gain and not unit_offset
+        case RMSNorm(gain=gain):
+            return gain
+        case _:
+            return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,12 +65,10 @@ def widen_on_use(model: Transformer) -> None:
     The layers stay where they are, with their names and tensors.
     """
     for module in named_modules(model).values():
-        if getattr(module, "weight", None) is None or module.weight.dtype not in HALF:
-            continue
-        if type(module) is nn.Linear:
+        if type(module) is nn.Linear and module.weight.dtype in HALF:
             module.__class__ = HalfLinear
-        elif module is model.token_embedding:
-            module.__class__ = HalfEmbedding
+    if model.token_embedding.weight.dtype in HALF:
+        model.token_embedding.__class__ = HalfEmbedding
 
 
 @torch.no_grad()

@@ -33,7 +33,8 @@ class Source:
         transposed: whether it is stored as (in, out).
         members: the parameters whose rows it contains, in order; empty if it is this one alone.
         index: the place of this one among them.
-        groups: in how many groups their rows come; a group has a share of each member.
+        groups: in how many groups their rows come; a group has a share of each member. A vector
+            without other members is published as a matrix with a row for each group.
     """
 
     name: str
@@ -135,12 +136,17 @@ class Layout:
     def published_shape(self, parameter: str) -> Shape:
         """The shape of the tensor that contains a parameter."""
         shape = (sum(self.sizes(parameter)), *self._shapes[parameter][1:])
+        if self._is_cut(parameter):
+            n_groups = self._n_groups(parameter)
+            return (n_groups, shape[0] // n_groups)
         return shape[::-1] if self.source(parameter).transposed else shape
 
     def take(self, parameter: str, published: Tensor) -> Tensor:
         """A parameter in its published tensor: the same memory if the layout is the same."""
         source = self.source(parameter)
         tensor = published.t() if source.transposed and published.ndim == 2 else published
+        if self._is_cut(parameter):
+            return tensor.flatten()
         if not source.members:
             return tensor
         return self._member(parameter, tensor).flatten(0, 1)
@@ -155,7 +161,9 @@ class Layout:
     def join(self, parameter: str, members: Sequence[Tensor]) -> Tensor:
         """The published tensor of all of its members, `parameter` and the others."""
         source = self.source(parameter)
-        if not source.members:
+        if self._is_cut(parameter):
+            tensor = members[0].reshape(self._n_groups(parameter), -1)
+        elif not source.members:
             (tensor,) = members
         else:
             n_groups = self._n_groups(parameter)
@@ -171,6 +179,11 @@ class Layout:
                 members = source.members or (parameter,)
                 yield source.name, self.join(parameter, [tensors[member] for member in members])
 
+    def _is_cut(self, parameter: str) -> bool:
+        """Whether a vector is published as a matrix."""
+        source = self.source(parameter)
+        return not source.members and source.groups != "one"
+
     def _n_groups(self, parameter: str) -> int:
         groups = self.source(parameter).groups
         if isinstance(groups, int):
@@ -180,10 +193,14 @@ class Layout:
         if groups == "rows":
             return self._shapes[parameter][0]
         attention = _attention_of(self._model, parameter)
-        return attention.n_heads if groups == "heads" else attention.n_kv_heads
+        if groups == "heads" or isinstance(attention, config.LatentAttention):
+            return attention.n_heads
+        return attention.n_kv_heads
 
 
-def _attention_of(model: config.Transformer, parameter: str) -> config.MultiHead:
+def _attention_of(
+    model: config.Transformer, parameter: str
+) -> config.MultiHead | config.LatentAttention:
     """The attention that a parameter belongs to."""
     name, layer = parameter.split(".")[0], _LAYER.search(parameter)
     stack = model.encoder if name == "encoder" else model.decoder
@@ -191,7 +208,8 @@ def _attention_of(model: config.Transformer, parameter: str) -> config.MultiHead
     assert layer is not None
     attention = stack.cross_attention if ".cross_attention." in parameter else None
     attention = stack.layers[int(layer[1])] if attention is None else attention
-    assert isinstance(attention, config.MultiHead)  # no other kind has fused projections
+    # no other kind has fused projections
+    assert isinstance(attention, config.MultiHead | config.LatentAttention)
     return attention
 
 

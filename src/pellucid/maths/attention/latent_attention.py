@@ -62,7 +62,7 @@ def latent_attention(
     See also:
         `attention`, `rotate`.
     Example:
-        latent_attention(ones((2, 3, 3)), eye(3), eye(3), ones((2, 0, 3)), ones((2, 1, 3)))
+        latent_attention(ones((1, 2, 3)), eye(2), eye(2), ones((1, 1, 2)), ones((1, 3, 2)))
     """
     k, v = _expand(latents, shared_keys, key, value)
     return attention(q, k, v, mask=mask)

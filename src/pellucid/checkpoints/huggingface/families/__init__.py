@@ -1,10 +1,14 @@
 """The supported families of published models, by their `model_type`."""
 
 from pellucid.checkpoints.huggingface.families.albert import ALBERT
+from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE
+from pellucid.checkpoints.huggingface.families.cohere import COHERE
 from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
+from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
+from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
 from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     EXAONE4,
@@ -52,6 +56,11 @@ FAMILIES: dict[str, Family] = {
         DEBERTA_V2,
         ERNIE,
         BERT_GENERATION,
+        BLOOM,
+        MPT,
+        GPT_NEO,
+        FALCON,
+        COHERE,
     )
 }
 

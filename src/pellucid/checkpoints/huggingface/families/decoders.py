@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from pellucid import config
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
 from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
@@ -153,7 +154,7 @@ def decoder_family(
     rows: tuple[Row, ...],
     *,
     skeleton: Table,
-    names: Names = NAMES,
+    names: Names | Callable[[config.Transformer], Names] = NAMES,
     prefix: str = "model.",
     classifies: bool = True,
     head: Table = LANGUAGE_HEAD,
@@ -166,7 +167,7 @@ def decoder_family(
         stem: of the names of its classes.
         rows: what its attributes mean; of two rows for an attribute the last one counts.
         skeleton: its config.
-        names: the published tensor of each parameter.
+        names: the published tensor of each parameter, if need be of a given model.
         prefix: what the names start with.
         classifies: whether it has the class `stem`ForSequenceClassification.
         head: of the language model.

@@ -19,9 +19,9 @@ from pellucid.checkpoints.huggingface.family import LANGUAGE_HEAD, NO_HEAD, Fami
 from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
     Row,
+    choice,
     computed,
     depth,
-    fixed,
     flag,
     ignored,
     integer,
@@ -65,8 +65,8 @@ _ROWS: tuple[Row, ...] = (
     number("layer_norm_epsilon", "decoder.norm.eps", default=1e-5),
     initial_std(),
     flag("tie_word_embeddings", "embedding.tied", default=True),
-    fixed("scale_attn_weights", True),
-    fixed("scale_attn_by_inverse_layer_idx", False),
+    choice("scale_attn_weights", {True: None, False: 1.0}, f"{ATTENTION}.scale", default=True),
+    flag("scale_attn_by_inverse_layer_idx", f"{ATTENTION}.scale_by_layer", default=False),
     ignored("the same products in another order", "reorder_and_upcast_attn"),
     ignored(
         "for the heads of other tasks",

@@ -1,0 +1,86 @@
+"""Cohere's Command models: attention and feed-forward read one norm, and logits are scaled.
+
+Command R can normalise queries and keys, with a gain for each feature of each head.
+
+Source: Cohere 2024, "Command R" (released code); Cohere 2025, "Command A".
+"""
+
+from __future__ import annotations
+
+from pellucid.checkpoints.huggingface.activations import activation
+from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
+from pellucid.checkpoints.huggingface.families.decoders import (
+    ATTENTION,
+    BIASES,
+    BLOCK,
+    FEED,
+    HEAD_DIM,
+    KEY_VALUE_HEADS,
+    LAYER,
+    NAMES,
+    SIZES,
+    decoder_family,
+    skeleton,
+)
+from pellucid.checkpoints.huggingface.mapping import (
+    DirectoryContents,
+    Row,
+    flag,
+    ignored,
+    integer,
+    number,
+)
+from pellucid.checkpoints.huggingface.names import Names, Source
+from pellucid.checkpoints.huggingface.rotary import rotary_row
+
+
+def _read_qk_norm(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    if attributes["use_qk_norm"]:
+        set_values(tree, f"{ATTENTION}.qk_norm", {"kind": "LayerNorm", "bias": False})
+        set_values(tree, f"{ATTENTION}.qk_norm_over", "each_head_own_gain")
+
+
+_QK_NORM = Row(
+    rules={"use_qk_norm": Read(bool, False)},
+    read=_read_qk_norm,
+    write=lambda tree: {"use_qk_norm": values_at(tree, f"{ATTENTION}.qk_norm")[0] is not None},
+)
+
+
+_ROWS = (
+    *SIZES,
+    integer("max_position_embeddings", "context_length", default=8192),
+    KEY_VALUE_HEADS,
+    HEAD_DIM,
+    activation("hidden_act", f"{FEED}.activation", default="silu"),
+    flag("attention_bias", *BIASES, default=False),
+    number("logit_scale", "head.multiplier", default=0.0625),
+    flag("tie_word_embeddings", "embedding.tied", default=True),
+    ignored("the same products in another order", "pretraining_tp"),
+)
+_SKELETON = skeleton(norm={"kind": "LayerNorm", "bias": False}, residual=None)
+_SKELETON["decoder"]["residual"] = {"kind": "Parallel", "shared_norm": True}
+_EPS = "decoder.norm.eps"
+_GAINS: Names = {
+    f"{BLOCK}.attention.query_norm.gain": Source(
+        f"{LAYER}.self_attn.q_norm.weight", groups="heads"
+    ),
+    f"{BLOCK}.attention.key_norm.gain": Source(
+        f"{LAYER}.self_attn.k_norm.weight", groups="kv_heads"
+    ),
+}
+
+COHERE = decoder_family(
+    "cohere",
+    "Cohere",
+    (
+        *_ROWS,
+        rotary_row(base=500_000.0, interleaved=True),
+        _QK_NORM,
+        number("layer_norm_eps", _EPS, f"{ATTENTION}.qk_norm?.eps", default=1e-5),
+    ),
+    skeleton=_SKELETON,
+    names={**NAMES, **_GAINS},
+    classifies=False,
+)
