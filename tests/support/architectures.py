@@ -219,7 +219,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
     disentangled = isinstance(positions, config.Disentangled)
     attention = draw(attentions(scored=scored, shaw=shaw or disentangled, causal=causal))
-    added = isinstance(positions, config.Learned | config.Sinusoidal)
+    alone = isinstance(positions, config.Learned | config.Sinusoidal | config.NoPositions)
     cross = None
     if crossed:
         made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None, crossed=True))
@@ -241,7 +241,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
         cross_attention=cross,
         # the other, which adds no parameters, takes torch long to put on
         reparametrisation=draw(st.none() | st.just(config.WeightNorm())),
-        embedding_positions=None if added else draw(st.none() | st.just(config.Learned())),
+        embedding_positions=None if alone else draw(st.none() | st.just(config.Learned())),
     )
 
 

@@ -32,6 +32,7 @@ from pellucid.config.positions import (
     BucketedBias,
     Disentangled,
     Learned,
+    NoPositions,
     OnePositions,
     Positions,
     Rotary,
@@ -74,13 +75,12 @@ class Stack(Checked):
     embedding_positions: Learned | Sinusoidal | None = None
 
     def _check(self) -> None:
-        if self.embedding_positions is not None and isinstance(
-            self.positions, Learned | Sinusoidal
-        ):
+        within_layers = not isinstance(self.positions, Learned | Sinusoidal | NoPositions)
+        if self.embedding_positions is not None and not within_layers:
             raise ConfigError(
-                f"embedding_positions must be none if positions is {type(self.positions).__name__},"
-                " which is added to the embedding too; take positions that act within the layers, "
-                "such as BucketedBias or Rotary"
+                f"embedding_positions must be none if positions is {type(self.positions).__name__}:"
+                " they are added besides positions that act within the layers, such as "
+                "BucketedBias; name the one scheme in positions"
             )
         for scheme in self.schemes:
             _check_scheme(

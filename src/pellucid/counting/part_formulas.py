@@ -72,7 +72,8 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
             part = _multi_head(attention)
             own = distance_projections(stack.positions)
             rows = [{"position_query": "h d_k", "position_key": "h_kv d_k"}[name] for name in own]
-            has_bias = dict(zip(("position_query", "position_key"), attention.biases, strict=False))
+            query_bias, key_bias, _ = attention.biases
+            has_bias: dict[str, bool] = {"position_query": query_bias, "position_key": key_bias}
             biases = (row for row, name in zip(rows, own, strict=True) if has_bias[name])
             matrices = total(part.matrices, *(f"{row} d_model" for row in rows))
             part = Part(matrices, total(part.vectors, *biases))

@@ -26,6 +26,7 @@ from pellucid.checkpoints.huggingface.families.bert import (
 )
 from pellucid.checkpoints.huggingface.families.roberta import (
     transformed_classes,
+    written_width,
 )
 from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
@@ -197,11 +198,7 @@ DEBERTA_V2 = Family(
         Row(
             rules={"embedding_size": Read(int, same_as("hidden_size"))},
             read=_read_width,
-            write=lambda tree: {
-                "embedding_size": (tree["embedding"].get("projection") or {}).get(
-                    "width", tree["d_model"]
-                )
-            },
+            write=written_width,
         ),
         _POSITIONS,
         pooler_row(),

@@ -161,6 +161,12 @@ def _own_head(dense: str, layer_norm: str, matrix: str) -> Names:
     }
 
 
+def written_width(tree: Table) -> Table:
+    """The width of the embedding; without a map it is the model's."""
+    projection: Table = tree["embedding"].get("projection", {})
+    return {"embedding_size": projection.get("width", tree["d_model"])}
+
+
 def _electra_width(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
     width = attributes["embedding_size"]
     if width != tree["d_model"]:
@@ -187,11 +193,7 @@ ELECTRA = Family(
         Row(
             rules={"embedding_size": Read(int, 128)},
             read=_electra_width,
-            write=lambda tree: {
-                "embedding_size": tree["embedding"]
-                .get("projection", {})
-                .get("width", tree["d_model"])
-            },
+            write=written_width,
         ),
         pooler_row(),
         fixed("position_embedding_type", "absolute"),
