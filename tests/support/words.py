@@ -146,14 +146,15 @@ def bindings(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 
 def _markdown(path: Path) -> Iterator[tuple[int, str]]:
-    """Paragraphs, list items and table cells of a page, without code and outputs."""
-    fenced = False
+    """Paragraphs, list items and table cells of a page, without code, outputs and made tables."""
+    fenced = made = False
     start, lines = 1, list[str]()
     for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], start=1):
         fence = line.lstrip().startswith(("```", "~~~"))
         if fence:
             fenced = not fenced
-        text = "" if fenced or fence else line.strip()
+        made = "<!-- tables: begin -->" in line or (made and "<!-- tables: end -->" not in line)
+        text = "" if fenced or fence or made else line.strip()
         cells = text.startswith("|")
         if lines and (not text or cells or re.match(r"([-*+#>]|\d+\.)\s", text)):
             yield start, " ".join(lines)

@@ -14,8 +14,8 @@ class EmbeddingProjection(Checked):
     """Tokens have vectors of `width` numbers, and a linear map brings them to d_model.
 
     `place`: the map is the "last" step before the first block, so positions and the norm of the
-    input are as wide as the tokens, as in ELECTRA and ALBERT; or it comes "before_norm", as in
-    DeBERTa; or "first", before positions, as in OPT. `bias`: of the map.
+    input are as wide as the tokens (ELECTRA, ALBERT). It can also come "before_norm" (DeBERTa), or
+    "first", before positions (OPT). `bias`: of the map.
 
     Source: Lan et al. 2020, "ALBERT", section 3.1.
     """

@@ -80,7 +80,7 @@ class Disentangled(Checked):
     The vectors are as wide as the model, the same in all layers, and normalised by `norm`.
     `content_to_position`: queries meet the distances' keys; `position_to_content`: keys meet the
     distances' queries. The layers' own projections of content make these, or with
-    `own_projections` others beside them. There are `n_buckets` vectors, half for each direction,
+    `own_projections` matrices of their own. There are `n_buckets` vectors, half for each direction,
     and longer distances share the last; with `max_distance` half of them hold one distance each,
     and the others grow with the logarithm.
 

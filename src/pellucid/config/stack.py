@@ -256,10 +256,10 @@ def _check_disentangled(attentions: Iterable[OneAttention]) -> None:
     for attention in attentions:
         if not isinstance(attention, MultiHead) or attention.qk_norm is not None:
             name = type(attention).__name__
-            found = f"{name} with qk_norm" if isinstance(attention, MultiHead) else name
+            kind = f"{name} with qk_norm" if isinstance(attention, MultiHead) else name
             raise ConfigError(
-                f"every layer must be MultiHead without qk_norm with Disentangled, was {found}: "
-                "the projections of queries and keys are those of distances too"
+                f"every layer must be MultiHead without qk_norm with Disentangled, was {kind}: "
+                "its projections of queries and keys project distances too"
             )
 
 

@@ -10,10 +10,9 @@ from torch import nn
 
 from pellucid import config
 from pellucid.maths.initialisation import depth_scale
-from pellucid.model import assemble_parts as parts
-from pellucid.model import assemble_positions
-from pellucid.model.assemble_attention import attention, cross_attention
 from pellucid.model.blocks import Block, ParallelBlock, Stack
+from pellucid.model.build import parts, positions
+from pellucid.model.build.attention import attention, cross_attention
 from pellucid.model.half import refuse_half
 from pellucid.model.initialisation import empty_embedding, initialise
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
@@ -67,9 +66,9 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
     d_model = model.d_model
     return Stack(
         blocks=[_block(stack, index, layer, d_model) for index, layer in enumerate(stack.layers)],
-        positions=assemble_positions.positions(model, stack, causal=causal),
+        positions=positions.positions(model, stack, causal=causal),
         causal=causal,
-        entry=assemble_positions.entry(model, stack),
+        entry=positions.entry(model, stack),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
         dropout=stack.input_dropout,
         owners=stack.owners,

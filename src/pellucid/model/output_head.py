@@ -22,7 +22,7 @@ from pellucid.model.facts import (
     NoHeadFacts,
     transform_facts,
 )
-from pellucid.model.pooling import Pooling, pool
+from pellucid.model.views import Pooling, pool
 
 
 class HeadTensors(nn.Module):

@@ -15,9 +15,8 @@ from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.facts import TransformerFacts
 from pellucid.model.output_head import HeadTensors, NoHead, OutputHead
-from pellucid.model.pooling import padding_behind
 from pellucid.model.precision import Narrow
-from pellucid.model.views import look
+from pellucid.model.views import look, padding_behind
 
 
 class Transformer(HeadTensors):

@@ -8,7 +8,6 @@ from typing import assert_never
 from torch import nn
 
 from pellucid import config
-from pellucid.model.assemble_parts import norm, own_gain_norm
 from pellucid.model.attention import (
     CrossAttention,
     Heads,
@@ -16,6 +15,7 @@ from pellucid.model.attention import (
     QueryKeyNorms,
     Scores,
 )
+from pellucid.model.build.parts import norm, own_gain_norm
 from pellucid.model.disentangled import NO_DISTANCES, DistanceProjections
 from pellucid.model.latent_attention import Latent, LatentAttention, LatentHeads
 from pellucid.model.linear_attention import LinearAttention
@@ -127,7 +127,7 @@ def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
     if kind is None:
         return None
 
-    def norm(n_heads: int) -> nn.Module:
+    def build_norm(n_heads: int) -> nn.Module:
         if attention.qk_norm_over == "each_head":
             return norm(kind, d_head)
         if attention.qk_norm_over == "all_heads":
@@ -136,8 +136,8 @@ def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
         return own_gain_norm(kind, d_head, n_heads)
 
     return QueryKeyNorms(
-        query=norm(attention.n_heads),
-        key=norm(attention.n_kv_heads),
+        query=build_norm(attention.n_heads),
+        key=build_norm(attention.n_kv_heads),
         over_all_heads=attention.qk_norm_over != "each_head",
         after_rotation=attention.qk_norm_place == "after_rotation",
     )

@@ -15,8 +15,8 @@ from pellucid.maths.positions.rotary_scaling import (
     ntk_frequencies,
     yarn_frequencies,
 )
-from pellucid.model.assemble_parts import norm
 from pellucid.model.blocks import Entry
+from pellucid.model.build.parts import norm
 from pellucid.model.disentangled import Disentangled
 from pellucid.model.positions import (
     AlternatingPositions,
