@@ -32,7 +32,7 @@ VERBS = {
     "diagnose": "RUN", "check": "RUN", "draw": "RUN", "presets": "count RUN", "export": "RUN out",
     "train": "--resume RUN", "distill": "RUN t.txt --steps 1 --set model.context_length=8",
     "tokenizer": "show --tokenizer RUN the", "quiz": "RUN", "equations": "RUN", "import": "RUN out",
-    "data": "RUN",
+    "data": "RUN", "chat": "RUN",
 }  # fmt: skip
 #: These verbs do what is asked of a whole run of a decoder; the others refuse it in words.
 DONE = (

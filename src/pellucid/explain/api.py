@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pellucid.errors import PellucidError
-from pellucid.explain.sentence import Sentence, encode_sentence
+from pellucid.explain.sentence import Sentence, Spelling, encode_sentence
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.tracing import ModelTrace
 from pellucid.model import Transformer
@@ -83,12 +83,14 @@ def _trace_ids(
         )
     if isinstance(run, Run):
         check_looking(run, max(len(token_ids), len(source or ())), force=force)
+    tokenizer = run.tokenizer if isinstance(run, Run) else None
+    spell = str if tokenizer is None else Spelling(tokenizer).any_piece
     token_sentence = Sentence(
         text="",
         kind=kind_of(model),
         ids=token_ids,
-        pieces=tuple(map(str, token_ids)),
+        pieces=tuple(map(spell, token_ids)),
         source_ids=source,
-        source_pieces=tuple(map(str, source or ())),
+        source_pieces=tuple(map(spell, source or ())),
     )
     return ModelTrace(model, token_sentence, run=run if isinstance(run, Run) else None)

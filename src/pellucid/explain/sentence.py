@@ -93,6 +93,10 @@ class Spelling:
         self._tokenizer = tokenizer
         self.vocab_size = tokenizer.vocab_size
 
+    def any_piece(self, token_id: int) -> str:
+        """The text of one token; a row of the vocabulary without a token as its number."""
+        return self.piece(token_id) if token_id < self.vocab_size else f"#{token_id}"
+
     def piece(self, token_id: int) -> str:
         """The text of one token."""
         tokenizer = self._tokenizer

@@ -2,6 +2,7 @@
 
 from pellucid.generation.beam_search import BeamContinuation, beam_search, beam_search_ids
 from pellucid.generation.beams import Beams, EarlyStopping, Hypothesis, Search
+from pellucid.generation.continuous import ContinuousBatch, OpenText
 from pellucid.generation.finite import finite, not_refused
 from pellucid.generation.generate import (
     Continuation,
@@ -14,7 +15,14 @@ from pellucid.generation.generate import (
 )
 from pellucid.generation.incremental import Reader, seen_past_context, window_start
 from pellucid.generation.prompts import Start, encode, pad, start
-from pellucid.generation.sampling import Sampling, choose
+from pellucid.generation.row_text import RowText
+from pellucid.generation.sampling import (
+    Sampling,
+    choose,
+    log_p_of,
+    penalise_repetition,
+    row_generator,
+)
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
 
@@ -22,9 +30,12 @@ __all__ = [
     "BeamContinuation",
     "Beams",
     "Continuation",
+    "ContinuousBatch",
     "EarlyStopping",
     "Hypothesis",
+    "OpenText",
     "Reader",
+    "RowText",
     "SampledToken",
     "Sampling",
     "Search",
@@ -38,8 +49,11 @@ __all__ = [
     "finite",
     "generate",
     "generate_after",
+    "log_p_of",
     "not_refused",
     "pad",
+    "penalise_repetition",
+    "row_generator",
     "seen_past_context",
     "start",
     "stream",

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.generation.beams import Beams, Hypothesis, Search
-from pellucid.generation.generate import Continuation, text_stream
+from pellucid.generation.generate import Continuation
 from pellucid.generation.incremental import Reader
 from pellucid.generation.prompts import start
+from pellucid.generation.row_text import text_stream
 from pellucid.model import Encoded, Transformer
 from pellucid.tokenizers import Tokenizer
 

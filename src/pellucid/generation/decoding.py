@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Callable, Sequence
+from ctypes import c_int32
 from typing import Any, cast
 
 import torch
@@ -14,7 +15,7 @@ from torch.nn.modules import module as torch_modules
 
 from pellucid.generation.compile_decoder import compile_decoder
 from pellucid.generation.decode_program import CannotCompile, DecodeProgram
-from pellucid.model import KeyValueCache, Transformer
+from pellucid.model import KeysAndValues, KeyValueCache, Transformer
 from pellucid.native import Call, Instruction, decode
 from pellucid.typed import named_modules, to_list
 
@@ -63,19 +64,44 @@ class Decoder:
         It does nothing and returns None if the model has hooks, autocast is on, the caches are not
         in float32, or the model would refuse the ids.
         """
+        rooms = [cache.room for cache in caches]
+        if any(room is None or len(room.keys) != len(ids) for room in rooms):
+            return None
+        n = len(ids)
+        logits = self.row_logits(
+            ids, [caches[0].length] * n, range(n), cast("Sequence[KeysAndValues]", rooms)
+        )
+        if logits is not None:
+            for cache in caches:
+                cache.advance(1)
+        return logits
+
+    def row_logits(
+        self,
+        ids: Int[Tensor, " rows"],
+        lengths: Sequence[int],
+        slots: Sequence[int],
+        rooms: Sequence[KeysAndValues],
+    ) -> Float[Tensor, "rows vocab"] | None:
+        """The logits after `ids`, the next tokens of texts of different lengths.
+
+        The logits of a row are the same bits whatever the other rows are. Returns None as `logits`.
+
+        Args:
+            ids: (rows,), a token for each row.
+            lengths: how many tokens of each row are in the buffers.
+            slots: the place of each row in the buffers.
+            rooms: each layer's buffers, (slots, heads, context, width); they get the new keys.
+        """
         if any(self._hooks) or torch.is_autocast_enabled("cpu"):
             return None
-        rooms = [cache.room for cache in caches]
-        shape = (len(ids), torch.float32)
-        if any(room is None or (len(room.keys), room.keys.dtype) != shape for room in rooms):
+        if any(room.keys.dtype != torch.float32 for room in rooms):
             return None
         ids = ids.contiguous()
-        if caches[0].length >= self._context or any(
+        if max(lengths) >= self._context or any(
             not 0 <= token < self._n_ids for token in to_list(ids)
         ):
             return None  # the model's own error explains it
-        keys = _addresses([cast("Any", room).keys for room in rooms])
-        values = _addresses([cast("Any", room).values for room in rooms])
         rows, threads = len(ids), torch.get_num_threads()
         if self._scratch.numel() != rows * self._program.width:
             self._scratch = torch.zeros(rows * self._program.width)
@@ -83,14 +109,18 @@ class Decoder:
         if self._thread_scratch.numel() != threads * n_own:
             self._thread_scratch = torch.empty(threads * n_own)
         logits = torch.empty(rows, self._n_logits)
+        # these live until the call is over
+        positions, places = (c_int32 * rows)(*lengths), (c_int32 * rows)(*slots)
+        keys, values = (_addresses([room[part] for room in rooms]) for part in (0, 1))
         self._run(
             Call(
                 program=self._instructions,
                 length=len(self._instructions),
                 rows=rows,
-                position=caches[0].length,
                 width=self._program.width,
                 ids=ids.data_ptr(),
+                positions=ctypes.addressof(positions),
+                slots=ctypes.addressof(places),
                 keys=ctypes.addressof(keys),
                 values=ctypes.addressof(values),
                 scratch=self._scratch.data_ptr(),
@@ -103,8 +133,6 @@ class Decoder:
                 taken=self._part_counters.data_ptr(),
             )
         )
-        for cache in caches:
-            cache.advance(1)
         return logits
 
 

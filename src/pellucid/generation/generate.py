@@ -9,7 +9,7 @@ row is padded, no row changes another, and no mask is needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,10 +18,10 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.generation.incremental import Reader
 from pellucid.generation.prompts import start
+from pellucid.generation.row_text import RowText
 from pellucid.generation.sampling import (
     Sampling,
     choose,
-    first_stop,
     log_p_of,
     penalise_repetition,
     row_generator,
@@ -172,34 +172,17 @@ def stream(
     """
     (ids,), encoded = start(model, tokenizer, [prompt])
     tokens = continue_ids(model, [ids], sampling, encoded=encoded, when_outgrown=when_outgrown)
-    return _pieces(tokens, tokenizer, text_stream(tokenizer, ids), sampling)
+    return _pieces(tokens, RowText(tokenizer, ids, sampling))
 
 
-def _pieces(
-    tokens: Iterator[list[int | None]],
-    tokenizer: Tokenizer,
-    emit: Callable[[int], str],
-    sampling: Sampling,
-) -> Iterator[str]:
-    pending = ""
-    longest = max((len(text) for text in sampling.stop), default=1)
-    for count, (token,) in enumerate(tokens, start=1):
-        if token is None or token == tokenizer.end_id:
+def _pieces(tokens: Iterator[list[int | None]], row: RowText) -> Iterator[str]:
+    for (token,) in tokens:
+        if token is None:
             break
-        pending += emit(token)
-        stop = first_stop(pending, sampling.stop)
-        if stop is not None:
-            yield pending[:stop]
-            return
-        # the end of `pending` may be the start of a stop text
-        safe = len(pending) - longest + 1
-        if safe > 0:
-            yield pending[:safe]
-            pending = pending[safe:]
-        if count == sampling.max_new_tokens:
+        if piece := row.take(token):
+            yield piece
+        if row.stopped:
             break
-    if pending:
-        yield pending
 
 
 def generate(
@@ -236,6 +219,7 @@ def generate_after(
     sampling: Sampling,
     *,
     encoded: Encoded | None = None,
+    ends: Collection[int] | None = None,
     when_outgrown: Callable[[], None] | None = None,
 ) -> list[Continuation]:
     """The continuations of rows of token ids.
@@ -245,53 +229,24 @@ def generate_after(
         tokenizer: its tokenizer.
         ids: the rows.
         sampling: how to sample.
+        ends: the tokens that end a text; by default the tokenizer's end token.
         encoded, when_outgrown: as in `continue_tokens`.
     """
-    rows = [_Row(text_stream(tokenizer, row), tokenizer.end_id, sampling) for row in ids]
+    rows = [RowText(tokenizer, row, sampling, ends) for row in ids]
+    log_p: list[list[float]] = [[] for _ in rows]
     if not rows:
         return []
     for tokens in continue_tokens(
         model, ids, sampling, encoded=encoded, when_outgrown=when_outgrown
     ):
-        for row, token in zip(rows, tokens, strict=True):
+        for row, nats, token in zip(rows, log_p, tokens, strict=True):
             if token is not None and row.stopped is None:
-                row.take(token)
+                row.take(token.token_id)
+                nats.append(token.log_p)
         if all(row.stopped for row in rows):
             break
     return [
-        Continuation(row.text, tuple(row.ids), row.stopped or "", tuple(row.log_p)) for row in rows
+        # without the log P of the token that ended the text
+        Continuation(row.text, tuple(row.ids), row.stopped or "", tuple(nats[: len(row.ids)]))
+        for row, nats in zip(rows, log_p, strict=True)
     ]
-
-
-class _Row:
-    """The continuation of one prompt so far; `stopped` is set at its end."""
-
-    def __init__(self, emit: Callable[[int], str], end_id: int, sampling: Sampling) -> None:
-        self.text = ""
-        self.ids: list[int] = []
-        self.log_p: list[float] = []
-        self.stopped: str | None = None
-        self._emit = emit
-        self._end_id = end_id
-        self._sampling = sampling
-
-    def take(self, token: SampledToken) -> None:
-        if token.token_id == self._end_id:
-            self.stopped = "end"
-            return
-        self.ids.append(token.token_id)
-        self.log_p.append(token.log_p)
-        self.text += self._emit(token.token_id)
-        stop = first_stop(self.text, self._sampling.stop)
-        if stop is not None:
-            self.text, self.stopped = self.text[:stop], "stop"
-        elif len(self.ids) == self._sampling.max_new_tokens:
-            self.stopped = "length"
-
-
-def text_stream(tokenizer: Tokenizer, ids: Sequence[int]) -> Callable[[int], str]:
-    """A function from each id that follows `ids` to the characters that it completes."""
-    emit = tokenizer.stream()
-    for token_id in ids:
-        emit(token_id)
-    return emit

@@ -86,7 +86,13 @@ def distribution(logits: Array, sampling: Sampling) -> Array:
 
 
 def penalise_repetition(logits: Tensor, ids: Tensor, sampling: Sampling) -> Tensor:
-    """The logits with the repetition penalty for the tokens in `ids`, if there is one."""
+    """The logits with the repetition penalty for the tokens in `ids`, if there is one.
+
+    Args:
+        logits: (rows, vocab).
+        ids: (rows, time), the texts so far.
+        sampling: has the penalty.
+    """
     if sampling.repetition_penalty == 1:
         return logits
     present = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, ids, value=True)

@@ -1,6 +1,6 @@
 """What a trained model is used for: chat, classification, embedding, masks, samples, scores."""
 
-from pellucid.inference.chat import answer
+from pellucid.inference.chat import Chat, ChatPrompt, answer, end_ids, has_chat_template
 from pellucid.inference.classification import (
     Classified,
     ClassShare,
@@ -8,16 +8,28 @@ from pellucid.inference.classification import (
     classify,
     has_several_labels,
 )
+from pellucid.inference.conversation import Conversation, Turn
 from pellucid.inference.embedding import POOLS, Neighbour, Pool, embed, neighbours, ranked
 from pellucid.inference.fill_mask import Filling, Mask, fill
 from pellucid.inference.sample import beam_search, generate
-from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, next_token, score
+from pellucid.inference.scoring import (
+    Likely,
+    Prediction,
+    Score,
+    ScoredToken,
+    next_token,
+    predictions,
+    score,
+)
 from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "POOLS",
+    "Chat",
+    "ChatPrompt",
     "ClassShare",
     "Classified",
+    "Conversation",
     "Filling",
     "Likely",
     "Mask",
@@ -26,16 +38,20 @@ __all__ = [
     "Prediction",
     "Score",
     "ScoredToken",
+    "Turn",
     "answer",
     "beam_search",
     "class_names",
     "classify",
     "embed",
+    "end_ids",
     "fill",
     "generate",
+    "has_chat_template",
     "has_several_labels",
     "neighbours",
     "next_token",
+    "predictions",
     "ranked",
     "score",
 ]

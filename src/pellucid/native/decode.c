@@ -6,8 +6,9 @@
 
    Activations are float32 and stand in a row's scratch at offsets that the program names. Weights are
    float32, bfloat16, or int8 with a scale for each block of a row; they are widened in registers.
-   Each row of a matrix is read once for all rows of the batch. A number does not depend on how
-   many threads there are: what is added to what is the same. The loops are plain: `lanes` and
+   Each row of a matrix is read once for all rows of the batch, which may be texts of different
+   lengths. A number does not depend on the other rows, nor on how many threads there are: what is
+   added to what is the same. The loops are plain: `lanes` and
    `omp simd` say which sums are taken in another order, and the compiler uses the vectors that the
    processor has. */
 
@@ -59,9 +60,10 @@ struct instruction {
 
 struct call {
     const struct instruction *program;
-    int32_t length, rows, position, width;   /* width of a row's scratch, its end the logits */
+    int32_t length, rows, width;             /* width of a row's scratch, its end the logits */
     const int64_t *ids;
-    float *const *keys, *const *values;      /* of each layer: (rows, heads, context, d) */
+    const int32_t *positions, *slots;        /* of each row: its tokens so far, its cache */
+    float *const *keys, *const *values;      /* of each layer: (slots, heads, context, d) */
     float *scratch, *logits;
     float *own;                              /* each thread's: rows x widest, at least context */
     int32_t n_logits, widest, n_own, n_threads;
@@ -264,10 +266,10 @@ static void norm(const struct call *call, const struct instruction *one, int32_t
     }
 }
 
-static void rotate(const struct call *call, const struct attention *how, float *x) {
+static void rotate(const struct attention *how, int32_t position, float *x) {
     int32_t half = how->n_rotated / 2, step = how->interleaved ? 1 : half;
-    const float *cos = how->cos + (int64_t)call->position * how->n_rotated;
-    const float *sin = how->sin + (int64_t)call->position * how->n_rotated;
+    const float *cos = how->cos + (int64_t)position * how->n_rotated;
+    const float *sin = how->sin + (int64_t)position * how->n_rotated;
     for (int32_t pair = 0; pair < half; pair++) {
         int32_t i = how->interleaved ? 2 * pair : pair;
         float a = x[i], b = x[i + step];
@@ -278,10 +280,11 @@ static void rotate(const struct call *call, const struct attention *how, float *
 
 /* The new key and value of one head of one row, put behind those of the tokens before. */
 static void keep(const struct call *call, const struct attention *how, int32_t row, int32_t head) {
-    int64_t place = ((int64_t)row * how->n_kv_heads + head) * how->context + call->position;
+    int32_t position = call->positions[row];
+    int64_t place = ((int64_t)call->slots[row] * how->n_kv_heads + head) * how->context + position;
     float *key = at(call, row, how->key) + head * how->d_head;
     const float *value = at(call, row, how->value) + head * how->d_value;
-    rotate(call, how, key);
+    rotate(how, position, key);
     memcpy(call->keys[how->layer] + place * how->d_head, key, 4 * (size_t)how->d_head);
     memcpy(call->values[how->layer] + place * how->d_value, value, 4 * (size_t)how->d_value);
 }
@@ -314,16 +317,17 @@ static void weigh(const float *weights, float scale, const float *vectors, int32
 static void attend(const struct call *call, const struct instruction *one, int32_t row,
                    int32_t head, float *weights) {
     const struct attention *how = one->attention;
-    int32_t d = how->d_head, last = call->position;
+    int32_t d = how->d_head, last = call->positions[row];
     int32_t first = how->window && last >= how->window ? last - how->window + 1 : 0;
-    int64_t kv = (int64_t)row * how->n_kv_heads + head / (how->n_heads / how->n_kv_heads);
+    int32_t kv_head = head / (how->n_heads / how->n_kv_heads);
+    int64_t kv = (int64_t)call->slots[row] * how->n_kv_heads + kv_head;
     const float *keys = call->keys[how->layer] + kv * how->context * d;
     const float *values = call->values[how->layer] + kv * how->context * how->d_value;
     const float *bias = how->by_distance ? how->by_distance + (int64_t)head * how->context : 0;
     float *q = at(call, row, how->query) + head * d, sum = 0;
     float *out = at(call, row, one->output) + head * how->d_value;
     float most = how->sinks ? how->sinks[head] : -INFINITY;
-    rotate(call, how, q);
+    rotate(how, last, q);
     for (int32_t t = first; t <= last; t++) {
         float score = dot_float32(keys + (int64_t)t * d, q, d) * how->scale;
         if (how->soft_cap > 0) score = capped(score, how->soft_cap);
@@ -348,7 +352,7 @@ static void piece(const struct call *call, const struct instruction *one, int32_
     switch (one->operation) {
     case EMBED: embed(call, one, first); break;
     case PLACE: {
-        const float *place = one->gain + (int64_t)one->stride * call->position;
+        const float *place = one->gain + (int64_t)one->stride * call->positions[first];
         float *x = at(call, first, one->output);
         for (int32_t i = 0; i < one->n_out; i++) x[i] += place[i];
         break;
@@ -435,8 +439,8 @@ static void *work(void *given) {
     return 0;
 }
 
-/* The logits of the token that comes after `ids`, which stand at `position`. A thread that cannot be
-   had is done without. */
+/* The logits of the token that comes after each of `ids`, which stand at `positions`. A thread that
+   cannot be had is done without. */
 void pellucid_decode(struct call *call) {
     pthread_t threads[MOST_THREADS];
     struct worker workers[MOST_THREADS];

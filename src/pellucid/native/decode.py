@@ -93,8 +93,8 @@ class Call(ctypes.Structure):
     __slots__ = ()
     _fields_ = [
         ("program", ctypes.POINTER(Instruction)),
-        *((name, c_int32) for name in ("length", "rows", "position", "width")),
-        *((name, c_void_p) for name in ("ids", "keys", "values")),
+        *((name, c_int32) for name in ("length", "rows", "width")),
+        *((name, c_void_p) for name in ("ids", "positions", "slots", "keys", "values")),
         *((name, c_void_p) for name in ("scratch", "logits", "own")),
         *((name, c_int32) for name in ("n_logits", "widest", "n_own", "n_threads")),
         ("taken", c_void_p),

@@ -22,13 +22,24 @@ def check_writing(
         RunError: they do not fit.
     """
     longest = max((len(text.encode(errors="replace")) for text in texts), default=0)
-    _check_written(run, len(texts), longest, decoding, force=force)
+    check_written(run, len(texts), longest, decoding, force=force)
 
 
-def _check_written(
+def check_written(
     run: Run, texts: int, prompt: int, decoding: Sampling | Beams, *, force: bool
 ) -> None:
-    """The same for so many texts at once, after prompts of at most so many tokens."""
+    """The same for so many texts at once, after prompts of at most so many tokens.
+
+    Args:
+        run: the run.
+        texts: how many texts.
+        prompt: the tokens of the longest prompt.
+        decoding: how to choose tokens, and how many.
+        force: write them even if they do not fit.
+
+    Raises:
+        RunError: they do not fit.
+    """
     if run.model.decoder is None:  # an encoder writes nothing, and refuses by itself
         return
     estimate = writing_memory(
@@ -91,13 +102,13 @@ def check_examples(run: Run, examples: Examples, beams: Beams | None, *, force: 
     )
     match run.config.objective:
         case config.PolicyGradient(max_new_tokens=n):
-            _check_written(run, rows, longest, Sampling(max_new_tokens=n), force=force)
+            check_written(run, rows, longest, Sampling(max_new_tokens=n), force=force)
         case config.DPO():
-            _check_written(run, rows, longest, Sampling(max_new_tokens=longest), force=force)
+            check_written(run, rows, longest, Sampling(max_new_tokens=longest), force=force)
         case _:
             pass
     if beams is not None:
-        _check_written(run, min(GENERATED_ROWS, len(examples)), longest, beams, force=force)
+        check_written(run, min(GENERATED_ROWS, len(examples)), longest, beams, force=force)
 
 
 def check_looking(run: Run, length: int, *, force: bool) -> None:

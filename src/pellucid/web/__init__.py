@@ -8,14 +8,17 @@ from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.web.onefile import OnePage, check_name, one_page, write_page
 from pellucid.web.requests import PageRequest, Reading, parse_request
 from pellucid.web.run_registry import RunRegistry
-from pellucid.web.session import Session, open_session
+from pellucid.web.security import ProgramRoutes
+from pellucid.web.session import Session, Talk, open_session
 
 __all__ = [
     "OnePage",
     "PageRequest",
+    "ProgramRoutes",
     "Reading",
     "RunRegistry",
     "Session",
+    "Talk",
     "check_name",
     "one_page",
     "open_session",

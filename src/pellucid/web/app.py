@@ -25,7 +25,7 @@ from pellucid.reader import decode_text, parse_json
 from pellucid.web.assets import files, message
 from pellucid.web.cancellation import Stopped, stop
 from pellucid.web.requests import PageRequest, RequestError, parse_request
-from pellucid.web.security import LOCAL, Guard
+from pellucid.web.security import LOCAL, Guard, ProgramRoutes
 from pellucid.web.session import Session
 
 _log = logging.getLogger(__name__)
@@ -36,13 +36,20 @@ MAX_REQUESTS = 16
 _LARGEST_QUESTION = 200_000
 
 
-def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = None) -> Starlette:
+def app(
+    session: Session,
+    *,
+    hosts: Sequence[str] = LOCAL,
+    token: str | None = None,
+    programs: ProgramRoutes | None = None,
+) -> Starlette:
     """The application.
 
     Args:
         session: Answers the requests.
         hosts: The host names that it answers to.
         token: A secret that every client has to send; None for none.
+        programs: Routes for programs, which the same guard protects.
     """
     assets = files()
     places = anyio.CapacityLimiter(MAX_REQUESTS)
@@ -78,12 +85,13 @@ def app(session: Session, *, hosts: Sequence[str] = LOCAL, token: str | None = N
 
     return Starlette(
         routes=[
+            *(() if programs is None else programs.routes),
             Route("/", page),
             Route("/ask", ask, methods=["POST"]),
             Route("/{name}", page),
         ],
         middleware=[
-            Middleware(Guard, hosts=hosts, token=token),
+            Middleware(Guard, hosts=hosts, token=token, programs=programs),
             Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
         ],
     )

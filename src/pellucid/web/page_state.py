@@ -20,6 +20,8 @@ _THUMBNAIL_BYTES = 90_000
 _SIDE = 24
 #: The likeliest logits are sent one by one, the others as averages of bins.
 _EXACT = 256
+#: Tokens that a token looks at, the most of them.
+_MAX_ATTENDED = 8
 _BINS = 512
 
 
@@ -78,6 +80,34 @@ def head_thumbnails(sentence: SentenceView, attention: Attention, layer: int) ->
     """Small maps of one layer's heads; None if it has none."""
     weights = sentence.weights(attention, layer)
     return None if weights is None else thumbnails(weights, _SIDE)
+
+
+def token_attention(sentence: SentenceView, token: int) -> Plain:
+    """What a token looks at: the mean of the attention of all heads of all layers, by token.
+
+    Args:
+        sentence: The view.
+        token: The index of the token.
+
+    Raises:
+        PellucidError: There is no such token.
+    """
+    n = len(sentence.ids)
+    if not 0 <= token < n:
+        raise PellucidError(message("no-token-there", token=token, n=n))
+    attention = Attention("decoder")
+    layers = range(len(sentence.heads.get(attention, ())))
+    maps = [w for layer in layers if (w := sentence.weights(attention, layer)) is not None]
+    if not maps:
+        return {"rows": [], "heads": 0}
+    heads = torch.cat([weights[:, token, :].float() for weights in maps])
+    shares, places = heads.mean(0).topk(min(_MAX_ATTENDED, n))
+    rows: list[Any] = [
+        [int(place), sentence.pieces[int(place)], float(share)]
+        for share, place in zip(shares, places, strict=True)
+        if share > 0
+    ]
+    return {"rows": rows, "heads": len(heads)}
 
 
 def prediction(sentence: SentenceView, token: int, base: SentenceView | None) -> Plain:

@@ -16,7 +16,10 @@ from pellucid.explain.forward_pass import HeadScale
 from pellucid.web.assets import message
 
 #: The kinds of requests.
-KINDS = ("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress")
+KINDS = (
+    *("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress"),
+    "looked",
+)
 #: Most characters of a sentence; a longer one is refused before it is encoded.
 LONGEST_SENTENCE = 20_000
 #: The largest factor for a head's output.
@@ -32,11 +35,12 @@ class RequestError(PellucidError):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A sentence, and the run and checkpoint that read it."""
+    """A sentence, or the tokens of a chat, and the run and checkpoint that read it."""
 
     run: str
     checkpoint: str
     sentence: str
+    ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +106,16 @@ def _reading(raw: object) -> Reading:
         sentence.encode()
     except UnicodeEncodeError:
         raise RequestError(message("half-character")) from None
-    return Reading(_text(table, "run"), _text(table, "checkpoint", ""), sentence)
+    run, checkpoint = _text(table, "run"), _text(table, "checkpoint", "")
+    return Reading(run, checkpoint, sentence, _ids(table.get("ids", [])))
+
+
+def _ids(raw: object) -> tuple[int, ...]:
+    items = cast("list[object]", raw) if isinstance(raw, list) else [None]
+    ids = tuple(item for item in items if type(item) is int and 0 <= item < 2**31)
+    if len(ids) != len(items) or len(ids) > LONGEST_SENTENCE:
+        raise RequestError(message("bad-ids", most=LONGEST_SENTENCE))
+    return ids
 
 
 def _scales(raw: object) -> tuple[Scale, ...]:

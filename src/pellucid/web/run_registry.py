@@ -66,6 +66,11 @@ class RunRegistry:
             return ()
         return tuple(folder.shelf.path(step).name for step in sorted(folder.shelf.steps()))
 
+    def folder(self, key: str) -> Path:
+        """The folder of a run or of a published model."""
+        folder = self._folder(key)
+        return self._source_path(key) if folder is None else folder.path
+
     def describe(self) -> list[dict[str, Any]]:
         """The runs for a picker; this loads no weights."""
         return [self._line(key) for key in self._sources]

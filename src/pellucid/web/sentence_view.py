@@ -103,9 +103,7 @@ class SentenceView:
     def token_text(self, token_id: int) -> str:
         """A token of the vocabulary as text; an unused row as its number."""
         spelling = self.trace.spelling
-        if spelling is None or token_id >= spelling.vocab_size:
-            return f"#{token_id}"
-        return spelling.piece(token_id)
+        return f"#{token_id}" if spelling is None else spelling.any_piece(token_id)
 
     @property
     def has_loss(self) -> bool:
@@ -167,13 +165,13 @@ class SentenceView:
 
 
 def open_view(
-    run: Run, sentence: str, scales: Sequence[Scale], versus: SentenceView | None
+    run: Run, sentence: str | Sequence[int], scales: Sequence[Scale], versus: SentenceView | None
 ) -> SentenceView:
     """Trace a sentence.
 
     Args:
         run: The run whose model reads it.
-        sentence: Its text.
+        sentence: Its text, or its token ids.
         scales: Factors of some heads.
         versus: A view for its chapters to compare with.
 

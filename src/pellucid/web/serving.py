@@ -9,11 +9,12 @@ import socket
 from collections.abc import Callable
 from contextlib import closing
 from signal import SIGINT
+from urllib.parse import quote
 
 from pellucid.errors import PellucidError, Signalled
 from pellucid.web.app import app
 from pellucid.web.bounds import Server
-from pellucid.web.security import LOCAL
+from pellucid.web.security import LOCAL, ProgramRoutes
 from pellucid.web.session import Session
 
 HOST = "127.0.0.1"
@@ -28,8 +29,10 @@ def serve(
     port: int | None = None,
     ready: Callable[[str], None] = lambda address: None,
     fragment: str = "",
+    token: str | None = None,
+    programs: ProgramRoutes | None = None,
 ) -> None:
-    """Serve until a signal ends it. For other machines the address has a token.
+    """Serve until a signal ends it. For other machines there is always a token.
 
     Args:
         session: Answers the requests.
@@ -37,6 +40,9 @@ def serve(
         port: None for the usual port, or a free one if that is in use.
         ready: Called with the page's address once a browser can open it.
         fragment: The end of that address, which chooses a view.
+        token: A secret that every client has to send. Without one it is made up if other machines
+            can reach the server.
+        programs: Routes for programs, in addition to the page.
 
     Raises:
         KeyboardInterrupt: SIGINT ended it.
@@ -46,14 +52,13 @@ def serve(
     with closing(_bound(host, port)) as bound:
         bound_port = bound.getsockname()[1]
         wide = host not in _LOCAL_HOSTS
-        token = secrets.token_urlsafe(18) if wide else None
+        token = token or (secrets.token_urlsafe(18) if wide else None)
         host_in_address = f"[{host}]" if ":" in host else host
         hosts = [*LOCAL, host_in_address, *_own_names()] if wide else LOCAL
         shown_host = socket.gethostname() if host in ("0.0.0.0", "::") else host_in_address
-        address = (
-            f"http://{shown_host}:{bound_port}/" + (f"?token={token}" if token else "") + fragment
-        )
-        server = Server(app(session, hosts=hosts, token=token))
+        query = f"?token={quote(token)}" if token else ""
+        address = f"http://{shown_host}:{bound_port}/{query}{fragment}"
+        server = Server(app(session, hosts=hosts, token=token, programs=programs))
         ready(address)
         server.run(sockets=[bound])
     if server.ended_by is not None:

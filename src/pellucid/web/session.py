@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,25 @@ from pellucid.version import __version__
 from pellucid.web.assets import message
 from pellucid.web.cancellation import stoppable
 from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload
-from pellucid.web.page_state import backward, head_thumbnails, overview, prediction
+from pellucid.web.page_state import (
+    backward,
+    head_thumbnails,
+    overview,
+    prediction,
+    token_attention,
+)
 from pellucid.web.requests import PageRequest, Reading, RequestError, Scale
 from pellucid.web.run_registry import RunRegistry
 from pellucid.web.sentence_view import Attention, SentenceView, open_view
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """How the page talks to a run: its name in the API, and whether it has a chat template."""
+
+    model: str
+    is_chat: bool
+
 
 #: Most sentences that are kept, each with its layers' states.
 MAX_SENTENCES = 8
@@ -35,6 +51,8 @@ class Session:
     ) -> None:
         self.shelf = shelf
         self._max_sentences, self.sentence = max_sentences, sentence
+        #: By the runs' keys; empty if the server has no API.
+        self.talks: Mapping[str, Talk] = {}
         self._read: OrderedDict[Any, SentenceView] = OrderedDict()
         self._lock = threading.Lock()
         self._progress: dict[tuple[Reading, tuple[Scale, ...]], tuple[int, int]] = {}
@@ -52,6 +70,7 @@ class Session:
                 "version": __version__,
                 "sentence": self.sentence,
                 "runs": self.shelf.describe(),
+                "talks": {key: asdict(talk) for key, talk in self.talks.items()},
             }
         if ask.kind == "progress":
             n_done, total = self._progress.get((ask.read, ask.scales), (0, 0))
@@ -66,6 +85,8 @@ class Session:
             if ask.kind == "backward":
                 return self._backward(sentence, ask)
             place = ask.place
+            if ask.kind == "looked":
+                return token_attention(sentence, place.token)
             if ask.kind == "thumbnails":
                 sentence.inspect(place)  # refuses a place outside the sentence
                 attention = Attention(place.stack, place.cross)
@@ -116,7 +137,7 @@ class Session:
     def _load_reading(
         self, reading: Reading, scales: tuple[Scale, ...], versus: SentenceView | None
     ) -> SentenceView:
-        if not reading.sentence.strip():
+        if not reading.ids and not reading.sentence.strip():
             raise RequestError(message("no-sentence"))
         run = self.shelf.load(reading.run, reading.checkpoint)
         key = (reading, str(run.checkpoint), scales, id(versus) if versus else None)
@@ -124,7 +145,7 @@ class Session:
             if key in self._read:
                 self._read.move_to_end(key)
                 return self._read[key]
-        sentence = open_view(run, reading.sentence, scales, versus)
+        sentence = open_view(run, reading.ids or reading.sentence, scales, versus)
         with self._lock:
             self._read[key] = sentence
             while len(self._read) > self._max_sentences:

@@ -64,6 +64,8 @@ BEAMS = integer(
 NEW_TOKENS = integer(maximum=2**20, reason="no model reads that far back")
 TEMPERATURE = number(maximum=1000, reason="every token is about as likely from there on")
 TOKENS_KNOWN = integer(maximum=2**22, reason="the largest vocabularies have a million tokens")
+ROWS = integer(1, 1024, "each takes a cache for the whole context")
+QUEUE = integer(0, 10**6, "no client waits so long")
 PORT = integer(0, 65535, "ports are numbered so")
 RANK = integer(maximum=2**16, reason="a rank is less than the width of the model")
 SEED = integer(maximum=2**63 - 1, reason="a seed has 63 bits")

@@ -1,24 +1,28 @@
-"""`pellucid serve`, and the page of `pellucid explain`: on this machine, or as one file."""
+"""`pellucid serve`, and the page of `pellucid explain`: a page and an API, or one file."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pellucid.cli.flags.against import compare_is_meant
-from pellucid.cli.flags.numbers import PORT
+from pellucid.cli.flags.numbers import PORT, QUEUE, ROWS
 from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
+    from pellucid.api import Limits, ServedModels
     from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
+    from pellucid.web import Session
 
 #: The sentence of a page without --sentence.
 _SENTENCE = "The cat sat on the mat"
@@ -28,9 +32,10 @@ def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "serve",
-        help="open runs on a page that walks a sentence through them",
-        description="A page on this machine: write a sentence, and see every number of its way "
-        "through the model, with its receipt. Nothing leaves the machine.",
+        help="serve runs: a page that shows every number, and an API",
+        description="A page and an OpenAI-compatible API on one port of this machine. On the page "
+        "you see every number of a sentence's way through the model, and you can talk to the "
+        "model and open each token that it wrote. Nothing leaves the machine.",
     )
     parser.add_argument(
         "runs",
@@ -40,6 +45,21 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="the first sentence")
     _add_address(parser)
+    parser.add_argument(
+        "--token",
+        metavar="TEXT",
+        help="secret that every client has to send (default: the variable PELLUCID_TOKEN; with "
+        "--host, a new one)",
+    )
+    parser.add_argument(
+        "--rows", type=ROWS, metavar="N", help="texts of a model written at a time (default: 8)"
+    )
+    parser.add_argument(
+        "--queue",
+        type=QUEUE,
+        metavar="N",
+        help="texts that may wait; a request for more gets status 429 (default: 64)",
+    )
     finish_parser(parser, call, force=True, when_stopped="and closed the page")
 
 
@@ -65,35 +85,101 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
 
 def call(arguments: argparse.Namespace) -> None:
     """Serve until interrupted."""
-    serve_page(arguments, arguments.runs, arguments.sentence)
+    from pellucid.api import Limits
+
+    limits = {"rows": arguments.rows, "waiting": arguments.queue}
+    engine_limits = Limits(**{name: value for name, value in limits.items() if value is not None})
+    serve_page(
+        arguments, arguments.runs, arguments.sentence, limits=engine_limits, token=arguments.token
+    )
 
 
 def serve_page(
-    arguments: argparse.Namespace, paths: list[str], sentence: str, *, fragment: str = ""
+    arguments: argparse.Namespace,
+    paths: list[str],
+    sentence: str,
+    *,
+    fragment: str = "",
+    limits: Limits | None = None,
+    token: str | None = None,
 ) -> None:
-    """Serve a page of runs until Ctrl-C.
+    """Serve a page of runs, and the API, until Ctrl-C.
 
     Args:
         arguments: the host and port of the command.
         paths: the runs.
         sentence: the first sentence.
         fragment: the first selection, as in the page's address.
+        limits: how many texts are written at a time, and how many wait.
+        token: the secret of every client; by default PELLUCID_TOKEN.
     """
-    from pellucid.web import open_session
+    from pellucid.api import api_routes, refusal_of
+    from pellucid.web import ProgramRoutes, open_session
     from pellucid.web.serving import serve
 
+    token = _checked(os.environ.get("PELLUCID_TOKEN") if token is None else token)
     session = open_session(paths, sentence=sentence)
     # load it now: a refusal belongs here, not in the browser
     session.shelf.load(session.shelf.keys[0]).require_tokenizer()
+    models = _models(session, limits)
 
     def ready(address: str) -> None:
+        api = address.partition("?")[0].partition("#")[0] + "v1"
         if arguments.json:
-            print_json({"address": address})
+            print_json({"address": address, "api": api, "models": list(models.by_name)})
         else:
             print(f"{address}\nOpen it in a browser. Ctrl-C ends it.")
+            print(f"API for programs: {api} (models: {', '.join(models.by_name)})")
         sys.stdout.flush()
 
-    serve(session, host=arguments.host, port=arguments.port, ready=ready, fragment=fragment)
+    try:
+        serve(
+            session,
+            host=arguments.host,
+            port=arguments.port,
+            ready=ready,
+            fragment=fragment,
+            token=token,
+            programs=ProgramRoutes(routes=api_routes(models), refuse=refusal_of),
+        )
+    finally:
+        models.close()
+
+
+def _checked(token: str | None) -> str | None:
+    """A token that clients can send.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    if token is not None and not (token.isascii() and token.isprintable() and token.strip()):
+        raise ConfigError(
+            "the token must be printable ASCII and not empty: clients send it in a header"
+        )
+    return token
+
+
+def _models(session: Session, limits: Limits | None) -> ServedModels:
+    """The runs of a page as the API's models, each under its folder's name."""
+    from pellucid.api import ModelSource, ServedModels
+    from pellucid.web import Talk
+
+    shelf = session.shelf
+    names: dict[str, str] = {}
+    for line in shelf.describe():
+        name, count = line["name"], 2
+        while name in names.values():
+            name, count = f"{line['name']}-{count}", count + 1
+        names[line["key"]] = name
+    sources = [
+        ModelSource(name=name, folder=shelf.folder(key), load=partial(shelf.load, key))
+        for key, name in names.items()
+    ]
+    models = ServedModels(sources, limits=limits)
+    session.talks = {
+        key: Talk(model=name, is_chat=models.get(name).can_chat) for key, name in names.items()
+    }
+    return models
 
 
 def page_was_asked_for(arguments: argparse.Namespace) -> bool:

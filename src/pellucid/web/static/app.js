@@ -6,6 +6,7 @@ import { isDark } from "./colour.js";
 import { attention, choose, keepAddress, readAddress, state } from "./state.js";
 import { ask, cancelAll, isFile, place, question, waiting } from "./asking.js";
 import { header } from "./header.js";
+import { chat } from "./chat.js";
 import { field, tokens } from "./sentence.js";
 import { rail } from "./rail.js";
 import { chapter, kept, strip } from "./chapters.js";
@@ -43,7 +44,7 @@ async function get(asked, topic, into) {
 function read() {
   const asked = question("overview");
   if (!asked.reading.run) return;
-  if (!asked.reading.sentence.trim()) {
+  if (!asked.reading.ids && !asked.reading.sentence.trim()) {
     problem.set(t("empty"));
     return;
   }
@@ -121,6 +122,7 @@ async function start() {
   const row = h("div", { id: "tokens" }, h("p", { class: "soft", text: t("loading") }));
   fill(home("reader"), field(), row);
   effect(() => header(home("top"), runs(), overview()));
+  if (!isFile) effect(() => chat(home("chat"), runs()));
   effect(read);
   effect(look);
   effect(() => overview() && (isDark(), tokens(row, overview())));

@@ -1,7 +1,7 @@
 // Where answers come from: the server that sent the page, or the file that the page is. A question
 // that nobody waits for any more is taken back.
 
-import { state, scales, versus } from "./state.js";
+import { read, state, scales, versus } from "./state.js";
 import { signal } from "./signal.js";
 import { t } from "./messages.js";
 
@@ -32,7 +32,7 @@ export function place(seenAs) {
 
 /** A question about the sentence that is chosen. @param {string} kind @param {any} [more] */
 export function question(kind, more = {}) {
-  const reading = { run: state.run(), checkpoint: state.at(), sentence: state.sentence() };
+  const reading = { run: state.run(), checkpoint: state.at(), ...read() };
   return { kind, reading, scales: scales(), versus: versus(), ...more };
 }
 

@@ -29,6 +29,7 @@ export function header(home, said, seenAs) {
     seenAs && h("p", { class: "about soft", said: seenAs.about }),
     h(
       "div", { class: "tools" },
+      said.talks?.[here.key] && h("button", { type: "button", class: "quiet", "data-key": "chat", id: "to-chat", "aria-expanded": String(state.chat() === 1), "aria-controls": "chat", text: t("chat"), onclick: () => state.chat.set(1 - state.chat.peek()) }),
       h("button", { type: "button", class: "quiet", "data-key": "theme", id: "theme", text: t("theme", { now: t(`theme-${theme()}`) }), onclick: () => theme.set(NEXT[theme.peek()]) }),
       h("button", { type: "button", class: "quiet", "data-key": "help", id: "help", text: t("help"), onclick: help }),
     ),

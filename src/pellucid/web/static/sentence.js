@@ -3,7 +3,7 @@
 import { fill, h, digits, seen } from "./dom.js";
 import { css, isDark, shade } from "./colour.js";
 import { isFile } from "./asking.js";
-import { state } from "./state.js";
+import { choose, state } from "./state.js";
 import { t } from "./messages.js";
 
 /** How long the typing has to pause before the model reads. */
@@ -20,13 +20,13 @@ export function field() {
     "aria-describedby": "sentence-hint", translate: "no",
     oninput: () => {
       clearTimeout(timer);
-      timer = setTimeout(() => state.sentence.set(input.value), PAUSE);
+      timer = setTimeout(() => choose({ sentence: input.value, ids: "" }), PAUSE);
     },
     onkeydown: (/** @type {KeyboardEvent} */ event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       clearTimeout(timer);
-      state.sentence.set(input.value);
+      choose({ sentence: input.value, ids: "" });
     },
   });
   input.value = state.sentence.peek();
@@ -44,7 +44,7 @@ function example(text) {
   const write = () => {
     const input = /** @type {HTMLTextAreaElement} */ (document.getElementById("sentence"));
     input.value = text;
-    state.sentence.set(text);
+    choose({ sentence: text, ids: "" });
   };
   return h("button", { type: "button", class: "quiet", "data-key": `try ${text}`, said: text, onclick: write });
 }
@@ -78,6 +78,7 @@ export function tokens(home, seenAs) {
   });
   fill(
     home,
+    state.ids() && h("p", { class: "said-of-it" }, t("chat-read"), " ", h("button", { type: "button", class: "quiet", "data-key": "chat leave", text: t("chat-leave"), onclick: () => choose({ ids: "", token: -1 }) })),
     start > 0 && h("p", { class: "soft", text: t("tokens-earlier", { n: start }) }),
     h("ol", { class: "tokens", "aria-label": t("tokens") }, items),
     spare.length > 0 && [h("p", { class: "soft", text: t("tokens-of-source") }), h("ol", { class: "tokens source", "aria-label": t("tokens-of-source") }, spare.map(source))],

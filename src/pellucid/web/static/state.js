@@ -5,14 +5,14 @@ import { effect, signal } from "./signal.js";
 /** @typedef {{ stack: string, cross: boolean, layer: number, head: number, by: number | "mean" }} Scale */
 
 const START = {
-  run: "", at: "", sentence: "", chapter: "", stack: "decoder",
+  run: "", at: "", sentence: "", ids: "", chat: 0, chapter: "", stack: "decoder",
   token: -1, other: 0, source: 0, layer: 0, head: 0, feature: 0, cross: 0,
   weight: "", row: 0, column: 0,
   temperature: 1, k: 0, p: 1, versus: "", scales: "", shot: -1,
 };
 /** How each is called in the address. @type {Record<string, string>} */
 const CALLED = {
-  run: "run", at: "at", sentence: "s", chapter: "chapter", stack: "stack", token: "t", other: "o", source: "i",
+  run: "run", at: "at", sentence: "s", ids: "ids", chat: "chat", chapter: "chapter", stack: "stack", token: "t", other: "o", source: "i",
   layer: "l", head: "h", feature: "f", cross: "e",
   weight: "w", row: "r", column: "c",
   temperature: "T", k: "k", p: "p", versus: "vs", scales: "x", shot: "m",
@@ -97,9 +97,16 @@ export function attention(seenAs) {
   return seenAs.stacks.find((/** @type {any} */ s) => s.name === state.stack() && s.cross === (state.cross() === 1)) ?? null;
 }
 
+/** What is read: the sentence, or the tokens of a chat. @param {string} [other] a sentence in its place
+ * @returns {{ sentence: string, ids?: number[] }} */
+export function read(other) {
+  if (other || !state.ids()) return { sentence: other || state.sentence() };
+  return { sentence: "", ids: state.ids().split(".").map(Number) };
+}
+
 /** What is compared with, from "run1@step-4" and perhaps a sentence behind a blank. */
 export function versus() {
   const found = /^(\w+)@([\w.-]*)(?: (.*))?$/s.exec(state.versus());
   if (!found) return null;
-  return { run: found[1], checkpoint: found[2], sentence: found[3] || state.sentence() };
+  return { run: found[1], checkpoint: found[2], ...read(found[3]) };
 }
