@@ -138,6 +138,28 @@ def test_a_client_that_leaves_is_cancelled_and_its_place_is_free(base: Run) -> N
     models.close()
 
 
+def test_a_client_that_leaves_while_tokens_come_is_cancelled_too(base: Run) -> None:
+    models = models_of(base, limits=Limits(rows=1, waiting=0))
+    engine = models.get("base").opened().engine
+    step = engine._batch.step
+
+    def slow(*given: Any) -> Any:
+        time.sleep(0.05)
+        return step(*given)
+
+    engine._batch.step = slow  # type: ignore[method-assign]
+    never = {str(base.tokenizer.end_id): -100}  # type: ignore[union-attr]
+    for address in serving(open_session([base]), models):
+        with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
+            with pytest.raises(openai.APITimeoutError):
+                client.completions.create(
+                    model="base", prompt="say", max_tokens=80, logit_bias=never, timeout=0.5
+                )
+            until(lambda: not engine._open)
+    assert 0 < engine._metrics.completion_tokens < 60  # 80 would have taken four seconds
+    models.close()
+
+
 def test_a_request_that_was_taken_back_while_it_waits_takes_no_place(engine: Engine) -> None:
     gate = Gate(engine)
     events: list[Event] = []

@@ -17,6 +17,7 @@ from support.reference import (
     CASES,
     EXACT,
     LENGTH,
+    PAIRS,
     both,
     kernel_of,
     quiet,
@@ -31,7 +32,11 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
 ]
 
-DECODERS = [case for case in CASES if not case.startswith(("bert", "encoder", "t5", "classes"))]
+DECODERS = [
+    case
+    for case in CASES
+    if not case.startswith(("bert", "encoder", "classes")) and case not in PAIRS
+]
 
 
 def close(ours: Tensor, theirs: Tensor, tolerance: float) -> None:
@@ -77,7 +82,7 @@ def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> No
     theirs, ours, published = both(case, tmp_path)
     theirs, ours = theirs.double(), ours.double()
     ask_theirs, ask_ours = says(case)
-    ids = token_ids(3, 16 if not case.startswith("t5") else 20)
+    ids = token_ids(3, 20 if case in PAIRS else 16)
     expected, got = ask_theirs(theirs, ids), ask_ours(ours, ids)
     weight = torch.randn(got.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     (expected * weight).sum().backward()
@@ -115,14 +120,14 @@ def test_greedy_text_with_a_cache_equals(case: str, tmp_path: Path) -> None:
         assert [next(steps)[0] for _ in range(20)] == reference_ids
 
 
-@pytest.mark.parametrize("case", ["t5", "t5 1.1"])
+@pytest.mark.parametrize("case", PAIRS)
 def test_encoder_decoder_writes_the_same_with_a_cache(case: str, tmp_path: Path) -> None:
-    theirs, ours, _ = both(case, tmp_path)
+    theirs, ours, published = both(case, tmp_path)
     source = token_ids(1, 9)
     expected = theirs.generate(source, max_new_tokens=12, do_sample=False, eos_token_id=None)[0]
     with torch.no_grad():
         encoded, caches = ours.encode(source), ours.new_caches()
-        written = [0]
+        written = [published.attributes["decoder_start_token_id"]]
         for _ in range(12):
             logits = ours(torch.tensor([written[-1:]]), caches, encoded=encoded)
             written.append(int(logits[0, -1].argmax()))
@@ -156,8 +161,12 @@ def written(folder: Path, ours: Transformer, published: Any) -> Path:
         for name in ("pad_token_id",)
         if name in published.attributes
     }
-    write_published(folder, published.model, dict(ours.named_parameters()), pad)
+    write_published(folder, published.model, ours.state_dict(), pad)
     return folder
+
+
+def is_sinusoid(case: str, name: str) -> bool:
+    return case.startswith("pegasus") and name.endswith("embed_positions.weight")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -171,7 +180,8 @@ def test_what_is_written_loads_there_and_says_the_same(case: str, tmp_path: Path
     again, info = getattr(transformers, name).from_pretrained(
         folder, output_loading_info=True, attn_implementation=kernel_of(case)
     )
-    assert not info["missing_keys"]
+    # Pegasus computes its sinusoids, and yet lists them
+    assert not {name for name in info["missing_keys"] if not is_sinusoid(case, name)}
     assert not info["mismatched_keys"]
     ask_theirs, ask_ours = says(case)
     ids = token_ids(2, LENGTH)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -169,6 +170,15 @@ class Terminal:
                     raise AssertionError(self.text) from error
         self.text = self.text[self.text.index(text) + len(text) :]
 
+    def read_line(self) -> str:
+        self.until_line()
+        line, _, self.text = self.text.partition("\n")
+        return line
+
+    def until_line(self) -> None:
+        while "\n" not in self.text:
+            self.text += os.read(self._end, 4096).decode(errors="replace")
+
     def interrupt(self) -> None:
         self._child.send_signal(signal.SIGINT)
 
@@ -176,6 +186,13 @@ class Terminal:
         code = self._child.wait(60)
         os.close(self._end)
         return code
+
+
+def _asks(port: str) -> Request:
+    """What a page asks first."""
+    address = f"http://127.0.0.1:{port}"
+    headers = {"origin": address, "content-type": "application/json"}
+    return Request(f"{address}/ask", data=b'{"kind": "runs"}', headers=headers)
 
 
 @pytest.fixture
@@ -196,7 +213,11 @@ def test_in_a_terminal_there_is_a_prompt_a_page_and_an_end(terminal: Terminal) -
     terminal.until("> ")
     terminal.type("/why\n")
     terminal.until("likeliest in its place")
-    terminal.until("#ids=")
+    terminal.until("http://127.0.0.1:")
+    port = terminal.read_line().strip().rstrip("/")
+    with urlopen(_asks(port), timeout=30) as answer:
+        started = json.load(answer)
+    assert started["ids"][started["token"] + 1 :] != []
     terminal.until("goes back to the chat")
     terminal.interrupt()
     terminal.until("> ")

@@ -111,7 +111,7 @@ MOMENTS = {
     ],
     "branch": [(pellucid.runs.rebuild, "run_to_toml")],
     "import": [(pellucid.runs.import_run, "run_to_toml")],
-    "export": [(pellucid.runs.convert, "settings_for")],
+    "export": [(pellucid.exports.tokenizer_files, "settings_for")],
 }
 ENDS = {
     "refusal": RunError("refused"),

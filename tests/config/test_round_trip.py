@@ -55,6 +55,8 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "n_heads": st.sampled_from([4, 8]),
             "n_kv_heads": st.sampled_from([1, 2, 4]),
             "d_head": st.just(8),
+            # the third goes with some norms only; variants of models have it
+            "qk_norm_over": st.sampled_from(["each_head", "all_heads"]),
         },
         config.LinearAttention: {"d_head": st.just(8)},
         config.NeuralMemory: {"d_head": st.just(8)},
@@ -89,8 +91,13 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.Classification: {"multi_label": st.just(False)},
         config.DPO: {"loss": st.just("sigmoid")},
         config.Conversations: {"messages": st.none()},
+        # embeddings have one factor
+        config.Embedding: {"multiplier": st.none()},
+        # a norm without a gain has no parameters at all
+        config.LayerNorm: {"gain": st.just(True)},
+        config.RMSNorm: {"gain": st.just(True)},
         # without a bias nothing is fixed
-        config.LanguageHead: {"fixed_bias": st.just(False)},
+        config.LanguageHead: {"fixed_bias": st.just(False), "multiplier": st.none()},
         # a decoder's first token has seen no other
         config.ClassificationHead: {
             "classes": st.none() | st.just(("ham", "spam")),
@@ -133,7 +140,8 @@ def scoring() -> st.SearchStrategy[Any]:
 
     def has_scores(attention: config.Attention) -> bool:
         layers = attention.layers if isinstance(attention, config.Alternating) else (attention,)
-        return not all(isinstance(layer, config.LinearAttention) for layer in layers)
+        latent = any(isinstance(layer, config.LatentAttention) for layer in layers)  # not with Shaw
+        return not latent and not all(isinstance(layer, config.LinearAttention) for layer in layers)
 
     return values_of(config.Attention).filter(has_scores)
 

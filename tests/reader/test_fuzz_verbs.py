@@ -30,9 +30,10 @@ VERBS = {
     "evaluate": "RUN", "embed": "RUN the", "classify": "RUN the", "fill": "RUN the",
     "answer": "RUN the", "translate": "RUN the", "attach": "RUN", "report": "RUN", "vitals": "RUN",
     "diagnose": "RUN", "check": "RUN", "draw": "RUN", "presets": "count RUN", "export": "RUN out",
+    "chat": "RUN",
     "train": "--resume RUN", "distill": "RUN t.txt --steps 1 --set model.context_length=8",
     "tokenizer": "show --tokenizer RUN the", "quiz": "RUN", "equations": "RUN", "import": "RUN out",
-    "data": "RUN", "chat": "RUN",
+    "data": "RUN",
 }  # fmt: skip
 #: These verbs do what is asked of a whole run of a decoder; the others refuse it in words.
 DONE = (
@@ -42,8 +43,8 @@ DONE = (
 ABSURD = (
     "-1", "0", "nan", "inf", "1e30", "9" * 30, "9" * 5000, "1e-320", "", "½", "x", "\x00", "1,2",
 )  # fmt: skip
-#: Verbs that wait, serve or run for long where the number is a good one.
-_LONG = {"train", "distill", "serve", "verify-resume", "data", "quiz"}
+#: Verbs that wait, serve, ask a server or run for long where the number is a good one.
+_LONG = {"train", "distill", "serve", "push", "verify-resume", "data", "quiz"}
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from pellucid.explain import trace
 from pellucid.generation import Sampling, continue_ids
 from pellucid.generation.decoding import decoder
 from pellucid.model import assemble_trained
+from support.published import change, retensor, write
 from support.published import ids as ids_of
-from support.published import retensor, write
 
 TYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -53,6 +53,25 @@ def test_stored_gives_the_numbers_of_float32_bit_for_bit(
     for name, parameter in half.named_parameters():
         is_matrix = parameter.ndim == 2 and "positions" not in name and "segment" not in name
         assert parameter.dtype == (TYPES[stored] if is_matrix else torch.float32), name
+
+
+@pytest.mark.parametrize("architecture", ["LlamaModel", "LlamaForSequenceClassification"])
+def test_models_without_token_probabilities_are_read(architecture: str, tmp_path: Path) -> None:
+    write(tmp_path / "dir", num_labels=2)
+    change(tmp_path / "dir", architectures=[architecture])
+
+    def edit(tensors: dict[str, torch.Tensor]) -> None:
+        del tensors["lm_head.weight"]
+        if architecture == "LlamaForSequenceClassification":
+            tensors["score.weight"] = torch.randn(2, 16)
+        tensors.update({name: tensor.bfloat16() for name, tensor in tensors.items()})
+
+    retensor(tmp_path / "dir", edit)
+    wide = pellucid.load(tmp_path / "dir").model
+    half = pellucid.load(tmp_path / "dir", weights="stored").model
+    assert half.token_embedding.weight.dtype == torch.bfloat16
+    with torch.no_grad():
+        assert torch.equal(half.states(ids_of(5)), wide.states(ids_of(5)))
 
 
 @pytest.mark.parametrize("weights", TYPES)

@@ -36,6 +36,18 @@ _T5: dict[str, Any] = {
     "num_heads": 4,
     "is_encoder_decoder": True,
 }
+_BART: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_position_embeddings": 32,
+    "is_encoder_decoder": True,
+}
 #: The least that a config.json of each family says.
 ATTRIBUTES: dict[str, dict[str, Any]] = {
     "llama": {**_WIDTHS, "num_key_value_heads": 2},
@@ -48,25 +60,8 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "gemma2": {**_WIDTHS, "head_dim": 8, "sliding_window": 4},
     "bert": _WIDTHS,
     "t5": _T5,
-    "gemma3_text": {
-        **_WIDTHS,
-        "head_dim": 8,
-        "num_key_value_heads": 2,
-        "sliding_window": 4,
-        "sliding_window_pattern": 2,
-    },
-    "olmo3": {
-        **_WIDTHS,
-        "sliding_window": 4,
-        "layer_types": ["sliding_attention", "full_attention"],
-    },
-    "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
-    "exaone4": {
-        **_WIDTHS,
-        "num_key_value_heads": 2,
-        "sliding_window": 4,
-        "sliding_window_pattern": 2,
-    },
+    "mt5": {**_T5, "tie_word_embeddings": True},
+    **dict.fromkeys(("bart", "mbart", "marian", "pegasus"), _BART),
     "roberta": {**_WIDTHS, "max_position_embeddings": 34},
     "xlm-roberta": {**_WIDTHS, "max_position_embeddings": 34},
     "camembert": {**_WIDTHS, "max_position_embeddings": 34},
@@ -109,6 +104,25 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
     "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
     "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
+    "gemma3_text": {
+        **_WIDTHS,
+        "head_dim": 8,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
+    "olmo3": {
+        **_WIDTHS,
+        "sliding_window": 4,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
+    "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
+    "exaone4": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "sliding_window": 4,
+        "sliding_window_pattern": 2,
+    },
 }
 #: Families whose models are written as those of another one, which came first.
 WRITTEN_AS = {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}
@@ -128,7 +142,7 @@ def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:
     folder.mkdir(parents=True)
     words = train_bytes()
     ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
-    written = write_published(folder, described, dict(model.named_parameters()), ends)
+    written = write_published(folder, described, model.state_dict(), ends)
     assert written == WRITTEN_AS.get(family, family)
     words.save(folder / "tokenizer.json")
     settings = settings_for(words.roles(), context_length=described.context_length)

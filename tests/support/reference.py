@@ -45,6 +45,32 @@ _T5: dict[str, Any] = {
     "relative_attention_num_buckets": 8,
     "relative_attention_max_distance": 12,
 }
+_BART: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "d_model": 16,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 20,
+    "max_position_embeddings": LENGTH,
+    "init_std": 0.2,
+    "pad_token_id": 1,
+    "bos_token_id": 0,
+    "eos_token_id": 2,
+    "decoder_start_token_id": 2,
+    "forced_eos_token_id": None,
+}
+#: Stacks of different depth and width, and scaled embeddings.
+_UNEVEN: dict[str, Any] = {
+    "encoder_layers": 1,
+    "decoder_layers": 3,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 8,
+    "encoder_ffn_dim": 7,
+    "scale_embedding": True,
+}
 _BLOOM: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 16, "n_layer": 2, "n_head": 4, "seq_length": LENGTH,
     "initializer_range": 0.2,
@@ -389,6 +415,24 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "DebertaV2Config",
         _DEBERTA | _NAMED | {"pooler_hidden_act": "tanh"},
     ),
+    "mt5": ("MT5ForConditionalGeneration", "MT5Config", {"num_decoder_layers": 1}),
+    "mt5 plain relu": (
+        "MT5ForConditionalGeneration",
+        "MT5Config",
+        {"feed_forward_proj": "relu", "d_kv": 6},
+    ),
+    "bart": ("BartForConditionalGeneration", "BartConfig", {}),
+    "bart uneven": ("BartForConditionalGeneration", "BartConfig", _UNEVEN),
+    "mbart": ("MBartForConditionalGeneration", "MBartConfig", {"activation_function": "relu"}),
+    "mbart uneven": ("MBartForConditionalGeneration", "MBartConfig", _UNEVEN),
+    "marian": ("MarianMTModel", "MarianConfig", {"activation_function": "swish"}),
+    "marian uneven": (
+        "MarianMTModel",
+        "MarianConfig",
+        _UNEVEN | {"scale_embedding": False, "activation_function": "gelu_new"},
+    ),
+    "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", {"scale_embedding": True}),
+    "pegasus uneven": ("PegasusForConditionalGeneration", "PegasusConfig", _UNEVEN),
     "gpt2, other scales": (
         "GPT2LMHeadModel",
         "GPT2Config",
@@ -470,19 +514,28 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 }  # fmt: skip
 
 _BASES = {
+    "GPT2Config": _GPT2,
+    "T5Config": _T5,
+    "MT5Config": _T5,
+    **dict.fromkeys(("BartConfig", "MBartConfig", "MarianConfig", "PegasusConfig"), _BART),
     "BloomConfig": _BLOOM,
     "DistilBertConfig": {},
     "FalconConfig": _FALCON,
-    "GPT2Config": _GPT2,
     "GPTNeoConfig": _GPT_NEO,
     "MptConfig": _MPT,
-    "T5Config": _T5,
 }
+#: Cases whose models read one text and write another.
+PAIRS = [
+    case
+    for case, (model_class, _, _) in CASES.items()
+    if model_class.endswith(("ForConditionalGeneration", "MTModel"))
+]
 #: Those that compute in float64 throughout when told to; the others norm or turn in float32.
 EXACT = {
     *("gpt2", "gpt2 untied, wide, relu", "classes gpt2"),
     *("bert", "bert without head", "bert with all heads", "classes bert"),
     *(case for case in CASES if case.startswith("encoder") and "deberta" not in case),
+    *(case for case in PAIRS if "t5" not in case),
 }
 
 
@@ -507,6 +560,9 @@ def reference(case: str) -> Any:
         for parameter in model.parameters():
             if parameter.ndim == 1:  # norms and biases start at ones and zeros
                 parameter.add_(0.2 * torch.randn_like(parameter))
+        for name, constant in model.named_buffers():
+            if name == "final_logits_bias":
+                constant.add_(torch.randn_like(constant))
     return model
 
 
@@ -531,8 +587,8 @@ def token_ids(rows: int, columns: int) -> Tensor:
 
 def says(case: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """How theirs and ours are asked: (model, ids, padding) to logits, or to hidden states."""
-    if case.startswith("t5"):
-        return _their_t5, _our_t5
+    if case in PAIRS:
+        return _their_pair, _our_pair
     if case.endswith("without head") or case == "encoder distilbert, sines":
         return _their_states, _our_states
     if case.startswith("classes"):
@@ -574,12 +630,12 @@ def _our_states(model: Transformer, ids: Tensor, padding: Tensor | None = None) 
     return torch.cat((states, torch.tanh(model.pooler(states[:, :1]))), dim=1)
 
 
-def _their_t5(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+def _their_pair(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     written = ids.flip(0)[:, :20]
     mask = _attention_mask(padding)
     return model(input_ids=ids, attention_mask=mask, decoder_input_ids=written).logits
 
 
-def _our_t5(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+def _our_pair(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     encoded = model.encode(ids, padding=padding)
     return model(ids.flip(0)[:, :20], encoded=encoded)

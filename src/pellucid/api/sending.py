@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -30,7 +31,7 @@ class OpenJobs:
     def __init__(self, plan: Plan) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
-        self._plan = plan
+        self._plan, self._next_look = plan, 0.0
         self._jobs: Sequence[Job] = plan.jobs(self._emit)
 
     def _emit(self, number: int, event: Event) -> None:
@@ -72,12 +73,14 @@ class OpenJobs:
 
     async def _next(self, request: Request) -> tuple[int, Event]:
         while True:
-            try:
+            # while tokens come too: most answers are over before a client reads one
+            if self._loop.time() >= self._next_look:
+                self._next_look = self._loop.time() + _TICK
+                if await request.is_disconnected():
+                    raise ClientDisconnect
+            with suppress(TimeoutError):
                 async with asyncio.timeout(_TICK):
                     return await self._queue.get()
-            except TimeoutError:
-                if await request.is_disconnected():
-                    raise ClientDisconnect from None
 
 
 def open_jobs(plan: Plan) -> OpenJobs:

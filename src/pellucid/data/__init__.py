@@ -6,6 +6,7 @@ from pellucid.data.assemble import (
     assemble_tokenizer,
     documents_of,
     fingerprint,
+    source_hashes,
 )
 from pellucid.data.assemble_examples import (
     Columns,
@@ -143,6 +144,7 @@ __all__ = [
     "prepare_documents",
     "prepare_examples",
     "read_pieces",
+    "source_hashes",
     "span_batches",
     "span_windows",
     "spans_for",

@@ -15,6 +15,7 @@ from pellucid import config
 from pellucid.config import encode
 from pellucid.data.checksums import HashCache, own_code
 from pellucid.data.documents import Piece, ReadCounts, pieces_of
+from pellucid.data.manifest import FileFacts
 from pellucid.data.sources import files_in, read_pieces, tables_in
 from pellucid.data.standard_library import library_files, standard_library_docs
 from pellucid.data.streams import Piped
@@ -75,15 +76,9 @@ def fingerprint(text: config.Text, hash_cache: HashCache) -> str | None:
         TextError: a path that does not exist, a folder without text, a file that is no tokenizer.
     """
     tally = ReadCounts()
-    match text.corpus:
-        case config.StandardLibrary():
-            files = library_files()
-        case config.Files(paths=paths, field=field):
-            files = None if "-" in paths else files_in(paths, field, tally)
-        case rows:
-            files = None if "-" in rows.paths else tables_in(rows.paths)
-    if files is None or not all(file.is_file() for file in files):
-        return None  # a pipe can be read only once
+    files = _files_of(text, tally)
+    if files is None:
+        return None
     path = text.tokenizer.path if isinstance(text.tokenizer, config.FromFile) else None
     hashes = [own_code(), None if path is None else tokenizer_from(Path(path)).sha256]
     versions = [sys.version, tokenizers.__version__]
@@ -96,6 +91,38 @@ def fingerprint(text: config.Text, hash_cache: HashCache) -> str | None:
         return None
     hash_cache.save()
     return digest.hexdigest()
+
+
+def _files_of(text: config.Text, tally: ReadCounts) -> list[Path] | None:
+    """The files of a corpus; None if one is a pipe, which can be read only once."""
+    match text.corpus:
+        case config.StandardLibrary():
+            files = library_files()
+        case config.Files(paths=paths, field=field):
+            files = None if "-" in paths else files_in(paths, field, tally)
+        case rows:
+            files = None if "-" in rows.paths else tables_in(rows.paths)
+    if files is None or not all(file.is_file() for file in files):
+        return None
+    return list(files)
+
+
+def source_hashes(text: config.Text, hash_cache: HashCache) -> tuple[FileFacts, ...]:
+    """The name and the hash of each file that a corpus is read from; none of a pipe.
+
+    Args:
+        text: the config.
+        hash_cache: the hashes of large files that did not change.
+    """
+    if isinstance(text.corpus, config.StandardLibrary):
+        return ()  # hundreds of files of Python itself: its version names them
+    try:
+        return tuple(
+            FileFacts(name=file.name, sha256=hash_cache.sha256(file))
+            for file in _files_of(text, ReadCounts()) or ()
+        )
+    except OSError:  # reading the text refuses the file by its name
+        return ()
 
 
 def assemble_tokenizer(tokenizer: config.Tokenizer, texts: Iterable[str]) -> Tokenizer:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
@@ -35,7 +36,8 @@ def evaluate_objective(
         unit: the terms that the loss is a mean over, such as "tokens".
     """
     sums: dict[str, torch.Tensor] = {}
-    n_terms = 0
+    batch_sums: list[float] = []
+    batch_terms: list[int] = []
     for batch in batches:
         with torch.no_grad(), autocast(model.device, precision):
             loss = objective(model, to_device(batch, model.device))
@@ -43,10 +45,18 @@ def evaluate_objective(
             # the mean of the batch, weighed by its terms
             weighed = value.detach().cpu().double() * batch.n_supervised
             sums[name] = sums[name] + weighed if name in sums else weighed
-        n_terms += batch.n_supervised
+        batch_sums.append(float(loss.parts["loss_nats"]) * batch.n_supervised)
+        batch_terms.append(batch.n_supervised)
+    n_terms = sum(batch_terms)
     averages = {name: float(value) / n_terms for name, value in sums.items()}
     loss_nats = averages.pop("loss_nats")
-    return HeldOut(loss_nats=loss_nats, over=n_terms, unit=unit, measures=averages)
+    return HeldOut(
+        loss_nats=loss_nats,
+        over=n_terms,
+        unit=unit,
+        measures=averages,
+        standard_error=standard_error(batch_sums, batch_terms),
+    )
 
 
 def example_evaluator(
@@ -84,3 +94,24 @@ def select_examples(examples: Examples, column: str, n_tokens: int) -> Examples:
     """
     mean_length = float(np.mean(examples.columns[column].lengths))
     return examples.spread(max(1, int(n_tokens / mean_length)))
+
+
+def standard_error(sums: Sequence[float], counts: Sequence[int]) -> float | None:
+    """sqrt(K / (K - 1) sum_k (s_k - m n_k)^2) / N, m = sum s_k / N: of a mean over K parts.
+
+    Parts are what varies independently: windows of a text, or batches of examples. None for fewer
+    than two of them.
+
+    Args:
+        sums: the sum s_k of the losses of each part.
+        counts: its number n_k of terms.
+
+    Source:
+        Cochran 1977, "Sampling Techniques", eq. 6.4 (the variance of a ratio estimate).
+    """
+    n_parts, total = len(sums), sum(counts)
+    if n_parts < 2:
+        return None
+    mean = math.fsum(sums) / total
+    squares = math.fsum((s - mean * n) ** 2 for s, n in zip(sums, counts, strict=True))
+    return math.sqrt(n_parts / (n_parts - 1) * squares) / total

@@ -23,6 +23,7 @@ from pellucid.data import (
     read_pieces,
 )
 from pellucid.errors import TextError
+from pellucid.evaluation.objective import standard_error
 from pellucid.generation import finite
 from pellucid.model import Transformer
 from pellucid.objectives import head_cross_entropy
@@ -44,7 +45,7 @@ class Evaluation:
     The text is cut into windows of one context, so the first tokens of a window are predicted from
     little. `changed_documents` counts documents that differ from their decoded tokens: they are
     lower-cased, or have other white space. Token ids have no `n_bytes`: without a tokenizer, nobody
-    knows their text.
+    knows their text. `standard_error` is of the loss, over windows.
     """
 
     loss_nats: float
@@ -52,6 +53,7 @@ class Evaluation:
     n_bytes: int | None
     unknown_tokens: int = 0
     changed_documents: int = 0
+    standard_error: float | None = None
 
     @property
     def perplexity(self) -> float:
@@ -95,6 +97,8 @@ def evaluate_tokens(
     """
     device = model.device
     total = torch.zeros((), dtype=torch.float64)
+    window_sums: list[float] = []
+    window_counts: list[int] = []
     cut = next_token_windows(
         tokens,
         context_length=model.context_length,
@@ -108,8 +112,12 @@ def evaluate_tokens(
         # MPS has no float64
         losses = losses.cpu() if device.type == "mps" else losses
         total += losses.double().sum().cpu()
+        for window in torch.split(losses.double(), model.context_length):
+            window_sums.append(float(window.sum()))
+            window_counts.append(len(window))
     n = len(tokens) - 1
-    return Evaluation(float(total) / n, n, n_bytes)
+    error = standard_error(window_sums, window_counts)
+    return Evaluation(float(total) / n, n, n_bytes, standard_error=error)
 
 
 def evaluate(

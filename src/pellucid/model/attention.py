@@ -290,4 +290,5 @@ def split_heads(x: Float[Tensor, "batch time width"], n_heads: int) -> Tensor:
 
 def join_heads(x: Float[Tensor, "batch heads time d_head"]) -> Tensor:
     """(batch, heads, time, d_head) -> (batch, time, heads * d_head)."""
-    return x.transpose(1, 2).flatten(2)
+    # a view of the copy that flatten would make too: torch.export needs to see it
+    return x.transpose(1, 2).contiguous().flatten(2)

@@ -5,6 +5,7 @@ for the observers that it gets.
 """
 
 from pellucid.evaluation.text import Evaluation, evaluate
+from pellucid.exports import Exported, export_run
 from pellucid.inference.chat import answer
 from pellucid.inference.classification import (
     Classified,
@@ -20,7 +21,7 @@ from pellucid.inference.scoring import Likely, Prediction, Score, ScoredToken, n
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
 from pellucid.runs.adapters import export_adapter
-from pellucid.runs.convert import export_run, import_model, push_run
+from pellucid.runs.convert import import_model, push_run
 from pellucid.runs.evaluate_examples import (
     RowsEvaluation,
     evaluate_held_out,
@@ -28,7 +29,7 @@ from pellucid.runs.evaluate_examples import (
     learns_from_rows,
     task_on,
 )
-from pellucid.runs.import_run import Exported, Imported
+from pellucid.runs.import_run import Imported
 from pellucid.runs.kills import KillProof, KillRecord, verify_kills
 from pellucid.runs.rebuild import branch
 from pellucid.runs.resume import resume

@@ -16,11 +16,12 @@ from pellucid.checkpoints.huggingface import (
     write_adapter,
 )
 from pellucid.errors import RunError
+from pellucid.exports import Exported
 from pellucid.model import assemble, assemble_trained, merged
-from pellucid.runs.import_run import Exported, Imported, write_run
-from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published, refuse_taken
+from pellucid.runs.import_run import Imported, write_run
+from pellucid.saved_runs.folder import RunFolder, existing_folder, refuse_taken
 from pellucid.saved_runs.load import fill, load, read_config
-from pellucid.saved_runs.published import wrap_model
+from pellucid.saved_runs.published import published_template, wrap_model
 from pellucid.saved_runs.requirements import kind_of
 
 
@@ -83,7 +84,7 @@ def import_adapter(source: Path, out: Path, *, base: str | Path | None) -> Impor
     fill(model, tensors, torch.device("cpu"))
     plain = wrap_model(base_run.config.model, RunFolder(out).tokenizer)
     run = replace(plain, objective=base_run.config.objective, trained=adapter.lora)
-    template = None if is_published(base_path) else existing_folder(base_path)[0].template
+    template = published_template(base_run.folder)
     write_run(out, run, tensors, base_run.require_tokenizer(), "adapter", template=template)
     return Imported(
         folder=out,

@@ -1,4 +1,4 @@
-"""Published models in and out: `pellucid import`, `pellucid export` and `pellucid push`.
+"""Published models in and to a hub: `pellucid import` and `pellucid push`.
 
 A refusal leaves nothing behind.
 """
@@ -13,28 +13,23 @@ from typing import TYPE_CHECKING
 import torch
 
 from pellucid import config
-from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import (
-    MULTI_LABEL,
-    PUBLISHED_FILES,
-    SINGLE_LABEL,
     is_adapter,
     is_huggingface,
     open_published,
-    write_published,
 )
 from pellucid.checkpoints.llama2c import read_llama2c
 from pellucid.errors import RunError
+from pellucid.exports import export_run
 from pellucid.free_memory import forcing
 from pellucid.hub import local_model, parse_hub_name
-from pellucid.model import merged
 from pellucid.runs.adapters import import_adapter
-from pellucid.runs.import_run import Exported, Imported, write_run
-from pellucid.saved_runs.folder import RunFolder, existing_folder, refuse_taken
-from pellucid.saved_runs.load import load, read_config
+from pellucid.runs.import_run import Imported, write_run
+from pellucid.saved_runs.folder import RunFolder, refuse_taken
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.saved_runs.published import (
     build_published,
+    published_template,
     published_tokenizer,
     refuse_too_many,
     to_run_config,
@@ -42,10 +37,8 @@ from pellucid.saved_runs.published import (
 )
 from pellucid.saved_runs.requirements import kind_of
 from pellucid.tokenizers import (
-    SETTINGS,
     Tokenizer,
     llama2c_tokenizer_from,
-    settings_for,
     tokenizer_from,
 )
 
@@ -53,8 +46,6 @@ if TYPE_CHECKING:
     from pellucid.hub.push import Pushed
 
 _LLAMA2C = "llama2.c"
-#: All files of an export.
-_EXPORTED = (*PUBLISHED_FILES, "tokenizer.json", SETTINGS)
 
 
 def import_model(
@@ -112,7 +103,7 @@ def import_model(
             "as transformers writes it, one with adapter_config.json, as peft writes it, or a .bin "
             "file of llama2.c"
         )
-    write_run(out, run, tensors, words, family)
+    write_run(out, run, tensors, words, family, template=published_template(source))
     parameters = sum(tensor.numel() for tensor in tensors.values())
     return Imported(
         folder=out,
@@ -140,42 +131,6 @@ def _llama2c_words(
     return words
 
 
-def export_run(run: str | Path, out: str | Path) -> Exported:
-    """Write the model of a run, or of one of its checkpoints, for `transformers`.
-
-    Adapters are merged: the export is a plain model.
-
-    Raises:
-        RunError: there is no run, or `out` exists.
-        CheckpointError: no published family has a model like this; names the parts.
-    """
-    folder, checkpoint = existing_folder(Path(run))
-    out = Path(out)
-    refuse_taken(out)
-    run_config = read_config(folder)
-    model = run_config.model
-    words = Tokenizer.load(folder.tokenizer)
-    tensors = merged(load(checkpoint or folder.path).model)
-    family = ""
-
-    def write(place: Path) -> None:
-        nonlocal family
-        special_ids = _ends(model, words)
-        family = write_published(
-            place, model, tensors, special_ids, problem_type=_problem_type(run_config)
-        )
-        text = words.to_published_json(
-            add_begin=model.encoder is None or model.decoder is None,
-            add_end=model.encoder is not None or (_classifies(model) and bool(words.closing)),
-        )
-        (place / "tokenizer.json").write_text(text, encoding="utf-8")
-        settings = settings_for(words.roles(), context_length=model.context_length)
-        (place / SETTINGS).write_text(settings, encoding="utf-8")
-
-    write_folder(out, _EXPORTED, write)
-    return Exported(folder=out, family=family)
-
-
 def push_run(run: str | Path, name: str, *, public: bool = False) -> Pushed:
     """Upload a run as `transformers` reads it.
 
@@ -196,29 +151,3 @@ def push_run(run: str | Path, name: str, *, public: bool = False) -> Pushed:
     with tempfile.TemporaryDirectory(prefix="pellucid-push-") as folder:
         exported = export_run(run, Path(folder) / target.repo.split("/")[1])
         return push_folder(exported.folder, target, private=not public)
-
-
-def _ends(model: config.Transformer, words: Tokenizer) -> dict[str, int | None]:
-    """The special tokens under the names of `config.json`."""
-    if model.decoder is None:
-        return {"pad_token_id": words.id_of("[PAD]")}
-    if model.encoder is None:
-        # a classifier of `transformers` without a padding token reads one text at a time; with the
-        # end token as padding it would take the token before the end for the last
-        pad = words.id_of(words.roles().get("pad_token", "")) if _classifies(model) else None
-        return {"bos_token_id": words.begin_id, "eos_token_id": words.end_id, "pad_token_id": pad}
-    start = {"decoder_start_token_id": words.begin_id, "pad_token_id": words.begin_id}
-    return {**start, "eos_token_id": words.end_id}
-
-
-def _classifies(model: config.Transformer) -> bool:
-    return isinstance(model.head, config.ClassificationHead)
-
-
-def _problem_type(run: config.Run) -> str | None:
-    """The kind of classification in `config.json`: one class for each text, or any number."""
-    if not _classifies(run.model):
-        return None
-    objective = run.objective
-    multi_label = isinstance(objective, config.Classification) and objective.multi_label
-    return MULTI_LABEL if multi_label else SINGLE_LABEL

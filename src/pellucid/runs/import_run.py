@@ -11,8 +11,6 @@ from torch import Tensor
 from pellucid import config
 from pellucid.checkpoints import Checkpoint, refuse_non_finite, write_text
 from pellucid.config import run_to_toml
-from pellucid.errors import CheckpointError
-from pellucid.reader import read_bytes
 from pellucid.saved_runs.folder import preparing
 from pellucid.saved_runs.requirements import Kind
 from pellucid.tokenizers import Tokenizer
@@ -29,14 +27,6 @@ class Imported:
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A directory that `transformers` reads."""
-
-    folder: Path
-    family: str
-
-
 def write_run(
     out: Path,
     run: config.Run,
@@ -44,7 +34,7 @@ def write_run(
     words: Tokenizer,
     family: str,
     *,
-    template: Path | None = None,
+    template: str | None = None,
 ) -> None:
     """Write the folder of a run, at step 0.
 
@@ -54,7 +44,7 @@ def write_run(
         tensors: the weights.
         words: the tokenizer.
         family: where the weights come from, for messages.
-        template: a chat template to copy, if the file exists.
+        template: the source of its chat template, if it has one.
 
     Raises:
         RunError: `out` exists.
@@ -63,8 +53,8 @@ def write_run(
     refuse_non_finite(tensors, f"the {family} model")
     with preparing(out) as (_, work):
         words.save(work.tokenizer)
-        if template is not None and template.exists():
-            work.template.write_bytes(read_bytes(template, refusal=CheckpointError))
+        if template is not None:
+            work.template.write_text(template, encoding="utf-8")
         checkpoint = Checkpoint(tensors, {}, {}, {"imported": family})
         work.shelf.save(0, checkpoint, best=False, keep=1)
         # last: a folder with a config is a run

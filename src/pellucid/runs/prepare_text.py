@@ -27,6 +27,7 @@ from pellucid.data import (
     fingerprint,
     part,
     prepare_documents,
+    source_hashes,
     survey,
     training_texts,
 )
@@ -172,6 +173,14 @@ def tokenizer_of(text: config.Text, texts: Iterable[str]) -> Tokenizer:
     if "mask" in text.special:
         tokenizer = with_mask(tokenizer)
     return with_sentinels(tokenizer) if "sentinels" in text.special else tokenizer
+
+
+def data_file_hashes(text: config.Text) -> dict[str, list[dict[str, str]]]:
+    """The names and the hashes of the files of a corpus, without their folders."""
+    place = _place(silent)
+    hash_cache = HashCache(None if place is None else place.parent / "file-hashes.json")
+    files = source_hashes(text, hash_cache)
+    return {"files": [{"name": file.name, "sha256": file.sha256} for file in files]}
 
 
 def _place(notify: Notify) -> Path | None:

@@ -29,6 +29,7 @@ from pellucid.runs.plan import (
     with_step_count,
 )
 from pellucid.runs.prepare import Ready, ready_data
+from pellucid.runs.prepare_text import data_file_hashes
 from pellucid.runs.resolve_config import RunChoices, resolve_config
 from pellucid.runs.sample_prompt import with_sentence
 from pellucid.runs.summary import summarise
@@ -195,6 +196,7 @@ def _prepare(
     seconds = measure_step(run, plan, model, task)
     plan = with_step_count(plan, run.training, task, seconds)
     write_text(work.plan, json_text(encode(plan), indent=1))
+    write_text(work.data_files, json_text(data_file_hashes(run.text), indent=1))
     # last: a folder with a config is a run that can be resumed
     write_text(work.config, run_to_toml(run))
     return _Parts(

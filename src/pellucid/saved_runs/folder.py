@@ -1,6 +1,7 @@
 """The folder of a run: its files, its name, its lock.
 
     config.toml  plan.json  tokenizer.json  chat_template.jinja  metrics.jsonl  teacher.json
+    data-files.json
     text/  start/  checkpoints/  films/  non-finite/
 
 This module knows the names of the files, not their content.
@@ -34,6 +35,7 @@ _OWNER = ".lock-owner.json"
 _FILES = (
     _CONFIG,
     "plan.json",
+    "data-files.json",
     "tokenizer.json",
     SETTINGS,
     "chat_template.jinja",
@@ -68,6 +70,11 @@ class RunFolder:
     def plan(self) -> Path:
         """The plan: the choices for this machine."""
         return self.path / "plan.json"
+
+    @property
+    def data_files(self) -> Path:
+        """The names and hashes of the files that the data came from."""
+        return self.path / "data-files.json"
 
     @property
     def tokenizer(self) -> Path:

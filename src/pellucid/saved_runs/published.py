@@ -16,6 +16,7 @@ import torch
 
 from pellucid import config
 from pellucid.checkpoints.huggingface import MULTI_LABEL, Published, open_published
+from pellucid.data.chat.templates import PLAIN_ORIGIN, template_for
 from pellucid.errors import TextError
 from pellucid.model import Transformer, Weights, assemble
 from pellucid.presets import find
@@ -75,6 +76,16 @@ def published_tokenizer(published: Published, path: Path) -> Tokenizer:
         tokenizer = beginning_with(tokenizer, start)
     refuse_too_many(tokenizer, published.model)
     return tokenizer
+
+
+def published_template(folder: Path) -> str | None:
+    """The source of the chat template in a folder; None if it has none.
+
+    Raises:
+        TextError: the folder has several, and none is called "default".
+    """
+    template = template_for(None, folder)
+    return None if template.origin == PLAIN_ORIGIN else template.source
 
 
 def refuse_too_many(tokenizer: Tokenizer, model: config.Transformer) -> None:

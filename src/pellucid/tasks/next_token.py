@@ -64,4 +64,5 @@ def evaluate_text(inputs: TaskInputs, text: PreparedData, precision: Precision) 
         over=evaluation.tokens,
         unit="tokens",
         measures={"bits_per_byte": evaluation.bits_per_byte},
+        standard_error=evaluation.standard_error,
     )

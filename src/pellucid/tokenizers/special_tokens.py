@@ -144,7 +144,9 @@ def settings_for(tokens: Mapping[str, str], *, context_length: int | None = None
 
     The keys of `tokens` are "bos_token", "eos_token" and so on.
     """
-    table: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **tokens}
+    # older versions of `transformers` would move the spaces around signs when they decode
+    kept = {"clean_up_tokenization_spaces": False}
+    table: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast", **tokens, **kept}
     if context_length is not None:
         table["model_max_length"] = context_length
     return json_text(table, indent=2) + "\n"

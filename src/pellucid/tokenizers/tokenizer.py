@@ -38,6 +38,11 @@ _SYMBOL_OF: list[str] = sorted(_BYTE_OF, key=_BYTE_OF.__getitem__)
 _AT_BLANKS = ("One line", " of text", "\nand (another) 1", " 2 of it", "\n\n  after it", "\t\u00e4")
 
 
+def symbol_of_byte() -> list[str]:
+    """The symbol of each byte in a byte-level vocabulary."""
+    return list(_SYMBOL_OF)
+
+
 class Tokenizer:
     """A tokenizer with explicit tokens for the begin and the end of a text.
 

@@ -126,6 +126,7 @@ class Evaluated:
 
     `loss_nats` decides which checkpoint is the best. It is a mean over `over` terms of the kind
     `unit` (tokens, texts, pairs, prompts). `measures` are all other measures, by name.
+    `standard_error` is of `loss_nats`, over windows or batches; old runs do not have it.
     """
 
     step: int
@@ -134,6 +135,7 @@ class Evaluated:
     unit: str
     measures: tuple[tuple[str, float], ...]
     best: bool
+    standard_error: float | None = None
 
     def measure(self, name: str) -> float | None:
         """Another measure, by name; None if it was not taken."""

@@ -44,6 +44,7 @@ class HeldOut:
     over: int
     unit: str
     measures: Mapping[str, float]
+    standard_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

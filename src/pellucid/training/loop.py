@@ -197,6 +197,7 @@ class _Loop:
                     unit=evaluation.unit,
                     measures=tuple(evaluation.measures.items()),
                     best=best,
+                    standard_error=evaluation.standard_error,
                 )
             )
             sampled = self.sample()

@@ -53,6 +53,9 @@ class Session:
         self._max_sentences, self.sentence = max_sentences, sentence
         #: By the runs' keys; empty if the server has no API.
         self.talks: Mapping[str, Talk] = {}
+        #: The tokens that a page shows first, in place of the sentence, and the chosen one of them.
+        self.first_ids: Sequence[int] = ()
+        self.first_token = -1
         self._read: OrderedDict[Any, SentenceView] = OrderedDict()
         self._lock = threading.Lock()
         self._progress: dict[tuple[Reading, tuple[Scale, ...]], tuple[int, int]] = {}
@@ -70,6 +73,8 @@ class Session:
                 "version": __version__,
                 "sentence": self.sentence,
                 "runs": self.shelf.describe(),
+                "ids": list(self.first_ids),
+                "token": self.first_token,
                 "talks": {key: asdict(talk) for key, talk in self.talks.items()},
             }
         if ask.kind == "progress":

@@ -38,6 +38,9 @@ class Family:
         ignored_tensors: patterns of tensors that have no parameter, with the reason.
         copies: tensors that must equal another one.
         repeated: tensors that are written as copies of others, and are not read.
+        computed: buffers that the model computes, and their tensors in files that have them, which
+            must agree.
+        zero_if_missing: constants of the model that are zero in files without them.
     """
 
     model_type: str
@@ -51,8 +54,9 @@ class Family:
     copies: Mapping[str, str] | Callable[[config.Transformer], Mapping[str, str]] = field(
         default_factory=dict[str, str]
     )
-
     repeated: Callable[[config.Transformer], Mapping[str, str]] = lambda model: {}
+    computed: Mapping[str, str] = field(default_factory=dict[str, str])
+    zero_if_missing: frozenset[str] = frozenset()
 
     @property
     def architectures(self) -> tuple[str, ...]:

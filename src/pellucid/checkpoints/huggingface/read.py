@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never, cast
@@ -26,10 +26,13 @@ from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
+from pellucid.checkpoints.huggingface.own import OWN_TYPE, own_family, read_own
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
 from pellucid.model.shared_layers import tie_weights
 
+#: How far a table in half precision may be from the computed one.
+_ROUNDING = 1e-2
 _WINDOWS = os.name == "nt"
 #: The types of half precision, as files name them.
 _HALF = {"BF16": torch.bfloat16, "F16": torch.float16}
@@ -88,6 +91,11 @@ class Published:
         for stack in (model.encoder, model.decoder):
             if stack is not None:
                 tie_weights(stack)
+        constants = dict(model.named_buffers()).keys() & model.state_dict().keys()
+        for name in constants - self.places.keys():
+            path, _, leaf = name.rpartition(".")
+            shape = model.get_buffer(name).shape
+            setattr(model.get_submodule(path), leaf, torch.zeros(shape))
         widen_on_use(model)
 
     def is_half(self, weights: Weights) -> bool:
@@ -128,29 +136,49 @@ def open_published(
             files are missing or damaged; says which.
     """
     table = read_json(folder / CONFIG)
-    family = _family(table)
-    attributes = read_attributes(table, family.rules, family=family.model_type)
-    architecture = _architecture(table, family)
     shards = Shards(folder)
-    stored = _full_names(shards.stored, family)
     try:
-        model = family.read(attributes, DirectoryContents(architecture, frozenset(stored)))
-        fits(model)
+        family, model = _describe_model(table, frozenset(shards.stored), fits)
         with torch.device("meta"):
             built = assemble(model, seed=0)
     except ConfigError as error:
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
+    stored = _full_names(shards.stored, family)
     # parameters, and constants that belong to the model
     layout = Layout(model, family.names_for(model), shapes_of(built.state_dict().items()))
-    places = _places(layout, stored, folder)
+    places = _places(layout, stored, family.zero_if_missing, folder)
     _check_shapes(places, layout, shards)
     copies = _copies(family, model)
     ignored_tensors = _find_ignored(stored, places, family, copies, folder)
     _check_copies(copies, stored, shards)
+    _check_computed(family.computed, built, stored, shards)
     attributes = _with_ends(folder, table)
     return Published(
         folder, family.model_type, model, attributes, ignored_tensors, layout, places, shards
     )
+
+
+def _describe_model(
+    table: Table, stored: frozenset[str], fits: Callable[[config.Transformer], None]
+) -> tuple[Family, config.Transformer]:
+    """The family that a `config.json` names, and the model that it describes.
+
+    Args:
+        table: the `config.json`.
+        stored: the names of the tensors in the files.
+        fits: may refuse the model.
+    """
+    if table.get("model_type") == OWN_TYPE:
+        model = read_own(table)
+        fits(model)
+        return own_family(model), model
+    family = _family(table)
+    attributes = read_attributes(table, family.rules, family=family.model_type)
+    architecture = _architecture(table, family)
+    full_names = frozenset(_full_names(stored, family))
+    model = family.read(attributes, DirectoryContents(architecture, full_names))
+    fits(model)
+    return family, model
 
 
 def _family(table: Table) -> Family:
@@ -158,7 +186,8 @@ def _family(table: Table) -> Family:
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
     if family is None:
         fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
-        raise CheckpointError(f"config.json {fault}; those that are handled: {', '.join(FAMILIES)}")
+        names = ", ".join((*FAMILIES, OWN_TYPE))
+        raise CheckpointError(f"config.json {fault}; those that are handled: {names}")
     return family
 
 
@@ -190,14 +219,16 @@ def _full_names(stored: Iterable[str], family: Family) -> dict[str, str]:
     return full
 
 
-def _places(layout: Layout, stored: dict[str, str], folder: Path) -> dict[str, str]:
+def _places(
+    layout: Layout, stored: dict[str, str], zero_if_missing: frozenset[str], folder: Path
+) -> dict[str, str]:
     places: dict[str, str] = {}
     missing: list[str] = []
     for parameter, source in layout.sources.items():
-        if source is None or source.name not in stored:
-            missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
-        else:
+        if source is not None and source.name in stored:
             places[parameter] = stored[source.name]
+        elif parameter not in zero_if_missing:
+            missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
     if missing:
         suffix = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise CheckpointError(
@@ -220,8 +251,9 @@ def _check_shapes(places: dict[str, str], layout: Layout, shards: Shards) -> Non
 def _copies(family: Family, model: config.Transformer) -> dict[str, str]:
     """Tensors that must equal another one, including a head that is tied to the embedding."""
     copies = dict(family.copies(model) if callable(family.copies) else family.copies)
-    if model.embedding.tied and isinstance(model.head, config.LanguageHead):
-        names = family.names_for(model)
+    names = family.names_for(model)
+    tied = model.embedding.tied and isinstance(model.head, config.LanguageHead)
+    if tied and "head.weight" in names:
         copies[names["head.weight"].name] = names["token_embedding.weight"].name
     return copies
 
@@ -257,7 +289,23 @@ def _check_copies(copies: dict[str, str], stored: dict[str, str], shards: Shards
             raise CheckpointError(
                 f"{shards.folder}: {stored[copy]} should equal {stored[original]}, but they "
                 "differ: the model has this tensor once. If they are a head and an embedding that "
-                "were trained separately, set tie_word_embeddings to false in config.json"
+                "were trained separately, set tie_word_embeddings to false in config.json. An "
+                "encoder and a decoder with separate tables of tokens are not handled"
+            )
+
+
+def _check_computed(
+    computed: Mapping[str, str], built: Transformer, stored: dict[str, str], shards: Shards
+) -> None:
+    """Refuse a table of positions that is not the one that the model computes."""
+    for buffer, name in computed.items():
+        if name not in stored:
+            continue
+        expected, actual = built.get_buffer(buffer), shards.read_float(stored[name])
+        if actual.shape != expected.shape or not torch.allclose(actual, expected, atol=_ROUNDING):
+            raise CheckpointError(
+                f"{shards.folder}: {stored[name]} is not the table that follows from config.json, "
+                "which has fixed sinusoids: other tables are not handled"
             )
 
 

@@ -2,14 +2,13 @@
 
 The files are `config.json`, `generation_config.json` and `model.safetensors`.
 
-A family fits a model if its files read back as the same model. Rates of dropout and initial weights
-may differ: they do not change what a trained model computes.
+A family fits a model if its files read back as the same model (`fit`).
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,14 +16,14 @@ import safetensors.torch
 from torch import Tensor
 
 from pellucid import config
-from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
-from pellucid.checkpoints.huggingface.config_tree import STACKS, expand
+from pellucid.checkpoints.huggingface.attributes import Table
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, WEIGHTS
 from pellucid.checkpoints.huggingface.families import FAMILIES
 from pellucid.checkpoints.huggingface.family import Family
-from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Unfit
-from pellucid.checkpoints.huggingface.names import Layout, shapes_of, source_of
-from pellucid.errors import CheckpointError, ConfigError
+from pellucid.checkpoints.huggingface.fit import reasons_against
+from pellucid.checkpoints.huggingface.mapping import Unfit
+from pellucid.checkpoints.huggingface.names import Layout, shapes_of
+from pellucid.errors import CheckpointError
 from pellucid.json_text import json_text
 
 #: More differences than any comparison finds, for a family that does not fit at all.
@@ -45,7 +44,7 @@ def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple
     for family in FAMILIES.values():
         try:
             attributes = family.describe(model)
-            reasons = _differences(model, parameters, family, attributes)
+            reasons = reasons_against(family, model, parameters, attributes)
             distance = len(reasons)
         except Unfit as unfit:
             attributes, reasons = {}, list(unfit.reasons)
@@ -116,84 +115,3 @@ def _renamed(
 
 def _write_json(file: Path, table: Table) -> None:
     file.write_text(json_text(table, indent=2) + "\n", encoding="utf-8")
-
-
-def _differences(
-    model: config.Transformer, parameters: list[str], family: Family, attributes: Table
-) -> list[str]:
-    """The differences of a model that is written and read back."""
-    sources = {parameter: source_of(parameter, family.names_for(model)) for parameter in parameters}
-    tensor_names = frozenset(source.name for source in sources.values() if source is not None)
-    try:
-        read = read_attributes(attributes, family.rules, family=family.model_type)
-        reread = family.read(read, DirectoryContents(family.architecture_for(model), tensor_names))
-    except (CheckpointError, ConfigError) as error:
-        return [str(error)]
-    reasons = list(_compare("model", _normal_form(model), _normal_form(reread)))
-    missing = [parameter for parameter, source in sources.items() if source is None]
-    if missing and not reasons:
-        reasons.append(f"there is no tensor for {missing[0]}")
-    return reasons
-
-
-def _compare(path: str, before: Any, after: Any) -> Iterator[str]:
-    if not isinstance(before, dict) or not isinstance(after, dict):
-        if before != after:
-            yield f"{path} is {_format_value(before)}, it could only be {_format_value(after)}"
-        return
-    table, other_table = cast("Table", before), cast("Table", after)
-    if table.get("kind") != other_table.get("kind"):
-        yield f"{path} is {_format_value(table)}, it could only be {_format_value(other_table)}"
-        return
-    for key in dict.fromkeys((*table, *other_table)):
-        if key == "layers":
-            yield from _compare_layers(path, table[key], other_table[key])
-        else:
-            yield from _compare(f"{path}.{key}", table.get(key), other_table.get(key))
-
-
-def _compare_layers(path: str, before: list[Table], after: list[Table]) -> list[str]:
-    """The differences of the first layer that differs."""
-    if len(before) != len(after):
-        return [f"{path}.n_layers is {len(before)}, it could only be {len(after)}"]
-    for layer, other_layer in zip(before, after, strict=True):
-        if differences := list(_compare(path, layer, other_layer)):
-            return differences
-    return []
-
-
-def _format_value(value: Any) -> str:
-    if isinstance(value, dict):
-        return str(cast("Table", value)["kind"])
-    return "absent" if value is None else str(value)
-
-
-def _normal_form(model: config.Transformer) -> Table:
-    """The table of a model without settings that do not change its numbers."""
-    tree = expand(model)
-    del tree["initialisation"]
-    for rate in ("dropout", "input_dropout"):
-        tree["head"].pop(rate, None)
-    if tree["head"]["kind"] != "LanguageHead":
-        del tree["embedding"]["tied"]
-    for stack in (tree[name] for name in STACKS if name in tree):
-        del stack["dropout"]
-        stack.pop("embedding_dropout", None)
-        for layer in stack["layers"]:
-            _plain_attention(layer["attention"])
-            positions = layer["positions"]
-            if positions.get("n_features") == layer["attention"]["d_head"]:
-                del positions["n_features"]
-        if "cross_attention" in stack:
-            _plain_attention(stack["cross_attention"])
-    return tree
-
-
-def _plain_attention(attention: Table) -> None:
-    defaults = {"dropout": attention.get("dropout"), "d_value": attention["d_head"]}
-    defaults["scale"] = attention["d_head"] ** -0.5
-    if "qk_norm" not in attention:
-        defaults["qk_norm_over"] = attention.get("qk_norm_over")
-    for key, value in defaults.items():
-        if attention.get(key) == value:
-            attention.pop(key, None)

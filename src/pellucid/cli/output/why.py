@@ -38,9 +38,9 @@ def page_of_turn(run: Run, turn: Turn, note: Callable[[str], None]) -> None:
     from pellucid.web import open_session
     from pellucid.web.serving import serve
 
-    ids = ".".join(map(str, turn.ids))
+    session = open_session([run])
     # the prediction after the last token of the prompt is the first token of the answer
-    fragment = f"#ids={ids}&t={turn.n_prompt - 1}"
+    session.first_ids, session.first_token = turn.ids, turn.n_prompt - 1
 
     def ready(address: str) -> None:
         note("Every number of it, with receipts; open it in a browser:")
@@ -48,6 +48,6 @@ def page_of_turn(run: Run, turn: Turn, note: Callable[[str], None]) -> None:
         note("Ctrl-C closes the page and goes back to the chat.")
 
     try:
-        serve(open_session([run]), ready=ready, fragment=fragment)
+        serve(session, ready=ready)
     except KeyboardInterrupt:
         print()

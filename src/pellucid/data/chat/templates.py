@@ -22,6 +22,8 @@ SECONDS = 5
 MEGABYTES = 512
 ASSISTANT = "assistant"
 
+#: Where the plain template comes from.
+PLAIN_ORIGIN = "pellucid's plain template"
 #: The template if neither you nor the tokenizer has one.
 PLAIN = """\
 {%- for message in messages -%}
@@ -69,7 +71,7 @@ def template_for(file: str | None, folder: Path | None) -> Template:
         source = _in_settings(settings) if settings.is_file() else None
         if source is not None:
             return Template(source, str(settings))
-    return Template(PLAIN, "pellucid's plain template")
+    return Template(PLAIN, PLAIN_ORIGIN)
 
 
 class ChatTemplate:
@@ -101,6 +103,20 @@ class ChatTemplate:
     def prompt(self, location: str, messages: Sequence[Message]) -> list[int]:
         """The ids before the assistant's next answer."""
         return self._encode(location, messages, add_prompt=True).ids
+
+    def text(self, location: str, messages: Sequence[Message], *, add_prompt: bool) -> str:
+        """A chat as the template writes it, before begin and end are added.
+
+        Args:
+            location: the name of the chat in messages.
+            messages: the chat.
+            add_prompt: whether an answer of the assistant comes next.
+
+        Raises:
+            TextError: the template fails.
+        """
+        context = self._context(messages, add_prompt=add_prompt)
+        return self._sandbox.render(location, [context], self._encoder.special)[0].text
 
     def close(self) -> None:
         """End the process that renders."""

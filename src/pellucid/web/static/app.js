@@ -117,6 +117,7 @@ async function start() {
   if (!said.runs.some((/** @type {any} */ run) => run.key === state.run.peek())) choose({ run: said.runs[0].key, at: said.runs[0].chosen });
   if (isFile || !state.sentence.peek()) state.sentence.set(said.sentence);
   if (isFile) state.versus.set(said.versus);
+  if (!isFile && !location.hash && said.ids.length) choose({ ids: said.ids.join("."), token: said.token });
   if (isFile && !location.hash) choose({ ...said.place, cross: Number(said.place.cross) });
   keepAddress();
   const row = h("div", { id: "tokens" }, h("p", { class: "soft", text: t("loading") }));

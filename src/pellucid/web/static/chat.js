@@ -96,6 +96,7 @@ function message(line, n) {
     h("p", { class: "soft", text: t(mine ? "chat-you" : "chat-model") }),
     mine ? h("p", { class: "words", said: line.text }) : h("p", { class: "words", translate: "no" }, line.tokens.map((token, k) => written(token, n, k))),
     line.dropped > 0 && h("p", { class: "soft", text: t("chat-dropped", { n: line.dropped }) }),
+    line.ended === "stop" && line.tokens.length === 0 && h("p", { class: "soft", text: t("chat-empty") }),
     line.ended === "length" && h("p", { class: "soft", text: t("chat-full") }),
     open()?.line === n && opened(line, open().token),
   );

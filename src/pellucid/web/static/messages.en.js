@@ -194,6 +194,7 @@ export const messages = {
   "chat-read": "You see the tokens of the chat, up to the end of the answer that you opened.",
   "chat-leave": "Back to the sentence",
   "chat-dropped": "The conversation is longer than the context: the model did not see its first {n} messages.",
+  "chat-empty": "The model ended its answer at once.",
   "chat-full": "The answer stopped where its length or the context ended.",
 
   "keys-title": "Keys",

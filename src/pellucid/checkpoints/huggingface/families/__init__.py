@@ -2,6 +2,7 @@
 
 from pellucid.checkpoints.huggingface.families.albert import ALBERT
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
+from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE
 from pellucid.checkpoints.huggingface.families.cohere import COHERE
 from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
@@ -25,7 +26,7 @@ from pellucid.checkpoints.huggingface.families.roberta import (
     ROBERTA,
     XLM_ROBERTA,
 )
-from pellucid.checkpoints.huggingface.families.t5 import T5
+from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
 
 #: If several families fit a model, pellucid writes it as the first.
@@ -42,6 +43,16 @@ FAMILIES: dict[str, Family] = {
         GEMMA2,
         BERT,
         T5,
+        MT5,
+        BART,
+        MBART,
+        MARIAN,
+        PEGASUS,
+        BLOOM,
+        MPT,
+        GPT_NEO,
+        FALCON,
+        COHERE,
         GEMMA3,
         OLMO3,
         SMOLLM3,
@@ -56,11 +67,6 @@ FAMILIES: dict[str, Family] = {
         DEBERTA_V2,
         ERNIE,
         BERT_GENERATION,
-        BLOOM,
-        MPT,
-        GPT_NEO,
-        FALCON,
-        COHERE,
     )
 }
 

@@ -55,7 +55,7 @@ _ROWS = (
     HEAD_DIM,
     activation("hidden_act", f"{FEED}.activation", default="silu"),
     flag("attention_bias", *BIASES, default=False),
-    number("logit_scale", "head.multiplier", default=0.0625),
+    number("logit_scale", "head:LanguageHead.multiplier", default=0.0625),
     flag("tie_word_embeddings", "embedding.tied", default=True),
     ignored("the same products in another order", "pretraining_tp"),
 )

@@ -1,12 +1,15 @@
-"""T5: an encoder and a decoder with bucketed biases; 1.0 with ReLU, 1.1 gated and untied.
+"""T5: an encoder and a decoder with bucketed biases; 1.0 with ReLU, 1.1 gated and untied; mT5.
 
 All layers share the first layer's table of biases. Scores are not scaled.
 
 Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-Transformer"; 1.1 as in Shazeer 2020, "GLU Variants Improve Transformer".
+Transformer"; 1.1 as in Shazeer 2020, "GLU Variants Improve Transformer"; Xue et al. 2021, "mT5: A
+Massively Multilingual Pre-trained Text-to-Text Transformer".
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.activations import ACTIVATIONS, WRITTEN_ACTIVATIONS
@@ -76,8 +79,18 @@ def _read_head(attributes: Table, tree: Table, stored: DirectoryContents) -> Non
     tree["head"]["scaled"] = tied if scaled is None else scaled
 
 
-#: The attributes, which mT5 has too.
-ROWS: tuple[Row, ...] = (
+def _read_mt5_head(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    """The input of mT5's head is never scaled; the tensors decide whether it is tied.
+
+    The newest files always state a tied head, even if they have a separate matrix.
+    """
+    stated: bool = attributes["tie_word_embeddings"]
+    tied = "lm_head.weight" not in stored.tensors if stored.tensors else stated
+    tree["embedding"]["tied"] = tied
+    tree["head"]["scaled"] = False
+
+
+_SIZES: tuple[Row, ...] = (
     fixed("is_encoder_decoder", True),
     integer("vocab_size", "vocab_size"),
     integer("d_model", "d_model"),
@@ -85,7 +98,8 @@ ROWS: tuple[Row, ...] = (
     depth("num_decoder_layers", "decoder", default=same_as("num_layers")),
     integer("num_heads", *_keys(_ATTENTIONS, "n_heads"), *_keys(_ATTENTIONS, "n_kv_heads")),
     integer("d_kv", *_keys(_ATTENTIONS, "d_head")),
-    choice("feed_forward_proj", _feed_forwards(), *_FEEDS, default="relu"),
+)
+_OTHERS: tuple[Row, ...] = (
     integer("d_ff", *_keys(_FEEDS, "d_ff")),
     integer("relative_attention_num_buckets", *_keys(_POSITIONS, "n_buckets"), default=32),
     integer("relative_attention_max_distance", *_keys(_POSITIONS, "max_distance"), default=128),
@@ -94,17 +108,30 @@ ROWS: tuple[Row, ...] = (
     ),
     number("layer_norm_epsilon", *_keys(_STACKS, "norm.eps"), default=1e-6),
     integer("n_positions", "context_length", default=512),
-    Row(
-        rules={
-            "tie_word_embeddings": Read(bool, True),
-            "scale_decoder_outputs": Read(bool, None),
-        },
-        read=_read_head,
-        write=lambda tree: {"tie_word_embeddings": tree["embedding"]["tied"]},
-    ),
     ignored("how weights start", "initializer_factor"),
     ignored("follows from feed_forward_proj", "dense_act_fn", "is_gated_act"),
 )
+
+
+def _rows(feed_forward: str, head: Row) -> tuple[Row, ...]:
+    """The attributes, with the default of feed_forward_proj, and the row of the head."""
+    feeds = choice("feed_forward_proj", _feed_forwards(), *_FEEDS, default=feed_forward)
+    return (*_SIZES, feeds, *_OTHERS, head)
+
+
+_TIED = Read(bool, True)
+
+
+def _write_tied(tree: Table) -> Table:
+    return {"tie_word_embeddings": tree["embedding"]["tied"]}
+
+
+_HEAD = Row(
+    rules={"tie_word_embeddings": _TIED, "scale_decoder_outputs": Read(bool, None)},
+    read=_read_head,
+    write=_write_tied,
+)
+_MT5_HEAD = Row(rules={"tie_word_embeddings": _TIED}, read=_read_mt5_head, write=_write_tied)
 
 
 def _attention_names(path: str, published: str) -> Names:
@@ -157,7 +184,7 @@ T5 = Family(
             **initialisation(), "weights": {"kind": "Normal", "std": 0.02}, "embedding_std": 0.02,
         },
     },
-    rows=ROWS,
+    rows=_rows("relu", _HEAD),
     names=names,
     ignored_tensors={
         r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight": (
@@ -169,3 +196,10 @@ T5 = Family(
         "decoder.embed_tokens.weight": "shared.weight",
     },
 )  # fmt: skip
+
+MT5 = replace(
+    T5,
+    model_type="mt5",
+    heads={"MT5ForConditionalGeneration": LANGUAGE_HEAD},
+    rows=_rows("gated-gelu", _MT5_HEAD),
+)

@@ -1,0 +1,105 @@
+"""The config.json of released models: accepted, counted, and with the names of `transformers`.
+
+`published_configs.json` holds the files as they were published, with their addresses. Their weights
+are not needed: both sides are built without memory, and the headers of the files are made up from
+the class of `transformers`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pellucid.checkpoints.huggingface import FAMILIES, Published, open_published, read
+from pellucid.checkpoints.huggingface.attributes import read_attributes
+from pellucid.checkpoints.huggingface.directory import Stored
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents
+from pellucid.counting import parameter_count
+from pellucid.model import assemble
+from support.reference import quiet
+
+CONTENT = json.loads((Path(__file__).parent / "published_configs.json").read_text("utf-8"))
+MODELS: dict[str, dict[str, Any]] = {model["name"]: model for model in CONTENT["models"]}
+READABLE = [name for name in MODELS if MODELS[name]["attributes"]["model_type"] in FAMILIES]
+
+
+def test_every_file_has_its_address_and_none_is_missing_too() -> None:
+    assert MODELS
+    for name, model in MODELS.items():
+        assert model["source"], name
+        assert model["attributes"]["model_type"], name
+    assert not MODELS.keys() & set(CONTENT["without_source"])
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_the_file_is_accepted_and_counted(name: str) -> None:
+    attributes = MODELS[name]["attributes"]
+    family = FAMILIES[attributes["model_type"]]
+    architecture = (attributes.get("architectures") or family.architectures)[0]
+    table = read_attributes(attributes, family.rules, family=family.model_type)
+    model = family.read(table, DirectoryContents(architecture, frozenset()))
+    with torch.device("meta"):
+        built = assemble(model, seed=0)
+    assert parameter_count(model) == sum(parameter.numel() for parameter in built.parameters())
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", READABLE)
+def test_names_and_shapes_are_those_of_the_class(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attributes = MODELS[name]["attributes"]
+    theirs = built_by_transformers(attributes)
+    published = opened(attributes, theirs, tmp_path, monkeypatch)
+    # `open_published` has compared every name and shape
+    unread = [theirs[stored].numel() for stored in published.ignored_tensors]
+    stored = {published.places[parameter] for parameter in published.places}
+    assert sum(theirs[name].numel() for name in stored) + sum(unread) == sum(
+        tensor.numel() for tensor in theirs.values()
+    )
+    with torch.device("meta"):
+        ours = assemble(published.model, seed=0)
+    assert sum(theirs[name].numel() for name in stored) == sum(
+        tensor.numel() for tensor in ours.state_dict().values()
+    )
+
+
+def built_by_transformers(attributes: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """The tensors of the class, each once, as its files have them."""
+    transformers: Any = pytest.importorskip("transformers")
+    quiet(transformers)
+    config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[
+        attributes["model_type"]
+    ]
+    settings = config_class.from_dict(dict(attributes))
+    with torch.device("meta"):
+        model = getattr(transformers, attributes["architectures"][0])(settings)
+    saved = model.state_dict().keys()
+    buffers = {key: buffer for key, buffer in model.named_buffers() if key in saved}
+    return {**dict(model.named_parameters()), **buffers}
+
+
+def opened(
+    attributes: dict[str, Any],
+    theirs: dict[str, torch.Tensor],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Published:
+    """How pellucid reads a directory with this config.json and tensors of these shapes."""
+
+    class Headers:
+        def __init__(self, folder: Path) -> None:
+            self.folder = folder
+            self.stored = {
+                key: Stored(folder / "model.safetensors", tuple(tensor.shape), "F32")
+                for key, tensor in theirs.items()
+            }
+
+    (folder / "config.json").write_text(json.dumps(attributes))
+    monkeypatch.setattr(read, "Shards", Headers)
+    return open_published(folder)

@@ -1,0 +1,302 @@
+"""Random configurations of every family against `transformers`, and the page that lists them.
+
+A family is drawn from its own table: sizes by the role of an attribute, every switch on or off,
+every activation, and the values that `OPTIONS` gives for other attributes. A new family is drawn
+without a line here, if its least configuration is in `support.published`.
+
+To write docs/conformance.md again: `PYTHONPATH=tests python -m support.conformance`.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pellucid.checkpoints.huggingface import FAMILIES, open_published
+from pellucid.checkpoints.huggingface.activations import ACTIVATIONS
+from pellucid.checkpoints.huggingface.attributes import Read
+from pellucid.checkpoints.huggingface.family import Family
+from pellucid.model import Transformer
+from pellucid.saved_runs.published import build_published
+from support.published import ATTRIBUTES
+from support.reference import quiet
+
+PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
+START, END = "<!-- table: begin -->\n", "<!-- table: end -->\n"
+#: Configurations of each family on the page, and in every run of the parity tests.
+ON_PAGE, SAMPLED = 8, 2
+#: The largest difference that a test accepts, relative to the largest number, or to 1.
+TOLERANCE = 2e-5
+LENGTH = 24
+
+#: The sizes of a model: each name of an attribute, and its role.
+_WIDTHS = ("hidden_size", "d_model", "n_embd", "dim")
+_HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads",
+          "encoder_attention_heads", "decoder_attention_heads")  # fmt: skip
+_DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers",
+           "encoder_layers", "decoder_layers")  # fmt: skip
+_FEEDS = ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "hidden_dim", "encoder_ffn_dim",
+          "decoder_ffn_dim")  # fmt: skip
+_HEAD_WIDTHS = ("head_dim", "d_kv")
+
+_LINEAR = {"rope_type": "linear", "factor": 2.5}
+_YARN = {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 8}
+_LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0,
+           "original_max_position_embeddings": 10}  # fmt: skip
+#: Values of attributes of any family that are neither sizes nor switches nor activations.
+COMMON: Mapping[str, Sequence[Any]] = {
+    **dict.fromkeys(
+        ("rms_norm_eps", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon"),
+        (1e-6, 1e-3),
+    ),
+    "rope_theta": (50.0, 10_000.0),
+    "rope_scaling": (None, _LINEAR, _YARN, _LLAMA3),
+    "rotary_pct": (0.5, 1.0),
+    "sliding_window": (3, 7, None),
+    "attn_logit_softcapping": (None, 2.0),
+    "final_logit_softcapping": (None, 3.0),
+    "query_pre_attn_scalar": (5, 16),
+    "type_vocab_size": (1, 3),
+    "relative_attention_num_buckets": (4, 8),
+    "relative_attention_max_distance": (9, 17),
+    "feed_forward_proj": ("relu", "gelu_new", "silu", "gated-gelu", "gated-silu", "gated-relu"),
+}
+#: Values of one family, in place of those above. A reason stands where a value is left out.
+OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
+    "qwen2": {"sliding_window": (3, 7), "max_window_layers": (0, 1)},
+    "qwen3": {"sliding_window": (3, 7), "max_window_layers": (0, 1)},
+    "gemma2": {"sliding_window": (3, 7), "rope_scaling": (None, _LINEAR)},
+    # its newest configuration keeps an old rope_theta beside the new one
+    "gpt_neox": {"rope_theta": (10_000.0,), "rope_scaling": (None, _LINEAR)},
+    # untied, its head has two biases, and files in which they differ are refused
+    "bert": {"tie_word_embeddings": (True,)},
+    # the newest library ties every head of these, unless a file holds two matrices
+    **{name: {"tie_word_embeddings": (True,)} for name in ("t5", "mt5")},
+    # in the newest library an untied head brings three tables of tokens, which is refused
+    **{name: {"tie_word_embeddings": (True,)} for name in ("bart", "mbart", "marian", "pegasus")},
+}
+
+
+#: Values of one family that only fit together.
+TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
+    "gpt_neo": (
+        {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 5},
+        {
+            "num_layers": 3,
+            "attention_types": [[["local"], 1], [["global", "local"], 1]],
+            "window_size": 3,
+        },
+    ),
+    "falcon": (
+        {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 1},
+        {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 2},
+        {"new_decoder_architecture": False, "parallel_attn": True},
+        {"new_decoder_architecture": False, "parallel_attn": False},
+    ),
+}
+#: Families that the newest library computes wrongly without its fused attention: it adds ALiBi's
+#: penalty twice.
+FUSED = ("falcon",)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One random configuration: its class, its attributes, and those of them that are options."""
+
+    architecture: str
+    attributes: dict[str, Any]
+    options: frozenset[str]
+    seed: int
+
+
+def draw(name: str, number: int) -> Draw:
+    """The configuration of this number: the same each time."""
+    chance, family = random.Random(f"{name} {number}"), FAMILIES[name]
+    reads = {key: rule for key, rule in family.rules.items() if isinstance(rule, Read)}
+    architectures = [
+        architecture
+        for architecture in family.architectures
+        if architecture not in ("T5WithLMHeadModel",)  # an old name of the other class
+    ]
+    sizes = dict(_sizes(reads, chance))
+    options = {
+        # a copy: the library writes into the tables that it is given
+        key: copy.deepcopy(chance.choice(values))
+        for key, values in _options(name, reads)
+        if key not in sizes
+    }
+    options |= copy.deepcopy(dict(chance.choice(TOGETHER.get(name, ({},)))))
+    attributes = {**ATTRIBUTES[name], **sizes, **options}
+    if attributes.get("rope_scaling") is None:
+        attributes.pop("rope_scaling", None)
+    ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+    return Draw(
+        architecture=architectures[number % len(architectures)],
+        attributes={**attributes, **ends},
+        options=frozenset(options),
+        seed=number,
+    )
+
+
+def _sizes(reads: Mapping[str, Read], chance: random.Random) -> Iterator[tuple[str, Any]]:
+    """Odd sizes that fit each other: the width is a multiple of every number of heads."""
+    n_heads = chance.choice((2, 3, 4, 6))
+    d_head = 2 * chance.randint(1, 5)
+    several = chance.choice((1, 2))  # an encoder and a decoder may differ
+    for name in reads:
+        if name == "vocab_size":
+            yield name, chance.randrange(29, 60)
+        elif name in _WIDTHS:
+            yield name, n_heads * d_head * 2
+        elif name in _HEADS:
+            yield name, n_heads * (several if name.startswith("decoder") else 1)
+        elif name == "num_key_value_heads":
+            yield name, chance.choice([n for n in range(1, n_heads + 1) if n_heads % n == 0])
+        elif name in _DEPTHS:
+            yield name, chance.choice((1, 2, 3))
+        elif name in _FEEDS:
+            yield name, chance.randrange(5, 40)
+        elif name in _HEAD_WIDTHS:
+            yield name, 2 * chance.randint(2, 6)
+        elif name in ("max_position_embeddings", "n_positions"):
+            yield name, LENGTH + chance.randrange(9)
+
+
+def _options(name: str, reads: Mapping[str, Read]) -> Iterator[tuple[str, Sequence[Any]]]:
+    own = OPTIONS.get(name, {})
+    for key, rule in reads.items():
+        if key in own:
+            yield key, own[key]
+        elif key in COMMON:
+            yield key, COMMON[key]
+        elif rule.kind is bool and rule.default is not None:
+            yield key, (False, True)
+        elif rule.kind is str and rule.default in ACTIVATIONS:
+            yield key, tuple(ACTIVATIONS)
+
+
+def difference(name: str, drawn: Draw, folder: Path) -> float:
+    """The largest difference of the two libraries, relative to the largest number or to 1.
+
+    Both read two texts, the second shorter and padded, with every weight perturbed.
+    """
+    theirs = _reference(name, drawn)
+    theirs.save_pretrained(folder)
+    ours = build_published(open_published(folder), torch.device("cpu"))
+    generator = torch.Generator().manual_seed(drawn.seed)
+    ids = torch.randint(3, drawn.attributes["vocab_size"], (2, LENGTH), generator=generator)
+    padding = torch.ones(2, LENGTH, dtype=torch.bool)
+    padding[1, 15:] = False
+    ids = ids.masked_fill(~padding, 0)
+    with torch.no_grad():
+        expected, result = _their_output(theirs, ids, padding), _our_output(ours, ids, padding)
+    if expected.ndim == 3 and expected.shape[1] == LENGTH:
+        expected, result = expected[padding], result[padding]
+    assert result.shape == expected.shape
+    return float((result - expected).abs().max()) / max(1.0, float(expected.abs().max()))
+
+
+def _reference(name: str, drawn: Draw) -> Any:
+    import transformers
+
+    library: Any = transformers
+    quiet(library)
+    config_class = library.models.auto.configuration_auto.CONFIG_MAPPING[name]
+    settings = config_class(**drawn.attributes)
+    settings._attn_implementation = "sdpa" if name in FUSED else "eager"
+    torch.manual_seed(drawn.seed)
+    model = getattr(library, drawn.architecture)(settings).eval()
+    with torch.no_grad():
+        for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
+            parameter.add_(0.15 * torch.randn_like(parameter))
+        for buffer_name, buffer in model.named_buffers():
+            if buffer_name == "final_logits_bias":
+                buffer.add_(torch.randn_like(buffer))
+    return model
+
+
+def _their_output(model: Any, ids: Tensor, padding: Tensor) -> Tensor:
+    inputs: dict[str, Tensor] = {"input_ids": ids, "attention_mask": padding.long()}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = _written(ids)
+    out = model(**inputs)
+    for key in ("prediction_logits", "logits", "last_hidden_state"):
+        if hasattr(out, key):
+            return getattr(out, key)
+    raise AssertionError(f"{type(model).__name__} gives none of the outputs that are compared")
+
+
+def _our_output(model: Transformer, ids: Tensor, padding: Tensor) -> Tensor:
+    states = model.output_head.no_token_logits is not None and not model.output_head.whole_texts
+    ask = model.states if states else model
+    if model.encoder is not None and model.decoder is not None:
+        return ask(_written(ids), encoded=model.encode(ids, padding=padding))
+    return ask(ids, padding=padding)
+
+
+def _written(ids: Tensor) -> Tensor:
+    """What a decoder reads beside the source: other ids, without padding."""
+    return ids[:1].flip(1).expand(2, -1)[:, : LENGTH - 1]
+
+
+def worst(name: str, numbers: range) -> tuple[float, frozenset[str]]:
+    """The worst difference of some configurations of a family, and all options that varied."""
+    largest, options = 0.0, frozenset[str]()
+    for number in numbers:
+        drawn = draw(name, number)
+        with tempfile.TemporaryDirectory() as folder:
+            largest = max(largest, difference(name, drawn, Path(folder)))
+        options |= drawn.options
+    return largest, options
+
+
+def options_of(family: Family) -> tuple[str, ...]:
+    """The attributes of a family that are drawn, but for sizes; those with one value are not."""
+    reads = {key: rule for key, rule in family.rules.items() if isinstance(rule, Read)}
+    options = {key for key, values in _options(family.model_type, reads) if len(values) > 1}
+    together = TOGETHER.get(family.model_type, ())
+    return tuple(sorted(options.union(*together)))
+
+
+def rows() -> Iterator[str]:
+    """The rows of the table, one for each family."""
+    for name, family in FAMILIES.items():
+        largest, _ = worst(name, range(ON_PAGE))
+        options = ", ".join(f"`{option}`" for option in options_of(family))
+        drawn = (draw(name, number).architecture for number in range(ON_PAGE))
+        classes = ", ".join(dict.fromkeys(drawn))
+        yield f"| `{name}` | {classes} | {options} | {largest:.1e} |"
+
+
+def parts() -> tuple[str, str, str]:
+    """The page before its table, the table, and the page after it."""
+    head, remainder = PAGE.read_text("utf-8").split(START)
+    table, foot = remainder.split(END)
+    return head, table, foot
+
+
+def table() -> str:
+    """The table, with the versions that it holds for."""
+    import transformers
+
+    lines = [
+        f"transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}.",
+        "",
+        "| family | classes | options | worst difference |",
+        "|---|---|---|---|",
+        *rows(),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    before, _, after = parts()
+    PAGE.write_text(before + START + table() + END + after, encoding="utf-8")
