@@ -53,10 +53,6 @@ def test_shards_give_the_same_model(family: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_parameter_has_one_place_of_its_own(family: str) -> None:
     described = config_of(family)
-    names = FAMILIES[family].names_for(described)
-    places = [(source.name, source.index) for source in names.values()]
-    # OLMo 2 and Gemma 2 lay their norms over those that Llama has
-    assert family in ("olmo2", "gemma2") or len(set(places)) == len(places)
     with torch.device("meta"):
         built = assemble(described, seed=0)
     used = open_places(family, [name for name, _ in built.named_parameters()])
@@ -256,9 +252,13 @@ REFUSED: dict[str, tuple[Damage, str]] = {
         "'LlamaForTokenClassification' is not handled; of llama those that are: Llama",
     ),
     "activation": (saying(hidden_act="mish"), "hidden_act = 'mish'"),
-    "dynamic angles": (
-        saying(rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
-        "rope_type 'dynamic' is not handled: its angles change with the length",
+    "angles of pictures": (
+        saying(rope_scaling={"rope_type": "mrope", "mrope_section": [1, 1]}),
+        "rope_type 'mrope' is not handled: its angles count places in pictures",
+    ),
+    "angles without factors": (
+        saying(rope_scaling={"rope_type": "longrope", "short_factor": 1.0}),
+        "short_factor must be a list of numbers, was 1.0",
     ),
     "unknown angles": (saying(rope_scaling={"type": "spiral"}), "rope_type 'spiral'"),
     "unknown number of angles": (

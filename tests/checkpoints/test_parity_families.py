@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from pellucid.checkpoints.huggingface import FAMILIES, open_published, write_published
+from pellucid.checkpoints.huggingface import (
+    FAMILIES,
+    Published,
+    open_published,
+    write_published,
+)
+from pellucid.checkpoints.huggingface.names import Layout, shapes_of
 from pellucid.model import Transformer
 from pellucid.saved_runs.published import build_published
 from support.reference import (
@@ -32,10 +39,12 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
 ]
 
+#: `transformers` turns all rows by the longest one's angles, and keeps old keys in its cache.
+DYNAMIC = "llama dynamic"
 DECODERS = [
     case
     for case in CASES
-    if not case.startswith(("bert", "encoder", "classes")) and case not in PAIRS
+    if not case.startswith(("bert", "encoder", "classes")) and case not in PAIRS and case != DYNAMIC
 ]
 
 
@@ -64,7 +73,7 @@ def test_outputs_equal(case: str, tmp_path: Path) -> None:
         close(ask_ours(ours, ids), ask_theirs(theirs, ids), tolerance)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [case for case in CASES if case != DYNAMIC])
 def test_outputs_equal_beside_a_longer_text(case: str, tmp_path: Path) -> None:
     theirs, ours, _ = both(case, tmp_path)
     ask_theirs, ask_ours = says(case)
@@ -75,6 +84,15 @@ def test_outputs_equal_beside_a_longer_text(case: str, tmp_path: Path) -> None:
         got, expected = ask_ours(ours, ids, padding), ask_theirs(theirs, ids, padding)
     close(got[0], expected[0], 1e-5)
     close(got[1, :20], expected[1, :20], 1e-5)
+
+
+def layout_in_memory(published: Published, model: Transformer, names: Iterable[str]) -> Layout:
+    """Where the parameters are in memory: there the experts of a layer are always one tensor."""
+    family, shapes = FAMILIES[published.family], shapes_of(model.state_dict().items())
+    others = {**family.names_for(published.model), **family.other_names}
+    layout = Layout(published.model, others, shapes)
+    in_memory = all(layout.source(name).name in names for name, _ in model.named_parameters())
+    return layout if in_memory else published.layout
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -89,17 +107,19 @@ def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> No
     (got * weight).sum().backward()
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     seen = 0
+    layout = layout_in_memory(published, ours, gradients)
     for name, parameter in ours.named_parameters():
-        stored = published.places[name]
+        source = layout.source(name)
         # a head may have another name in memory than in files
         head = theirs.get_output_embeddings()
-        there = gradients.get(stored, None if head is None else head.weight.grad)
+        there = gradients.get(source.name, None if head is None else head.weight.grad)
+        there = there if source.expert is None or there is None else there[source.expert]
         if there is None or parameter.grad is None:  # a head that these outputs do not use
             assert there is None
             assert parameter.grad is None
             continue
         seen += 1
-        expected_here = published.layout.take(name, there)
+        expected_here = layout.take(name, there)
         # biases of keys change no softmax: what they get is rounding
         close_by = 1e-5 * max(1e-6, float(there.abs().max()))
         assert torch.allclose(parameter.grad, expected_here, rtol=1e-5, atol=close_by), name

@@ -86,6 +86,13 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "low_frequency_factor": st.just(1.0),
             "high_frequency_factor": st.floats(2, 8),
         },
+        config.DynamicNTK: {"factor": st.floats(1, 8)},
+        config.LongRoPE: {name: st.just((1.0, 1.5, 2.0, 4.0)) for name in ("short", "long")},
+        # without a gain a norm has no other parameters, and a number is scaled once
+        config.LayerNorm: {"gain": st.just(True)},
+        config.RMSNorm: {"gain": st.just(True)},
+        config.Embedding: {"multiplier": st.none()},
+        config.LanguageHead: {"bias": st.just(True), "multiplier": st.none()},
         config.SpanCorruption: {"mean_span": st.floats(1, 8)},
         # what goes with one kind of loss only
         config.Classification: {"multi_label": st.just(False)},
@@ -103,7 +110,7 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             "classes": st.none() | st.just(("ham", "spam")),
             "pooling": st.sampled_from(["mean", "last"]),
         },
-        config.Rotary: {"n_features": st.sampled_from([None, 2, 4])},
+        config.Rotary: {"n_features": st.sampled_from([None, 8])},
         config.Training: {
             "batch_size": st.just(8),
             "accumulation": st.sampled_from([1, 4]),

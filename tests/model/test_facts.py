@@ -24,9 +24,11 @@ from pellucid.model import (
 from pellucid.model.cache import KeysAndValues, NoCache
 from pellucid.model.facts import (
     AddedPositionFacts,
+    ClampedFeedForwardFacts,
     DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    ExpertsFacts,
     FeedForwardFacts,
     IdentityFacts,
     LatentAttentionFacts,
@@ -316,6 +318,20 @@ def test_a_feed_forward_layer_computes_what_it_states(model: Transformer) -> Non
     layer = model.stack.blocks[0].feed_forward
     x = torch.randn(2, 3, 16, dtype=torch.float64)
     facts = feed_forward_facts(layer)
+    if isinstance(facts, ExpertsFacts):
+        experts = layer.get_submodule(facts.experts)
+        assert len(list(experts.children())) == facts.n_experts
+        routing = layer.route(x.view(-1, 16))
+        assert routing.experts.shape == (6, facts.rule.n_active)
+        sums = routing.weights.sum(-1)
+        assert torch.allclose(sums, sums[0]) == (facts.rule.normalised or facts.n_experts == 1)
+        return
+    if isinstance(facts, ClampedFeedForwardFacts):
+        gate = layer.get_submodule(facts.gate)(x).clamp(max=facts.limit)
+        up = layer.get_submodule(facts.up)(x).clamp(-facts.limit, facts.limit)
+        inner = (up + 1) * gate * torch.sigmoid(facts.slope * gate)
+        torch.testing.assert_close(layer(x), layer.get_submodule(facts.down)(inner), **EXACT)
+        return
     assert isinstance(facts, FeedForwardFacts)
     assert facts.activation is not None
     up = layer.get_submodule(facts.up)(x)

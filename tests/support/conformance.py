@@ -60,7 +60,7 @@ COMMON: Mapping[str, Sequence[Any]] = {
     "rope_theta": (50.0, 10_000.0),
     "rope_scaling": (None, _LINEAR, _YARN, _LLAMA3),
     "rotary_pct": (0.5, 1.0),
-    "sliding_window": (3, 7, None),
+    "sliding_window": (3, 7),
     "attn_logit_softcapping": (None, 2.0),
     "final_logit_softcapping": (None, 3.0),
     "query_pre_attn_scalar": (5, 16),
@@ -71,9 +71,12 @@ COMMON: Mapping[str, Sequence[Any]] = {
 }
 #: Values of one family, in place of those above. A reason stands where a value is left out.
 OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
-    "qwen2": {"sliding_window": (3, 7), "max_window_layers": (0, 1)},
-    "qwen3": {"sliding_window": (3, 7), "max_window_layers": (0, 1)},
-    "gemma2": {"sliding_window": (3, 7), "rope_scaling": (None, _LINEAR)},
+    "qwen2": {"max_window_layers": (0, 1)},
+    "qwen3": {"max_window_layers": (0, 1)},
+    "mistral": {"sliding_window": (3, 7, None)},
+    "gemma2": {"rope_scaling": (None, _LINEAR)},
+    # attention in both directions is refused
+    "gemma3_text": {"use_bidirectional_attention": (False,)},
     # its newest configuration keeps an old rope_theta beside the new one
     "gpt_neox": {"rope_theta": (10_000.0,), "rope_scaling": (None, _LINEAR)},
     # untied, its head has two biases, and files in which they differ are refused
@@ -107,6 +110,10 @@ TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
 FUSED = ("falcon",)
 
 
+#: An old name of another class; and one whose head, for replaced tokens, is not read.
+LEFT_OUT = ("T5WithLMHeadModel", "ElectraForPreTraining")
+
+
 @dataclass(frozen=True)
 class Draw:
     """One random configuration: its class, its attributes, and those of them that are options."""
@@ -122,9 +129,7 @@ def draw(name: str, number: int) -> Draw:
     chance, family = random.Random(f"{name} {number}"), FAMILIES[name]
     reads = {key: rule for key, rule in family.rules.items() if isinstance(rule, Read)}
     architectures = [
-        architecture
-        for architecture in family.architectures
-        if architecture not in ("T5WithLMHeadModel",)  # an old name of the other class
+        architecture for architecture in family.architectures if architecture not in LEFT_OUT
     ]
     sizes = dict(_sizes(reads, chance))
     options = {
@@ -134,7 +139,9 @@ def draw(name: str, number: int) -> Draw:
         if key not in sizes
     }
     options |= copy.deepcopy(dict(chance.choice(TOGETHER.get(name, ({},)))))
-    attributes = {**ATTRIBUTES[name], **sizes, **options}
+    # the kinds of layers follow from the depth
+    least = {key: value for key, value in ATTRIBUTES[name].items() if key != "layer_types"}
+    attributes = {**least, **sizes, **options}
     if attributes.get("rope_scaling") is None:
         attributes.pop("rope_scaling", None)
     ends = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
@@ -151,6 +158,9 @@ def _sizes(reads: Mapping[str, Read], chance: random.Random) -> Iterator[tuple[s
     n_heads = chance.choice((2, 3, 4, 6))
     d_head = 2 * chance.randint(1, 5)
     several = chance.choice((1, 2))  # an encoder and a decoder may differ
+    has_experts = any("experts" in name for name in reads)
+    # half of a head may be rotated, and the newest library multiplies experts in fours
+    head_step = 4 if "partial_rotary_factor" in reads else 2
     for name in reads:
         if name == "vocab_size":
             yield name, chance.randrange(29, 60)
@@ -163,11 +173,11 @@ def _sizes(reads: Mapping[str, Read], chance: random.Random) -> Iterator[tuple[s
         elif name in _DEPTHS:
             yield name, chance.choice((1, 2, 3))
         elif name in _FEEDS:
-            yield name, chance.randrange(5, 40)
+            yield name, 4 * chance.randint(1, 9) if has_experts else chance.randrange(5, 40)
         elif name in _HEAD_WIDTHS:
-            yield name, 2 * chance.randint(2, 6)
+            yield name, head_step * chance.randint(1, 4)
         elif name in ("max_position_embeddings", "n_positions"):
-            yield name, LENGTH + chance.randrange(9)
+            yield name, LENGTH + 4 + chance.randrange(9)  # the first rows may be for padding
 
 
 def _options(name: str, reads: Mapping[str, Read]) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -124,6 +124,8 @@ _SCALINGS: tuple[config.RotaryScaling, ...] = (
         high_frequency_factor=4.0,
         original_context_length=8,
     ),
+    config.DynamicNTK(factor=2.0, original_context_length=8),
+    config.LongRoPE(short=(1.0,), long=(2.0,), original_context_length=8, attention_factor=1.0),
 )
 
 

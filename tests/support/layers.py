@@ -14,6 +14,7 @@ from support.equations import Row
 from support.losses import EVEN, FAR, LOGITS, ONE_HOT, P, Q, elementwise, loss, some
 
 GATES = some(2, 3), some(2, 3)
+CLAMPED = {"limit": 1.5, "slope": 1.702}
 ACTIVATION_ROWS: dict[str, Row] = {
     **elementwise("relu", some(5)),
     **elementwise("relu_squared", some(5)),
@@ -29,6 +30,15 @@ ACTIVATION_ROWS: dict[str, Row] = {
     "glu_grad": Row((*GATES, some(2, 3)), extremes=[(FAR, FAR, FAR)]),
     "geglu": Row(GATES, hand=maths.geglu_grad, extremes=[(FAR, FAR)]),
     "geglu_grad": Row((*GATES, some(2, 3)), extremes=[(FAR, FAR, FAR)]),
+    "clamped_swiglu": Row(
+        (some(2, 3) * 2, some(2, 3) * 2),
+        CLAMPED,
+        hand=lambda gate, up, grad: maths.clamped_swiglu_grad(gate, up, grad, **CLAMPED),
+        extremes=[(FAR, FAR)],
+    ),
+    "clamped_swiglu_grad": Row(
+        (*GATES, some(2, 3)), CLAMPED, smooth=False, extremes=[(FAR, FAR, FAR)]
+    ),
     "residual_jacobian": Row(
         (some(2, 3, 3),), hand=lambda x, grad: grad, extremes=[(np.zeros((0, 2, 2)),)]
     ),
@@ -113,6 +123,56 @@ ATTENTION_ROWS: dict[str, Row] = {
     ),
 }
 
+ROUTED, SHIFT, LOAD = some(3, 5), some(5), np.array([4.0, 0.0, 2.0, 2.0, 7.0])
+FAR_LOGITS = np.array([[1e4, -1e4, 0.0, 1e4, 1.0], [-1e4] * 5, [1e4] * 5])
+OF_ALL = {"n_active": 2, "normalised": False}
+OF_CHOSEN = {"n_active": 2, "normalised": True}
+SCALED = {"n_active": 2, "scale": 2.5}
+
+EXPERT_ROWS: dict[str, Row] = {
+    "choose_experts": Row(
+        (ROUTED,), {"n_active": 2}, smooth=False, extremes=[(FAR_LOGITS,), (ROUTED[:0],)]
+    ),
+    "softmax_router": Row(
+        (ROUTED,),
+        OF_ALL,
+        hand=lambda x, grad: maths.softmax_router_grad(x, grad, **OF_ALL),
+        extremes=[(FAR_LOGITS,), (ROUTED[:0],)],
+    ),
+    "softmax_router_grad": Row(
+        (ROUTED, some(3, 5)), OF_CHOSEN, smooth=False, extremes=[(FAR_LOGITS, FAR_LOGITS)]
+    ),
+    "sigmoid_router": Row(
+        (ROUTED, SHIFT),
+        SCALED,
+        hand=lambda x, b, grad: maths.sigmoid_router_grad(x, b, grad, **SCALED),
+        extremes=[(FAR_LOGITS, SHIFT), (ROUTED[:0], SHIFT)],
+    ),
+    "sigmoid_router_grad": Row(
+        (ROUTED, SHIFT, some(3, 5)),
+        SCALED,
+        smooth=False,
+        extremes=[(FAR_LOGITS, SHIFT, FAR_LOGITS)],
+    ),
+    "mixture_of_experts": Row(
+        (ROUTED, some(3, 5, 2)),
+        hand=maths.mixture_of_experts_grad,
+        extremes=[(FAR_LOGITS, some(3, 5, 2) * 1e4)],
+    ),
+    "mixture_of_experts_grad": Row(
+        (ROUTED, some(3, 5, 2), some(3, 2)),
+        extremes=[(FAR_LOGITS, some(3, 5, 2), some(3, 2) * 1e4)],
+    ),
+    **loss("load_balancing_loss", (P, Q), [(EVEN, EVEN), (ONE_HOT, ONE_HOT)], simplex=(0,)),
+    **loss("router_z_loss", (ROUTED,), [(FAR_LOGITS,), (ROUTED[:0],)]),
+    "balancing_step": Row(
+        (SHIFT, LOAD),
+        {"rate": 0.1},
+        hand=lambda b, load, grad: grad,
+        extremes=[(SHIFT * 1e4, LOAD * 0), (SHIFT, LOAD * 1e4)],
+    ),
+}
+
 W = some(2, 3)
 NET = {"l1": 0.3, "l2": 0.2}
 PROX = {"strength": 0.3, "step": 0.5}
@@ -185,6 +245,7 @@ PREFERENCE_ROWS: dict[str, Row] = {
 ROWS = {
     **ACTIVATION_ROWS,
     **ATTENTION_ROWS,
+    **EXPERT_ROWS,
     **PENALTY_ROWS,
     **OPTIMISER_ROWS,
     **PREFERENCE_ROWS,

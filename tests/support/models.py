@@ -79,6 +79,44 @@ VARIANTS: dict[str, config.Transformer] = {
     "squared relu": with_stack(
         feed_forward=config.MLP(d_ff=32, activation="relu_squared", bias=False)
     ),
+    "clamped units": with_stack(
+        feed_forward=config.ClampedGatedMLP(d_ff=24, bias=True, limit=1.0, slope=1.702)
+    ),
+    "experts": with_stack(
+        feed_forward=config.Experts(
+            n_experts=4,
+            n_active=2,
+            expert=config.GatedMLP(d_ff=12, activation="silu", bias=False),
+            router=config.Router(scores="softmax", normalised=True),
+            load_loss=0.01,
+        )
+    ),
+    "grouped experts and a shared one": with_stack(
+        feed_forward=config.Experts(
+            n_experts=6,
+            n_active=3,
+            expert=config.MLP(d_ff=10, activation="gelu", bias=True),
+            router=config.Router(
+                scores="sigmoid",
+                normalised=True,
+                scale=2.5,
+                groups=config.ExpertGroups(n_groups=3, n_active=2, score="two_largest"),
+                balancing_rate=0.01,
+            ),
+            shared=config.GatedMLP(d_ff=8, activation="silu", bias=False),
+            shared_gate=True,
+            router_z_loss=0.001,
+        )
+    ),
+    "experts with weighted inputs": with_stack(
+        feed_forward=config.Experts(
+            n_experts=3,
+            n_active=1,
+            expert=config.ClampedGatedMLP(d_ff=10, bias=True, limit=1.0, slope=1.702),
+            router=config.Router(scores="sigmoid", normalised=False, bias=True),
+            weights_on="input",
+        )
+    ),
     "sines before cosines": with_stack(
         positions=config.Sinusoidal(base=100.0, pairing="half_split", offset=2, down_to_base=True)
     ),
@@ -86,6 +124,22 @@ VARIANTS: dict[str, config.Transformer] = {
     "partial rotary": with_stack(positions=config.Rotary(base=100.0, n_features=2)),
     "stretched rotary": with_stack(
         positions=config.Rotary(base=100.0, scaling=config.LinearScaling(factor=2.0))
+    ),
+    "dynamic rotary": with_stack(
+        positions=config.Rotary(
+            base=100.0, scaling=config.DynamicNTK(factor=2.0, original_context_length=16)
+        )
+    ),
+    "longrope": with_stack(
+        positions=config.Rotary(
+            base=100.0,
+            scaling=config.LongRoPE(
+                short=(1.0, 1.5),
+                long=(2.0, 7.0),
+                original_context_length=16,
+                attention_factor=1.0,
+            ),
+        )
     ),
     "shaw": with_stack(positions=config.ShawRelative(max_distance=3, values=False)),
     "shaw with values": with_stack(positions=config.ShawRelative(max_distance=3, values=True)),

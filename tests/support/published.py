@@ -36,6 +36,23 @@ _T5: dict[str, Any] = {
     "num_heads": 4,
     "is_encoder_decoder": True,
 }
+_EXPERTS: dict[str, Any] = {
+    "moe_intermediate_size": 12,
+    "num_experts": 4,
+    "num_experts_per_tok": 2,
+}
+_DEEPSEEK: dict[str, Any] = {
+    **_WIDTHS,
+    "q_lora_rank": None,
+    "kv_lora_rank": 8,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 5,
+    "moe_intermediate_size": 12,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+}
 _BART: dict[str, Any] = {
     "vocab_size": VOCAB,
     "d_model": 16,
@@ -104,6 +121,22 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
     "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
     "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
+    "gemma": {**_WIDTHS, "num_key_value_heads": 2, "head_dim": 8},
+    "granite": {**_WIDTHS, "residual_multiplier": 0.5, "logits_scaling": 3.0},
+    "phi": _WIDTHS,
+    "phi3": {**_WIDTHS, "partial_rotary_factor": 0.5},
+    "gptj": {**_GPT2, "n_positions": 32, "rotary_dim": 2},
+    "codegen": {**_GPT2, "n_positions": 32, "rotary_dim": 2},
+    "starcoder2": {**_WIDTHS, "num_key_value_heads": 2},
+    "stablelm": {**_WIDTHS, "partial_rotary_factor": 0.5},
+    "nemotron": _WIDTHS,
+    "olmo": _WIDTHS,
+    "arcee": _WIDTHS,
+    "helium": {**_WIDTHS, "head_dim": 4},
+    "ernie4_5": {**_WIDTHS, "use_bias": True, "head_dim": 8},
+    "seed_oss": {**_WIDTHS, "attention_bias": False, "attention_out_bias": True, "head_dim": 8},
+    "glm": {**_WIDTHS, "head_dim": 8},
+    "glm4": {**_WIDTHS, "head_dim": 8},
     "gemma3_text": {
         **_WIDTHS,
         "head_dim": 8,
@@ -116,6 +149,31 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "sliding_window": 4,
         "layer_types": ["sliding_attention", "full_attention"],
     },
+    "mixtral": {**_WIDTHS, "num_key_value_heads": 2, "num_local_experts": 4},
+    "qwen2_moe": {
+        **_WIDTHS,
+        **_EXPERTS,
+        "num_key_value_heads": 2,
+        "shared_expert_intermediate_size": 8,
+    },
+    "qwen3_moe": {**_WIDTHS, **_EXPERTS, "num_key_value_heads": 2, "head_dim": 8},
+    "olmoe": {**_WIDTHS, "num_experts": 4, "num_experts_per_tok": 2},
+    "glm4_moe": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "moe_intermediate_size": 12,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+    },
+    "gpt_oss": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "head_dim": 8,
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "sliding_window": 4,
+    },
     "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
     "exaone4": {
         **_WIDTHS,
@@ -123,9 +181,18 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "sliding_window": 4,
         "sliding_window_pattern": 2,
     },
+    "cohere2": {**_WIDTHS, "num_key_value_heads": 2, "sliding_window": 4},
+    "deepseek_v2": _DEEPSEEK,
+    "deepseek_v3": {**_DEEPSEEK, "n_group": 2, "topk_group": 1, "q_lora_rank": 8},
 }
-#: Families whose models are written as those of another one, which came first.
-WRITTEN_AS = {"xlm-roberta": "roberta", "camembert": "roberta", "ernie": "bert"}
+
+#: Families whose models another one has in other tensors: pellucid writes them as that.
+WRITTEN_AS = {
+    "codegen": "gptj",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "ernie": "bert",
+}
 
 
 def config_of(family: str, **extra: Any) -> config.Transformer:
@@ -142,8 +209,8 @@ def write(folder: Path, family: str = "llama", **extra: Any) -> Transformer:
     folder.mkdir(parents=True)
     words = train_bytes()
     ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
-    written = write_published(folder, described, model.state_dict(), ends)
-    assert written == WRITTEN_AS.get(family, family)
+    written_as = write_published(folder, described, model.state_dict(), ends)
+    assert written_as == WRITTEN_AS.get(family, family)
     words.save(folder / "tokenizer.json")
     settings = settings_for(words.roles(), context_length=described.context_length)
     (folder / "tokenizer_config.json").write_text(settings)

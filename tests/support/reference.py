@@ -13,6 +13,7 @@ from torch import Tensor
 from pellucid.checkpoints.huggingface import Published, open_published
 from pellucid.model import Transformer
 from pellucid.saved_runs.published import build_published
+from support.expert_cases import EXPERT_CASES
 
 #: Longer than any window and any original context below.
 LENGTH = 32
@@ -88,6 +89,15 @@ _MPT: dict[str, Any] = {
     "vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": LENGTH,
     "initializer_range": 0.2,
 }  # fmt: skip
+_DEEPSEEK: dict[str, Any] = {
+    "num_hidden_layers": 3, "num_key_value_heads": 4, "kv_lora_rank": 8, "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 4, "v_head_dim": 5, "moe_intermediate_size": 12, "n_routed_experts": 8,
+    "num_experts_per_tok": 3, "first_k_dense_replace": 1,
+}  # fmt: skip
+_MSCALE = {
+    "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8, "mscale": 0.7,
+    "mscale_all_dim": 0.9, "rope_theta": 1e4,
+}  # fmt: skip
 _LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -96,6 +106,11 @@ _LLAMA3 = {
     "original_max_position_embeddings": 8,
 }
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+_LONGROPE = {"rope_type": "longrope", "short_factor": [1.0, 1.3], "long_factor": [1.5, 4.0]}
+_GLM: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
+_HALF: dict[str, Any] = {
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5}
+}
 
 #: Id 0 is what fills up a row; the tests draw ids above 2.
 _CLASSES: dict[str, Any] = {"num_labels": 3, "pad_token_id": 0}
@@ -147,6 +162,14 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
     ),
     "llama yarn": ("LlamaForCausalLM", "LlamaConfig", {"rope_scaling": _YARN}),
+    "llama dynamic": (
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        {
+            "max_position_embeddings": LENGTH // 2 + 2,
+            "rope_scaling": {"rope_type": "dynamic", "factor": 2.0},
+        },
+    ),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {}),
     "gpt2 untied, wide, relu": (
         "GPT2LMHeadModel",
@@ -195,6 +218,85 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "final_logit_softcapping": 3.0,
         },
     ),
+    "gemma": ("GemmaForCausalLM", "GemmaConfig", {"num_key_value_heads": 2, "head_dim": 6}),
+    "granite": (
+        "GraniteForCausalLM",
+        "GraniteConfig",
+        {
+            "num_key_value_heads": 2,
+            "embedding_multiplier": 12.0,
+            "residual_multiplier": 0.22,
+            "attention_multiplier": 0.3,
+            "logits_scaling": 7.0,
+            "attention_bias": True,
+            "mlp_bias": True,
+        },
+    ),
+    "phi": ("PhiForCausalLM", "PhiConfig", {"num_key_value_heads": 2}),
+    "phi with norms of queries and keys": (
+        "PhiForCausalLM",
+        "PhiConfig",
+        {"qk_layernorm": True, "tie_word_embeddings": True},
+    ),
+    "phi3 window": ("Phi3ForCausalLM", "Phi3Config", {"sliding_window": 5, "pad_token_id": 0}),
+    "phi3 longrope": (
+        "Phi3ForCausalLM",
+        "Phi3Config",
+        {
+            "num_key_value_heads": 2,
+            "rope_scaling": _LONGROPE,
+            "original_max_position_embeddings": 9,
+            "pad_token_id": 0,
+            "initializer_range": 0.1,
+        },
+    ),
+    "gptj": ("GPTJForCausalLM", "GPTJConfig", {"rotary_dim": 2}),
+    "gptj tied, relu": (
+        "GPTJForCausalLM",
+        "GPTJConfig",
+        {
+            "rotary_dim": 4,
+            "n_inner": 30,
+            "activation_function": "relu",
+            "tie_word_embeddings": True,
+        },
+    ),
+    "codegen": ("CodeGenForCausalLM", "CodeGenConfig", {"rotary_dim": 2}),
+    "starcoder2": (
+        "Starcoder2ForCausalLM",
+        "Starcoder2Config",
+        {"num_key_value_heads": 2, "sliding_window": 6},
+    ),
+    "stablelm": ("StableLmForCausalLM", "StableLmConfig", {**_HALF, "use_qkv_bias": True}),
+    "stablelm parallel": (
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {**_HALF, "use_parallel_residual": True, "num_key_value_heads": 2},
+    ),
+    "nemotron": (
+        "NemotronForCausalLM",
+        "NemotronConfig",
+        {"num_key_value_heads": 2, "mlp_bias": True, "head_dim": 8},
+    ),
+    "olmo": ("OlmoForCausalLM", "OlmoConfig", {"num_key_value_heads": 2, "clip_qkv": 0.7}),
+    "arcee": ("ArceeForCausalLM", "ArceeConfig", {"attention_bias": True, "head_dim": 6}),
+    "helium": (
+        "HeliumForCausalLM",
+        "HeliumConfig",
+        {"num_key_value_heads": 2, "head_dim": 4, "attention_bias": True, "initializer_range": 0.1},
+    ),
+    "ernie4_5": (
+        "Ernie4_5ForCausalLM",
+        "Ernie4_5Config",
+        {"num_key_value_heads": 2, "head_dim": 6, "use_bias": True},
+    ),
+    "seed_oss": (
+        "SeedOssForCausalLM",
+        "SeedOssConfig",
+        {"num_key_value_heads": 2, "head_dim": 6, "attention_out_bias": True},
+    ),
+    "glm": ("GlmForCausalLM", "GlmConfig", _GLM),
+    "glm4": ("Glm4ForCausalLM", "Glm4Config", _GLM),
     "gemma3_text": (
         "Gemma3ForCausalLM",
         "Gemma3TextConfig",
@@ -289,6 +391,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "bert without head": ("BertModel", "BertConfig", {}),
     "bert with all heads": ("BertForPreTraining", "BertConfig", {}),
     "classes llama": ("LlamaForSequenceClassification", "LlamaConfig", _GROUPED),
+    "classes phi": ("PhiForSequenceClassification", "PhiConfig", _CLASSES),
+    "classes gptj": ("GPTJForSequenceClassification", "GPTJConfig", _CLASSES | {"rotary_dim": 2}),
+    "classes starcoder2": ("Starcoder2ForSequenceClassification", "Starcoder2Config", _GROUPED),
+    "classes nemotron": ("NemotronForSequenceClassification", "NemotronConfig", _GROUPED),
+    "classes glm": ("GlmForSequenceClassification", "GlmConfig", _GROUPED | {"head_dim": 8}),
     "classes gpt2": ("GPT2ForSequenceClassification", "GPT2Config", _CLASSES),
     "classes qwen2": ("Qwen2ForSequenceClassification", "Qwen2Config", _GROUPED),
     "classes qwen3": ("Qwen3ForSequenceClassification", "Qwen3Config", _GROUPED | {"head_dim": 8}),
@@ -316,6 +423,17 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         _GROUPED | {"sliding_window": 4, "sliding_window_pattern": 2},
     ),
     "classes bert": ("BertForSequenceClassification", "BertConfig", _NAMED),
+    **EXPERT_CASES,
+    "classes mixtral": (
+        "MixtralForSequenceClassification",
+        "MixtralConfig",
+        _GROUPED | {"num_local_experts": 4},
+    ),
+    "classes gpt_oss": (
+        "GptOssForSequenceClassification",
+        "GptOssConfig",
+        _GROUPED | {"head_dim": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+    ),
     "encoder roberta": ("RobertaForMaskedLM", "RobertaConfig", _BEHIND_PADDING),
     "encoder roberta, untied": (
         "RobertaForMaskedLM",
@@ -492,6 +610,64 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "CohereConfig",
         {"tie_word_embeddings": False, "logit_scale": 0.25, "layer_norm_eps": 1e-3},
     ),
+    "cohere2": (
+        "Cohere2ForCausalLM",
+        "Cohere2Config",
+        {"num_hidden_layers": 5, "num_key_value_heads": 2, "sliding_window": 7},
+    ),
+    "cohere2, other layers": (
+        "Cohere2ForCausalLM",
+        "Cohere2Config",
+        {
+            "num_hidden_layers": 3,
+            "sliding_window": 5,
+            "layer_types": ["full_attention", "sliding_attention", "full_attention"],
+            "tie_word_embeddings": False,
+            "rope_theta": 300.0,
+        },
+    ),
+    "deepseek_v3": (
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        _DEEPSEEK | {"q_lora_rank": 10, "n_group": 2, "topk_group": 1},
+    ),
+    "deepseek_v3, half split, yarn, biases": (
+        "DeepseekV3ForCausalLM",
+        "DeepseekV3Config",
+        _DEEPSEEK
+        | {
+            "q_lora_rank": None,
+            "n_group": 1,
+            "topk_group": 1,
+            "rope_interleave": False,
+            "rope_parameters": _MSCALE,
+            "attention_bias": True,
+            "norm_topk_prob": False,
+            "n_shared_experts": 2,
+            "first_k_dense_replace": 2,
+        },
+    ),
+    "classes deepseek_v3": (
+        "DeepseekV3ForSequenceClassification",
+        "DeepseekV3Config",
+        _DEEPSEEK | _CLASSES | {"q_lora_rank": 10, "n_group": 4, "topk_group": 2},
+    ),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", "DeepseekV2Config", _DEEPSEEK | {"q_lora_rank": 10}),
+    "deepseek_v2, groups, yarn": (
+        "DeepseekV2ForCausalLM",
+        "DeepseekV2Config",
+        _DEEPSEEK
+        | {
+            "q_lora_rank": None,
+            "topk_method": "group_limited_greedy",
+            "n_group": 4,
+            "topk_group": 2,
+            "routed_scaling_factor": 2.0,
+            "rope_parameters": _MSCALE,
+            "attention_bias": True,
+            "first_k_dense_replace": 0,
+        },
+    ),
     "mpt": ("MptForCausalLM", "MptConfig", {}),
     "mpt, clipped": (
         "MptForCausalLM",
@@ -519,8 +695,10 @@ _BASES = {
     "MT5Config": _T5,
     **dict.fromkeys(("BartConfig", "MBartConfig", "MarianConfig", "PegasusConfig"), _BART),
     "BloomConfig": _BLOOM,
+    "CodeGenConfig": _GPT2,
     "DistilBertConfig": {},
     "FalconConfig": _FALCON,
+    "GPTJConfig": _GPT2,
     "GPTNeoConfig": _GPT_NEO,
     "MptConfig": _MPT,
 }
@@ -551,13 +729,15 @@ def reference(case: str) -> Any:
     model_class, config_class, extra = CASES[case]
     settings = getattr(transformers, config_class)(**{**_BASES.get(config_class, _COMMON), **extra})
     settings._attn_implementation = kernel_of(case)
+    settings._experts_implementation = "eager"
     torch.manual_seed(0)
     model = getattr(transformers, model_class)(settings).eval()
     if case == "t5 1.1":  # newer versions tie all heads, unless a file holds two matrices
         model.lm_head.weight = torch.nn.Parameter(torch.randn(VOCAB, 16))
         model.config.tie_word_embeddings = False
     with torch.no_grad():
-        for parameter in model.parameters():
+        constants = [buffer for name, buffer in model.named_buffers() if "correction" in name]
+        for parameter in (*model.parameters(), *constants):
             if parameter.ndim == 1:  # norms and biases start at ones and zeros
                 parameter.add_(0.2 * torch.randn_like(parameter))
         for name, constant in model.named_buffers():

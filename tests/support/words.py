@@ -145,22 +145,33 @@ def bindings(tree: ast.AST) -> Iterator[tuple[str, int]]:
 # English
 
 
+#: A cell with code, numbers and remarks in brackets alone: an index, and no sentence.
+_LIST_OF_NAMES = re.compile(
+    r"(?:`[^`]*`|\([^()]*(?:\([^()]*\))?[^()]*\)|[\s,;=\d.]|true|false|null)*"
+)
+
+
 def _markdown(path: Path) -> Iterator[tuple[int, str]]:
-    """Paragraphs, list items and table cells of a page, without code, outputs and made tables."""
-    fenced = made = False
+    """Paragraphs, list items and table cells of a page, without code, outputs, generated tables."""
+    fenced = generated = False
     start, lines = 1, list[str]()
     for number, line in enumerate([*path.read_text(encoding="utf-8").splitlines(), ""], start=1):
         fence = line.lstrip().startswith(("```", "~~~"))
         if fence:
             fenced = not fenced
-        made = "<!-- tables: begin -->" in line or (made and "<!-- tables: end -->" not in line)
-        text = "" if fenced or fence or made else line.strip()
+        generated = line.startswith("<!-- tables: begin") or (
+            generated and not line.startswith("<!-- tables: end")
+        )
+        text = "" if fenced or fence or generated else line.strip()
         cells = text.startswith("|")
         if lines and (not text or cells or re.match(r"([-*+#>]|\d+\.)\s", text)):
             yield start, " ".join(lines)
             lines = []
         if cells:
-            yield from ((number, cell) for cell in re.split(r"(?<!\\)\|", text) if cell.strip())
+            named = (
+                cell for cell in re.split(r"(?<!\\)\|", text) if not _LIST_OF_NAMES.fullmatch(cell)
+            )
+            yield from ((number, cell) for cell in named)
         elif text:
             start = start if lines else number
             lines.append(text)

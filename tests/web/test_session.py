@@ -339,3 +339,25 @@ def test_two_checkpoints_are_compared_token_by_token(session: Session, reading: 
     shorter = {**versus, "sentence": "a"}
     said = ask(session, "prediction", reading, place={"token": 4}, versus=shorter)
     assert said["changed"]["why"].startswith("the other sentence has no token")
+
+
+def test_tokens_of_a_chat_are_read_as_they_are_and_what_one_looks_at_is_the_mean_of_all_heads(
+    session: Session,
+) -> None:
+    run = session.shelf.load("run0")
+    ids = run.require_tokenizer().encode_prompt("the fox")
+    reading = {"run": "run0", "checkpoint": "", "sentence": "", "ids": ids}
+    assert ask(session, "overview", reading)["ids"] == ids
+    looked = ask(session, "looked", reading, place={"token": 4})
+    read = trace(run, ids)
+    heads = [read[f"L{layer}.H{head}.weights"][4] for layer in (0, 1) for head in (0, 1)]
+    mean = torch.stack(heads).float().mean(0)
+    assert looked["heads"] == 4
+    assert {place: share for place, _, share in looked["rows"]} == pytest.approx(
+        {n: float(share) for n, share in enumerate(mean) if share > 0}
+    )
+    for wrong in ([-1], ["x"], [True], "12", [2**31], [0] * 20_001):
+        with pytest.raises(PellucidError, match="tokens have to be"):
+            ask(session, "overview", reading | {"ids": wrong})
+    with pytest.raises(PellucidError, match="there is no token 99"):
+        ask(session, "looked", reading, place={"token": 99})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal
 
 from pellucid.config.checks import Checked, Count, Fraction, Positive, check_turns
 from pellucid.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
@@ -129,6 +129,11 @@ class LatentAttention(Checked):
     d_query_latent: Count | None = None
     scale: Positive | None = None
 
+    @property
+    def value_width(self) -> int:
+        """The features of one head's values."""
+        return self.d_value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearAttention(Checked):
@@ -143,6 +148,11 @@ class LinearAttention(Checked):
     qkv_bias: bool
     out_bias: bool
     chunk: Count
+
+    @property
+    def value_width(self) -> int:
+        """The features of one head's values."""
+        return self.d_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,32 +170,18 @@ class NeuralMemory(Checked):
     chunk: Count
     frozen: bool = False
 
+    @property
+    def value_width(self) -> int:
+        """The features of one head's values."""
+        return self.d_head
+
 
 OneAttention = MultiHead | LatentAttention | LinearAttention | NeuralMemory
 
 
 def rotated_width(attention: OneAttention) -> int:
     """The features of a head's query that positions can rotate."""
-    match attention:
-        case LatentAttention(d_rotated=width):
-            return width
-        case MultiHead(d_head=width) | LinearAttention(d_head=width) | NeuralMemory(d_head=width):
-            return width
-        case _:
-            assert_never(attention)
-
-
-def value_width(attention: OneAttention) -> int:
-    """The features of a head's values."""
-    match attention:
-        case MultiHead():
-            return attention.value_width
-        case LatentAttention(d_value=width):
-            return width
-        case LinearAttention(d_head=width) | NeuralMemory(d_head=width):
-            return width
-        case _:
-            assert_never(attention)
+    return attention.d_rotated if isinstance(attention, LatentAttention) else attention.d_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

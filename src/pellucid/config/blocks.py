@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pellucid.config.checks import Checked, Count, Positive, check_turns
+from pellucid.config.checks import Checked, Count, NotNegative, Positive, check_turns
+from pellucid.errors import ConfigError
 
 Activation = Literal[
     "relu", "relu_squared", "gelu", "gelu_tanh", "quick_gelu", "silu", "sigmoid", "tanh"
@@ -39,7 +40,111 @@ class GatedMLP(Checked):
     bias: bool
 
 
-OneFeedForward = MLP | GatedMLP
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClampedGatedMLP(Checked):
+    """down((up(x) + 1) g sigmoid(slope g)), g = gate(x), as in gpt-oss.
+
+    Before the product, the gate is at most `limit`, and up between -`limit` and `limit`.
+    """
+
+    d_ff: Count
+    bias: bool
+    limit: Positive
+    slope: Positive
+
+
+DenseFeedForward = MLP | GatedMLP | ClampedGatedMLP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertGroups(Checked):
+    """The experts are in `n_groups` equal groups, and a token uses the best `n_active` groups only.
+
+    `score` says how good a group is: its "largest" score, or the sum of its "two_largest".
+    """
+
+    n_groups: Count
+    n_active: Count
+    score: Literal["largest", "two_largest"]
+
+    def _check(self) -> None:
+        if self.n_active > self.n_groups:
+            raise ConfigError(
+                f"groups.n_active must be at most n_groups, was {self.n_active} of {self.n_groups}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Router(Checked):
+    """A linear layer that gives each token a logit for each expert, and the rule that weighs them.
+
+    `scores`: a "softmax" over all experts, or a "sigmoid" of each. The experts with the largest
+    scores are chosen, and their scores are the weights. If `normalised`, the weights are divided by
+    their sum. Then they are multiplied by `scale`. `bias`: whether the linear layer has biases.
+    With `balancing_rate` each expert has a bias that is added to its score for the choice alone;
+    each update moves it by that rate, up if the expert got too few tokens and down if too many.
+    """
+
+    scores: Literal["softmax", "sigmoid"]
+    normalised: bool
+    bias: bool = False
+    scale: Positive = 1.0
+    groups: ExpertGroups | None = None
+    balancing_rate: NotNegative | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experts(Checked):
+    """A mixture of experts: each token uses the `n_active` of `n_experts` that its router chooses.
+
+    No token is dropped. `shared` is a layer that every token uses too; with `shared_gate` a sigmoid
+    of the token scales it. `weights_on`: whether a weight multiplies the output of an expert, or
+    its input. Two losses are added to the objective, each the mean over such layers: `load_loss` is
+    the weight of the load-balancing loss, `router_z_loss` of (log Z)^2 of the router's logits.
+
+    Source: Shazeer et al. 2017; Fedus, Zoph and Shazeer 2022 (`load_loss`); Dai et al. 2024
+    (`shared`).
+    """
+
+    n_experts: Count
+    n_active: Count
+    expert: DenseFeedForward
+    router: Router
+    shared: DenseFeedForward | None = None
+    shared_gate: bool = False
+    weights_on: Literal["output", "input"] = "output"
+    load_loss: NotNegative = 0.0
+    router_z_loss: NotNegative = 0.0
+
+    def _check(self) -> None:
+        if self.n_active > self.n_experts:
+            raise ConfigError(
+                f"n_active must be at most n_experts, was {self.n_active} of {self.n_experts}"
+            )
+        if self.shared_gate and self.shared is None:
+            raise ConfigError("shared_gate scales the shared layer: set shared, or leave it out")
+        if self.router.groups is not None:
+            self._check_groups(self.router.groups)
+
+    def _check_groups(self, groups: ExpertGroups) -> None:
+        if self.n_experts % groups.n_groups:
+            raise ConfigError(
+                f"n_experts must be a multiple of router.groups.n_groups, was {self.n_experts} and "
+                f"{groups.n_groups}"
+            )
+        group_size = self.n_experts // groups.n_groups
+        if self.n_active > groups.n_active * group_size:
+            raise ConfigError(
+                f"n_active is {self.n_active}, but the {groups.n_active} active groups have "
+                f"{groups.n_active * group_size} experts: set router.groups.n_active higher"
+            )
+        if groups.score == "two_largest" and group_size < 2:
+            raise ConfigError(
+                'router.groups.score must be "largest" if a group has one expert: it has no second'
+            )
+
+
+OneFeedForward = DenseFeedForward | Experts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, assert_never
 
-from pellucid.config.checks import AtLeast, Checked, Count, Positive, check_turns
+from pellucid.config.checks import AtLeast, Checked, Count, Positive, check_turns, positive
 from pellucid.config.norms import LayerNorm, RMSNorm
 from pellucid.errors import ConfigError
 
@@ -173,7 +173,48 @@ class Llama3Scaling(Checked):
             )
 
 
-RotaryScaling = LinearScaling | NTKScaling | YaRN | Llama3Scaling
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicNTK(Checked):
+    """`NTKScaling` of texts longer than `original_context_length`, and none of others.
+
+    A text of n tokens has the factor `factor` n / original_context_length - (`factor` - 1), so
+    every angle depends on the length of the text so far.
+    """
+
+    factor: Annotated[float, AtLeast(1)]
+    original_context_length: Count
+
+
+def _positive_factors(name: str, values: tuple[float, ...]) -> None:
+    for value in values:
+        positive(name, value)
+
+
+_Factors = Annotated[tuple[float, ...], _positive_factors]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LongRoPE(Checked):
+    """Each angle divided by a factor of its own; a text that is long has other factors.
+
+    `short`: for texts of up to `original_context_length` tokens. `long`: for every token of a
+    longer text. cos and sin are multiplied by `attention_factor`.
+    """
+
+    short: _Factors
+    long: _Factors
+    original_context_length: Count
+    attention_factor: Positive
+
+    def _check(self) -> None:
+        if len(self.short) != len(self.long):
+            raise ConfigError(
+                f"short and long must have as many factors, was {len(self.short)} and "
+                f"{len(self.long)}: one for each pair of rotated features"
+            )
+
+
+RotaryScaling = LinearScaling | NTKScaling | YaRN | Llama3Scaling | DynamicNTK | LongRoPE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

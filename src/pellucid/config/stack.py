@@ -14,7 +14,6 @@ from pellucid.config.attention import (
     MultiHead,
     OneAttention,
     rotated_width,
-    value_width,
 )
 from pellucid.config.blocks import (
     AlternatingFeedForward,
@@ -32,6 +31,7 @@ from pellucid.config.positions import (
     BucketedBias,
     Disentangled,
     Learned,
+    LongRoPE,
     NoPositions,
     OnePositions,
     Positions,
@@ -176,7 +176,7 @@ class Stack(Checked):
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        return value_width(self.pattern[0])
+        return self.pattern[0].value_width
 
     @property
     def n_heads(self) -> int:
@@ -238,9 +238,15 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
                 "or NoPositions"
             )
         reason = "it adds the same table of vectors in every layer"
+        if any(isinstance(attention, LatentAttention) for attention in attentions):
+            raise ConfigError(
+                "positions must not be ShawRelative with LatentAttention, whose keys are made from "
+                "latents when they are read; take Rotary, ALiBi, BucketedBias, Learned, Sinusoidal "
+                "or NoPositions"
+            )
         _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
         if scheme.values:
-            _check_values({value_width(attention) for attention in attentions})
+            _check_values({attention.value_width for attention in attentions})
     if isinstance(scheme, Disentangled):
         _check_disentangled(attentions)
     if isinstance(scheme, Rotary):
@@ -287,4 +293,10 @@ def _check_rotary(rotary: Rotary, d_head: int) -> None:
     if width % 2:
         raise ConfigError(
             f"Rotary rotates pairs of features, so attention.d_head must be even, was {width}"
+        )
+    scaling = rotary.scaling
+    if isinstance(scaling, LongRoPE) and len(scaling.short) != width // 2:
+        raise ConfigError(
+            "positions.scaling must have a factor for each pair of rotated features, "
+            f"{width // 2}, was {len(scaling.short)}"
         )

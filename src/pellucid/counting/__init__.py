@@ -13,7 +13,12 @@ from pellucid.counting.inference_memory import (
     writing_memory,
 )
 from pellucid.counting.memory import MemoryRow, memory
-from pellucid.counting.parameters import ParameterRow, parameter_count, parameters
+from pellucid.counting.parameters import (
+    ParameterRow,
+    active_parameter_count,
+    parameter_count,
+    parameters,
+)
 from pellucid.counting.peak import (
     UNCERTAINTY,
     Conditions,
@@ -34,6 +39,7 @@ __all__ = [
     "MemoryEstimate",
     "MemoryRow",
     "ParameterRow",
+    "active_parameter_count",
     "choose_kernel",
     "chunk_rows",
     "flops_per_token",

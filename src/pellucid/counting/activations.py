@@ -13,7 +13,10 @@ from typing import Literal, NamedTuple, assert_never
 
 from pellucid.config import (
     MLP,
+    ClampedGatedMLP,
+    DenseFeedForward,
     Disentangled,
+    Experts,
     GatedMLP,
     LastLayers,
     LatentAttention,
@@ -162,7 +165,7 @@ def _narrow(named_stack: NamedStack, kernel: Kernel, length: int) -> list[_Term]
     norms = f"{block_norms(stack) + masks} d_model"
     kinds = group_feed_forwards(named_stack)
     for layers in kinds:
-        inner, dims = f"{_saved_inside(layers.kind)} d_ff", feed_forward_symbols(layers.kind)
+        inner, dims = _saved_inside(layers.kind), feed_forward_symbols(layers.kind)
         terms.append((times(layers.layers, layers.number, f"{norms} + {inner}"), dims))
     return terms
 
@@ -176,13 +179,29 @@ def _attention_counts(named_stack: NamedStack) -> Counter[tuple[OneAttention, st
     return counts
 
 
-def _saved_inside(feed_forward: OneFeedForward) -> int:
-    """Vectors of d_ff numbers that the backward pass needs: before and after each operation."""
+def _saved_inside(feed_forward: OneFeedForward) -> str:
+    """Numbers of a token that the backward pass needs: before and after each operation."""
+    match feed_forward:
+        case MLP() | GatedMLP() | ClampedGatedMLP():
+            return f"{_saved_units(feed_forward)} d_ff"
+        case Experts(expert=expert, shared=shared):
+            # the tokens of each expert side by side, their outputs, and the router's softmax
+            mixture = f"n_active ({_saved_units(expert)} d_ff + 2 d_model) + 3 n_experts"
+            common = "0" if shared is None else f"{_saved_units(shared)} d_shared"
+            return total(mixture, common, "d_model" if feed_forward.shared_gate else "0")
+        case _:
+            assert_never(feed_forward)
+
+
+def _saved_units(feed_forward: DenseFeedForward) -> int:
+    """Vectors of one number for each unit."""
     match feed_forward:
         case MLP():
             return 2
         case GatedMLP():
             return 4
+        case ClampedGatedMLP():
+            return 7
         case _:
             assert_never(feed_forward)
 

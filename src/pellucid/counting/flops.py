@@ -171,6 +171,8 @@ def _products(part: str, row: ParameterRow) -> FlopRow:
     formula = "2 x its parameters"
     if row.uses != row.times:
         formula += f", which {row.uses} layers use"
+    if row.idle:
+        formula += ", without the experts that a token does not use"
     return FlopRow(part, 2 * row.used, 4 * row.used, formula)
 
 

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from pellucid.config import ClassificationHead, NoHead, Rotary, Stack, Transformer, rotated_width
+from typing import assert_never
+
+from pellucid.config import (
+    MLP,
+    ClampedGatedMLP,
+    ClassificationHead,
+    Experts,
+    GatedMLP,
+    NoHead,
+    OneFeedForward,
+    Rotary,
+    Stack,
+    Transformer,
+    rotated_width,
+)
 from pellucid.counting.activations import Pass
 from pellucid.counting.growth import growth
-from pellucid.counting.layers import feed_forward_symbols
 from pellucid.counting.memory import SMALLER_MODEL, MemoryRow
 from pellucid.counting.parameters import parameter_count
 from pellucid.counting.peak import MemoryEstimate, least_model
@@ -100,7 +113,7 @@ def looking_memory(model: Transformer, *, length: int) -> MemoryEstimate:
     width, heads = 0, 1
     for stack in model.stacks:
         kinds = stack.layer_counts
-        inner = max(feed_forward_symbols(layer.feed_forward)["d_ff"] for layer in kinds)
+        inner = max(_recorded_units(layer.feed_forward) for layer in kinds)
         per_layer = 24 * model.d_model + 4 * inner
         width += min(stack.n_layers, _OPEN_LAYERS) * per_layer + stack.n_layers * model.d_model
         heads = max(heads, *(layer.attention.n_heads for layer in kinds))
@@ -112,3 +125,14 @@ def looking_memory(model: Transformer, *, length: int) -> MemoryEstimate:
         MemoryRow("logits", 12 * length * vocabulary, "3 x 4 bytes x T vocab_size", lower),
     )
     return MemoryEstimate((_PROCESS, *rows))
+
+
+def _recorded_units(feed_forward: OneFeedForward) -> int:
+    """Units of a token that a trace keeps."""
+    match feed_forward:
+        case MLP(d_ff=d_ff) | GatedMLP(d_ff=d_ff) | ClampedGatedMLP(d_ff=d_ff):
+            return d_ff
+        case Experts(expert=expert, shared=shared, n_active=n_active):
+            return n_active * expert.d_ff + (0 if shared is None else shared.d_ff)
+        case _:
+            assert_never(feed_forward)

@@ -12,6 +12,8 @@ from pellucid.config import (
     Alternating,
     AlternatingFeedForward,
     AlternatingPositions,
+    ClampedGatedMLP,
+    Experts,
     GatedMLP,
     LatentAttention,
     Layer,
@@ -139,10 +141,14 @@ def _group(
 
 
 def feed_forward_symbols(feed_forward: OneFeedForward) -> dict[str, int]:
-    """d_ff."""
+    """d_ff, and the number of experts, of a token's experts, and d_shared if it has them."""
     match feed_forward:
-        case MLP(d_ff=d_ff) | GatedMLP(d_ff=d_ff):
+        case MLP(d_ff=d_ff) | GatedMLP(d_ff=d_ff) | ClampedGatedMLP(d_ff=d_ff):
             return {"d_ff": d_ff}
+        case Experts(shared=shared):
+            counts = {"n_experts": feed_forward.n_experts, "n_active": feed_forward.n_active}
+            width = {} if shared is None else {"d_shared": shared.d_ff}
+            return {"d_ff": feed_forward.expert.d_ff} | counts | width
         case _:
             assert_never(feed_forward)
 
@@ -189,5 +195,9 @@ def _feed_forward_word(feed_forward: OneFeedForward) -> str:
             return "plain"
         case GatedMLP():
             return "gated"
+        case ClampedGatedMLP():
+            return "clamped"
+        case Experts():
+            return "expert"
         case _:
             assert_never(feed_forward)

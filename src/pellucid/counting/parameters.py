@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from pellucid.config import (
@@ -38,6 +38,7 @@ from pellucid.counting.part_formulas import (
     attention_part,
     block_norms,
     feed_forward_part,
+    idle_formula,
     norm_part,
     projection_part,
     transform_part,
@@ -56,11 +57,18 @@ class ParameterRow:
     hidden: int = 0
     #: how many places use the copies; more than `times` if layers share their weights
     uses: int = 1
+    #: the part of `count` in experts that a token does not use
+    idle: int = 0
+
+    @property
+    def active(self) -> int:
+        """The part of `count` that a token uses."""
+        return self.count - self.idle
 
     @property
     def used(self) -> int:
-        """`count` as if each place had weights of its own: what a token is multiplied with."""
-        return self.count // self.times * self.uses
+        """`active` as if each place had weights of its own: what a token is multiplied with."""
+        return self.active // self.times * self.uses
 
 
 def parameters(model: Transformer) -> list[ParameterRow]:
@@ -81,6 +89,11 @@ def parameters(model: Transformer) -> list[ParameterRow]:
 def parameter_count(model: Transformer) -> int:
     """All parameters of `model`; a tied head counts once."""
     return sum(row.count for row in parameters(model))
+
+
+def active_parameter_count(model: Transformer) -> int:
+    """The parameters of `model` without the experts that a token does not use."""
+    return sum(row.active for row in parameters(model))
 
 
 def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[str, int]:
@@ -135,8 +148,10 @@ def feed_forward_row(
     model: Transformer, named_stack: NamedStack, layers: LayerGroup[OneFeedForward]
 ) -> ParameterRow:
     """The feed-forward of a group of equal layers."""
+    stack = named_stack.stack
     dims = symbols(model, named_stack) | feed_forward_symbols(layers.kind)
-    return _layers(layers, feed_forward_part(layers.kind, named_stack.stack), dims)
+    row = _layers(layers, feed_forward_part(layers.kind, stack), dims)
+    return replace(row, idle=row.times * evaluate_int(idle_formula(layers.kind, stack), dims))
 
 
 def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:

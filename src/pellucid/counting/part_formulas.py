@@ -7,8 +7,11 @@ from typing import NamedTuple, assert_never
 from pellucid.config import (
     MLP,
     BatchNorm,
+    ClampedGatedMLP,
+    DenseFeedForward,
     Disentangled,
     EmbeddingProjection,
+    Experts,
     GatedMLP,
     GroupNorm,
     HeadTransform,
@@ -28,7 +31,7 @@ from pellucid.config import (
     Stack,
     WeightNorm,
 )
-from pellucid.counting.formulas import total
+from pellucid.counting.formulas import times, total
 
 
 class Part(NamedTuple):
@@ -168,16 +171,53 @@ def _biases(attention: MultiHead) -> str:
 
 
 def feed_forward_part(feed_forward: OneFeedForward, stack: Stack) -> Part:
-    """Two matrices, or three if it is gated."""
+    """Two matrices, or three if it is gated; of a mixture all experts, and the router."""
+    match feed_forward:
+        case MLP() | GatedMLP() | ClampedGatedMLP():
+            return _dense_part(feed_forward, stack)
+        case Experts():
+            return _experts_part(feed_forward, stack)
+        case _:
+            assert_never(feed_forward)
+
+
+def idle_formula(feed_forward: OneFeedForward, stack: Stack) -> str:
+    """The parameters of the experts that a token does not use; "0" without experts."""
+    match feed_forward:
+        case MLP() | GatedMLP() | ClampedGatedMLP():
+            return "0"
+        case Experts():
+            expert = _dense_part(feed_forward.expert, stack).formula
+            return f"(n_experts - n_active) ({expert})"
+        case _:
+            assert_never(feed_forward)
+
+
+def _dense_part(feed_forward: DenseFeedForward, stack: Stack, width: str = "d_ff") -> Part:
     match feed_forward:
         case MLP():
-            matrices, rows = "2 d_model d_ff", "d_ff + d_model"
-        case GatedMLP():
-            matrices, rows = "3 d_model d_ff", "2 d_ff + d_model"
+            matrices, rows = f"2 d_model {width}", f"{width} + d_model"
+        case GatedMLP() | ClampedGatedMLP():
+            matrices, rows = f"3 d_model {width}", f"2 {width} + d_model"
         case _:
             assert_never(feed_forward)
     part = Part(matrices, rows if feed_forward.bias else "0")
     return _reparametrised(part, stack, rows)
+
+
+def _experts_part(experts: Experts, stack: Stack) -> Part:
+    """A router has a vector for each expert, as a head has one for each token."""
+    expert = _dense_part(experts.expert, stack)
+    router = Part("0", total("n_experts d_model", "n_experts" if experts.router.bias else "0"))
+    parts = [
+        Part(times(1, "n_experts", expert.matrices), times(1, "n_experts", expert.vectors)),
+        _reparametrised(router, stack, "n_experts"),
+    ]
+    if experts.shared is not None:
+        parts.append(_dense_part(experts.shared, stack, "d_shared"))
+    if experts.shared_gate:
+        parts.append(_reparametrised(Part("0", "d_model"), stack, "1"))
+    return Part(total(*(p.matrices for p in parts)), total(*(p.vectors for p in parts)))
 
 
 def transform_part(transform: HeadTransform, width: str) -> Part:

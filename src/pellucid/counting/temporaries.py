@@ -13,9 +13,11 @@ from pellucid.config import (
     SGD,
     Adam,
     AdamW,
+    ClampedGatedMLP,
     Classification,
     ClassificationHead,
     Distillation,
+    Experts,
     GatedMLP,
     Muon,
     NextToken,
@@ -116,18 +118,24 @@ def token_bytes(model: Transformer, precision: Precision) -> int:
 
 def _token_bytes(model: Transformer, named_stack: NamedStack, width: int) -> int:
     layers = named_stack.stack.layer_counts
-    inner = max(_inner_numbers(layer.feed_forward) for layer in layers)
+    inner = max(_inner_numbers(layer.feed_forward, model.d_model) for layer in layers)
     heads = max(3 * layer.attention.n_heads * layer.attention.d_head for layer in layers)
     return 12 * model.d_model + width * (2 * model.d_model + max(inner, heads))
 
 
-def _inner_numbers(feed_forward: OneFeedForward) -> int:
-    """Numbers of a token that a feed-forward has in memory at once."""
+def _inner_numbers(feed_forward: OneFeedForward, d_model: int) -> int:
+    """Numbers of a token that a feed-forward has in memory at once, at most."""
     match feed_forward:
         case MLP(d_ff=d_ff):
             return 2 * d_ff
         case GatedMLP(d_ff=d_ff):
             return 3 * d_ff
+        case ClampedGatedMLP(d_ff=d_ff):
+            return 5 * d_ff
+        case Experts(expert=expert, shared=shared, n_active=n_active):
+            # all tokens may choose the same expert; then the outputs, weighted and in order
+            common = 0 if shared is None else _inner_numbers(shared, d_model)
+            return max(_inner_numbers(expert, d_model) + 5 * n_active * d_model, common)
         case _:
             assert_never(feed_forward)
 

@@ -10,6 +10,9 @@ from typing import assert_never
 
 from pellucid.config import (
     MLP,
+    ClampedGatedMLP,
+    DenseFeedForward,
+    Experts,
     GatedMLP,
     LanguageHead,
     LastLayers,
@@ -48,6 +51,8 @@ from pellucid.counting.part_formulas import (
     norm_part,
 )
 
+#: Layers whose rows are the vectors of experts: Muon does not orthogonalise them.
+_ROUTERS = (".router", ".shared_gate")
 #: A linear layer: its path, its inputs and its outputs.
 _Layer = tuple[str, str, str]
 
@@ -128,12 +133,14 @@ def _adapters(model: Transformer, lora: LoRA) -> TrainedCounts:
 
 
 def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
-    """How many linear layers of each shape the blocks have, as (outputs, inputs)."""
+    """How many hidden matrices of each shape the blocks have, as (outputs, inputs)."""
     shapes = Counter[tuple[int, int]]()
     for named_stack in stacks(model):
         dims = symbols(model, named_stack)
         for layer, n in layer_copies(named_stack.stack).items():
             for leaf, inputs, outputs in _in_block(named_stack.stack, layer):
+                if leaf.endswith(_ROUTERS):
+                    continue
                 leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, layer)}
                 shape = evaluate_int(outputs, leaf_symbols), evaluate_int(inputs, leaf_symbols)
                 shapes[shape] += n
@@ -217,11 +224,27 @@ def _in_attention(attention: OneAttention) -> Iterator[_Layer]:
 
 def _in_feed_forward(feed_forward: OneFeedForward) -> Iterator[_Layer]:
     match feed_forward:
-        case MLP():
-            pass
-        case GatedMLP():
-            yield "gate", "d_model", "d_ff"
+        case MLP() | GatedMLP() | ClampedGatedMLP():
+            yield from _in_dense(feed_forward, "", "d_ff")
+        case Experts():
+            for number in range(feed_forward.n_experts):
+                yield from _in_dense(feed_forward.expert, f"experts.{number}.", "d_ff")
+            yield "router", "d_model", "n_experts"
+            if feed_forward.shared is not None:
+                yield from _in_dense(feed_forward.shared, "shared.", "d_shared")
+            if feed_forward.shared_gate:
+                yield "shared_gate", "d_model", "1"
         case _:
             assert_never(feed_forward)
-    yield "up", "d_model", "d_ff"
-    yield "down", "d_ff", "d_model"
+
+
+def _in_dense(feed_forward: DenseFeedForward, path: str, width: str) -> Iterator[_Layer]:
+    match feed_forward:
+        case MLP():
+            pass
+        case GatedMLP() | ClampedGatedMLP():
+            yield f"{path}gate", "d_model", width
+        case _:
+            assert_never(feed_forward)
+    yield f"{path}up", "d_model", width
+    yield f"{path}down", width, "d_model"

@@ -7,10 +7,12 @@ large one.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import assert_never
 
 from pellucid import config
 
 _ROWS, _CONTEXT, _LAYERS, _HEADS, _D_HEAD, _D_FF = 256, 64, 4, 4, 16, 128
+_EXPERTS, _GROUPS = 8, 4
 
 
 def reduce_model(model: config.Transformer) -> config.Transformer:
@@ -43,7 +45,33 @@ def _stack(stack: config.Stack) -> config.Stack:
 
 
 def _shrink_feed_forward(feed_forward: config.OneFeedForward) -> config.OneFeedForward:
+    match feed_forward:
+        case config.MLP() | config.GatedMLP() | config.ClampedGatedMLP():
+            return _shrink_dense(feed_forward)
+        case config.Experts():
+            return _shrink_experts(feed_forward)
+        case _:
+            assert_never(feed_forward)
+
+
+def _shrink_dense(feed_forward: config.DenseFeedForward) -> config.DenseFeedForward:
     return replace(feed_forward, d_ff=min(feed_forward.d_ff, _D_FF))
+
+
+def _shrink_experts(experts: config.Experts) -> config.Experts:
+    shared, groups = experts.shared, experts.router.groups
+    smaller = replace(
+        experts,
+        expert=_shrink_dense(experts.expert),
+        shared=None if shared is None else _shrink_dense(shared),
+    )
+    if experts.n_experts <= _EXPERTS:
+        return smaller
+    if groups is not None:
+        groups = replace(groups, n_groups=_GROUPS, n_active=min(groups.n_active, _GROUPS))
+    router = replace(experts.router, groups=groups)
+    n_active = min(experts.n_active, _EXPERTS // _GROUPS)
+    return replace(smaller, n_experts=_EXPERTS, n_active=n_active, router=router)
 
 
 def _shrink_attention(attention: config.OneAttention) -> config.OneAttention:
@@ -91,6 +119,8 @@ def _positions(positions: config.OnePositions, d_head: int) -> config.OnePositio
     if part is not None:
         part = max(2, 2 * round(part / d_head * min(d_head, _D_HEAD) / 2))
     stretched = positions.scaling
-    if isinstance(stretched, config.YaRN | config.Llama3Scaling):
+    if stretched is not None and not isinstance(
+        stretched, config.LinearScaling | config.NTKScaling
+    ):
         stretched = None  # its numbers belong to the original length
     return replace(positions, n_features=part, scaling=stretched)

@@ -154,6 +154,21 @@ _PARTS = (
     Measured("kl_k3", "KL to the reference, k3", "KL (k3)", "lower", f"{_KL}; never below 0."),
     Measured("advantage", "advantage", "advantage"),
     Measured("entropy", "entropy", "entropy", "", "How undecided the model is.", unit="nats"),
+    Measured(
+        "load_loss",
+        "load-balancing loss",
+        "load loss",
+        "lower",
+        "How unevenly experts are used: the number of experts of a token if all are used alike.",
+    ),
+    Measured(
+        "router_z_loss",
+        "z-loss of the routers",
+        "router z",
+        "lower",
+        "The mean of (log Z)^2 of the routers.",
+        in_panel=False,
+    ),
     Measured("penalty", "penalty", "penalty", "lower", "What the weights themselves cost."),
     Measured(
         "zeros", "penalised weights that are zero", "zeros", "", "The share of them.", unit="zero"

@@ -29,6 +29,7 @@ from pellucid.explain.backward_segments import (
     trainable_parameters,
     walk_backward,
 )
+from pellucid.explain.experts import expert_number, spread, spread_weights
 from pellucid.explain.forward_pass import ONE_AT_A_TIME, Side, evaluating, scaled
 from pellucid.explain.record_block import BlockRecord, record_block
 from pellucid.explain.trace_types import (
@@ -176,7 +177,16 @@ class ModelGradients(Gradients):
                 named_grads[f"{kind}q"] = split_heads(
                     named_grads["cross_attention.query"], attention.n_heads
                 )
-        return {name: grad[0] for name, grad in named_grads.items()}
+        return {name: _without_batch(name, grad, record) for name, grad in named_grads.items()}
+
+
+def _without_batch(name: str, grad: Tensor, record: BlockRecord) -> Tensor:
+    routing, expert = record.routing, expert_number(name)
+    if routing is None or grad.ndim > 2:
+        return grad[0]
+    if name == "feed_forward.weights":
+        return spread_weights(grad, routing)
+    return grad if expert is None else spread(grad, routing, expert)
 
 
 def _list_head_tensors(record: BlockRecord) -> dict[str, Tensor]:

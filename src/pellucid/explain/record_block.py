@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid.explain.attention_record import AttentionRecord
+from pellucid.explain.experts import expert_parts
 from pellucid.explain.forward_pass import StackPass
 from pellucid.explain.part_facts import KnownAttention, known_attention, where_positions_act
 from pellucid.model import (
@@ -27,6 +28,7 @@ from pellucid.model import (
 )
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
+from pellucid.model.experts.routing import Routing
 from pellucid.model.facts import (
     LatentAttentionFacts,
     LinearAttentionFacts,
@@ -68,6 +70,8 @@ class BlockRecord:
 
     tensors: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     attentions: dict[str, AttentionRecord] = field(default_factory=dict[str, AttentionRecord])
+    #: which experts each token uses; the tensors of experts have a row for each token they compute
+    routing: Routing | None = None
 
 
 class _RecordingPositions(Positions):
@@ -146,12 +150,13 @@ def record_block(
     recording = BlockRecord()
     positions, cache = _RecordingPositions(stack_pass.positions(layer)), _RecordingCache()
     with ExitStack() as hooks:
-        for name in PARTS:
+        for name in (*PARTS, *expert_parts(block)):
             part = find_part(block, name)
             if part is not None:
                 if separate_inputs:
                     hooks.enter_context(part.register_forward_pre_hook(_copy_input))
                 _record_part(hooks, part, name, recording.tensors)
+        _record_routing(hooks, block, recording)
         part_tensors = _record_attention_parts(hooks, block)
         output = _with_recorded_sums(block, recording)(
             state, positions, stack_pass.attention_view, cache, encoded
@@ -179,6 +184,18 @@ def _record_part(hooks: ExitStack, part: nn.Module, name: str, tensors: dict[str
         tensors[f"{name}.in"], tensors[name] = inputs[0], output
 
     hooks.enter_context(part.register_forward_hook(record))
+
+
+def _record_routing(hooks: ExitStack, block: nn.Module, recording: BlockRecord) -> None:
+    rule = find_part(block, "feed_forward.rule")
+    if rule is None or not expert_parts(block):
+        return
+
+    def record(_: nn.Module, inputs: tuple[Any, ...], routing: Routing) -> None:
+        recording.routing = Routing(*(tensor.detach() for tensor in routing))
+        recording.tensors["feed_forward.weights"] = routing.weights
+
+    hooks.enter_context(rule.register_forward_hook(record))
 
 
 def _record_attention_parts(hooks: ExitStack, block: nn.Module) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.errors import PellucidError, TextError
+from pellucid.generation import Reader
 from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.saved_runs.requirements import Kind, kind_of
@@ -186,10 +187,10 @@ def _generate_target(
     was_training = model.training
     model.eval()
     encoded = model.encode(torch.tensor([source], device=model.device))
-    caches, ids = model.new_caches(), [tokenizer.begin_id]
+    reader, ids = Reader(model, encoded=encoded), [tokenizer.begin_id]
     while len(ids) < min(_MAX_TARGET, model.context_length):
-        step = torch.tensor([ids[-1:]], device=model.device)
-        ids.append(int(model(step, caches, encoded=encoded)[0, -1].argmax()))
+        text = torch.tensor([ids], device=model.device)
+        ids.append(int(reader.next_logits(text)[0].argmax()))
         if ids[-1] == tokenizer.end_id:
             break
     model.train(was_training)

@@ -123,11 +123,12 @@ def inputs_of(
 
 def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
-        for layer in stack.layers:
-            if not isinstance(layer, config.MultiHead):
+        for layer in stack.layer_counts:
+            if not isinstance(layer.attention, config.MultiHead):
+                kind = type(layer.attention).__name__
                 raise CheckpointError(
-                    f"attention is {type(layer).__name__}, which reads a text in chunks, one after "
-                    "another: a graph of ONNX has no such loop; leave --format onnx out"
+                    f"attention is {kind}, which reads a text in chunks, one after another: a "
+                    "graph of ONNX has no such loop; leave --format onnx out"
                 )
 
 
@@ -137,10 +138,10 @@ def _traced_sizes(model: config.Transformer) -> tuple[int, int, int]:
     The exporter follows the code for this example, and takes equal sizes for the same one.
     """
     windows = [
-        layer.window or 0
+        layer.attention.window or 0
         for stack in model.stacks
         for layer in stack.layers
-        if isinstance(layer, config.MultiHead)
+        if isinstance(layer.attention, config.MultiHead)
     ]
     longest = model.context_length
     source = min(longest, max(5, *(window + 1 for window in windows)))

@@ -21,9 +21,12 @@ from pellucid.generation.decoding import hooks_of
 from pellucid.model import Block, KeysAndValues, KeyValueCache, NoCache, Transformer, View
 from pellucid.model.facts import (
     AddedPositionFacts,
+    ClampedFeedForwardFacts,
     DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
+    ExpertsFacts,
+    FeedForwardFacts,
     LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
@@ -34,6 +37,7 @@ from pellucid.model.facts import (
     SoftmaxAttentionFacts,
     UnknownFacts,
     attention_facts,
+    feed_forward_facts,
     linear_facts,
     position_facts,
 )
@@ -196,7 +200,19 @@ def _unrecordable(model: Transformer) -> str | None:
     layers = [cast("Block", block).attention for block in stack.blocks]
     schemes = [stack.positions.for_layer(index) for index in range(len(stack.blocks))]
     obstacles = [*map(_unrecordable_positions, schemes), *map(_unrecordable_attention, layers)]
+    obstacles += map(_unrecordable_feed_forward, stack.blocks)
     return next(filter(None, obstacles), None)
+
+
+def _unrecordable_feed_forward(block: nn.Module) -> str | None:
+    facts = feed_forward_facts(cast("Block", block).feed_forward)
+    match facts:
+        case ExpertsFacts():
+            return "experts, whose products have sizes that the host has to know"
+        case FeedForwardFacts() | ClampedFeedForwardFacts() | UnknownFacts():
+            return None
+        case _:
+            assert_never(facts)
 
 
 def _is_adapted(layer: nn.Module) -> bool:
@@ -213,9 +229,15 @@ def _is_adapted(layer: nn.Module) -> bool:
 def _unrecordable_positions(positions: nn.Module) -> str | None:
     facts = position_facts(positions)
     match facts:
-        case NoPositionFacts() | AddedPositionFacts() | RotaryFacts():
+        case NoPositionFacts() | AddedPositionFacts() | RotaryFacts(switch=None):
             return None
-        case DistanceBiasFacts() | DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
+        case (
+            RotaryFacts()
+            | DistanceBiasFacts()
+            | DistanceVectorFacts()
+            | DisentangledFacts()
+            | UnknownFacts()
+        ):
             return type(positions).__name__
         case _:
             assert_never(facts)

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 from pellucid.model import Narrow, Stack, Transformer
 from pellucid.model.facts import (
     ActivationName,
+    ClampedFeedForwardFacts,
+    ExpertsFacts,
     FeedForwardFacts,
     IdentityFacts,
     LinearFacts,
@@ -200,7 +202,7 @@ class DecodeProgram:
                     self.linear(gate_layer, input=input, output=gated, kind=kind)
                     self.linear(inner, input=input, output=up, times=gated)
                 self.linear(layer.get_submodule(facts.down), input=up, **fields)
-            case UnknownFacts():
+            case ClampedFeedForwardFacts() | ExpertsFacts() | UnknownFacts():
                 refuse(layer)
             case _:
                 assert_never(facts)

@@ -79,6 +79,7 @@ class Reader:
         length = ids.shape[1]
         start = window_start(length, self.model.context_length)
         window_moved, self.start = start != self.start, start
+        window_moved |= self._angles_change(length - start)
         if self.caches and not window_moved and (logits := self._decoded(ids)) is not None:
             return logits
         self.model.eval()
@@ -89,6 +90,12 @@ class Reader:
         unseen = start + self.caches[0].length
         hidden = self.model.hidden_states(ids[:, unseen:], self.caches, encoded=self.encoded)
         return self.model.logits(hidden[:, -1]).float()
+
+    def _angles_change(self, length: int) -> bool:
+        """Whether the keys in the caches are wrong now that the model sees `length` tokens."""
+        if self.caches is None or not self.caches[0].length:
+            return False
+        return self.model.stack.positions.changes(self.caches[0].length, length)
 
     def _decoded(self, ids: Tensor) -> Tensor | None:
         """The logits by compiled or recorded code, if it exists and one token is new; else None."""

@@ -48,7 +48,7 @@ def position_tables(
     """
     facts = position_facts(positions)
     match facts:
-        case RotaryFacts(n_rotated=n_rotated, pairing=pairing):
+        case RotaryFacts(n_rotated=n_rotated, pairing=pairing, switch=None):
             cos, sin = tensor_at(positions, facts.cos), tensor_at(positions, facts.sin)
             return PositionTables(n_rotated, pairing == "interleaved", cos, sin)
         case DistanceBiasFacts(by="distance"):
@@ -61,7 +61,13 @@ def position_tables(
             return PositionTables(by_distance=bias[:, 0].flip(-1).contiguous())
         case NoPositionFacts() | AddedPositionFacts():
             return PositionTables()
-        case DistanceBiasFacts() | DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
+        case (
+            RotaryFacts()
+            | DistanceBiasFacts()
+            | DistanceVectorFacts()
+            | DisentangledFacts()
+            | UnknownFacts()
+        ):
             return refuse(positions)
         case _:
             assert_never(facts)

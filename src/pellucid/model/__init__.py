@@ -15,7 +15,9 @@ from pellucid.model.attention import (
 )
 from pellucid.model.blocks import Block, ParallelBlock, Stack
 from pellucid.model.cache import KeysAndValues, KeyValueCache, NoCache
-from pellucid.model.feed_forward import MLP, GatedMLP, HeadTransform
+from pellucid.model.experts import Experts
+from pellucid.model.experts.balancing import Balancing, assemble_balancing, expert_layers
+from pellucid.model.feed_forward import MLP, ClampedGatedMLP, GatedMLP, HeadTransform
 from pellucid.model.half import can_be_half, refuse_half, widen_on_use
 from pellucid.model.latent_attention import LatentAttention
 from pellucid.model.linear_attention import LinearAttention
@@ -47,7 +49,7 @@ from pellucid.model.residuals import (
     pre_norm,
     sandwich_norm,
 )
-from pellucid.model.rotary import Rotary
+from pellucid.model.rotary import LengthRotary, Rotary
 from pellucid.model.trainable import (
     adaptable,
     adapters,
@@ -67,12 +69,15 @@ __all__ = [
     "MLP",
     "ALiBi",
     "AlternatingPositions",
+    "Balancing",
     "BatchNorm",
     "Block",
     "BucketedBias",
+    "ClampedGatedMLP",
     "ClassificationHead",
     "CrossAttention",
     "Encoded",
+    "Experts",
     "GatedMLP",
     "GroupNorm",
     "HeadTransform",
@@ -84,6 +89,7 @@ __all__ = [
     "LatentAttention",
     "LayerNorm",
     "Learned",
+    "LengthRotary",
     "LinearAttention",
     "LoRALinear",
     "MultiHeadAttention",
@@ -109,10 +115,12 @@ __all__ = [
     "adaptable",
     "adapters",
     "assemble",
+    "assemble_balancing",
     "assemble_trained",
     "can_be_half",
     "check_weights",
     "deep_norm",
+    "expert_layers",
     "is_adapter_tensor",
     "look",
     "merge",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pellucid.model.attention import Encoded
 from pellucid.model.cache import NoCache
 from pellucid.model.dropout import Dropout
+from pellucid.model.experts import Experts
 from pellucid.model.facts import BlockFacts, ResidualFacts, StackFacts
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule, residual_facts
@@ -72,9 +73,15 @@ class Block(nn.Module):
                 return self.dropout(cross_attention(x, encoded, cache))
 
             x = self.residual(x, self.cross_attention_norm, attend_to_encoder)
-        return self.residual(x, self.feed_forward_norm, self._feed)
 
-    def _feed(self, x: Tensor) -> Tensor:
+        def feed(x: Tensor) -> Tensor:
+            return self._feed(x, view)
+
+        return self.residual(x, self.feed_forward_norm, feed)
+
+    def _feed(self, x: Tensor, view: View) -> Tensor:
+        if isinstance(self.feed_forward, Experts):
+            return self.dropout(self.feed_forward(x, view.real_tokens(x.shape[1])))
         return self.dropout(self.feed_forward(x))
 
     def facts(self) -> BlockFacts:
@@ -114,7 +121,8 @@ class ParallelBlock(Block):
         normed = self.attention_norm(x)
         attended = self.attention(normed, positions, view, cache)
         own_norm = self.feed_forward_norm
-        return x + self.dropout(attended) + self._feed(normed if own_norm is None else own_norm(x))
+        fed = self._feed(normed if own_norm is None else own_norm(x), view)
+        return x + self.dropout(attended) + fed
 
     def facts(self) -> BlockFacts:
         """That both layers read the same state."""

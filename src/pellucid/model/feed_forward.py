@@ -9,7 +9,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from pellucid.model.facts import ActivationName, FeedForwardFacts, HeadTransformFacts
+from pellucid.model.facts import (
+    ActivationName,
+    ClampedFeedForwardFacts,
+    FeedForwardFacts,
+    HeadTransformFacts,
+)
 from pellucid.model.fused_activations import in_one_pass
 from pellucid.model.precision import for_products
 
@@ -108,6 +113,41 @@ class GatedMLP(nn.Module):
         """Its width, its activation, and that it has a gate."""
         return FeedForwardFacts(
             d_ff=self.up.out_features, activation=activation_name(self.activation), gate="gate"
+        )
+
+
+class ClampedGatedMLP(nn.Module):
+    """down((up(x) + 1) g sigmoid(slope g)), g = gate(x), where gate and up are clamped at a limit.
+
+    Source:
+        OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card", section 2.2, and its released code.
+    See also:
+        `pellucid.maths.clamped_swiglu`.
+    """
+
+    def __init__(self, *, d_model: int, d_ff: int, bias: bool, limit: float, slope: float) -> None:
+        super().__init__()
+        self.limit, self.slope = limit, slope
+        self.gate = nn.Linear(d_model, d_ff, bias=bias)
+        self.up = nn.Linear(d_model, d_ff, bias=bias)
+        self.down = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+        """The layer's output for each token."""
+        x = for_products(x)
+        return self.down(self.activation(self.gate(x), self.up(x)))
+
+    def activation(
+        self, gate: Float[Tensor, "*batch d_ff"], up: Float[Tensor, "*batch d_ff"]
+    ) -> Float[Tensor, "*batch d_ff"]:
+        """The units."""
+        gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
+        return (up + 1) * gate * torch.sigmoid(self.slope * gate)
+
+    def facts(self) -> ClampedFeedForwardFacts:
+        """Its width, its limit and its slope."""
+        return ClampedFeedForwardFacts(
+            d_ff=self.up.out_features, limit=self.limit, slope=self.slope
         )
 
 

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Protocol, cast, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from pellucid.errors import PellucidError
 from pellucid.maths.positions.rotary import Pairing
 from pellucid.maths.positions.sinusoids import sinusoid
 from pellucid.model.facts import AddedPositionFacts, AlternatingPositionFacts, NoPositionFacts
 from pellucid.model.initialisation import empty_embedding
 from pellucid.model.views import View
+from pellucid.typed import to_list
 
 
 @runtime_checkable
@@ -38,6 +40,40 @@ class Positions(nn.Module):
 
     #: Whether `add_values` does anything: it needs the weights, which the fused kernel never forms.
     adds_values: bool = False
+    #: Whether positions act otherwise in longer texts: see `changes`.
+    depend_on_length: bool = False
+
+    def changes(self, before: int, after: int) -> bool:
+        """Whether positions act otherwise once a text has grown from `before` tokens to `after`.
+
+        If so, what a cache keeps of the first tokens is wrong, and the text must be read again.
+        """
+        return False
+
+    def check_continued(
+        self, before: int, after: int, padding: Bool[Tensor, "batch keys"] | None
+    ) -> None:
+        """Refuse to go on from a cache whose keys are wrong; see `changes`.
+
+        Args:
+            before: tokens in the cache. after: tokens after the call. padding: True where real.
+
+        Raises:
+            PellucidError: positions act otherwise after the call.
+        """
+        if not before or not self.depend_on_length:
+            return
+        growth = [(before, after)]
+        if padding is not None:
+            lengths = (to_list(real.sum(1)) for real in (padding[:, :before], padding))
+            growth = list(zip(*lengths, strict=True))
+        for short, long in growth:
+            if short and self.changes(short, long):
+                raise PellucidError(
+                    f"the text grows from {short} to {long} tokens, and its positions have other "
+                    "angles from then on, so what the caches keep is wrong: read the whole text "
+                    "with new caches"
+                )
 
     def embed(
         self, x: Float[Tensor, "batch time width"], view: View
@@ -172,6 +208,12 @@ class AlternatingPositions(Positions):
         super().__init__()
         self.schemes = nn.ModuleList(schemes)
         self.scheme_of_layer = tuple(scheme_of_layer)
+        self.depend_on_length = any(scheme.depend_on_length for scheme in schemes)
+
+    def changes(self, before: int, after: int) -> bool:
+        """Whether a scheme acts otherwise once a text has grown from `before` tokens to `after`."""
+        schemes = cast("list[Positions]", list(self.schemes))
+        return any(scheme.changes(before, after) for scheme in schemes)
 
     def for_layer(self, layer: int) -> Positions:
         """The scheme of a layer; the first layer is 0."""

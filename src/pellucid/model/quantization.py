@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from pellucid.errors import ConfigError, PellucidError
+from pellucid.model.experts import ROUTERS
 from pellucid.model.half import halve, has_half
 from pellucid.model.precision import Narrow, Weights, narrowed
 from pellucid.model.transformer import Transformer
@@ -24,9 +25,9 @@ _LINE = 64
 def narrow(model: Transformer, weights: Weights) -> None:
     """Round the matrices of linear layers, and an embedding that is also the head, in place.
 
-    Norms, biases, vectors of positions and other embeddings stay as they are. The original weights
-    are lost. "float32" and "stored" change nothing, nor does "bfloat16" if the matrices are in half
-    precision already. "float16" halves the table of tokens in any case.
+    Norms, biases, routers, vectors of positions and other embeddings stay as they are. The original
+    weights are lost. "float32" and "stored" change nothing, nor does "bfloat16" if the matrices are
+    in half precision already. "float16" halves the table of tokens in any case.
 
     Raises:
         ConfigError: `weights` is not one of the types.
@@ -72,5 +73,7 @@ def _matrices(model: Transformer) -> Iterator[str]:
                 f"{name} computes its matrix from other parameters (weight norm, spectral norm), "
                 "so there is none to round: leave weights at float32"
             )
+        if name.endswith(ROUTERS):
+            continue  # rounding would change whole choices, and they are small
         if isinstance(module, nn.Linear) or (tied and module is model.token_embedding):
             yield name

@@ -162,6 +162,7 @@ class Transformer(HeadTensors):
         caches = caches or [NoCache() for _ in stack.blocks]
         start, time = caches[0].length, ids.shape[1]
         self._check_length(start + time)
+        stack.positions.check_continued(start, start + time, padding)
         view = look(
             time,
             ids.device,

@@ -38,6 +38,23 @@ class View(NamedTuple):
     #: whether the stack is causal, also if the mask says so: for layers that read left to right
     forwards: bool = False
 
+    def real_tokens(self, n_tokens: int) -> Bool[Tensor, "batch time"] | None:
+        """True where one of the `n_tokens` of this call is real; None if all are."""
+        return None if self.padding is None else self.padding[:, -n_tokens:]
+
+    def text_lengths(self, time: int) -> int | Int[Tensor, "batch texts"]:
+        """How many real tokens each text has so far, with those in the caches.
+
+        One number if all rows have as many; else (batch, 1), or (batch, time) for the document of
+        each token.
+        """
+        if self.documents is not None:
+            same = self.documents[:, :, None] == self.documents[:, None, :]
+            return (same if self.padding is None else same & self.padding[:, None]).sum(-1)
+        if self.padding is not None:
+            return self.padding.sum(1, keepdim=True)
+        return self.start + time
+
     def in_window(self, window: int | None, n_queries: int, device: torch.device) -> View:
         """The view, restricted to keys less than `window` away: with 1, the query itself only.
 

@@ -11,6 +11,8 @@ from torch import nn
 _LENGTHS = ".parametrizations.weight.original0"
 #: Matrices of output heads: a row for each token, or for each class.
 _HEADS = ("head.", "classifier.")
+#: Matrices of routers: a row for each expert.
+_ROUTERS = (".router.weight", ".shared_gate.weight")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,9 @@ def group(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
     """Split trainable parameters into hidden matrices, embeddings with the head, and vectors.
 
     Matrices decay; gains and biases do not, because their scale matters. Embeddings, tables of
-    positions and the head are matrices, but each of their rows is the vector of a token, a distance
-    or a class: they decay, but Muon never orthogonalises them. The row lengths of weight norm count
-    as gains.
+    positions, routers and the head are matrices, but each of their rows is the vector of a token, a
+    distance, an expert or a class: they decay, but Muon never orthogonalises them. The row lengths
+    of weight norm count as gains.
     """
     hidden: dict[str, nn.Parameter] = {}
     embeddings: dict[str, nn.Parameter] = {}
@@ -57,7 +59,12 @@ def group(parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
             continue
         if parameter.ndim < 2 or name.endswith(_LENGTHS):
             vectors[name] = parameter
-        elif "embedding" in name or ".positions." in name or name.startswith(_HEADS):
+        elif (
+            "embedding" in name
+            or ".positions." in name
+            or name.startswith(_HEADS)
+            or name.endswith(_ROUTERS)
+        ):
             embeddings[name] = parameter
         else:
             # An adapter's two matrices are hidden too: each multiplies hidden states, so Muon fits.

@@ -3,7 +3,8 @@
 The recipe was chosen by measurement; benchmarks/results holds the runs. `small` and `medium` are
 the same recipe in larger models, for more text and more time; docs/recipes/quality.md says which
 figures of each size were measured. `nano-encoder` and `nano-pair` have the blocks of `nano`: an
-encoder to fill masked words, and an encoder-decoder to write a text from another.
+encoder to fill masked words, and an encoder-decoder to write a text from another. `nano-experts`
+has a mixture of experts in each block, and as many active parameters.
 """
 
 from __future__ import annotations
@@ -110,10 +111,30 @@ NANO_PAIR = replace(
     objective=config.Seq2Seq(label_smoothing=0.1),
 )
 
+#: Each token uses two of eight experts of half the width: as many weights as in `nano`, its dense
+#: twin. The load-balancing loss has the weight of Fedus, Zoph and Shazeer 2022, section 2.2.
+NANO_EXPERTS = replace(
+    NANO,
+    model=replace(
+        NANO.model,
+        decoder=replace(
+            _decoder(n_layers=4, n_heads=2),
+            feed_forward=config.Experts(
+                n_experts=8,
+                n_active=2,
+                expert=config.MLP(d_ff=256, activation="gelu", bias=False),
+                router=config.Router(scores="softmax", normalised=True),
+                load_loss=0.01,
+            ),
+        ),
+    ),
+)
+
 PELLUCID = {
     "nano": NANO,
     "small": SMALL,
     "medium": MEDIUM,
     "nano-encoder": NANO_ENCODER,
     "nano-pair": NANO_PAIR,
+    "nano-experts": NANO_EXPERTS,
 }

@@ -31,7 +31,7 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
         "positions.relative_positions",
         "positions.disentangled",
     ),
-    "activations": ("activations", "error_function", "residuals"),
+    "activations": ("activations", "error_function", "experts", "residuals"),
     "penalties": ("penalties",),
     "initialisation": ("initialisation",),
     "optimisers": ("optimisers", "schedules"),

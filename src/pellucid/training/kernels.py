@@ -17,7 +17,14 @@ from typing import Any, Literal, assert_never, cast
 import torch
 from torch import Tensor
 
-from pellucid.model import CrossAttention, LatentAttention, MultiHeadAttention, Transformer
+from pellucid.model import (
+    Block,
+    CrossAttention,
+    Experts,
+    LatentAttention,
+    MultiHeadAttention,
+    Transformer,
+)
 from pellucid.model.facts import (
     LatentAttentionFacts,
     LinearAttentionFacts,
@@ -75,9 +82,13 @@ def compiler_problem(device: torch.device) -> str | None:
 def compile_blocks(model: Transformer) -> None:
     """Compile each block in place; blocks that are alike share one compilation.
 
+    Of a block with experts only attention is compiled: the sizes of the experts' products differ
+    from batch to batch, and each would be compiled anew.
+
     Hooks on a block are called. Hooks on modules inside a block are called only within
     `pellucid.typed.eagerly`.
     """
     for stack in (model.encoder, model.decoder):
         for block in () if stack is None else stack.blocks:
-            cast("Any", block).compile()
+            has_experts = isinstance(cast("Block", block).feed_forward, Experts)
+            cast("Any", cast("Block", block).attention if has_experts else block).compile()

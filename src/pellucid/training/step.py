@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from pellucid.batches import Batch
+from pellucid.batches import Batch, Loss
+from pellucid.model import Balancing
 from pellucid.objectives import Objective
 from pellucid.optim import Optimiser, gate
 from pellucid.typed import backward
@@ -64,6 +65,7 @@ def accumulate(
     accumulation: int,
     device: torch.device,
     precision: Precision,
+    balancing: Balancing | None = None,
 ) -> dict[str, Tensor]:
     """Forward and backward over the parts of a batch; their gradients add up.
 
@@ -74,6 +76,7 @@ def accumulate(
         accumulation: how many parts to cut the batch into.
         device: where to compute.
         precision: the type of matrix products.
+        balancing: adds the losses of a model's experts.
 
     Returns:
         The named parts of the loss, summed, and the loss itself as "total": scalars on the device.
@@ -81,12 +84,24 @@ def accumulate(
     sums: dict[str, Tensor] = {}
     for part in split_batch(batch, accumulation):
         with autocast(device, precision):
-            loss = objective(model, to_device(part, device))
+            if balancing is None:
+                loss = objective(model, to_device(part, device))
+            else:
+                with balancing.recording():
+                    loss = objective(model, to_device(part, device))
+                    loss = _with_balancing(loss, balancing, 1 / accumulation)
         backward(loss.total)
         for name, value in (("total", loss.total), *loss.parts.items()):
             value = value.detach()
             sums[name] = sums[name] + value if name in sums else value
     return sums
+
+
+def _with_balancing(loss: Loss, balancing: Balancing, share: float) -> Loss:
+    added = balancing.take_losses(share)
+    if added is None:
+        return loss
+    return Loss(total=loss.total + added.total, parts={**loss.parts, **added.parts})
 
 
 def update(
@@ -101,6 +116,7 @@ def update(
     accumulation: int,
     device: torch.device,
     precision: Precision,
+    balancing: Balancing | None = None,
 ) -> StepNumbers:
     """Make one update; nothing in it waits for the device.
 
@@ -118,6 +134,7 @@ def update(
         accumulation: how many parts to cut the batch into.
         device: where to compute.
         precision: the type of matrix products.
+        balancing: evens out the load of a model's experts.
     """
     sums = accumulate(
         model,
@@ -126,6 +143,7 @@ def update(
         accumulation=accumulation,
         device=device,
         precision=precision,
+        balancing=balancing,
     )
     penalty = optimiser.penalty()
     if penalty is not None:
@@ -133,6 +151,8 @@ def update(
     opened = gate(optimiser.gradients(), sums["total"], clip_norm=clip_norm, blocked=blocked)
     optimiser.step(opened, factor)
     optimiser.zero_grad()
+    if balancing is not None:
+        balancing.step(opened.blocked)
     zeros = optimiser.zeros()
     if zeros is not None:
         sums["zeros"] = zeros

@@ -16,7 +16,7 @@ from torch import Tensor
 from pellucid import config
 from pellucid.batches import Batch
 from pellucid.checkpoints import first_non_finite
-from pellucid.model import Transformer
+from pellucid.model import Transformer, assemble_balancing
 from pellucid.objectives import Objective
 from pellucid.optim import Optimiser
 from pellucid.training.non_finite import Culprit, find_culprit
@@ -62,6 +62,7 @@ class Stepper:
         self._model = model
         self._objective = objective
         self._optimiser = optimiser
+        self._balancing = assemble_balancing(model)
         self._accumulation = settings.accumulation
         self._clip_norm = settings.clip_norm
         self._device = torch.device(plan.device)
@@ -90,6 +91,7 @@ class Stepper:
             accumulation=self._accumulation,
             device=self._device,
             precision=self._precision,
+            balancing=self._balancing,
         )
         self._blocked = numbers.blocked
         return numbers
@@ -114,6 +116,7 @@ class Stepper:
                 accumulation=self._accumulation,
                 device=self._device,
                 precision=self._precision,
+                balancing=self._balancing,
             )
             return sums["total"]
 

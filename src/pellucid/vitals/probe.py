@@ -21,6 +21,7 @@ from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.predictions import Predicted
 from pellucid.vitals.taps.attention import AttentionTaps
+from pellucid.vitals.taps.experts import ExpertTaps
 from pellucid.vitals.taps.hooks import Hooks
 from pellucid.vitals.taps.restore import reading_mode
 from pellucid.vitals.taps.stream import StreamTaps
@@ -52,6 +53,7 @@ class ProbeRunner:
         self.probe = probe
         self._attention = AttentionTaps(anatomy)
         self._stream = StreamTaps(anatomy)
+        self._experts = ExpertTaps(anatomy)
         self._places: tuple[Tensor, Tensor] | None = None
         #: names of the modules that the first reading ran
         self.called_modules: frozenset[str] = frozenset()
@@ -69,6 +71,7 @@ class ProbeRunner:
                 self._collect_calls(taps.enter_context(Hooks(metrics.guard)), called_modules)
             taps.enter_context(self._attention.measuring(metrics))
             taps.enter_context(self._stream.measuring(metrics))
+            taps.enter_context(self._experts.measuring(metrics))
             logits = self.probe.call()
         self.called_modules = self.called_modules or frozenset(called_modules)
         predicted = self._predicted(logits)

@@ -12,6 +12,8 @@ from pellucid.vitals.async_metrics import Column
 AGGREGATES: dict[str, Literal["max", "min", "median"]] = {
     "attention.entropy": "min",
     "attention.renyi2": "min",
+    "experts.evenness": "min",
+    "experts.entropy": "min",
     "stream.branch_ratio": "min",
     "norm.variance_over_eps": "min",
     "update.ratio": "median",

@@ -19,6 +19,8 @@ ACTIVATIONS: dict[str, config.Activation] = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "silu": "silu",
     "swish": "silu",
+    "quick_gelu": "quick_gelu",
+    "sigmoid": "sigmoid",
     "tanh": "tanh",
 }
 #: The usual published name of each activation.
@@ -27,7 +29,9 @@ WRITTEN_ACTIVATIONS: dict[config.Activation, str] = {
     "relu_squared": "relu2",
     "gelu": "gelu",
     "gelu_tanh": "gelu_pytorch_tanh",
+    "quick_gelu": "quick_gelu",
     "silu": "silu",
+    "sigmoid": "sigmoid",
     "tanh": "tanh",
 }
 

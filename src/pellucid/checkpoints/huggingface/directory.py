@@ -88,8 +88,14 @@ class Shards:
         with _opened(self.stored[name].file) as file:
             return cast("Tensor", file.get_tensor(name))
 
-    def read_float(self, name: str, dtype: torch.dtype = torch.float32) -> Tensor:
+    def read_float(
+        self, name: str, dtype: torch.dtype = torch.float32, part: int | None = None
+    ) -> Tensor:
         """One tensor in a dtype, in the file's memory if it has that dtype there.
+
+        Args:
+            name: of the tensor.
+            part: reads only the tensor of this index in it.
 
         Raises:
             CheckpointError: it has no floating-point numbers.
@@ -100,7 +106,8 @@ class Shards:
                 f"{stored.file}: {name} is of type {stored.dtype}, and only "
                 f"{', '.join(sorted(_FLOATS))} are handled, but no quantised weights"
             )
-        return self.read(name).to(dtype)
+        tensor = self.read(name)
+        return (tensor if part is None else tensor[part]).to(dtype)
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

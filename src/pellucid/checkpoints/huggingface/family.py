@@ -7,7 +7,7 @@ A family is a value in `families`. It converts the attributes of a `config.json`
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Rules, Table
 from pellucid.checkpoints.huggingface.config_tree import STACKS, expand, fold
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row, Unfit
-from pellucid.checkpoints.huggingface.names import Names
+from pellucid.checkpoints.huggingface.names import Names, Source, source_of
 
 #: A head without a setting of its own.
 LANGUAGE_HEAD: Table = {"kind": "LanguageHead"}
@@ -33,6 +33,7 @@ class Family:
             has one layer.
         rows: what each attribute of `config.json` means.
         names: the published tensor of each parameter.
+        other_names: other published tensors of some parameters, which are read but never written.
         prefix: what all names start with in a model with a head, and lack in one without.
         older: ends of names in older files, and their ends today.
         ignored_tensors: patterns of tensors that have no parameter, with the reason.
@@ -48,6 +49,7 @@ class Family:
     skeleton: Table
     rows: tuple[Row, ...]
     names: Names | Callable[[config.Transformer], Names]
+    other_names: Names = field(default_factory=dict[str, Source])
     prefix: str = ""
     older: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored_tensors: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -115,6 +117,16 @@ class Family:
     def names_for(self, model: config.Transformer) -> Names:
         """The names of a model's parameters."""
         return self.names(model) if callable(self.names) else self.names
+
+    def names_in(
+        self, model: config.Transformer, parameters: Iterable[str], stored: Container[str]
+    ) -> Names:
+        """The names of a model's parameters in files with these tensors."""
+        names = self.names_for(model)
+        others = {**names, **self.other_names}
+        sources = (source_of(parameter, others) for parameter in parameters)
+        has_others = all(source is not None and source.name in stored for source in sources)
+        return others if self.other_names and has_others else names
 
 
 def _other_kinds(table: Table, skeleton: Table, path: str = "") -> Iterator[str]:

@@ -124,12 +124,22 @@ def _normal_form(model: config.Transformer) -> Table:
         stack.pop("embedding_dropout", None)
         for layer in stack["layers"]:
             _plain_attention(layer["attention"])
+            _plain_experts(layer["feed_forward"])
             positions = layer["positions"]
             if positions.get("n_features") == layer["attention"]["d_head"]:
                 del positions["n_features"]
         if "cross_attention" in stack:
             _plain_attention(stack["cross_attention"])
     return tree
+
+
+def _plain_experts(feed_forward: Table) -> None:
+    """How a training balances experts changes no number; whether there is a bias for it does."""
+    if feed_forward["kind"] == "Experts":
+        for key in ("load_loss", "router_z_loss"):
+            feed_forward.pop(key, None)
+        if "balancing_rate" in feed_forward["router"]:
+            feed_forward["router"]["balancing_rate"] = 0.0
 
 
 def _plain_attention(attention: Table) -> None:

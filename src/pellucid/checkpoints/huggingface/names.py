@@ -35,6 +35,8 @@ class Source:
         index: the place of this one among them.
         groups: in how many groups their rows come; a group has a share of each member. A vector
             without other members is published as a matrix with a row for each group.
+        stacked: whether the tensor holds all experts of a layer, one after another.
+        expert: the expert of this parameter, if they are stacked.
     """
 
     name: str
@@ -42,6 +44,8 @@ class Source:
     members: tuple[str, ...] = ()
     index: int = 0
     groups: Groups = "one"
+    stacked: bool = False
+    expert: int | None = None
 
 
 Names = Mapping[str, Source]
@@ -82,19 +86,41 @@ def norm(path: str, published: str) -> Iterator[tuple[str, Source]]:
     yield f"{path}.bias", Source(f"{published}.bias")
 
 
+def stacked(rows: Iterable[tuple[str, Source]]) -> Iterator[tuple[str, Source]]:
+    """The rows of one expert, published as tensors with all experts of a layer."""
+    for parameter, source in rows:
+        yield parameter, replace(source, stacked=True)
+
+
 _LAYER = re.compile(r"\.blocks\.(\d+)\.")
+_EXPERT = re.compile(r"\.experts\.(\d+)\.")
 
 
 def source_of(parameter: str, names: Names) -> Source | None:
-    """The source of a parameter; None if the family has no such parameter."""
-    layer = _LAYER.search(parameter)
-    if layer is None or parameter in names:
-        return names.get(parameter)
-    source = names.get(_LAYER.sub(".blocks.{n}.", parameter, count=1))
-    if source is None:
+    """The source of a parameter; None if the family has no such parameter.
+
+    In the names of the table, {n} is a number of a block, and {e} a number of an expert.
+    """
+    if parameter in names:
+        return names[parameter]
+    layer, expert = _LAYER.search(parameter), _EXPERT.search(parameter)
+    pattern = _LAYER.sub(".blocks.{n}.", parameter, count=1)
+    source = names.get(_EXPERT.sub(".experts.{e}.", pattern, count=1))
+    if source is None or layer is None:
         return None
-    members = tuple(member.replace("{n}", layer[1]) for member in source.members)
-    return replace(source, name=source.name.replace("{n}", layer[1]), members=members)
+    numbers = {"{n}": layer[1], "{e}": "" if expert is None else expert[1]}
+
+    def fill(name: str) -> str:
+        for placeholder, number in numbers.items():
+            name = name.replace(placeholder, number)
+        return name
+
+    return replace(
+        source,
+        name=fill(source.name),
+        members=tuple(map(fill, source.members)),
+        expert=int(expert[1]) if source.stacked and expert is not None else None,
+    )
 
 
 def untransposed(names: Names) -> Names:
@@ -116,6 +142,12 @@ class Layout:
         self.sources = {parameter: source_of(parameter, names) for parameter in shapes}
         self._model = model
         self._shapes = shapes
+        #: the experts in each stacked tensor
+        self._n_experts: dict[str, int] = {}
+        for source in self.sources.values():
+            if source is not None and source.expert is not None:
+                n = self._n_experts.get(source.name, 0)
+                self._n_experts[source.name] = max(n, source.expert + 1)
 
     def source(self, parameter: str) -> Source:
         """The source of a parameter.
@@ -135,14 +167,19 @@ class Layout:
 
     def published_shape(self, parameter: str) -> Shape:
         """The shape of the tensor that contains a parameter."""
+        source = self.source(parameter)
         shape = (sum(self.sizes(parameter)), *self._shapes[parameter][1:])
         if self._is_cut(parameter):
             n_groups = self._n_groups(parameter)
             return (n_groups, shape[0] // n_groups)
-        return shape[::-1] if self.source(parameter).transposed else shape
+        shape = shape[::-1] if source.transposed else shape
+        return shape if source.expert is None else (self._n_experts[source.name], *shape)
 
     def take(self, parameter: str, published: Tensor) -> Tensor:
-        """A parameter in its published tensor: the same memory if the layout is the same."""
+        """A parameter in its published tensor: the same memory if the layout is the same.
+
+        Of a tensor with all experts, `published` is the part of the parameter's own.
+        """
         source = self.source(parameter)
         tensor = published.t() if source.transposed and published.ndim == 2 else published
         if self._is_cut(parameter):
@@ -175,9 +212,19 @@ class Layout:
         """All published tensors, by their full names."""
         for parameter in tensors:
             source = self.source(parameter)
-            if source.index == 0:
-                members = source.members or (parameter,)
-                yield source.name, self.join(parameter, [tensors[member] for member in members])
+            if source.index == 0 and not source.expert:
+                yield source.name, self._published(parameter, source, tensors)
+
+    def _published(self, parameter: str, source: Source, tensors: Mapping[str, Tensor]) -> Tensor:
+        if source.expert is None:
+            members = source.members or (parameter,)
+            return self.join(parameter, [tensors[member] for member in members])
+        experts: list[Tensor] = []
+        for number in range(self._n_experts[source.name]):
+            member = _EXPERT.sub(f".experts.{number}.", parameter)
+            members = self.source(member).members or (member,)
+            experts.append(self.join(member, [tensors[name] for name in members]))
+        return torch.stack(experts)
 
     def _is_cut(self, parameter: str) -> bool:
         """Whether a vector is published as a matrix."""
@@ -207,7 +254,7 @@ def _attention_of(
     assert stack is not None
     assert layer is not None
     attention = stack.cross_attention if ".cross_attention." in parameter else None
-    attention = stack.layers[int(layer[1])] if attention is None else attention
+    attention = stack.layers[int(layer[1])].attention if attention is None else attention
     # no other kind has fused projections
     assert isinstance(attention, config.MultiHead | config.LatentAttention)
     return attention

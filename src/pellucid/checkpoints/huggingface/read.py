@@ -64,10 +64,11 @@ class Published:
 
     def tensor(self, parameter: str, dtype: torch.dtype = torch.float32) -> Tensor:
         """The tensor of a parameter in a dtype, which is that of the file if it needs no copy."""
-        published = self.shards.read_float(self.places[parameter], dtype)
+        expert = self.layout.source(parameter).expert
+        published = self.shards.read_float(self.places[parameter], dtype, expert)
         tensor = self.layout.take(parameter, published)
         shared = tensor.untyped_storage().data_ptr() == published.untyped_storage().data_ptr()
-        if shared and (tensor is not published or _WINDOWS):
+        if shared and (tensor is not published or expert is not None or _WINDOWS):
             # a copy of a part or a transpose releases the file's memory; and Windows can neither
             # replace nor delete a file whose memory is in use
             tensor = tensor.clone(memory_format=torch.contiguous_format)
@@ -145,7 +146,8 @@ def open_published(
         raise CheckpointError(f"{folder / CONFIG} describes no model: {error}") from None
     stored = _full_names(shards.stored, family)
     # parameters, and constants that belong to the model
-    layout = Layout(model, family.names_for(model), shapes_of(built.state_dict().items()))
+    shapes = shapes_of(built.state_dict().items())
+    layout = Layout(model, family.names_in(model, shapes, stored), shapes)
     places = _places(layout, stored, family.zero_if_missing, folder)
     _check_shapes(places, layout, shards)
     copies = _copies(family, model)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
@@ -18,6 +18,7 @@ from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row, Unfit
 from pellucid.config import decode, encode
 from pellucid.errors import CheckpointError
+from pellucid.reader import short
 
 #: The attributes of families with rotary positions.
 ROTARY_RULES: Rules = {
@@ -35,6 +36,8 @@ def rotary_row(
     base: float | str = 10_000.0,
     share: Mapping[str, float | None] | None = None,
     interleaved: bool = False,
+    width: str = "d_head",
+    original: str | None = None,
 ) -> Row:
     """The positions of every layer of a stack that has rotary ones.
 
@@ -46,16 +49,24 @@ def rotary_row(
             the last one is written. For a family without one, `transformers` ignores
             `partial_rotary_factor` and rotates all features.
         interleaved: whether features are rotated in pairs of neighbours.
+        width: the key of attention with the number of features that can rotate.
+        original: the attribute with the length of texts in training, before the model was trained
+            on longer ones.
     """
     path, shares = f"{stack}.layers.positions:Rotary", share or {}
     rules = {name: Read(float, default) for name, default in shares.items()}
     if isinstance(base, str):
         rules[base] = Read(float, 10_000.0)
 
+    if original is not None:
+        rules[original] = Read(int, None)
+
     def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        if original is not None and attributes[original] is not None:
+            attributes = _with_original(attributes, attributes[original])
         positions = read_rotary(
             attributes,
-            d_head=values_at(tree, f"{stack}.layers.attention.d_head")[0],
+            d_head=values_at(tree, f"{stack}.layers.attention.{width}")[0],
             context_length=tree["context_length"],
             base=attributes[base] if isinstance(base, str) else base,
             share=next((attributes[n] for n in shares if attributes[n] is not None), None),
@@ -63,16 +74,27 @@ def rotary_row(
         table = {**encode(positions), "pairing": "interleaved" if interleaved else "half_split"}
         for key, value in table.items():
             set_values(tree, f"{path}.{key}", value)
+        if isinstance(positions.scaling, config.DynamicNTK):  # it acts on longer texts alone
+            scaling = positions.scaling
+            tree["context_length"] = int(scaling.original_context_length * scaling.factor)
 
     def write(tree: Table) -> Table:
-        d_head = values_at(tree, f"{stack}.layers.attention.d_head")[0]
+        d_head = values_at(tree, f"{stack}.layers.attention.{width}")[0]
         rotated = values_at(tree, f"{path}.n_features")
         if not rotated:
             return {}
         schemes = [p for p in values_at(tree, f"{stack}.layers.positions") if p["kind"] == "Rotary"]
         if any(scheme != schemes[0] for scheme in schemes):
             raise Unfit("positions differ between layers, but this family has one scheme")
-        table = describe_rotary(decode(config.Rotary, schemes[0], "positions"))
+        rotary = decode(config.Rotary, schemes[0], "positions")
+        table = describe_rotary(rotary)
+        match rotary.scaling:
+            case config.DynamicNTK(original_context_length=length):
+                table["max_position_embeddings"] = length
+            case config.LongRoPE(original_context_length=length) if original is not None:
+                table[original] = length
+            case _:
+                pass
         if isinstance(base, str):
             table[base] = table.pop("rope_theta")
         if shares:
@@ -80,6 +102,15 @@ def rotary_row(
         return table
 
     return Row(rules={**ROTARY_RULES, **rules}, read=read, write=write)
+
+
+def _with_original(attributes: Table, length: int) -> Table:
+    """The attributes with the length of texts in training among the parameters of scaling."""
+    parameters = _parameters(attributes)
+    if (parameters.get("rope_type") or parameters.get("type") or "default") == "default":
+        return attributes
+    changed = {**parameters, "original_max_position_embeddings": length}
+    return {**attributes, "rope_theta": None, "rope_scaling": None, "rope_parameters": changed}
 
 
 def read_rotary(
@@ -204,6 +235,41 @@ def _yarn(parameters: Table, context_length: int) -> Scaling:
     )
 
 
+def _dynamic(parameters: Table, context_length: int) -> Scaling:
+    return config.DynamicNTK(
+        factor=float(_number(parameters, "factor")), original_context_length=context_length
+    )
+
+
+def _longrope(parameters: Table, context_length: int) -> Scaling:
+    original = _original(parameters, context_length)
+    factor = float(_number(parameters, "factor", context_length / original))
+    return config.LongRoPE(
+        short=_factors(parameters, "short_factor"),
+        long=_factors(parameters, "long_factor"),
+        original_context_length=original,
+        attention_factor=float(
+            _number(parameters, "attention_factor", longrope_attention_factor(factor, original))
+        ),
+    )
+
+
+def longrope_attention_factor(factor: float, original_length: int) -> float:
+    """The factor of cos and sin (Ding et al. 2024, "LongRoPE", released with Phi-3)."""
+    if factor <= 1 or original_length <= 1:
+        return 1.0
+    return math.sqrt(1 + math.log(factor) / math.log(original_length))
+
+
+def _factors(parameters: Table, name: str) -> tuple[float, ...]:
+    raw: Any = parameters.pop(name, None)
+    values = cast("list[Any]", raw) if isinstance(raw, list) else None
+    if values is None or any(type(value) not in (int, float) for value in values):
+        found = short(cast("object", raw))
+        raise CheckpointError(f"config.json: {name} must be a list of numbers, was {found}")
+    return tuple(map(float, values))
+
+
 def _mscale(factor: float, times: float = 1.0) -> float:
     """The factor of cos and sin (Peng et al. 2023, "YaRN", eq. 22)."""
     return 1.0 if factor <= 1 else 0.1 * times * math.log(factor) + 1.0
@@ -213,6 +279,12 @@ def _original(parameters: Table, context_length: int) -> int:
     return int(_number(parameters, "original_max_position_embeddings", context_length))
 
 
+_LONGROPE = frozenset(
+    {
+        "short_factor", "long_factor", "factor", "attention_factor",
+        "original_max_position_embeddings",
+    }
+)  # fmt: skip
 #: For each rope_type the names of its numbers, and the function that reads them.
 _KINDS: dict[str, tuple[frozenset[str], Callable[[Table, int], Scaling]]] = {
     "default": (frozenset(), _default),
@@ -232,11 +304,13 @@ _KINDS: dict[str, tuple[frozenset[str], Callable[[Table, int], Scaling]]] = {
         ),
         _yarn,
     ),
+    "dynamic": (frozenset({"factor"}), _dynamic),
+    "longrope": (_LONGROPE, _longrope),
+    "su": (_LONGROPE, _longrope),  # its first name
 }  # fmt: skip
 
 _REASONS = {
-    "dynamic": "its angles change with the length of the text, so a cache of keys would be wrong",
-    "longrope": "its angles change with the length of the text",
+    "mrope": "its angles count places in pictures and films too, and pellucid reads text alone",
 }
 
 
@@ -263,6 +337,16 @@ def _describe_scaling(scaling: Scaling) -> Table | None:
                 "beta_fast": scaling.beta_fast,
                 "beta_slow": scaling.beta_slow,
                 "truncate": scaling.truncated,
+            }
+        case config.DynamicNTK(factor=factor):
+            return {"rope_type": "dynamic", "factor": factor}
+        case config.LongRoPE():
+            return {
+                "rope_type": "longrope",
+                "short_factor": list(scaling.short),
+                "long_factor": list(scaling.long),
+                "original_max_position_embeddings": scaling.original_context_length,
+                "attention_factor": scaling.attention_factor,
             }
         case config.NTKScaling():
             # `transformers` has no such kind; the comparison will show the difference

@@ -21,6 +21,7 @@ from pellucid.config import (
 )
 from pellucid.counting import (
     GrowthRow,
+    active_parameter_count,
     flops_per_token,
     growth,
     parameter_count,
@@ -132,6 +133,7 @@ def _count(arguments: argparse.Namespace) -> None:
     grows = growth(run.model, precision="float32")
     facts = {
         "parameters": parameter_count(run.model),
+        "active_parameters": active_parameter_count(run.model),
         "parameters_by_part": {row.part: row.count for row in parts},
         "flops_per_token": sum(map(_both, flops)),
         "flops_by_part": {row.part: _both(row) for row in flops},
@@ -143,7 +145,7 @@ def _count(arguments: argparse.Namespace) -> None:
         (
             "parameters",
             [(row.part, f"{row.count:,}", row.formula) for row in parts],
-            f"{parameter_count(run.model):,}",
+            _format_total(run.model),
         ),
         (
             f"peak memory ({sequences} sequences, float32)",
@@ -160,6 +162,11 @@ def _count(arguments: argparse.Namespace) -> None:
     for title, rows, total in sections:
         lines += [*_table((title, "", ""), [*rows, ("total", total, "")]), ""]
     print_result(arguments, facts, [*lines, *_format_growth(grows)])
+
+
+def _format_total(model: Transformer) -> str:
+    n, n_active = parameter_count(model), active_parameter_count(model)
+    return f"{n:,}" if n == n_active else f"{n:,}, a token uses {n_active:,}"
 
 
 def _mb(n_bytes: int) -> str:

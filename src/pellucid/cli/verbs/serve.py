@@ -114,14 +114,15 @@ def serve_page(
         token: the secret of every client; by default PELLUCID_TOKEN.
     """
     from pellucid.api import api_routes, refusal_of
+    from pellucid.hub import local_model
     from pellucid.web import ProgramRoutes, open_session
     from pellucid.web.serving import serve
 
     token = _checked(os.environ.get("PELLUCID_TOKEN") if token is None else token)
-    session = open_session(paths, sentence=sentence)
+    session = open_session([local_model(path) for path in paths], sentence=sentence)
     # load it now: a refusal belongs here, not in the browser
     session.shelf.load(session.shelf.keys[0]).require_tokenizer()
-    models = _models(session, limits)
+    models = _models(session, paths, limits)
 
     def ready(address: str) -> None:
         api = address.partition("?")[0].partition("#")[0] + "v1"
@@ -159,17 +160,19 @@ def _checked(token: str | None) -> str | None:
     return token
 
 
-def _models(session: Session, limits: Limits | None) -> ServedModels:
-    """The runs of a page as the API's models, each under its folder's name."""
+def _models(session: Session, paths: list[str], limits: Limits | None) -> ServedModels:
+    """The runs of a page as the API's models, each under its folder's name or its name on a hub."""
     from pellucid.api import ModelSource, ServedModels
+    from pellucid.hub import hub_name
     from pellucid.web import Talk
 
     shelf = session.shelf
     names: dict[str, str] = {}
-    for line in shelf.describe():
-        name, count = line["name"], 2
+    for line, path in zip(shelf.describe(), paths, strict=True):
+        own_name: str = line["name"] if hub_name(path) is None else path
+        name, count = own_name, 2
         while name in names.values():
-            name, count = f"{line['name']}-{count}", count + 1
+            name, count = f"{own_name}-{count}", count + 1
         names[line["key"]] = name
     sources = [
         ModelSource(name=name, folder=shelf.folder(key), load=partial(shelf.load, key))

@@ -154,14 +154,16 @@ def _positions(stack: config.Stack) -> Changes:
 
 @_in_stacks
 def _gelu(stack: config.Stack) -> Changes:
-    return _feed_forward(
-        stack,
-        lambda layer: (
-            replace(layer, activation="gelu")
-            if layer.activation in ("relu", "relu_squared")
-            else layer
-        ),
-    )
+    def soften(layer: config.OneFeedForward) -> config.OneFeedForward:
+        match layer:
+            case config.MLP() | config.GatedMLP() if layer.activation in ("relu", "relu_squared"):
+                return replace(layer, activation="gelu")
+            case config.Experts():
+                return replace(layer, expert=soften(layer.expert))
+            case _:
+                return layer
+
+    return _feed_forward(stack, soften)
 
 
 @_in_stacks
@@ -184,7 +186,7 @@ def _feed_forward(
     old, new = stack.feed_forward, config.map_kinds(stack.feed_forward, change)
     if new == old:
         return {}
-    if type(new) is type(old) and not isinstance(new, config.AlternatingFeedForward):
+    if isinstance(new, config.MLP | config.GatedMLP) and type(new) is type(old):
         return {"feed_forward.activation": new.activation}
     return {"feed_forward": new}
 

@@ -1,4 +1,4 @@
-"""The inside of attention and feed-forward layers, as parts of a drawing."""
+"""The inside of attention, as parts of a drawing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import math
 from typing import assert_never
 
 from pellucid.config import (
-    MLP,
-    GatedMLP,
     LatentAttention,
     LinearAttention,
     MultiHead,
     NeuralMemory,
     OneAttention,
-    OneFeedForward,
     OnePositions,
     ShawRelative,
 )
@@ -79,24 +76,6 @@ def cross_attention_inside(attention: MultiHead, d_model: int) -> Column:
         output(heads, d_value, d_model),
         Arrow(),
     )
-
-
-def feed_forward_inside(feed_forward: OneFeedForward, d_model: int) -> Column:
-    """A wider layer, the activation, and a narrower layer."""
-    d_ff, activation = feed_forward.d_ff, feed_forward.activation
-    up = Box(name="up", lines=(f"{d_model} -> {d_ff}",))
-    down = Box(name="down", lines=(f"{d_ff} -> {d_model}",))
-    wide, bent = Arrow(f"(batch, time, {d_ff})"), Box(name=activation)
-    match feed_forward:
-        case MLP():
-            return (Arrow(), up, wide, bent, Arrow(), down, Arrow())
-        case GatedMLP():
-            gate = Box(name="gate", lines=(f"{d_model} -> {d_ff}",))
-            fork = Fork(((Arrow(), gate, Arrow(), bent, Arrow()), (Arrow(), up, Arrow())))
-            product = Box(name="gate x up", wide=True)
-            return (fork, product, wide, down, Arrow())
-        case _:
-            assert_never(feed_forward)
 
 
 def _multi_head(

@@ -8,12 +8,19 @@ from pellucid.config import (
     ALiBi,
     BucketedBias,
     Disentangled,
+    DynamicNTK,
     Learned,
+    LinearScaling,
+    Llama3Scaling,
+    LongRoPE,
     NoPositions,
+    NTKScaling,
     OnePositions,
     Rotary,
+    RotaryScaling,
     ShawRelative,
     Sinusoidal,
+    YaRN,
 )
 from pellucid.drawing.elements import Arrow, Box, Column
 
@@ -36,8 +43,21 @@ def rotation(positions: OnePositions) -> Column:
     if positions.n_features is not None:
         lines.append(f"{positions.n_features} features")
     if positions.scaling is not None:
-        lines.append(f"{type(positions.scaling).__name__} x {positions.scaling.factor:g}")
+        lines.append(_scaling(positions.scaling))
     return (Arrow(), Box(name="Rotary", lines=tuple(lines)))
+
+
+def _scaling(scaling: RotaryScaling) -> str:
+    name = type(scaling).__name__
+    match scaling:
+        case LinearScaling() | NTKScaling() | YaRN() | Llama3Scaling():
+            return f"{name} x {scaling.factor:g}"
+        case DynamicNTK(factor=factor, original_context_length=length):
+            return f"{name} x {factor:g} above {length} tokens"
+        case LongRoPE(original_context_length=length):
+            return f"{name}: other angles above {length} tokens"
+        case _:
+            assert_never(scaling)
 
 
 def bias(positions: OnePositions) -> tuple[str, ...]:

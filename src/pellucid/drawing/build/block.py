@@ -32,8 +32,8 @@ from pellucid.drawing.build.attention import (
     SCORES,
     attention_inside,
     cross_attention_inside,
-    feed_forward_inside,
 )
+from pellucid.drawing.build.feed_forward import feed_forward_inside
 from pellucid.drawing.elements import Arrow, Box, Column, Frame, Item, Sum, boxes
 
 

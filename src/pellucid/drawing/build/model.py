@@ -25,7 +25,7 @@ from pellucid.config import (
     Sinusoidal,
     Transformer,
 )
-from pellucid.counting import parameter_count
+from pellucid.counting import active_parameter_count, parameter_count
 from pellucid.counting.layers import NamedStack, stacks
 from pellucid.counting.parameters import position_row_name
 from pellucid.drawing.build.attention import KEYS
@@ -75,9 +75,11 @@ def _sentence(model: Transformer, named_stacks: Sequence[NamedStack]) -> str:
     else:
         kind = "a decoder" if named_stacks[0].causal else "an encoder"
     layers = " and ".join(str(named_stack.stack.n_layers) for named_stack in named_stacks)
+    n, n_active = parameter_count(model), active_parameter_count(model)
+    used = "" if n == n_active else f", of which a token uses {n_active:,}"
     return (
         f"{kind} of {layers} layers, d_model {model.d_model}, context {model.context_length:,}: "
-        f"{parameter_count(model):,} parameters"
+        f"{n:,} parameters{used}"
     )
 
 

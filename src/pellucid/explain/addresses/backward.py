@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from pellucid.explain import attention_heads
+from pellucid.explain.addresses.forward import recorded_name
 from pellucid.explain.addresses.row import Site
 from pellucid.explain.addresses.shapes import has_softmax_gradient
 from pellucid.explain.trace_types import Gradients, Segment
@@ -29,8 +30,7 @@ def residual_gradient(gradients: Gradients, site: Site) -> Tensor:
 
 def layer_part_gradient(gradients: Gradients, site: Site) -> Tensor | None:
     """(time, features): what reaches the input or output of a part of a layer."""
-    name = "feed_forward.down.in" if site.part == "feed_forward.units" else site.part
-    return gradients.layer(site.side, site.layer).get(name)
+    return gradients.layer(site.side, site.layer).get(recorded_name(site.part))
 
 
 def head_part_gradient(gradients: Gradients, site: Site) -> Tensor | None:

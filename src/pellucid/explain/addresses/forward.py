@@ -8,9 +8,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from pellucid.explain import attention_heads, optimiser_step, outputs
+from pellucid.explain import attention_heads, experts, optimiser_step, outputs
 from pellucid.explain.addresses.row import Forward, Site
-from pellucid.explain.addresses.shapes import axis_sizes
+from pellucid.explain.addresses.shapes import (
+    axis_sizes,
+    expert_sizes,
+    experts_facts,
+)
 from pellucid.explain.addresses.syntax import find_weight
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
@@ -66,9 +70,45 @@ def read_final_norm(trace: Trace, site: Site) -> Tensor:
 
 def read_layer_part(trace: Trace, site: Site) -> Tensor | None:
     """(time, features): the input or output of a part of a layer."""
-    name = "feed_forward.down.in" if site.part == "feed_forward.units" else site.part
-    tensor = trace.layer(site.side, site.layer).tensors.get(name)
-    return None if tensor is None else tensor[0]
+    record, name = trace.layer(site.side, site.layer), recorded_name(site.part)
+    tensor, expert = record.tensors.get(name), experts.expert_number(name)
+    if record.routing is not None and expert is not None:
+        if tensor is None:  # no token uses the expert
+            return trace.stack_pass(site.side).final.new_zeros(expert_sizes(trace, site))
+        return experts.spread(tensor, record.routing, expert)
+    return tensor if tensor is None or tensor.ndim == 2 else tensor[0]
+
+
+def recorded_name(part: str) -> str:
+    """The name of a part in a record: units are the input of the last matrix."""
+    return f"{part.removesuffix('.units')}.down.in" if part.endswith(".units") else part
+
+
+def read_routing(trace: Trace, site: Site) -> Tensor | None:
+    """(time, experts): the scores or weights of all experts; or (time, active), those chosen."""
+    routing = trace.layer(site.side, site.layer).routing
+    if routing is None:
+        return None
+    match site.part.rpartition(".")[2]:
+        case "scores":
+            return routing.scores
+        case "weights":
+            return routing.weights_of_all
+        case _:
+            return routing.experts
+
+
+def read_written(trace: Trace, site: Site) -> Tensor | None:
+    """(time, d_model): what an expert adds to the layer's output."""
+    part = site.part.removesuffix(".written")
+    output = read_layer_part(trace, site._replace(part=part))
+    routing, expert = trace.layer(site.side, site.layer).routing, experts.expert_number(part)
+    if output is None or routing is None or expert is None:
+        return None
+    facts = experts_facts(trace, site)
+    if facts is not None and facts.weights_on == "input":
+        return output
+    return (output * routing.weights_of_all[:, [expert]]).to(output.dtype)
 
 
 def read_head_part(trace: Trace, site: Site) -> Tensor | None:

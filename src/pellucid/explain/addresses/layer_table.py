@@ -9,11 +9,15 @@ from pellucid.explain.addresses.row import Address
 from pellucid.explain.receipts import out_receipt, score_receipt, weight_receipt
 from pellucid.explain.record_block import LATENT_NORMS, NORMS, PROJECTIONS, SUBLAYERS
 
+#: Feed-forward layers with units: a dense one, and the layers within a mixture of experts.
+HOLDERS = ("feed_forward", "feed_forward.shared", "feed_forward.experts.{expert}")
 #: Parts of a layer that one row describes together, by the name of their family.
 FAMILIES: dict[str, tuple[str, ...]] = {
     "norm": NORMS,
     "sublayer": SUBLAYERS,
-    "matrix": ("feed_forward.up", "feed_forward.gate"),
+    "matrix": tuple(f"{holder}.{name}" for holder in HOLDERS for name in ("up", "gate")),
+    "feed_forward": HOLDERS,
+    "branch": HOLDERS[1:],
     "projection": PROJECTIONS,
     "latent_norm": LATENT_NORMS,
     "sum": ("after_attention", "after_cross_attention"),
@@ -26,6 +30,12 @@ _layer_row = partial(
     forward=forward.read_layer_part,
     backward=backward.layer_part_gradient,
     exists=shapes.has_part,
+)
+_expert_row = partial(
+    Address,
+    forward=forward.read_routing,
+    backward=backward.layer_part_gradient,
+    exists=shapes.has_experts,
 )
 _head_row = partial(
     Address,
@@ -70,7 +80,8 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
     _layer_row(
         pattern="{layer}.{matrix}",
         axes=("time", "d_ff"),
-        doc="the units of the feed-forward before the activation, and their gates",
+        doc="the units of a feed-forward before the activation, and their gates; 0 for a token "
+        "that does not use the expert",
         receipt=receipts.feed_forward_matrix,
     ),
     _layer_row(
@@ -80,11 +91,64 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         receipt=_INPUT_HAS_NO_RECEIPT,
     ),
     _layer_row(
-        pattern="{layer}.feed_forward.units",
+        pattern="{layer}.{feed_forward}.units",
         axes=("time", "d_ff"),
         doc="the units after the activation",
         receipt=receipts.units,
         exists=shapes.has_units,
+    ),
+    _layer_row(
+        pattern="{layer}.{branch}",
+        axes=("time", "d_model"),
+        doc="the output of an expert, or of the layer that all tokens share",
+        receipt=receipts.feed_forward_matrix,
+    ),
+    _layer_row(
+        pattern="{layer}.{branch}.in",
+        axes=("time", "d_model"),
+        doc="the input of it",
+        receipt=_INPUT_HAS_NO_RECEIPT,
+    ),
+    _layer_row(
+        pattern="{layer}.feed_forward.router",
+        axes=("time", "experts"),
+        doc="the router's logit of each expert",
+        receipt=receipts.router_logit,
+    ),
+    _expert_row(
+        pattern="{layer}.feed_forward.scores",
+        axes=("time", "experts"),
+        doc="the softmax or the sigmoid of the logits",
+        backward="the gradient is not kept: see `{layer}.feed_forward.router`",
+        receipt=receipts.router_score,
+    ),
+    _expert_row(
+        pattern="{layer}.feed_forward.chosen",
+        axes=("time", "active"),
+        doc="the experts that each token uses, the best first",
+        backward="a choice has no gradient",
+        receipt="it is a choice: the largest of `{layer}.feed_forward.scores`, after groups and "
+        "the bias of the choice",
+    ),
+    _expert_row(
+        pattern="{layer}.feed_forward.weights",
+        axes=("time", "experts"),
+        doc="the weight of each expert in the output; 0 if the token does not use it",
+        receipt=receipts.expert_weight,
+    ),
+    _expert_row(
+        pattern="{layer}.feed_forward.experts.{expert}.written",
+        axes=("time", "d_model"),
+        doc="what an expert adds to the layer's output: its weight times its output",
+        forward=forward.read_written,
+        backward="it is added, so its gradient is the one of `{layer}.feed_forward`",
+        receipt=receipts.expert_output,
+    ),
+    _layer_row(
+        pattern="{layer}.feed_forward.shared_gate",
+        axes=("time", "one"),
+        doc="the logit of the share of the layer that all tokens use",
+        receipt=receipts.shared_gate_logit,
     ),
     _layer_row(
         pattern="{layer}.{projection}",

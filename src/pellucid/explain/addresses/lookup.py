@@ -12,7 +12,7 @@ from pellucid.errors import PellucidError
 from pellucid.explain import optimiser_step
 from pellucid.explain.addresses.layer_table import FAMILIES
 from pellucid.explain.addresses.row import Address, Site, locate_cell
-from pellucid.explain.addresses.shapes import axis_sizes, count_heads
+from pellucid.explain.addresses.shapes import axis_sizes, count_experts, count_heads
 from pellucid.explain.addresses.syntax import (
     AddressParts,
     parse_address,
@@ -22,6 +22,7 @@ from pellucid.explain.addresses.syntax import (
 )
 from pellucid.explain.addresses.table import ADDRESSES, BACKWARD, FORWARD, PARAMETERS
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.experts import any_expert, expert_number
 from pellucid.explain.forward_pass import Side
 from pellucid.explain.receipts.optimiser_step import prefix_addresses
 from pellucid.explain.trace_types import Gradients, Shape, Trace
@@ -99,7 +100,10 @@ def _find_in_layer(trace: Trace, name: str, parts: AddressParts) -> tuple[Addres
         return None
     if parts.head is not None and parts.head >= count_heads(trace, site):
         return None
-    row = (_LAYER_ROWS if parts.head is None else _HEAD_ROWS).get(parts.part)
+    expert = expert_number(parts.part)
+    if expert is not None and expert >= count_experts(trace, site):
+        return None
+    row = (_LAYER_ROWS if parts.head is None else _HEAD_ROWS).get(any_expert(parts.part))
     return None if row is None else (row, site)
 
 
@@ -234,10 +238,13 @@ def _sites_of_stack(trace: Trace, side: Side, prefix: str) -> Iterator[tuple[Add
 
 def _sites_of_layer(trace: Trace, side: Side, layer: int) -> Iterator[tuple[Address, Site]]:
     layer_name = f"{stack_letter(side)}{layer}"
-    for part, row in _LAYER_ROWS.items():
-        site = Site(address=f"{layer_name}.{part}", part=part, side=side, layer=layer)
-        if row.exists(trace, site):
-            yield row, site
+    n_experts = count_experts(trace, Site(address=layer_name, part="", side=side, layer=layer))
+    for pattern, row in _LAYER_ROWS.items():
+        numbers = range(n_experts) if "{expert}" in pattern else (0,)
+        for part in (pattern.replace("{expert}", str(number)) for number in numbers):
+            site = Site(address=f"{layer_name}.{part}", part=part, side=side, layer=layer)
+            if row.exists(trace, site):
+                yield row, site
     for cross in (False, True) if side == "decoder" else (False,):
         first = Site(address=layer_name, part="", side=side, layer=layer, cross=cross)
         for head in range(count_heads(trace, first)):

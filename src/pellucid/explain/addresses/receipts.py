@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import assert_never
 
 from pellucid.explain import optimiser_step, receipts
 from pellucid.explain.addresses.row import Cell, MakeReceipt
+from pellucid.explain.addresses.shapes import feed_forward_holder, has_experts, has_units
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.experts import expert_number
 from pellucid.explain.part_facts import first_rotated, norms_follow_rotation, rotation_of
+from pellucid.explain.receipts import experts as expert_receipts
 from pellucid.explain.receipts import optimiser_step as step_receipts
 from pellucid.explain.receipts.linear import matrix_receipt, projection_receipt
 from pellucid.explain.residual_sums import list_sums
 from pellucid.explain.selection import SelectedWeight, Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model.facts import FeedForwardFacts, UnknownFacts, feed_forward_facts
 
 
 def by_index(make: Callable[..., Receipt]) -> MakeReceipt:
@@ -94,29 +95,69 @@ def sublayer(trace: Trace, cell: Cell) -> Receipt | str:
     """A feature of the output of the feed-forward."""
     if cell.site.part != "feed_forward":
         return "the heads' outputs are its operands, and these are at {layer}.{head}.out"
+    if has_experts(trace, cell.site):
+        return expert_receipts.mixture_receipt(trace, cell.selection())
     return feed_forward_matrix(trace, cell)
 
 
 def feed_forward_matrix(trace: Trace, cell: Cell) -> Receipt | str:
-    """A row of a matrix of the feed-forward, times its input."""
-    block = trace.stack_pass(cell.site.side).stack.blocks[cell.site.layer]
-    facts = feed_forward_facts(block.get_submodule("feed_forward"))
-    match facts:
-        case FeedForwardFacts():
-            pass
-        case UnknownFacts():
-            return "pellucid cannot read the units of this feed-forward"
-        case _:
-            assert_never(facts)
-    name = cell.site.part.removeprefix("feed_forward").removeprefix(".") or "down"
+    """A row of a matrix of a feed-forward, times its input."""
+    holder = feed_forward_holder(cell.site.part)
+    if not has_units(trace, cell.site):
+        return "pellucid cannot read the units of this feed-forward"
+    if _is_unused(trace, cell):
+        return _NOT_USED
+    name = cell.site.part.removeprefix(holder).removeprefix(".") or "down"
     token, feature = cell.index
-    return matrix_receipt(trace, cell.selection(), name, token=token, feature=feature)
+    return matrix_receipt(
+        trace, cell.selection(), name, token=token, feature=feature, holder=holder
+    )
 
 
 def units(trace: Trace, cell: Cell) -> Receipt | str:
     """The activation of a unit, times its gate if it has one."""
-    receipt = receipts.activation_receipt(trace, cell.selection(), cell.index[1])
+    if _is_unused(trace, cell):
+        return _NOT_USED
+    holder = feed_forward_holder(cell.site.part)
+    receipt = receipts.activation_receipt(trace, cell.selection(), cell.index[1], holder)
     return receipt or "pellucid has no formula for this activation"
+
+
+_NOT_USED = "this token does not use the expert, so nothing is computed"
+
+
+def _is_unused(trace: Trace, cell: Cell) -> bool:
+    expert = expert_number(cell.site.part)
+    return expert is not None and not expert_receipts.uses_expert(trace, cell.selection(), expert)
+
+
+def router_logit(trace: Trace, cell: Cell) -> Receipt:
+    """The logit of an expert."""
+    return expert_receipts.router_receipt(trace, cell.selection(), cell.index[1])
+
+
+def router_score(trace: Trace, cell: Cell) -> Receipt:
+    """The score of an expert."""
+    return expert_receipts.score_of_expert_receipt(trace, cell.selection(), cell.index[1])
+
+
+def expert_weight(trace: Trace, cell: Cell) -> Receipt:
+    """The weight of an expert in the output."""
+    return expert_receipts.expert_weight_receipt(trace, cell.selection(), cell.index[1])
+
+
+def expert_output(trace: Trace, cell: Cell) -> Receipt | str:
+    """A feature of what an expert adds to the output."""
+    if _is_unused(trace, cell):
+        return _NOT_USED
+    expert = expert_number(cell.site.part)
+    assert expert is not None  # the pattern of the address has its number
+    return expert_receipts.written_receipt(trace, cell.selection(), expert)
+
+
+def shared_gate_logit(trace: Trace, cell: Cell) -> Receipt:
+    """The logit of the shared layer's share."""
+    return expert_receipts.shared_gate_receipt(trace, cell.selection())
 
 
 def projection(trace: Trace, cell: Cell) -> Receipt:

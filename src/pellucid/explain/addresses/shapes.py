@@ -6,6 +6,7 @@ from typing import Any, assert_never, cast
 
 from torch import nn
 
+from pellucid.explain import experts
 from pellucid.explain.addresses.row import Site
 from pellucid.explain.addresses.syntax import find_weight
 from pellucid.explain.forward_pass import attention_at
@@ -19,13 +20,11 @@ from pellucid.explain.part_facts import (
 from pellucid.explain.record_block import find_part
 from pellucid.explain.trace_types import Shape, Trace
 from pellucid.model.facts import (
-    FeedForwardFacts,
+    ExpertsFacts,
     LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
     SoftmaxAttentionFacts,
-    UnknownFacts,
-    feed_forward_facts,
 )
 
 
@@ -41,6 +40,8 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return stack_pass.ids.shape[1]
         case "key":
             return trace.stack_pass("encoder" if site.cross else site.side).ids.shape[1]
+        case "one":
+            return 1
         case "time - 1":
             return stack_pass.ids.shape[1] - 1
         case "d_model":
@@ -53,6 +54,10 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return trace.model.head_weight.shape[1]
         case "d_ff":
             return _d_ff(trace, site) or _axis_size(trace, site, "d_model")
+        case "experts":
+            return cast("ExpertsFacts", experts_facts(trace, site)).n_experts
+        case "active":
+            return cast("ExpertsFacts", experts_facts(trace, site)).rule.n_active
         case "heads x d_head":
             return cast("Any", find_part(_block(trace, site), site.part)).out_features
         case "latent":
@@ -100,8 +105,30 @@ def has_part(trace: Trace, site: Site) -> bool:
 
 
 def has_units(trace: Trace, site: Site) -> bool:
-    """Whether the feed-forward has units between two matrices."""
+    """Whether the feed-forward, or an expert of it, has units between two matrices."""
     return _d_ff(trace, site) is not None
+
+
+def has_experts(trace: Trace, site: Site) -> bool:
+    """Whether the feed-forward is a mixture of experts."""
+    return experts_facts(trace, site) is not None
+
+
+def count_experts(trace: Trace, site: Site) -> int:
+    """How many experts the feed-forward has; 0 if it is no mixture."""
+    facts = experts_facts(trace, site)
+    return 0 if facts is None else facts.n_experts
+
+
+def experts_facts(trace: Trace, site: Site) -> ExpertsFacts | None:
+    """The facts of the layer's mixture of experts, if it has one."""
+    return experts.experts_facts(_block(trace, site))
+
+
+def expert_sizes(trace: Trace, site: Site) -> Shape:
+    """The shape of a part of an expert."""
+    inner = site.part.endswith((".up", ".gate", ".units"))
+    return axis_sizes(trace, site, ("time", "d_ff" if inner else "d_model"))
 
 
 def has_sum(trace: Trace, site: Site) -> bool:
@@ -207,12 +234,10 @@ def _attention(trace: Trace, site: Site) -> KnownAttention:
 
 
 def _d_ff(trace: Trace, site: Site) -> int | None:
-    part = find_part(_block(trace, site), "feed_forward")
-    facts = None if part is None else feed_forward_facts(part)
-    match facts:
-        case FeedForwardFacts(d_ff=d_ff):
-            return d_ff
-        case UnknownFacts() | None:
-            return None
-        case _:
-            assert_never(facts)
+    facts = experts.dense_facts(_block(trace, site), feed_forward_holder(site.part))
+    return None if facts is None else facts.d_ff
+
+
+def feed_forward_holder(part: str) -> str:
+    """The feed-forward that a part belongs to: itself, an expert of it, or its shared layer."""
+    return part.removesuffix(".in").removesuffix(".up").removesuffix(".gate").removesuffix(".units")

@@ -1,4 +1,4 @@
-"""Feed-forward: the units of a layer that write most, and the steps of one of them."""
+"""Feed-forward: the units of a layer that write most, or the experts that a token uses."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Content, Table
+from pellucid.explain.chapters.experts import build_experts
 from pellucid.explain.chapters.pictures import bars, largest
 from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts import activation_receipt
@@ -18,6 +19,9 @@ from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import (
     BlockFacts,
+    ClampedFeedForwardFacts,
+    DenseFeedForwardPart,
+    ExpertsFacts,
     FeedForwardFacts,
     IdentityFacts,
     NormFacts,
@@ -41,6 +45,10 @@ def build(trace: Trace, selection: Selection) -> Content:
     match facts:
         case FeedForwardFacts():
             inputs = ("up",) if facts.gate is None else ("gate", "up")
+        case ClampedFeedForwardFacts():
+            inputs = ("gate", "up")
+        case ExpertsFacts():
+            return build_experts(trace, selection, facts)
         case UnknownFacts():
             raise PellucidError(
                 f"layer {selection.layer} has no feed-forward whose units are known"
@@ -115,7 +123,9 @@ def _describe_normed(norm: nn.Module) -> str:
             assert_never(facts)
 
 
-def _describe_activation(facts: FeedForwardFacts) -> str:
+def _describe_activation(facts: DenseFeedForwardPart) -> str:
+    if isinstance(facts, ClampedFeedForwardFacts):
+        return "A gate of its own scales each; both are clamped first."
     activation = facts.activation or "an activation of its own"
     if facts.gate is not None:
         return f"A gate of its own, passed through {activation}, scales each."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, assert_never
+from typing import Literal, assert_never, cast
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Content, Lines, Place, Table
@@ -13,7 +13,7 @@ from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
-from pellucid.model import AlternatingPositions
+from pellucid.model import AlternatingPositions, Rotary
 from pellucid.model.facts import (
     AddedPositionFacts,
     DisentangledFacts,
@@ -97,6 +97,11 @@ def _show_rotation(
 ) -> Content:
     scheme = trace.stack_pass(selection.side).positions(selection.layer)
     cos, sin = (scheme.get_buffer(name)[selection.token] for name in (facts.cos, facts.sin))
+    length = trace.stack_pass(selection.side).ids.shape[1]
+    if facts.switch is not None:
+        cos, sin = (table[selection.token] for table in cast("Rotary", scheme).tables(length))
+        longer = "more than" if length > facts.switch else "at most"
+        notes.append(f"the angles are those of a text of {longer} {facts.switch:,} tokens")
     half = facts.n_rotated // 2
     attention = selection.attention(trace)
     assert attention.q_plain is not None

@@ -5,7 +5,7 @@ They show each step between scores and output: a soft cap, a bias, a sink, a gat
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import assert_never, cast
 
 import torch
 
@@ -238,6 +238,14 @@ def rotation_receipt(trace: Trace, selection: Selection, vector_name: str = "q")
         for number in (feature, partner_feature)
     )
     cos, sin = (build.number(f"{f} θ", f"{table}.{f}", token, feature) for f in ("cos", "sin"))
+    length = trace.stack_pass(selection.side).ids.shape[1]
+    if facts.switch is not None and length > facts.switch:  # no buffer has these angles
+        cos, sin = (
+            constant(float(angles[token, feature]), name)
+            for angles, name in zip(
+                cast("Rotary", scheme).tables(length), ("cos θ", "sin θ"), strict=True
+            )
+        )
     return build.receipt(
         cell(address, token, first + feature),
         title=f"feature {first + feature} of {vector_name}, rotated with feature "

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import assert_never
 
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.experts import dense_facts
 from pellucid.explain.expressions import Expression, apply, constant
 from pellucid.explain.receipts.builder import ReceiptBuilder, cell
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.model.facts import ActivationName, FeedForwardFacts, UnknownFacts, feed_forward_facts
+from pellucid.model.facts import ActivationName, ClampedFeedForwardFacts, FeedForwardFacts
 
 
 def _gelu(x: Expression) -> Expression:
@@ -35,31 +36,50 @@ _ACTIVATIONS: dict[ActivationName, tuple[str, Callable[[Expression], Expression]
 }
 
 
-def activation_receipt(trace: Trace, selection: Selection, unit: int) -> Receipt | None:
-    """A unit's activation, times its gate if it has one; None without a known activation."""
+def activation_receipt(
+    trace: Trace, selection: Selection, unit: int, holder: str = "feed_forward"
+) -> Receipt | None:
+    """A unit's activation, times its gate if it has one; None without a known activation.
+
+    Args:
+        trace: the sentence.
+        selection: its layer and token.
+        unit: which one.
+        holder: the feed-forward in the layer, such as feed_forward.experts.3.
+    """
     block = trace.stack_pass(selection.side).stack.blocks[selection.layer]
-    module = block.get_submodule("feed_forward")
-    facts = feed_forward_facts(module)
+    facts = dense_facts(block, holder)
+    build, address = ReceiptBuilder(trace), f"{selection.layer_name}.{holder}"
+
+    def number(name: str, part: str) -> Expression:
+        return build.number(name, f"{address}.{part}", selection.token, unit)
+
+    expression: Expression
     match facts:
         case FeedForwardFacts(activation=activation, gate=gate):
-            pass
-        case UnknownFacts():
+            if activation is None:
+                return None
+            formula, activate = _ACTIVATIONS[activation]
+            expression = activate(number("x", "up" if gate is None else "gate"))
+            if gate is not None:
+                formula, expression = f"{formula} × up", expression * number("up", "up")
+        case ClampedFeedForwardFacts():
+            formula = "(u + 1) g / (1 + exp(-slope g)); g = min(gate, limit), |u| <= limit"
+            expression = _clamped(number("gate", "gate"), number("up", "up"), facts)
+        case None:
             return None
         case _:
             assert_never(facts)
-    if activation is None:
-        return None
-    build, address = ReceiptBuilder(trace), f"{selection.layer_name}.feed_forward"
-    formula, activate = _ACTIVATIONS[activation]
-    input_name = "up" if gate is None else "gate"
-    expression = activate(build.number("x", f"{address}.{input_name}", selection.token, unit))
-    if gate is not None:
-        expression *= build.number("up", f"{address}.up", selection.token, unit)
-        formula += " × up"
     return build.receipt(
         cell(f"{address}.units", selection.token, unit),
         title=f"unit {unit}, its output",
         formula=formula,
         expression=expression,
-        source=(type(module), "self.activation("),
+        source=(type(block.get_submodule(holder)), "self.activation("),
     )
+
+
+def _clamped(gate: Expression, up: Expression, facts: ClampedFeedForwardFacts) -> Expression:
+    g = apply("min", gate, facts.limit)
+    u = apply("max", apply("min", up, facts.limit), -facts.limit)
+    return (u + 1.0) * g / (1.0 + (-(constant(facts.slope, "slope") * g)).exp())

@@ -36,9 +36,6 @@ _TABLE = "token_embedding.weight.grad"
 #: of the projections of attention.
 _INPUT_AND_OUTPUT = {
     "cross_attention.query": ("cross_attention.in", "cross_attention.query"),
-    "feed_forward.up": ("feed_forward.in", "feed_forward.up"),
-    "feed_forward.gate": ("feed_forward.in", "feed_forward.gate"),
-    "feed_forward.down": ("feed_forward.units", "feed_forward"),
 }
 
 
@@ -171,6 +168,14 @@ def weight_gradient_receipt(
     )
 
 
+def _in_feed_forward(layer: str) -> tuple[str, str] | None:
+    """The same for a matrix of a feed-forward, of an expert of it, or of a router."""
+    holder, _, name = layer.rpartition(".")
+    if not holder.startswith("feed_forward"):
+        return None
+    return (f"{holder}.units", holder) if name == "down" else (f"{holder}.in", layer)
+
+
 def _input_and_output(
     trace: Trace, selection: Selection, layer: str, column: int | None
 ) -> tuple[str, str] | None:
@@ -197,7 +202,7 @@ def _input_and_output(
                 assert_never(facts)
     if local_name in _projections_of_distances(trace, selection):
         return None  # its gradient is a sum over the distances too
-    addresses = _INPUT_AND_OUTPUT.get(local_name)
+    addresses = _INPUT_AND_OUTPUT.get(local_name) or _in_feed_forward(local_name)
     kind, _, name = local_name.partition(".")
     if kind == "attention":
         reads = projection_input(trace.model.get_submodule(f"{block_prefix}attention"), name)

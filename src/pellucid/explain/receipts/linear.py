@@ -105,9 +105,15 @@ def projection_receipt(
 
 
 def matrix_receipt(
-    trace: Trace, selection: Selection, part: str, *, token: int, feature: int
+    trace: Trace,
+    selection: Selection,
+    part: str,
+    *,
+    token: int,
+    feature: int,
+    holder: str = "feed_forward",
 ) -> Receipt:
-    """One number of the feed-forward before or after its units.
+    """One number of a feed-forward before or after its units.
 
     Args:
         trace: the sentence.
@@ -115,8 +121,9 @@ def matrix_receipt(
         part: the matrix: "up", "gate" or "down".
         token: the token.
         feature: the unit of up or gate, the output feature of down.
+        holder: the feed-forward in the layer, such as feed_forward.experts.3.
     """
-    address = f"{selection.layer_name}.feed_forward"
+    address = f"{selection.layer_name}.{holder}"
     titles = {
         "up": f"unit {feature}, the product of its row",
         "gate": f"unit {feature}, the product of its gate's row",
@@ -124,7 +131,7 @@ def matrix_receipt(
     }
     return linear_receipt(
         trace,
-        layer=f"{selection.side}.blocks.{selection.layer}.feed_forward.{part}",
+        layer=f"{selection.side}.blocks.{selection.layer}.{holder}.{part}",
         input_address=f"{address}.units" if part == "down" else f"{address}.in",
         output_address=address if part == "down" else f"{address}.{part}",
         token=token,

@@ -7,7 +7,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from pellucid import config
@@ -117,7 +117,8 @@ def architecture_for(family: str, model: config.Transformer) -> Architecture:
 
 def windows_of(stack: config.Stack) -> list[int | None]:
     """The window of each layer; None for a layer that sees all."""
-    return [layer.window for layer in stack.layers if isinstance(layer, config.MultiHead)]
+    attentions = [layer.attention for layer in stack.layers]
+    return [kind.window for kind in attentions if isinstance(kind, config.MultiHead)]
 
 
 def _alternates(stack: config.Stack) -> bool:
@@ -127,8 +128,23 @@ def _alternates(stack: config.Stack) -> bool:
 
 
 def _check_stack(architecture: Architecture, family: str, stack: config.Stack) -> None:
-    _refuse_feed_forward(architecture, stack.feed_forward)
-    positions = stack.positions
+    attentions = (layer.attention for layer in stack.layers)
+    kinds = {
+        "attention": {
+            replace(kind, window=None) if isinstance(kind, config.MultiHead) else kind
+            for kind in attentions
+        },
+        "feed_forward": {layer.feed_forward for layer in stack.layers},
+        "positions": {layer.positions for layer in stack.layers},
+    }
+    for part, different in kinds.items():
+        if len(different) > 1:
+            raise CheckpointError(
+                f"{part} differs from layer to layer, and llama.cpp's {architecture.name} has one "
+                "for all layers"
+            )
+    _, feed_forward, positions = stack.layers[0]
+    _refuse_feed_forward(architecture, feed_forward)
     scaling = positions.scaling if isinstance(positions, config.Rotary) else None
     linear = scaling is None or isinstance(scaling, config.LinearScaling)
     by_factors = isinstance(scaling, config.Llama3Scaling | config.NTKScaling)
@@ -149,7 +165,7 @@ def _check_stack(architecture: Architecture, family: str, stack: config.Stack) -
 _MAX_DISTANCE = 128
 
 
-def _refuse_feed_forward(architecture: Architecture, feed_forward: config.FeedForward) -> None:
+def _refuse_feed_forward(architecture: Architecture, feed_forward: config.OneFeedForward) -> None:
     kind = "gated" if isinstance(feed_forward, config.GatedMLP) else "plain"
     allowed = architecture.activations.get(kind, ())
     if feed_forward.activation not in allowed:

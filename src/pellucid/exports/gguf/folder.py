@@ -92,7 +92,8 @@ def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabul
     """What a reader has to know, as sentences."""
     model = completed.model
     notes = [completed.note] if completed.note else []
-    if any(stack.feed_forward.activation == "gelu" for stack in model.stacks):
+    layers = [stack.layers[0] for stack in model.stacks]  # the others have the same feed-forward
+    if any(layer.feed_forward.activation == "gelu" for layer in layers):
         notes.append(
             "llama.cpp computes GELU by its approximation with tanh, and this model was trained "
             "with the exact one: activations differ by less than 0.001."

@@ -21,12 +21,12 @@ def add_sizes(
     """
     stack = model.encoder or model.decoder
     assert stack is not None
-    attention = stack.layers[0]
+    attention, feed_forward, _ = stack.layers[0]  # every layer has the same sizes
     assert isinstance(attention, config.MultiHead)
     writer.add_context_length(context_length(architecture, model))
     writer.add_embedding_length(model.d_model)
     writer.add_block_count(stack.n_layers)
-    writer.add_feed_forward_length(stack.feed_forward.d_ff)
+    writer.add_feed_forward_length(feed_forward.d_ff)
     writer.add_head_count(attention.n_heads)
     writer.add_head_count_kv(attention.n_kv_heads)
     writer.add_key_length(attention.d_head)

@@ -163,7 +163,7 @@ def _linear_paths(model: config.Transformer, parts: Iterable[str]) -> list[str]:
 
 
 def _heads(stack: config.Stack, layer: int) -> config.MultiHead:
-    attention = stack.layers[layer]
+    attention = stack.layers[layer].attention
     assert isinstance(attention, config.MultiHead)  # a family holds it
     return attention
 

@@ -10,9 +10,12 @@ from torch import nn
 
 from pellucid import config
 from pellucid.maths.initialisation import he_std, xavier_std
+from pellucid.model.experts import Experts
+from pellucid.model.experts.routing import Groups, RouterRule
 from pellucid.model.feed_forward import (
     MLP,
     Activate,
+    ClampedGatedMLP,
     GatedMLP,
     HeadTransform,
     gelu,
@@ -49,14 +52,42 @@ _ACTIVATIONS: dict[config.Activation, Activate] = {
 
 def feed_forward(kind: config.OneFeedForward, d_model: int) -> nn.Module:
     """The feed-forward layer."""
-    activation = _ACTIVATIONS[kind.activation]
     match kind:
-        case config.MLP(d_ff=d_ff, bias=bias):
-            return MLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
-        case config.GatedMLP(d_ff=d_ff, bias=bias):
-            return GatedMLP(d_model=d_model, d_ff=d_ff, activation=activation, bias=bias)
+        case config.MLP(d_ff=d_ff, bias=bias, activation=activation):
+            activate = _ACTIVATIONS[activation]
+            return MLP(d_model=d_model, d_ff=d_ff, activation=activate, bias=bias)
+        case config.GatedMLP(d_ff=d_ff, bias=bias, activation=activation):
+            activate = _ACTIVATIONS[activation]
+            return GatedMLP(d_model=d_model, d_ff=d_ff, activation=activate, bias=bias)
+        case config.ClampedGatedMLP(d_ff=d_ff, bias=bias, limit=limit, slope=slope):
+            return ClampedGatedMLP(d_model=d_model, d_ff=d_ff, bias=bias, limit=limit, slope=slope)
+        case config.Experts():
+            return _experts(kind, d_model)
         case _:
             assert_never(kind)
+
+
+def _experts(kind: config.Experts, d_model: int) -> Experts:
+    router, groups = kind.router, kind.router.groups
+    rule = RouterRule(
+        scores=router.scores,
+        n_active=kind.n_active,
+        normalised=router.normalised,
+        scale=router.scale,
+        groups=None if groups is None else Groups(groups.n_groups, groups.n_active, groups.score),
+    )
+    return Experts(
+        d_model=d_model,
+        experts=[feed_forward(kind.expert, d_model) for _ in range(kind.n_experts)],
+        rule=rule,
+        router_bias=router.bias,
+        balancing_rate=router.balancing_rate,
+        shared=None if kind.shared is None else feed_forward(kind.shared, d_model),
+        shared_gate=kind.shared_gate,
+        weights_on=kind.weights_on,
+        load_loss=kind.load_loss,
+        router_z_loss=kind.router_z_loss,
+    )
 
 
 def transform(kind: config.HeadTransform | None, d_model: int, width: int) -> nn.Module | None:

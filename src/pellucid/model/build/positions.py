@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from pellucid import config
 from pellucid.maths.positions.rotary import rotary_frequencies
 from pellucid.maths.positions.rotary_scaling import (
+    dynamic_ntk_frequencies,
     interpolated_frequencies,
     llama3_frequencies,
     ntk_frequencies,
@@ -26,7 +28,7 @@ from pellucid.model.positions import (
     Sinusoidal,
 )
 from pellucid.model.relative_positions import ALiBi, BucketedBias, ShawRelative
-from pellucid.model.rotary import Rotary
+from pellucid.model.rotary import LengthRotary, Rotary
 
 
 def entry(model: config.Transformer, stack: config.Stack) -> Entry:
@@ -76,7 +78,7 @@ def _scheme(
         case config.Learned() | config.Sinusoidal():
             return added_positions(model, scheme)
         case config.ShawRelative(max_distance=furthest, values=values):
-            d_head, d_value = attention.d_head, config.value_width(attention) if values else None
+            d_head, d_value = attention.d_head, attention.value_width if values else None
             return ShawRelative(max_distance=furthest, d_head=d_head, d_value=d_value)
         case config.BucketedBias(n_buckets=n_buckets, max_distance=furthest):
             return BucketedBias(
@@ -144,6 +146,8 @@ def _rotary(rotary: config.Rotary, context_length: int, d_head: int) -> Rotary:
         pairs = torch.arange(n_rotated // 2, dtype=torch.float64)
     frequencies = rotary_frequencies(pairs, n_rotated=n_rotated, base=rotary.base)
     scaling = rotary.scaling
+    if isinstance(scaling, config.DynamicNTK | config.LongRoPE):
+        return _length_rotary(rotary, scaling, context_length, frequencies)
     return Rotary(
         context_length=context_length,
         frequencies=_stretched(frequencies, scaling, rotary.base),
@@ -152,7 +156,51 @@ def _rotary(rotary: config.Rotary, context_length: int, d_head: int) -> Rotary:
     )
 
 
-def _stretched(frequencies: Tensor, scaling: config.RotaryScaling | None, base: float) -> Tensor:
+def _length_rotary(
+    rotary: config.Rotary,
+    scaling: config.DynamicNTK | config.LongRoPE,
+    context_length: int,
+    frequencies: Tensor,
+) -> LengthRotary:
+    switch = scaling.original_context_length
+    match scaling:
+        case config.DynamicNTK(factor=factor):
+            short, longest, attention_factor = frequencies, context_length, 1.0
+            longer = partial(_dynamic, frequencies, factor, switch)
+        case config.LongRoPE(attention_factor=attention_factor):
+            short, long = (
+                interpolated_frequencies(frequencies, factor=frequencies.new_tensor(factors))
+                for factors in (scaling.short, scaling.long)
+            )
+            longest, longer = switch + 1, partial(_constant, long)
+        case _:
+            assert_never(scaling)
+    return LengthRotary(
+        context_length=context_length,
+        frequencies=short,
+        longer=longer,
+        switch=switch,
+        longest=longest,
+        pairing=rotary.pairing,
+        attention_factor=attention_factor,
+    )
+
+
+def _dynamic(frequencies: Tensor, factor: float, original_length: int, length: int) -> Tensor:
+    return dynamic_ntk_frequencies(
+        frequencies, factor=factor, length=length, original_length=original_length
+    )
+
+
+def _constant(frequencies: Tensor, length: int) -> Tensor:
+    return frequencies
+
+
+def _stretched(
+    frequencies: Tensor,
+    scaling: config.LinearScaling | config.NTKScaling | config.YaRN | config.Llama3Scaling | None,
+    base: float,
+) -> Tensor:
     match scaling:
         case None:
             return frequencies

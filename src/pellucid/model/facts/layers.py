@@ -182,6 +182,53 @@ class FeedForwardFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClampedFeedForwardFacts:
+    """down((u + 1) g sigmoid(slope g)); g = min(gate(x), limit), u = up(x) within +-limit."""
+
+    d_ff: int
+    limit: float
+    slope: float
+    gate: str = "gate"
+    up: str = "up"
+    down: str = "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouterFacts:
+    """The `n_active` largest `scores` of the logits are weights, times `scale`.
+
+    If `normalised`, they are divided by their sum first. If `grouped`, a token uses the experts of
+    its best groups only.
+    """
+
+    scores: Literal["softmax", "sigmoid"]
+    n_active: int
+    normalised: bool
+    scale: float
+    grouped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertsFacts:
+    """sum of w_i expert_i(x) over the experts of a token, plus the shared layer.
+
+    The experts are the numbered modules within `experts`; `rule` makes their weights.
+    """
+
+    n_experts: int
+    rule: RouterFacts
+    #: whether a weight scales an expert's output or its input
+    weights_on: Literal["output", "input"]
+    #: a buffer that is added to the scores for the choice alone
+    choice_bias: str | None
+    shared: str | None
+    #: the logit of the shared layer's share
+    shared_gate: str | None
+    router: str = "router"
+    experts: str = "experts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFacts:
     """W x + b; W is `computed` if it depends on other parameters, as with weight norm."""
 
@@ -233,5 +280,6 @@ AttentionPart = (
     | NeuralMemoryFacts
     | UnknownFacts
 )
-FeedForwardPart = FeedForwardFacts | UnknownFacts
+DenseFeedForwardPart = FeedForwardFacts | ClampedFeedForwardFacts
+FeedForwardPart = DenseFeedForwardPart | ExpertsFacts | UnknownFacts
 LinearPart = LinearFacts | LoRAFacts | UnknownFacts

@@ -25,12 +25,16 @@ class AddedPositionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaryFacts:
-    """cos and sin rotate the first `n_rotated` features of queries and keys in pairs."""
+    """cos and sin rotate the first `n_rotated` features of queries and keys in pairs.
+
+    Texts of more than `switch` tokens have other angles: those of `Rotary.tables(length)`.
+    """
 
     n_rotated: int
     pairing: Literal["half_split", "interleaved"]
     cos: str = "cos"
     sin: str = "sin"
+    switch: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pellucid.model.facts.layers import (
     IdentityFacts,
     LinearPart,
     NormPart,
+    RouterFacts,
     UnknownFacts,
 )
 from pellucid.model.facts.positions import (
@@ -146,6 +147,7 @@ PartFacts = (
     | HeadPart
     | TransformPart
     | GateFacts
+    | RouterFacts
     | EmbeddingFacts
     | DropoutFacts
     | AlternatingPositionFacts

@@ -9,6 +9,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.model.experts import ROUTERS
 from pellucid.model.facts import tensor_at
 from pellucid.training import Guard
 from pellucid.typed import named_modules
@@ -20,6 +21,8 @@ from pellucid.vitals.taps.hooks import Hooks
 #: times the largest unit of its layer: a gated layer that begins small is not dead. If the largest
 #: unit stays below `_ASLEEP`, all of them are dead.
 _DEAD, _ASLEEP = 1e-3, 1e-7
+#: An expert with fewer tokens has units that none of them moves by chance.
+_FEWEST_TOKENS = 64
 
 
 class StreamTaps:
@@ -48,7 +51,8 @@ class StreamTaps:
                 for name, part in named_modules(block).items():
                     if _is_matrix(part):
                         hooks.after(part, "norm.variance_over_eps", measurements.note_output)
-                    if _narrows(part) and "att" not in name.lower():
+                    is_routing = name.endswith(ROUTERS)
+                    if _narrows(part) and "att" not in name.lower() and not is_routing:
                         hooks.before(
                             part, "units.dead", measurements.feed_forward_output(f"{place}.{name}")
                         )
@@ -102,7 +106,9 @@ class _StreamMeasurements:
     def feed_forward_output(self, name: str) -> Any:
         def hook(module: nn.Module, inputs: tuple[Any, ...]) -> None:
             x = first_tensor(inputs)
-            if x is not None:
+            # an expert that few tokens use is judged by its load
+            few = ".experts." in name and x is not None and len(x) < _FEWEST_TOKENS
+            if x is not None and not few:
                 largest_inputs = x.detach().abs().flatten(0, -2).amax(0)
                 least = (_DEAD * largest_inputs.amax()).clamp(min=_ASLEEP, max=_DEAD)
                 self.note("units.dead", name, lambda: (largest_inputs < least).double().mean())

@@ -3,14 +3,19 @@
 from pellucid.checkpoints.huggingface.families.albert import ALBERT
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
-from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE
-from pellucid.checkpoints.huggingface.families.cohere import COHERE
+from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE_ENCODER
+from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
 from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
+from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
+from pellucid.checkpoints.huggingface.families.glm4_moe import GLM4_MOE
 from pellucid.checkpoints.huggingface.families.gpt2 import GPT2
 from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
+from pellucid.checkpoints.huggingface.families.gpt_oss import GPT_OSS
+from pellucid.checkpoints.huggingface.families.gptj import CODEGEN, GPTJ
+from pellucid.checkpoints.huggingface.families.granite import GRANITE
 from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     EXAONE4,
     GEMMA3,
@@ -18,7 +23,27 @@ from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     SMOLLM3,
 )
 from pellucid.checkpoints.huggingface.families.llama import LLAMA, MISTRAL, OLMO2, QWEN2, QWEN3
+from pellucid.checkpoints.huggingface.families.mixtral import (
+    MIXTRAL,
+    OLMOE,
+    QWEN2_MOE,
+    QWEN3_MOE,
+)
 from pellucid.checkpoints.huggingface.families.mpnet import MPNET
+from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
+from pellucid.checkpoints.huggingface.families.relatives import (
+    ARCEE,
+    ERNIE,
+    GEMMA,
+    GLM,
+    GLM4,
+    HELIUM,
+    NEMOTRON,
+    OLMO,
+    SEED_OSS,
+    STABLELM,
+    STARCODER2,
+)
 from pellucid.checkpoints.huggingface.families.roberta import (
     CAMEMBERT,
     DISTILBERT,
@@ -57,6 +82,31 @@ FAMILIES: dict[str, Family] = {
         OLMO3,
         SMOLLM3,
         EXAONE4,
+        MIXTRAL,
+        QWEN2_MOE,
+        QWEN3_MOE,
+        OLMOE,
+        GLM4_MOE,
+        GPT_OSS,
+        COHERE2,
+        DEEPSEEK_V2,
+        DEEPSEEK_V3,
+        GEMMA,
+        GRANITE,
+        PHI,
+        PHI3,
+        GPTJ,
+        CODEGEN,
+        STARCODER2,
+        STABLELM,
+        NEMOTRON,
+        OLMO,
+        ARCEE,
+        HELIUM,
+        ERNIE,
+        SEED_OSS,
+        GLM,
+        GLM4,
         ROBERTA,
         XLM_ROBERTA,
         CAMEMBERT,
@@ -65,7 +115,7 @@ FAMILIES: dict[str, Family] = {
         ALBERT,
         MPNET,
         DEBERTA_V2,
-        ERNIE,
+        ERNIE_ENCODER,
         BERT_GENERATION,
     )
 }

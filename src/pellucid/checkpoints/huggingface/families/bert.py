@@ -236,7 +236,7 @@ BERT = Family(
     repeated=CLS_HEAD.repeated,
 )
 
-ERNIE = Family(
+ERNIE_ENCODER = Family(
     model_type="ernie",
     heads={
         "ErnieForMaskedLM": MASKED_HEAD,

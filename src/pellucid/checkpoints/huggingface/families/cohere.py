@@ -1,8 +1,9 @@
 """Cohere's Command models: attention and feed-forward read one norm, and logits are scaled.
 
-Command R can normalise queries and keys, with a gain for each feature of each head.
+Command R can normalise queries and keys, with a gain for each feature of each head. Command R7B
+(Cohere 2) has windows and rotary positions in three of four layers, and no positions in the others.
 
-Source: Cohere 2024, "Command R" (released code); Cohere 2025, "Command A".
+Source: Cohere 2024, "Command R" and "Command R7B" (released code); Cohere 2025, "Command A".
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     SIZES,
     decoder_family,
     skeleton,
+    windows_row,
 )
 from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
     Row,
+    fixed,
     flag,
     ignored,
     integer,
@@ -59,8 +62,15 @@ _ROWS = (
     flag("tie_word_embeddings", "embedding.tied", default=True),
     ignored("the same products in another order", "pretraining_tp"),
 )
-_SKELETON = skeleton(norm={"kind": "LayerNorm", "bias": False}, residual=None)
-_SKELETON["decoder"]["residual"] = {"kind": "Parallel", "shared_norm": True}
+
+
+def _skeleton(positions: Table) -> Table:
+    norm: Table = {"kind": "LayerNorm", "bias": False}
+    table = skeleton(norm=norm, residual="Parallel", positions=positions)
+    table["decoder"]["residual"]["shared_norm"] = True
+    return table
+
+
 _EPS = "decoder.norm.eps"
 _GAINS: Names = {
     f"{BLOCK}.attention.query_norm.gain": Source(
@@ -80,7 +90,34 @@ COHERE = decoder_family(
         _QK_NORM,
         number("layer_norm_eps", _EPS, f"{ATTENTION}.qk_norm?.eps", default=1e-5),
     ),
-    skeleton=_SKELETON,
+    skeleton=_skeleton({"kind": "Rotary"}),
     names={**NAMES, **_GAINS},
+    classifies=False,
+)
+
+
+def _read_positions(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    for layer in tree["decoder"]["layers"]:
+        rotates = "window" in layer["attention"]
+        layer["positions"] = {"kind": "Rotary" if rotates else "NoPositions"}
+
+
+COHERE2 = decoder_family(
+    "cohere2",
+    "Cohere2",
+    (
+        *_ROWS,
+        windows_row(
+            lambda attributes, layer: (layer + 1) % attributes["sliding_window_pattern"] != 0,
+            rules={"sliding_window_pattern": Read(int, 4)},
+        ),
+        Row(rules={}, read=_read_positions),
+        rotary_row(interleaved=True),
+        number("layer_norm_eps", _EPS, default=1e-5),
+        fixed("use_qk_norm", False),
+        ignored("how the cache is kept", "cache_implementation"),
+    ),
+    skeleton=_skeleton({}),
+    names=NAMES,
     classifies=False,
 )

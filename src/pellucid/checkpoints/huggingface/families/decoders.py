@@ -76,12 +76,29 @@ def initial_std(name: str = "initializer_range", default: float = 0.02) -> Row:
     return training_number(name, *paths, default=default)
 
 
+def dropout_row(residual: str, embedding: str, default: float = 0.0) -> Row:
+    """The rates of dropout of the layers' outputs and of the embedded tokens."""
+
+    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        decoder = tree["decoder"]
+        decoder["dropout"] = attributes[residual]
+        if attributes[embedding] != attributes[residual]:
+            decoder["embedding_dropout"] = attributes[embedding]
+
+    def write(tree: Table) -> Table:
+        rate = tree["decoder"]["dropout"]
+        return {residual: rate, embedding: tree["decoder"].get("embedding_dropout", rate)}
+
+    rules = {name: Read(float, default) for name in (residual, embedding)}
+    return Row(rules=rules, read=read, write=write)
+
+
 def skeleton(
     *,
     attention: Table | None = None,
     feed_forward: Table | None = None,
     norm: Table | None = None,
-    residual: str | None = "PreNorm",
+    residual: str | Table | None = "PreNorm",
     positions: Table | None = None,
     **extra: object,
 ) -> Table:
@@ -91,7 +108,7 @@ def skeleton(
         attention: changes of plain attention without biases.
         feed_forward: by default gated and without biases.
         norm: by default RMSNorm.
-        residual: the kind; None if a row puts it.
+        residual: the kind or the table; None if a row puts it.
         positions: by default rotary.
         extra: other keys of the model.
     """
@@ -109,7 +126,7 @@ def skeleton(
         "dropout": 0.0,
     }
     if residual is not None:
-        decoder["residual"] = {"kind": residual}
+        decoder["residual"] = {"kind": residual} if isinstance(residual, str) else residual
     return {
         "kind": "Transformer",
         "embedding": {"kind": "Embedding", "scaled": False},

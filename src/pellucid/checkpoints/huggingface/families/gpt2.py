@@ -6,18 +6,18 @@ Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learner
 from __future__ import annotations
 
 from pellucid.checkpoints.huggingface.activations import activation
-from pellucid.checkpoints.huggingface.attributes import Derived, Table
+from pellucid.checkpoints.huggingface.attributes import Derived
 from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
 from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
     FEED,
+    dropout_row,
     initial_std,
     initialisation,
     skeleton,
 )
 from pellucid.checkpoints.huggingface.family import LANGUAGE_HEAD, NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
-    DirectoryContents,
     Row,
     choice,
     computed,
@@ -30,16 +30,6 @@ from pellucid.checkpoints.huggingface.mapping import (
     training_number,
 )
 from pellucid.checkpoints.huggingface.names import Names, Source, fused, linear, norm
-from pellucid.errors import CheckpointError
-
-
-def _check_rates(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
-    if attributes["resid_pdrop"] != attributes["embd_pdrop"]:
-        raise CheckpointError(
-            f"config.json: resid_pdrop is {attributes['resid_pdrop']} and embd_pdrop "
-            f"{attributes['embd_pdrop']}: a stack has one rate of dropout; make them equal"
-        )
-
 
 _ROWS: tuple[Row, ...] = (
     integer("vocab_size", "vocab_size"),
@@ -58,9 +48,7 @@ _ROWS: tuple[Row, ...] = (
         default="gelu_new",
         other_names={"gelu_tanh": "gelu_new"},
     ),
-    training_number("resid_pdrop", "decoder.dropout", default=0.1),
-    training_number("embd_pdrop", "decoder.dropout", default=0.1),
-    Row(rules={}, read=_check_rates),
+    dropout_row("resid_pdrop", "embd_pdrop", default=0.1),
     training_number("attn_pdrop", f"{ATTENTION}.dropout", default=0.1),
     number("layer_norm_epsilon", "decoder.norm.eps", default=1e-5),
     initial_std(),

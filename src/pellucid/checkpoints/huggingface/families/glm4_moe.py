@@ -1,0 +1,153 @@
+"""GLM 4.5: a sigmoid router with a bias of the choice and groups, after a few dense layers.
+
+Source: GLM-4.5 Team 2025, "GLM-4.5: Agentic, Reasoning, and Coding (ARC) Foundation Models".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
+from pellucid.checkpoints.huggingface.families.decoders import (
+    ATTENTION,
+    BLOCK,
+    GATED,
+    RMS_NORM,
+    decoder_family,
+    skeleton,
+)
+from pellucid.checkpoints.huggingface.families.mixtures import (
+    ACTIVATION,
+    ACTIVE,
+    DECODER_ROWS,
+    DENSE,
+    EXPERT_NAMES,
+    JOINT_NAMES,
+    MIXTURE,
+    MLP,
+    NORMALISED,
+    mixture,
+    shared_names,
+    sparse_layers_row,
+)
+from pellucid.checkpoints.huggingface.mapping import (
+    DirectoryContents,
+    Row,
+    Unfit,
+    flag,
+    ignored,
+    integer,
+    number,
+)
+from pellucid.checkpoints.huggingface.names import Source
+from pellucid.checkpoints.huggingface.rotary import rotary_row
+
+
+def _is_after_dense(attributes: Table, layer: int) -> bool:
+    return layer >= attributes["first_k_dense_replace"]
+
+
+def _count_dense(is_sparse: list[bool]) -> Table:
+    n_dense = is_sparse.index(True)
+    if not all(is_sparse[n_dense:]):
+        raise Unfit("dense layers follow mixtures of experts, but in this family they come first")
+    return {"first_k_dense_replace": n_dense}
+
+
+def _read_groups(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    if attributes["n_group"] > 1:
+        groups = {"kind": "ExpertGroups", "score": "two_largest"}
+        groups |= {"n_groups": attributes["n_group"], "n_active": attributes["topk_group"]}
+        set_values(tree, f"{MIXTURE}.router.groups", groups)
+
+
+def _write_groups(tree: Table) -> Table:
+    groups = values_at(tree, f"{MIXTURE}.router.groups")[0]
+    if groups is None:
+        return {"n_group": 1, "topk_group": 1}
+    return {"n_group": groups["n_groups"], "topk_group": groups["n_active"]}
+
+
+def _read_shared(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    width = attributes["n_shared_experts"] * attributes["moe_intermediate_size"]
+    set_values(tree, f"{MIXTURE}.shared.d_ff", width)
+
+
+def _write_shared(tree: Table) -> Table:
+    width: int = values_at(tree, f"{MIXTURE}.expert.d_ff")[0]
+    shared: int = values_at(tree, f"{MIXTURE}.shared.d_ff")[0]
+    return {"n_shared_experts": shared // width}
+
+
+def dense_first_row(sparse: Table, default: int) -> Row:
+    """How many dense layers come before the mixtures."""
+    rules = {"first_k_dense_replace": Read(int, default)}
+    return sparse_layers_row(sparse, _is_after_dense, rules, _count_dense)
+
+
+def shared_row(default: int) -> Row:
+    """The width of the layer that every token uses, in widths of an expert."""
+    return Row(
+        rules={"n_shared_experts": Read(int, default)}, read=_read_shared, write=_write_shared
+    )
+
+
+def groups_row(n_groups: int, n_active: int) -> Row:
+    """Groups of experts, of which a token uses some; the arguments are the defaults."""
+    rules = {"n_group": Read(int, n_groups), "topk_group": Read(int, n_active)}
+    return Row(rules=rules, read=_read_groups, write=_write_groups)
+
+
+def _read_query_key_norm(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    if attributes["use_qk_norm"]:
+        norm = {**RMS_NORM, "eps": attributes["rms_norm_eps"]}
+        set_values(tree, f"{ATTENTION}.qk_norm", norm)
+
+
+def _write_query_key_norm(tree: Table) -> Table:
+    return {"use_qk_norm": values_at(tree, f"{ATTENTION}.qk_norm")[0] is not None}
+
+
+SIGMOID: Table = {"scores": "sigmoid", "balancing_rate": 0.0}
+GLM4_MOE = replace(
+    decoder_family(
+        "glm4_moe",
+        "Glm4Moe",
+        (
+            *DECODER_ROWS,
+            dense_first_row(mixture(router=SIGMOID, shared=GATED), 1),
+            ACTIVATION,
+            rotary_row(share={"partial_rotary_factor": 0.5}),
+            flag("attention_bias", f"{ATTENTION}.qkv_bias", default=False),
+            number("rms_norm_eps", "decoder.norm.eps", default=1e-5),
+            Row(
+                rules={"use_qk_norm": Read(bool, False)},
+                read=_read_query_key_norm,
+                write=_write_query_key_norm,
+            ),
+            integer("intermediate_size", f"{DENSE}.d_ff", default=10944),
+            integer("moe_intermediate_size", f"{MIXTURE}.expert.d_ff", default=1408),
+            shared_row(1),
+            integer("n_routed_experts", f"{MIXTURE}.n_experts", default=128),
+            integer("num_experts_per_tok", ACTIVE, default=8),
+            flag("norm_topk_prob", NORMALISED, default=True),
+            number("routed_scaling_factor", f"{MIXTURE}.router.scale", default=1.0),
+            groups_row(1, 1),
+            ignored(
+                "for layers that predict further tokens, which the class does not have",
+                "num_nextn_predict_layers",
+                "num_mtp_layers",
+            ),
+            ignored("outputs of a call besides the logits", "output_router_logits"),
+        ),
+        skeleton=skeleton(feed_forward={}),
+        names={
+            **EXPERT_NAMES,
+            **shared_names("shared_experts"),
+            f"{BLOCK}.feed_forward.choice_bias": Source(f"{MLP}.gate.e_score_correction_bias"),
+        },
+        classifies=False,
+    ),
+    other_names=JOINT_NAMES,
+)

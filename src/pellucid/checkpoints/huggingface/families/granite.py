@@ -1,0 +1,79 @@
+"""Granite: a Llama with four factors, of embeddings, layers, scores and logits.
+
+Source: IBM 2024, "Granite 3.0 Language Models", and its released code.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
+from pellucid.checkpoints.huggingface.families.decoders import (
+    ATTENTION,
+    BIASES,
+    FEED,
+    ROTARY,
+    ROWS,
+    decoder_family,
+    skeleton,
+)
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row, attribute, flag
+from pellucid.config.checks import positive
+
+_SCORES = "attention_multiplier"
+
+
+def factor(name: str, *paths: str) -> Row:
+    """A factor that a config leaves out if it is 1."""
+    return attribute(
+        name,
+        Read(float, 1.0),
+        *paths,
+        to_config=lambda value: None if value == 1 else value,
+        from_config=lambda value: 1.0 if value is None else value,
+    )
+
+
+def divisor(name: str, *paths: str) -> Row:
+    """A number that divides; the config has its inverse."""
+
+    def to_config(value: float) -> float | None:
+        positive(name, value)
+        return None if value == 1 else 1 / value
+
+    def from_config(value: float | None) -> float:
+        if value is None:
+            return 1.0
+        inverse = 1 / value
+        candidates = (float(round(inverse)), inverse, math.nextafter(inverse, math.inf))
+        return next((number for number in candidates if number and 1 / number == value), inverse)
+
+    return attribute(name, Read(float, 1.0), *paths, to_config=to_config, from_config=from_config)
+
+
+def _read_scores(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    set_values(tree, f"{ATTENTION}.scale", attributes[_SCORES])
+
+
+def _write_scores(tree: Table) -> Table:
+    scale, d_head = (values_at(tree, f"{ATTENTION}.{key}")[0] for key in ("scale", "d_head"))
+    return {_SCORES: d_head**-0.5 if scale is None else scale}
+
+
+GRANITE = decoder_family(
+    "granite",
+    "Granite",
+    (
+        *ROWS,
+        ROTARY,
+        flag("attention_bias", *BIASES, default=False),
+        flag("mlp_bias", f"{FEED}.bias", default=False),
+        factor("embedding_multiplier", "embedding.multiplier"),
+        factor("residual_multiplier", "decoder.residual.multiplier"),
+        divisor("logits_scaling", "head:LanguageHead.multiplier"),
+        Row(rules={_SCORES: Read(float, 1.0)}, read=_read_scores, write=_write_scores),
+    ),
+    skeleton=skeleton(),
+    classifies=False,
+)
