@@ -44,6 +44,7 @@ from pellucid.config.corpora import (
     Prompts,
     Rows,
 )
+from pellucid.config.embedding import Embedding, EmbeddingProjection
 from pellucid.config.initialisation import (
     He,
     Initialisation,
@@ -52,7 +53,7 @@ from pellucid.config.initialisation import (
     Xavier,
 )
 from pellucid.config.layers import Layer, SharedLayers, map_kinds
-from pellucid.config.model import Embedding, Transformer
+from pellucid.config.model import Transformer
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -91,6 +92,7 @@ from pellucid.config.positions import (
     ALiBi,
     AlternatingPositions,
     BucketedBias,
+    Disentangled,
     DynamicNTK,
     Learned,
     LinearScaling,
@@ -179,11 +181,13 @@ __all__ = [
     "Cosine",
     "DeepNorm",
     "DenseFeedForward",
+    "Disentangled",
     "Distillation",
     "Documents",
     "DynamicNTK",
     "ElasticNet",
     "Embedding",
+    "EmbeddingProjection",
     "Epochs",
     "ExpertGroups",
     "Experts",
