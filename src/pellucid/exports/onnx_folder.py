@@ -127,13 +127,8 @@ def inputs_of(
 
 def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
-        for layer in stack.layer_counts:
-            if isinstance(layer.feed_forward, config.Experts):
-                raise CheckpointError(
-                    "feed_forward is Experts, whose products have sizes that depend on the text: a "
-                    "graph of ONNX has none such; leave --format onnx out"
-                )
-            if not isinstance(layer.attention, config.MultiHead):
+        for layer in stack.layers:
+            if isinstance(layer.attention, config.LinearAttention | config.NeuralMemory):
                 kind = type(layer.attention).__name__
                 raise CheckpointError(
                     f"attention is {kind}, which reads a text in chunks, one after another: a "
@@ -265,14 +260,15 @@ def _quiet() -> Generator[None]:
 
     If somebody checks the types of our functions, a symbolic length is no whole number to them.
     """
-    logger, shapes = logging.getLogger("torch.onnx"), cast("Any", jaxtyping.config)
-    level, unchecked = logger.level, shapes.jaxtyping_disable
+    logger = logging.getLogger("torch.onnx")
+    level, unchecked = logger.level, jaxtyping.config.jaxtyping_disable
     logger.setLevel(logging.ERROR)
-    shapes.update("jaxtyping_disable", True)
+    checks: Any = jaxtyping.config
+    checks.update("jaxtyping_disable", True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(level)
-        shapes.update("jaxtyping_disable", unchecked)
+        checks.update("jaxtyping_disable", unchecked)

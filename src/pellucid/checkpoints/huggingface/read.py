@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, Stored, read_json
-from pellucid.checkpoints.huggingface.families import FAMILIES
+from pellucid.checkpoints.huggingface.families import FAMILIES, NOT_TRANSFORMERS
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
@@ -186,6 +186,11 @@ def _describe_model(
 def _family(table: Table) -> Family:
     kind = table.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if kind in NOT_TRANSFORMERS:
+        raise CheckpointError(
+            f"config.json names the family {kind!r}, whose layers keep a recurrent state (state "
+            "spaces, RWKV, xLSTM): outside the ground of pellucid, which opens transformers alone"
+        )
     if family is None:
         fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
         names = ", ".join((*FAMILIES, OWN_TYPE))

@@ -9,7 +9,7 @@ from pellucid import config
 from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import Completed, choose_family, complete
 from pellucid.exports.card import CARD, CardFacts, card
-from pellucid.exports.gguf.architectures import Architecture, architecture_for
+from pellucid.exports.gguf.architectures import Architecture, architecture_for, dense
 from pellucid.exports.gguf.metadata import add_sizes, context_length
 from pellucid.exports.gguf.modelfile import MODELFILE, modelfile
 from pellucid.exports.gguf.number_types import (
@@ -92,9 +92,8 @@ def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabul
     """What a reader has to know, as sentences."""
     model = completed.model
     notes = [completed.note] if completed.note else []
-    feeds = (stack.layers[0].feed_forward for stack in model.stacks)  # the same in every layer
-    dense = (feed for feed in feeds if isinstance(feed, config.MLP | config.GatedMLP))
-    if any(feed.activation == "gelu" for feed in dense):
+    layers = [stack.layers[0] for stack in model.stacks]  # the others have the same feed-forward
+    if any(dense(layer.feed_forward).activation == "gelu" for layer in layers):
         notes.append(
             "llama.cpp computes GELU by its approximation with tanh, and this model was trained "
             "with the exact one: activations differ by less than 0.001."

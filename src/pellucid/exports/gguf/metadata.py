@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid import config
-from pellucid.exports.gguf.architectures import Architecture, windows_of
+from pellucid.exports.gguf.architectures import Architecture, dense, windows_of
 
 
 def add_sizes(
@@ -27,7 +27,7 @@ def add_sizes(
     writer.add_context_length(context_length(architecture, model))
     writer.add_embedding_length(model.d_model)
     writer.add_block_count(stack.n_layers)
-    writer.add_feed_forward_length(feed_forward.d_ff)
+    writer.add_feed_forward_length(dense(feed_forward).d_ff)
     writer.add_head_count(attention.n_heads)
     writer.add_head_count_kv(attention.n_kv_heads)
     writer.add_key_length(attention.d_head)

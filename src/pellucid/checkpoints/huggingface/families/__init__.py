@@ -120,4 +120,26 @@ FAMILIES: dict[str, Family] = {
     )
 }
 
-__all__ = ["FAMILIES"]
+#: Families with layers that keep a recurrent state in the place of keys and values.
+NOT_TRANSFORMERS = frozenset(
+    [
+        "bamba",
+        "falcon_h1",
+        "falcon_mamba",
+        "granitemoehybrid",
+        "jamba",
+        "kimi_linear",
+        "mamba",
+        "mamba2",
+        "nemotron_h",
+        "olmo_hybrid",
+        "qwen3_next",
+        "recurrent_gemma",
+        "rwkv",
+        "xlstm",
+        "zamba",
+        "zamba2",
+    ]
+)
+
+__all__ = ["FAMILIES", "NOT_TRANSFORMERS"]
