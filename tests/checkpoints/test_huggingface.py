@@ -25,7 +25,17 @@ from pellucid.presets import PRESETS as NAMES
 from pellucid.presets import find
 from pellucid.saved_runs.published import build_published
 from support.models import BASE, with_attention, with_stack
-from support.published import ATTRIBUTES, VOCAB, change, config_of, ids, retensor, shard, write
+from support.published import (
+    ATTRIBUTES,
+    VOCAB,
+    WRITTEN_AS,
+    change,
+    config_of,
+    ids,
+    retensor,
+    shard,
+    write,
+)
 
 CPU = torch.device("cpu")
 
@@ -34,7 +44,7 @@ CPU = torch.device("cpu")
 def test_what_is_written_is_read_again_bit_for_bit(family: str, tmp_path: Path) -> None:
     model = write(tmp_path / "dir", family)
     published = open_published(tmp_path / "dir")
-    assert published.family == family
+    assert published.family == WRITTEN_AS.get(family, family)
     assert published.model == config_of(family)
     again = build_published(published, CPU)
     for name, parameter in model.named_parameters():
