@@ -192,6 +192,7 @@ WRITTEN_AS = {
     "xlm-roberta": "roberta",
     "camembert": "roberta",
     "ernie": "bert",
+    "bert-generation": "distilbert",
 }
 
 

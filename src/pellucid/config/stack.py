@@ -76,17 +76,15 @@ class Stack(Checked):
     embedding_positions: Learned | Sinusoidal | None = None
 
     def _check(self) -> None:
-        within_layers = not isinstance(self.positions, Learned | Sinusoidal | NoPositions)
-        if self.embedding_positions is not None and not within_layers:
+        outside = isinstance(self.positions, Learned | Sinusoidal | NoPositions)
+        if self.embedding_positions is not None and outside:
             raise ConfigError(
                 f"embedding_positions must be none if positions is {type(self.positions).__name__}:"
-                " they are added besides positions that act within the layers, such as "
-                "BucketedBias; name the one scheme in positions"
+                " they go with positions within the layers; name the one scheme in positions"
             )
         for scheme in self.schemes:
-            _check_scheme(
-                scheme, [layer for layer in self.layer_counts if layer.positions == scheme]
-            )
+            layers = [layer for layer in self.layer_counts if layer.positions == scheme]
+            _check_scheme(scheme, layers)
         self._check_cross_attention()
         if self.shared_layers is not None:
             self._check_shared_layers(self.shared_layers)

@@ -65,12 +65,12 @@ MPNET = Family(
         embedding_positions={"kind": "Learned"},
     ),
     rows=(
+        classes_row("hidden_dropout_prob"),
         *ROWS,
         activation("hidden_act", f"{FEED}.activation", default="gelu"),
         padded_positions("encoder.embedding_positions", 1),
         fixed("relative_attention_num_buckets", 32),
         pooler_row("mpnet.pooler.dense"),
-        classes_row("hidden_dropout_prob"),
         SAME_DROPOUT,
     ),
     names=_mpnet_names,
