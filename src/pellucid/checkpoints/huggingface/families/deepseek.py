@@ -71,8 +71,9 @@ def _default_scale(tree: Table) -> float:
 
 def _read_rotary(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
     _ROTARY.read(attributes, tree, stored)
-    old, new = attributes["rope_scaling"] or {}, attributes["rope_parameters"] or {}
-    parameters: Table = {**old, **new}
+    old: Table = attributes["rope_scaling"] or {}
+    new: Table = attributes["rope_parameters"] or {}
+    parameters = old | new
     weight = parameters.get("mscale_all_dim")
     if weight and values_at(tree, f"{POSITIONS}.scaling")[0] is not None:
         scale = _scaled(_default_scale(tree), parameters["factor"], weight)
