@@ -25,7 +25,17 @@ from pellucid.presets import PRESETS as NAMES
 from pellucid.presets import find
 from pellucid.saved_runs.published import build_published
 from support.models import BASE, with_attention, with_stack
-from support.published import ATTRIBUTES, VOCAB, change, config_of, ids, retensor, shard, write
+from support.published import (
+    ATTRIBUTES,
+    VOCAB,
+    WRITTEN_AS,
+    change,
+    config_of,
+    ids,
+    retensor,
+    shard,
+    write,
+)
 
 CPU = torch.device("cpu")
 
@@ -34,7 +44,7 @@ CPU = torch.device("cpu")
 def test_what_is_written_is_read_again_bit_for_bit(family: str, tmp_path: Path) -> None:
     model = write(tmp_path / "dir", family)
     published = open_published(tmp_path / "dir")
-    assert published.family == family
+    assert published.family == WRITTEN_AS.get(family, family)
     assert published.model == config_of(family)
     again = build_published(published, CPU)
     for name, parameter in model.named_parameters():
@@ -245,7 +255,8 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "wrong type": (saying(hidden_size="16"), "hidden_size must be of type int, was '16'"),
     "null": (saying(hidden_size=None), "hidden_size must be of type int, was None"),
     "impossible": (saying(num_key_value_heads=3), "n_heads must be a multiple of n_kv_heads"),
-    "no such family": (saying(model_type="mamba"), "'mamba'; those that are handled: llama,"),
+    "no such family": (saying(model_type="spiral"), "'spiral'; those that are handled: llama,"),
+    "no transformer": (saying(model_type="mamba"), "state spaces, RWKV, xLSTM"),
     "no family": (saying(model_type=None), "has no model_type"),
     "no such architecture": (
         saying(architectures=["LlamaForTokenClassification"]),
@@ -389,15 +400,15 @@ INEXPRESSIBLE: dict[str, tuple[config.Transformer, str]] = {
         ),
         "attention is LinearAttention",
     ),
-    "interleaved pairs": (
+    "angles of no family": (
         replace(
             config_of("llama"),
             decoder=replace(
                 config_of("llama").decoder,  # type: ignore[type-var]
-                positions=config.Rotary(base=1e4, pairing="interleaved"),
+                positions=config.Rotary(base=1e4, scaling=config.NTKScaling(factor=2.0)),
             ),
         ),
-        "model.decoder.positions.pairing is interleaved, it could only be half_split",
+        "model.decoder.positions.scaling is NTKScaling, it could only be absent",
     ),
     "sinks": (with_attention(sinks=True), "sinks is True"),
     "half of the heads' width for values": (with_attention(d_value=2), "d_value is 2"),

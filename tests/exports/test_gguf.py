@@ -59,7 +59,7 @@ def _as_ours(name: str, stored: dict[str, Tensor], model: config.Transformer) ->
     tensor = stored[gguf_name(name, model)]
     stack = model.decoder or model.encoder
     assert stack is not None
-    attention = stack.layers[0]
+    attention = stack.layers[0].attention
     if name.endswith(".gain") and getattr(stack.norm, "unit_offset", False):
         return tensor - 1
     scaled = isinstance(model.head, config.LanguageHead) and model.head.scaled

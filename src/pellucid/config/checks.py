@@ -80,7 +80,7 @@ def check_turns(kind: object, layers: tuple[object, ...], first: tuple[object, .
     """Refuse a pattern of layers that has only one kind, or none after the first layers.
 
     Args:
-        kind: The pattern. layers: The kinds that take turns. first: Those of the first layers.
+        kind: The pattern. layers: The kinds that take turns. first: The kinds of the first layers.
     """
     name, n_kinds = type(kind).__name__, len(layers) + len(first)
     if n_kinds < 2:

@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+import jaxtyping
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +22,8 @@ from pellucid.exports.card import CARD, CardFacts, card
 from pellucid.exports.subject import Exported, Subject
 from pellucid.exports.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
 from pellucid.model import Encoded, Transformer, assemble
+from pellucid.model.positions import Positions
+from pellucid.model.relative_positions import ShawRelative
 
 ONNX = "model.onnx"
 #: ONNX files end at two gigabytes; larger weights are in a file of their own.
@@ -49,6 +52,7 @@ def write_onnx(subject: Subject, out: Path) -> Exported:
     graph = graph_of(subject.config)
     _refuse_chunks(subject.config)
     model = _merged_model(subject)
+    _form_weights(model)
     program = _export(model, graph, subject.config)
     _compare(program, model, graph, subject.config)
     n_bytes = sum(4 * tensor.numel() for tensor in subject.tensors.values())
@@ -123,8 +127,13 @@ def inputs_of(
 
 def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
-        for layer in stack.layer_counts:
-            if not isinstance(layer.attention, config.MultiHead):
+        for layer in stack.layers:
+            if isinstance(layer.feed_forward, config.Experts):
+                raise CheckpointError(
+                    "feed_forward is Experts, whose products have sizes that depend on the text: a "
+                    "graph of ONNX does not hold them; leave --format onnx out"
+                )
+            if isinstance(layer.attention, config.LinearAttention | config.NeuralMemory):
                 kind = type(layer.attention).__name__
                 raise CheckpointError(
                     f"attention is {kind}, which reads a text in chunks, one after another: a "
@@ -164,7 +173,14 @@ def _compare(
         with torch.no_grad():
             expected = _Graph(model)(**inputs)
         arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
-        output = torch.tensor(session.run(None, arrays)[0])
+        try:
+            output = torch.tensor(session.run(None, arrays)[0])
+        except Exception as error:  # the runtime raises nothing narrower
+            reason = str(error).partition("\n")[0][:200]
+            raise CheckpointError(
+                f"onnxruntime cannot run the ONNX file of this model ({reason}): leave --format "
+                "onnx out"
+            ) from None
         scale = max(1.0, float(expected.abs().max()))
         distance = float((output - expected).abs().max()) / scale
         if output.shape != expected.shape or not distance < _CLOSE:
@@ -196,6 +212,13 @@ class _Graph(nn.Module):
         if self.model.has_head or self.model.output_head.whole_texts:
             return self.model.output_head(states, padding)
         return states
+
+
+def _form_weights(model: Transformer) -> None:
+    """Let attention form its weights: the blocks of windows and fused kernels fix a length."""
+    for module in model.modules():
+        if isinstance(module, Positions) and not isinstance(module, ShawRelative):
+            module.adds_values = True  # the base class adds nothing, but asks for the weights
 
 
 def _merged_model(subject: Subject) -> Transformer:
@@ -238,13 +261,19 @@ def _export(model: Transformer, graph: Graph, model_config: config.Transformer) 
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Without the notes of the exporter about libraries that this model does not use."""
+    """Without the exporter's notes about other libraries, and without checks of shapes.
+
+    If somebody checks the types of our functions, a symbolic length is no whole number to them.
+    """
     logger = logging.getLogger("torch.onnx")
-    level = logger.level
+    level, unchecked = logger.level, jaxtyping.config.jaxtyping_disable
     logger.setLevel(logging.ERROR)
+    checks: Any = jaxtyping.config
+    checks.update("jaxtyping_disable", True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
         logger.setLevel(level)
+        checks.update("jaxtyping_disable", unchecked)

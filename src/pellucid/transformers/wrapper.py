@@ -99,7 +99,9 @@ def decoder_padding(model: Transformer, attention_mask: Tensor | None) -> Tensor
 
 
 def _counts_from_the_start(model: Transformer) -> bool:
-    return isinstance(position_facts(model.stack.positions), AddedPositionFacts)
+    stack = model.stack
+    schemes = (stack.positions.for_layer(layer) for layer in range(len(stack.blocks)))
+    return any(isinstance(position_facts(scheme), AddedPositionFacts) for scheme in schemes)
 
 
 def real_tokens(attention_mask: Tensor | None) -> Tensor | None:

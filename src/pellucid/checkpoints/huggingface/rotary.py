@@ -109,8 +109,8 @@ def _with_original(attributes: Table, length: int) -> Table:
     parameters = _parameters(attributes)
     if (parameters.get("rope_type") or parameters.get("type") or "default") == "default":
         return attributes
-    changed = {**parameters, "original_max_position_embeddings": length}
-    return {**attributes, "rope_theta": None, "rope_scaling": None, "rope_parameters": changed}
+    parameters["original_max_position_embeddings"] = length
+    return {**attributes, "rope_theta": None, "rope_scaling": None, "rope_parameters": parameters}
 
 
 def read_rotary(
@@ -265,8 +265,8 @@ def _factors(parameters: Table, name: str) -> tuple[float, ...]:
     raw: Any = parameters.pop(name, None)
     values = cast("list[Any]", raw) if isinstance(raw, list) else None
     if values is None or any(type(value) not in (int, float) for value in values):
-        found = short(cast("object", raw))
-        raise CheckpointError(f"config.json: {name} must be a list of numbers, was {found}")
+        value = short(cast("object", raw))
+        raise CheckpointError(f"config.json: {name} must be a list of numbers, was {value}")
     return tuple(map(float, values))
 
 

@@ -165,11 +165,25 @@ def _check_stack(architecture: Architecture, family: str, stack: config.Stack) -
 _MAX_DISTANCE = 128
 
 
-def _refuse_feed_forward(architecture: Architecture, feed_forward: config.OneFeedForward) -> None:
-    kind = "gated" if isinstance(feed_forward, config.GatedMLP) else "plain"
-    allowed = architecture.activations.get(kind, ())
-    if feed_forward.activation not in allowed:
+def dense(feed_forward: config.OneFeedForward) -> config.MLP | config.GatedMLP:
+    """A feed-forward that is the same for all tokens.
+
+    Raises:
+        CheckpointError: it is another.
+    """
+    if not isinstance(feed_forward, config.MLP | config.GatedMLP):
         raise CheckpointError(
-            f"feed_forward.activation is {feed_forward.activation}, and llama.cpp's "
+            f"feed_forward is {type(feed_forward).__name__}, of which pellucid writes no GGUF file"
+        )
+    return feed_forward
+
+
+def _refuse_feed_forward(architecture: Architecture, feed_forward: config.OneFeedForward) -> None:
+    layer = dense(feed_forward)
+    kind = "gated" if isinstance(layer, config.GatedMLP) else "plain"
+    allowed = architecture.activations.get(kind, ())
+    if layer.activation not in allowed:
+        raise CheckpointError(
+            f"feed_forward.activation is {layer.activation}, and llama.cpp's "
             f"{architecture.name} has {', '.join(allowed) or 'no such feed-forward'}"
         )

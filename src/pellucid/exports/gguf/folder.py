@@ -9,7 +9,7 @@ from pellucid import config
 from pellucid.checkpoints import write_folder
 from pellucid.checkpoints.huggingface import Completed, choose_family, complete
 from pellucid.exports.card import CARD, CardFacts, card
-from pellucid.exports.gguf.architectures import Architecture, architecture_for
+from pellucid.exports.gguf.architectures import Architecture, architecture_for, dense
 from pellucid.exports.gguf.metadata import add_sizes, context_length
 from pellucid.exports.gguf.modelfile import MODELFILE, modelfile
 from pellucid.exports.gguf.number_types import (
@@ -93,7 +93,7 @@ def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabul
     model = completed.model
     notes = [completed.note] if completed.note else []
     layers = [stack.layers[0] for stack in model.stacks]  # the others have the same feed-forward
-    if any(layer.feed_forward.activation == "gelu" for layer in layers):
+    if any(dense(layer.feed_forward).activation == "gelu" for layer in layers):
         notes.append(
             "llama.cpp computes GELU by its approximation with tanh, and this model was trained "
             "with the exact one: activations differ by less than 0.001."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pellucid import config
-from pellucid.exports.gguf.architectures import Architecture, windows_of
+from pellucid.exports.gguf.architectures import Architecture, dense, windows_of
 
 
 def add_sizes(
@@ -23,10 +23,11 @@ def add_sizes(
     assert stack is not None
     attention, feed_forward, _ = stack.layers[0]  # every layer has the same sizes
     assert isinstance(attention, config.MultiHead)
+    assert isinstance(feed_forward, config.MLP | config.GatedMLP)  # others were refused
     writer.add_context_length(context_length(architecture, model))
     writer.add_embedding_length(model.d_model)
     writer.add_block_count(stack.n_layers)
-    writer.add_feed_forward_length(feed_forward.d_ff)
+    writer.add_feed_forward_length(dense(feed_forward).d_ff)
     writer.add_head_count(attention.n_heads)
     writer.add_head_count_kv(attention.n_kv_heads)
     writer.add_key_length(attention.d_head)
