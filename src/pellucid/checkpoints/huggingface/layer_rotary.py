@@ -58,11 +58,11 @@ def layer_rotary_row(stack: str, *, full: LayerBase, sliding: LayerBase) -> Row:
         schemes = _schemes(tree[stack]["layers"])
         old = dict.fromkeys(rules) | _describe_old(schemes, bases)
         layers = {_type_of(layer): layer for layer in tree[stack]["layers"]}
-        same = all(
+        old_form_fits = all(
             _read_scheme(old, tree, layers[kind], bases[kind], kind) == scheme
             for kind, scheme in schemes.items()
         )
-        if same:
+        if old_form_fits:
             return {name: value for name, value in old.items() if name != "rope_parameters"}
         return {"rope_parameters": {kind: _new_form(scheme) for kind, scheme in schemes.items()}}
 
@@ -117,17 +117,17 @@ def _schemes(layers: list[Table]) -> dict[str, config.Rotary]:
 def _describe_old(schemes: Mapping[str, config.Rotary], bases: Mapping[str, LayerBase]) -> Table:
     table: Table = {}
     for kind, scheme in schemes.items():
-        described = describe_rotary(scheme)
+        attributes = describe_rotary(scheme)
         if (name := bases[kind].name) is not None:
-            table[name] = described["rope_theta"]
+            table[name] = attributes["rope_theta"]
         if bases[kind].scaled:
-            table["rope_scaling"] = described["rope_scaling"]
+            table["rope_scaling"] = attributes["rope_scaling"]
     return table
 
 
 def _new_form(scheme: config.Rotary) -> Table:
-    described = describe_rotary(scheme)
+    attributes = describe_rotary(scheme)
     return {
-        "rope_theta": described["rope_theta"],
-        **(described["rope_scaling"] or {"rope_type": "default"}),
+        "rope_theta": attributes["rope_theta"],
+        **(attributes["rope_scaling"] or {"rope_type": "default"}),
     }

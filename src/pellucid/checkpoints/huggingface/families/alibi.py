@@ -116,11 +116,13 @@ _ONE_VALUE: Table = {
 def _read_attention(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
     table: Table = {**_ATTENTION, **(attributes["attn_config"] or {})}
     for name, value in table.items():
-        one = _ONE_VALUE.get(name, value)
-        known = name in _ATTENTION or name in _ONE_VALUE or name in ANYWHERE
-        if name == "attn_impl" or (known and value == one):
+        only_value = _ONE_VALUE.get(name, value)
+        is_known = name in _ATTENTION or name in _ONE_VALUE or name in ANYWHERE
+        if name == "attn_impl" or (is_known and value == only_value):
             continue
-        expected = f"the only value is {short(one)}" if known else "no such attribute is known"
+        expected = (
+            f"the only value is {short(only_value)}" if is_known else "no such attribute is known"
+        )
         raise CheckpointError(
             f"config.json: attn_config.{name} = {short(value)} is not handled: {expected}"
         )

@@ -47,7 +47,7 @@ _NO_SCHEME: Table = {}
 _WITH_OFFSET: Table = {**RMS_NORM, "unit_offset": True}
 
 
-def never(name: str) -> Row:
+def must_be_off(name: str) -> Row:
     """An attribute that must be false or null."""
 
     def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
@@ -92,7 +92,7 @@ _GEMMA3 = decoder_family(
         number("rms_norm_eps", *_EPS, default=1e-6),
         fixed("attn_logit_softcapping", None),
         number("final_logit_softcapping", "head:LanguageHead.soft_cap", default=None, or_none=True),
-        never("use_bidirectional_attention"),
+        must_be_off("use_bidirectional_attention"),
     ),
     skeleton=skeleton(
         attention={"qk_norm": _WITH_OFFSET},
@@ -183,6 +183,8 @@ SMOLLM3 = decoder_family(
         flag("attention_bias", *BIASES, default=False),
         flag("mlp_bias", f"{FEED}.bias", default=False),
         flag("tie_word_embeddings", "embedding.tied", default=True),
+        # the default is a row that a smaller vocabulary does not have
+        Row(rules={}, write=lambda tree: {"pad_token_id": None}),
     ),
     skeleton=skeleton(positions=_NO_SCHEME),
 )
