@@ -44,7 +44,7 @@ DYNAMIC = "llama dynamic"
 DECODERS = [
     case
     for case in CASES
-    if not case.startswith(("bert", "classes")) and case not in PAIRS and case != DYNAMIC
+    if not case.startswith(("bert", "encoder", "classes")) and case not in PAIRS and case != DYNAMIC
 ]
 
 

@@ -431,3 +431,65 @@ def test_a_head_for_classes_stands_on_one_stack_and_reads_what_has_seen_the_text
         replace(nano, head=replace(HEAD, pooling="first"))
     with pytest.raises(ConfigError, match="must not be ClassificationHead in an encoder-decoder"):
         replace(find("t5-small").model, head=HEAD)
+
+
+_PROJECTION = config.EmbeddingProjection(width=48, bias=True)
+_TERMS = {"content_to_position": True, "position_to_content": True, "own_projections": False}
+_DISTANCES = config.Disentangled(n_buckets=8, **_TERMS)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: _layers(
+                {"positions": config.Learned(), "embedding_positions": config.Learned()}
+            ),
+            "embedding_positions must be none if positions is Learned",
+        ),
+        (
+            lambda: config.Disentangled(n_buckets=7, **_TERMS),
+            "n_buckets must be even, was 7",
+        ),
+        (
+            lambda: config.Disentangled(n_buckets=8, max_distance=3, **_TERMS),
+            r"greater than n_buckets / 4 \+ 1",
+        ),
+        (
+            lambda: replace(_DISTANCES, content_to_position=False, position_to_content=False),
+            "needs content_to_position, position_to_content or both",
+        ),
+        (
+            lambda: config.AlternatingPositions(layers=(ROTARY, _DISTANCES)),
+            "AlternatingPositions must not have Disentangled",
+        ),
+        (
+            lambda: _layers(
+                {
+                    "positions": _DISTANCES,
+                    "attention": config.LinearAttention(
+                        n_heads=2, d_head=64, qkv_bias=False, out_bias=False, chunk=4
+                    ),
+                }
+            ),
+            "LinearAttention",
+        ),
+        (
+            lambda: replace(
+                find("nano").model,
+                embedding=config.Embedding(tied=True, scaled=False, projection=_PROJECTION),
+                head=config.LanguageHead(),
+            ),
+            "a tied head reads vectors of 48 numbers",
+        ),
+        (
+            lambda: config.ClassificationHead(
+                classes=None, pooling="last", dropout=0.0, bias=True, input_dropout=0.1
+            ),
+            "input_dropout must be 0 without a transform",
+        ),
+    ],
+)
+def test_parts_of_encoders_that_do_not_fit_are_refused(make: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make()

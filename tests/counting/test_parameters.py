@@ -57,12 +57,16 @@ def each_row_counts_its_modules(model: config.Transformer, built: torch.nn.Modul
         assert rows.get(f"{prefix}final norm", 0) == of(stack, "final_norm")
         assert rows.get(f"{prefix}input norm", 0) == of(stack, "input_norm")
         schemes = ("position embedding", "position bias", "relative positions")
-        assert sum(rows.get(f"{prefix}{scheme}", 0) for scheme in schemes) == of(stack, "positions")
+        assert sum(rows.get(f"{prefix}{scheme}", 0) for scheme in schemes) == of(
+            stack, "positions", "embedding_positions"
+        )
+        assert rows.get(f"{prefix}embedding projection", 0) == of(stack, "input_projection")
     for part, name in (
         ("token embedding", "token_embedding"),
         ("segment embedding", "segment_embedding"),
         ("pooler", "pooler"),
         ("head transform", "head_transform"),
+        ("classifier transform", "classifier_transform"),
         ("head", "head"),
         ("head bias", "head_bias"),
     ):
@@ -132,6 +136,16 @@ def test_a_choice_adds_what_it_adds_on_paper(
         (config.BucketedBias(n_buckets=8, max_distance=9), {"position bias": 8 * 2}),
         (config.ShawRelative(max_distance=2, values=False), {"relative positions": 5 * 3}),
         (config.ShawRelative(max_distance=2, values=True), {"relative positions": 5 * (3 + 3)}),
+        (
+            config.Disentangled(
+                n_buckets=6,
+                content_to_position=True,
+                position_to_content=False,
+                own_projections=False,
+                norm=config.LayerNorm(eps=1e-5, bias=True),
+            ),
+            {"relative positions": 6 * 4 + 2 * 4},
+        ),
     ],
 )
 def test_positions_have_the_parameters_they_have_on_paper(

@@ -21,7 +21,7 @@ from support.exported import filled, small_preset, untrained, weights
 from support.models import BASE, with_stack
 
 #: Presets that no class of `transformers` holds: they leave in our own form.
-OWN = ("nano-encoder", "nano-pair", "transformer-base", "transformer-big")
+OWN = ("nano-experts", "nano-encoder", "nano-pair", "transformer-base", "transformer-big")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -59,7 +59,7 @@ def test_a_table_of_zeros_completes_an_encoder_without_segments() -> None:
 
 
 def test_a_model_that_needs_other_numbers_is_not_completed() -> None:
-    model = with_stack(norm=config.RMSNorm(eps=1e-6))
+    model = with_stack(residual=config.NoResidual())
     with pytest.raises(CheckpointError, match="no family of transformers"):
         complete(model, weights(model))
 

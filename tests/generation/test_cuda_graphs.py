@@ -43,6 +43,8 @@ WITHOUT = {
     "longrope",
     "shaw",
     "shaw with values",
+    "disentangled",
+    "disentangled with own projections",
     "window",
 }
 

@@ -34,6 +34,8 @@ WITHOUT = {
     "longrope",
     "shaw",
     "shaw with values",
+    "disentangled",
+    "disentangled with own projections",
     "positions that take turns",
     "linear",
     "linear with learned positions",

@@ -17,6 +17,7 @@ from pellucid.model import (
     GroupNorm,
     InstanceNorm,
     LayerNorm,
+    MultiHeadAttention,
     NoPositions,
     RMSNorm,
     Rotary,
@@ -24,7 +25,9 @@ from pellucid.model import (
     View,
     look,
 )
+from pellucid.model.attention import Heads
 from pellucid.model.cache import KeysAndValues
+from pellucid.model.disentangled import Disentangled
 from pellucid.model.feed_forward import gelu, gelu_tanh, quick_gelu, relu, relu_squared, silu
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.scores import Scoring, gather
@@ -91,7 +94,8 @@ def test_rotary_turns_as_the_equation_does(pairing: str) -> None:
 def test_alibi_adds_what_the_equation_says() -> None:
     far = distances(3, TIME, CPU).double()
     slopes = maths.alibi_slopes(torch.arange(6, dtype=torch.float64), n_heads=6)
-    got = ALiBi(n_heads=6).bias(drawn(1, 6, TIME, D_HEAD), View(start=3, causal=True), 1.0)
+    q, k = drawn(1, 6, TIME, D_HEAD), drawn(1, 6, 3 + TIME, D_HEAD)
+    got = ALiBi(n_heads=6).bias(q, k, View(start=3, causal=True), 1.0)
     torch.testing.assert_close(got.double(), maths.alibi_bias(slopes, far), rtol=1e-6, atol=0)
 
 
@@ -99,7 +103,8 @@ def test_alibi_adds_what_the_equation_says() -> None:
 def test_buckets_are_those_of_the_equation(causal: bool) -> None:
     numbers = {"n_buckets": 8, "max_distance": 12, "causal": causal}
     module = BucketedBias(context_length=40, n_heads=3, **numbers).double()
-    got = module.bias(drawn(1, 3, TIME, D_HEAD), View(start=20, causal=causal), 1.0)
+    q, k = drawn(1, 3, TIME, D_HEAD), drawn(1, 3, 20 + TIME, D_HEAD)
+    got = module.bias(q, k, View(start=20, causal=causal), 1.0)
     buckets = maths.distance_buckets(distances(20, TIME, CPU), **numbers)
     same(got, module.table.weight[buckets].permute(2, 0, 1))
 
@@ -109,10 +114,42 @@ def test_shaws_vectors_belong_to_clipped_distances() -> None:
     q = drawn(1, 2, TIME, D_HEAD)
     index = maths.clipped_distance_index(distances(0, TIME, CPU), max_distance=2)
     expected = torch.einsum("bhnd,nmd->bhnm", q, module.keys.weight[index]) * 0.3
-    same(module.bias(q, CAUSAL, 0.3), expected)
+    same(module.bias(q, q, CAUSAL, 0.3), expected)
     weights = torch.rand(1, 2, TIME, TIME, dtype=torch.float64)
     added = module.add_values(torch.zeros(1, 2, TIME, 5, dtype=torch.float64), weights, CAUSAL)
     same(added, torch.einsum("bhnm,nmd->bhnd", weights, module.values.weight[index]))
+
+
+@pytest.mark.parametrize("terms", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("max_distance", [None, 9])
+def test_content_meets_distance_as_the_equation_says(
+    terms: tuple[bool, bool], max_distance: int | None
+) -> None:
+    scheme = Disentangled(
+        context_length=40,
+        d_model=12,
+        n_buckets=8,
+        max_distance=max_distance,
+        content_to_position=terms[0],
+        position_to_content=terms[1],
+    ).double()
+    nn.init.normal_(scheme.table.weight)
+    layer = MultiHeadAttention(
+        d_model=12, heads=Heads(4, 2, D_HEAD), qkv_bias=True, out_bias=False
+    ).double()
+    q, k = drawn(2, 4, TIME, D_HEAD), drawn(2, 2, 3 + TIME, D_HEAD)
+    bias = scheme.in_layer(layer).bias(q, k, View(start=3, causal=True), 0.3)
+    far = distances(3, TIME, CPU)
+    if max_distance is None:
+        rows = (4 - far).clamp(0, 7)
+    else:
+        rows = maths.log_distance_rows(far, n_buckets=8, max_distance=max_distance)
+    zeros = torch.zeros(8, D_HEAD, dtype=torch.float64)
+    for head in range(4):
+        keys = layer.position_keys(scheme.table.weight)[head // 2] if terms[0] else zeros
+        queries = layer.position_queries(scheme.table.weight)[head] if terms[1] else zeros
+        expected = maths.disentangled_bias(q[:, head], k[:, head // 2], queries, keys, rows)
+        same(bias[:, head], expected * 0.3)
 
 
 def fitted(module: nn.Module) -> nn.Module:

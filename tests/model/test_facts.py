@@ -25,6 +25,7 @@ from pellucid.model.cache import KeysAndValues, NoCache
 from pellucid.model.facts import (
     AddedPositionFacts,
     ClampedFeedForwardFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     ExpertsFacts,
@@ -200,7 +201,7 @@ def softmax_by_facts(
     scores = facts.scale * q @ k.mT
     if facts.soft_cap is not None:
         scores = facts.soft_cap * (scores / facts.soft_cap).tanh()
-    bias = positions.bias(q, view, facts.scale)
+    bias = positions.in_layer(layer).bias(q, k, view, facts.scale)
     scores = scores if bias is None else scores + bias
     time = x.shape[1]
     far = torch.arange(time)[:, None] - torch.arange(time)
@@ -251,13 +252,22 @@ def latent_by_facts(
     return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))
 
 
+def _input_width(model: Transformer) -> int:
+    """The features of a state that positions are added to."""
+    stack = model.stack
+    mapped = stack.input_projection is not None and stack.projection_place != "first"
+    return model.token_embedding.embedding_dim if mapped else model.d_model
+
+
 def test_positions_act_where_they_state(model: Transformer) -> None:
     last = len(model.stack.blocks) - 1
-    scheme, time = model.stack.positions.for_layer(last), 7
+    attention, time = model.stack.blocks[last].attention, 7
+    scheme = model.stack.positions.for_layer(last)
+    if isinstance(attention, MultiHeadAttention):
+        scheme = scheme.in_layer(attention)
     draws = torch.Generator().manual_seed(3)
     view = look(time, torch.device("cpu"), causal=True)
-    x = torch.randn(2, time, 16, dtype=torch.float64, generator=draws)
-    attention = model.stack.blocks[-1].attention
+    x = torch.randn(2, time, _input_width(model), dtype=torch.float64, generator=draws)
     d_head = attention.query.out_features // attention.n_heads
     d_value = attention.output.in_features // attention.n_heads
     q, r = torch.randn(2, 2, 4, time, d_head, dtype=torch.float64, generator=draws)
@@ -267,8 +277,8 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
     added = isinstance(facts, AddedPositionFacts)
     assert torch.equal(scheme.embed(x, view), x) != added
     assert torch.equal(scheme.rotate(q, view), q) != isinstance(facts, RotaryFacts)
-    bias = scheme.bias(q, view, 0.5)
-    biased = isinstance(facts, DistanceBiasFacts | DistanceVectorFacts)
+    bias = scheme.bias(q, r, view, 0.5)
+    biased = isinstance(facts, DistanceBiasFacts | DistanceVectorFacts | DisentangledFacts)
     assert (bias is not None) == biased
     mixes = isinstance(facts, DistanceVectorFacts) and facts.values is not None
     mixed = torch.zeros(2, 4, time, d_value, dtype=torch.float64)
@@ -285,7 +295,7 @@ def test_positions_act_where_they_state(model: Transformer) -> None:
         lengths = [t[..., list(pair)].norm(dim=-1) for t in (q, turned)]
         torch.testing.assert_close(*lengths, rtol=1e-6, atol=1e-6)
     if isinstance(facts, DistanceBiasFacts):
-        again = scheme.bias(r, view, 2.0)
+        again = scheme.bias(r, q, view, 2.0)
         torch.testing.assert_close(again, (4.0 if facts.scaled else 1.0) * bias, **EXACT)
         far = torch.arange(time)[:, None] - torch.arange(time)
         by_distance = all(
@@ -300,10 +310,10 @@ def test_a_feed_forward_layer_computes_what_it_states(model: Transformer) -> Non
     activations = {
         "gelu": F.gelu,
         "silu": F.silu,
+        "tanh": torch.tanh,
         "relu_squared": lambda x: F.relu(x).square(),
         "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
         "sigmoid": torch.sigmoid,
-        "tanh": torch.tanh,
     }
     layer = model.stack.blocks[0].feed_forward
     x = torch.randn(2, 3, 16, dtype=torch.float64)

@@ -84,6 +84,12 @@ RESIDUALS = [
     config.DeepNorm(alpha=2.0, beta=0.5),
     config.NoResidual(),
 ]
+PROJECTIONS = st.builds(
+    config.EmbeddingProjection,
+    width=st.sampled_from([2, 6]),
+    bias=st.booleans(),
+    place=st.sampled_from(["last", "before_norm", "first"]),
+)
 POSITIONS = [
     config.NoPositions(),
     config.Learned(),
@@ -94,6 +100,20 @@ POSITIONS = [
     config.ShawRelative(max_distance=2, values=True),
     config.BucketedBias(n_buckets=6, max_distance=9),
     config.ALiBi(),
+    config.Disentangled(
+        n_buckets=6,
+        content_to_position=True,
+        position_to_content=True,
+        own_projections=True,
+        norm=config.RMSNorm(eps=1e-6),
+    ),
+    config.Disentangled(
+        n_buckets=8,
+        max_distance=9,
+        content_to_position=True,
+        position_to_content=False,
+        own_projections=False,
+    ),
     config.ALiBi(max_exponent=4.0, scaled=True, rounded=True),
 ]
 
@@ -178,14 +198,28 @@ def attentions(draw: st.DrawFn, *, scored: bool, shaw: bool, causal: bool) -> co
     return draw(one | alternating)
 
 
+def _without_norms(attention: config.Attention) -> config.Attention:
+    """Attention whose projections of queries and keys can be those of distances too."""
+    match attention:
+        case config.MultiHead():
+            return replace(attention, qk_norm=None)
+        case config.Alternating(layers=layers):
+            return replace(attention, layers=tuple(map(_without_norms, layers)))
+        case _:
+            return attention
+
+
 @st.composite
 def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     """A stack of any parts."""
     # what acts on scores or values does so where there are scores
     positions = draw(st.sampled_from(POSITIONS))
-    scored = isinstance(positions, config.ShawRelative | config.BucketedBias | config.ALiBi)
+    scored = config.adds_to_scores(positions)
     shaw = isinstance(positions, config.ShawRelative)
     feed_forward = draw(st.sampled_from([config.MLP, config.GatedMLP]))
+    disentangled = isinstance(positions, config.Disentangled)
+    attention = draw(attentions(scored=scored, shaw=shaw or disentangled, causal=causal))
+    alone = isinstance(positions, config.Learned | config.Sinusoidal | config.NoPositions)
     cross = None
     if crossed:
         made = draw(heads(2 * draw(st.integers(1, 3)), draw(st.integers(1, 3)), None, crossed=True))
@@ -195,7 +229,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
     return config.Stack(
         n_layers=draw(st.integers(1, 3)),
         positions=positions,
-        attention=draw(attentions(scored=scored, shaw=shaw, causal=causal)),
+        attention=_without_norms(attention) if disentangled else attention,
         feed_forward=feed_forward(
             d_ff=draw(st.integers(1, 9)), activation="silu", bias=draw(st.booleans())
         ),
@@ -207,6 +241,7 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
         cross_attention=cross,
         # the other, which adds no parameters, takes torch long to put on
         reparametrisation=draw(st.none() | st.just(config.WeightNorm())),
+        embedding_positions=None if alone else draw(st.none() | st.just(config.Learned())),
     )
 
 
@@ -214,30 +249,41 @@ def stacks(draw: st.DrawFn, *, causal: bool, crossed: bool) -> config.Stack:
 def transformers(draw: st.DrawFn) -> config.Transformer:
     """Every kind of part in every combination: an encoder, a decoder, or both."""
     shape = draw(st.sampled_from(["encoder", "decoder", "both"]))
-    transform = st.builds(config.HeadTransform, activation=st.just("gelu"), norm=NORMS)
+    transform = st.builds(
+        config.HeadTransform,
+        activation=st.sampled_from(["gelu", "tanh", None]),
+        norm=st.none() | NORMS,
+        bias=st.booleans(),
+    )
     classes = st.builds(
         config.ClassificationHead,
         classes=st.sampled_from([("a", "b"), ("a", "b", "c")]),
         pooling=st.sampled_from(["mean", "last"] if shape == "decoder" else ["mean", "first"]),
         dropout=st.just(0.1),
         bias=st.booleans(),
+        transform=st.none() | transform,
     )
+    projection = draw(st.none() | PROJECTIONS)
+    tied = draw(st.booleans())
+    # a tied head reads vectors as wide as the embedding's
+    optional = st.nothing() if tied and projection is not None else st.none()
     biases = st.sampled_from([(False, False), (True, False), (True, True)])
     head = st.builds(
         lambda bias, transform: config.LanguageHead(
             bias=bias[0], fixed_bias=bias[1], transform=transform
         ),
         biases,
-        st.none() | transform,
+        optional | transform,
     )
     return config.Transformer(
         vocab_size=draw(st.integers(2, 20)),
         context_length=draw(st.integers(1, 8)),
         d_model=2 * draw(st.integers(1, 6)),
         embedding=config.Embedding(
-            tied=draw(st.booleans()),
+            tied=tied,
             scaled=draw(st.booleans()),
             segments=draw(st.none() | st.integers(1, 3)),
+            projection=projection,
         ),
         encoder=None if shape == "decoder" else draw(stacks(causal=False, crossed=False)),
         decoder=None if shape == "encoder" else draw(stacks(causal=True, crossed=shape == "both")),

@@ -51,6 +51,14 @@ _STACKS: list[dict[str, object]] = [
             config.Learned(),
             config.Sinusoidal(base=1e4),
             config.ShawRelative(max_distance=3, values=True),
+            config.Disentangled(
+                n_buckets=8,
+                max_distance=9,
+                content_to_position=True,
+                position_to_content=True,
+                own_projections=True,
+                norm=config.RMSNorm(eps=1e-6),
+            ),
             config.BucketedBias(n_buckets=6, max_distance=9),
             config.ALiBi(),
         )

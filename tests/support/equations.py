@@ -72,6 +72,9 @@ POSITIONS = np.array([-1e4, 1e4])
 ANGLES = some(5, 2)
 NO_TIME = np.zeros((2, 0, 6))
 DISTANCES = np.arange(5)[None] - np.arange(3)[:, None]
+CONTENT = some(2, 3, 4), some(2, 5, 4), some(6, 4), some(6, 4)
+CONTENT_EXTREMES = tuple(part * 1e4 for part in CONTENT)
+ROWS_OF_DISTANCES = np.array([[3, 2, 1, 0, 0], [4, 3, 2, 1, 0], [5, 4, 3, 2, 1]])
 FAR = np.array([[-(10**6), -1, 0, 1, 10**6]])
 
 POSITION_ROWS: dict[str, Row] = {
@@ -131,6 +134,21 @@ POSITION_ROWS: dict[str, Row] = {
         {"n_buckets": 8, "max_distance": 16, "causal": False},
         smooth=False,
         extremes=[(FAR,), (FAR[:0],)],
+    ),
+    "log_distance_rows": Row(
+        (DISTANCES,),
+        {"n_buckets": 8, "max_distance": 16},
+        smooth=False,
+        extremes=[(FAR,), (FAR[:0],)],
+    ),
+    "disentangled_bias": Row(
+        (*CONTENT, ROWS_OF_DISTANCES),
+        hand=maths.disentangled_bias_grad,
+        extremes=[(*CONTENT_EXTREMES, ROWS_OF_DISTANCES)],
+    ),
+    "disentangled_bias_grad": Row(
+        (*CONTENT, ROWS_OF_DISTANCES, some(2, 3, 5)),
+        extremes=[(*CONTENT_EXTREMES, ROWS_OF_DISTANCES, some(2, 3, 5))],
     ),
     "alibi_slopes": Row((np.arange(6.0),), {"n_heads": 6}, smooth=False, extremes=[(np.zeros(0),)]),
     "alibi_bias": Row(

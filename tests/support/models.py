@@ -268,6 +268,64 @@ VARIANTS: dict[str, config.Transformer] = {
             scaled=True,
         ),
     ),
+    "factorised embedding": replace(
+        with_stack(
+            positions=config.Learned(),
+            input_norm=config.LayerNorm(eps=1e-5, bias=True),
+            feed_forward=config.MLP(d_ff=32, activation="tanh", bias=True),
+        ),
+        embedding=config.Embedding(
+            tied=True,
+            scaled=True,
+            segments=2,
+            projection=config.EmbeddingProjection(width=6, bias=True),
+        ),
+        head=config.LanguageHead(
+            transform=config.HeadTransform(
+                activation="gelu", norm=config.LayerNorm(eps=1e-5, bias=True)
+            )
+        ),
+    ),
+    "embedding mapped first": replace(
+        with_stack(positions=config.Learned()),
+        embedding=config.Embedding(
+            tied=True,
+            scaled=False,
+            projection=config.EmbeddingProjection(width=6, bias=False, place="first"),
+        ),
+        head=config.LanguageHead(transform=config.HeadTransform(bias=False)),
+    ),
+    "embedding mapped before its norm": replace(
+        with_stack(positions=config.Learned(), input_norm=config.RMSNorm(eps=1e-6)),
+        embedding=config.Embedding(
+            tied=False,
+            scaled=False,
+            projection=config.EmbeddingProjection(width=20, bias=True, place="before_norm"),
+        ),
+    ),
+    "disentangled": with_stack(
+        positions=config.Disentangled(
+            n_buckets=8,
+            max_distance=10,
+            content_to_position=True,
+            position_to_content=True,
+            own_projections=False,
+            norm=config.LayerNorm(eps=1e-5, bias=True),
+        ),
+        attention=replace(BASE.decoder.attention, scale=12**-0.5, n_kv_heads=2),
+    ),
+    "disentangled with own projections": with_stack(
+        positions=config.Disentangled(
+            n_buckets=6,
+            content_to_position=False,
+            position_to_content=True,
+            own_projections=True,
+        ),
+    ),
+    "two schemes of positions": with_stack(
+        positions=config.BucketedBias(n_buckets=8, max_distance=12),
+        embedding_positions=config.Learned(),
+    ),
     "fixed head bias": replace(BASE, head=config.LanguageHead(bias=True, fixed_bias=True)),
     "tied and scaled": replace(BASE, embedding=config.Embedding(tied=True, scaled=True)),
     "multipliers": replace(
@@ -341,6 +399,30 @@ ENCODERS: dict[str, config.Transformer] = {
         ),
     ),
 }
+
+ENCODERS["mpnet"] = replace(
+    ENCODERS["bert"],
+    encoder=replace(
+        ENCODERS["bert"].stacks[0],
+        positions=config.BucketedBias(n_buckets=8, max_distance=12),
+        embedding_positions=config.Learned(),
+    ),
+)
+ENCODERS["deberta"] = replace(
+    ENCODERS["bert"],
+    encoder=replace(
+        ENCODERS["bert"].stacks[0],
+        positions=VARIANTS["disentangled"].stacks[0].positions,
+        embedding_positions=config.Learned(),
+        attention=VARIANTS["disentangled"].stacks[0].attention,
+    ),
+)
+ENCODERS["electra"] = replace(
+    ENCODERS["bert"],
+    embedding=replace(
+        ENCODERS["bert"].embedding, projection=config.EmbeddingProjection(width=6, bias=True)
+    ),
+)
 
 PAIRS: dict[str, config.Transformer] = {
     "original": _pair(

@@ -79,6 +79,29 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "t5": _T5,
     "mt5": {**_T5, "tie_word_embeddings": True},
     **dict.fromkeys(("bart", "mbart", "marian", "pegasus"), _BART),
+    "roberta": {**_WIDTHS, "max_position_embeddings": 34},
+    "xlm-roberta": {**_WIDTHS, "max_position_embeddings": 34},
+    "camembert": {**_WIDTHS, "max_position_embeddings": 34},
+    "distilbert": {
+        "vocab_size": VOCAB,
+        "dim": 16,
+        "n_layers": 2,
+        "n_heads": 4,
+        "hidden_dim": 24,
+        "max_position_embeddings": 32,
+    },
+    "electra": {**_WIDTHS, "embedding_size": 6},
+    "albert": {**_WIDTHS, "embedding_size": 6, "num_hidden_groups": 2},
+    "mpnet": {**_WIDTHS, "max_position_embeddings": 34},
+    "deberta-v2": {
+        **_WIDTHS,
+        "relative_attention": True,
+        "pos_att_type": ["c2p", "p2c"],
+        "position_buckets": 8,
+        "norm_rel_ebd": "layer_norm",
+    },
+    "ernie": _WIDTHS,
+    "bert-generation": _WIDTHS,
     "bloom": {
         "vocab_size": VOCAB,
         "hidden_size": 16,
@@ -163,9 +186,14 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "deepseek_v3": {**_DEEPSEEK, "n_group": 2, "topk_group": 1, "q_lora_rank": 8},
 }
 
-
 #: Families whose models another one has in other tensors: pellucid writes them as that.
-WRITTEN_AS = {"codegen": "gptj"}
+WRITTEN_AS = {
+    "codegen": "gptj",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "ernie": "bert",
+    "bert-generation": "distilbert",
+}
 
 
 def config_of(family: str, **extra: Any) -> config.Transformer:

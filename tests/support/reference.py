@@ -121,6 +121,26 @@ _NAMED: dict[str, Any] = {
     "problem_type": "multi_label_classification",
 }
 
+#: The table of positions begins behind the padding id, which is 1.
+_BEHIND_PADDING: dict[str, Any] = {"max_position_embeddings": LENGTH + 2}
+_DISTIL: dict[str, Any] = {
+    "vocab_size": VOCAB,
+    "dim": 16,
+    "n_layers": 2,
+    "n_heads": 4,
+    "hidden_dim": 24,
+    "max_position_embeddings": LENGTH,
+    "initializer_range": 0.2,
+}
+_DEBERTA: dict[str, Any] = {
+    "relative_attention": True,
+    "pos_att_type": ["c2p", "p2c"],
+    "position_buckets": 6,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "position_biased_input": False,
+}
+
 #: Name of the case: the class, the config's class, and what the config says.
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", "LlamaConfig", {"num_key_value_heads": 2}),
@@ -420,6 +440,105 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "GptOssConfig",
         _GROUPED | {"head_dim": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
     ),
+    "encoder roberta": ("RobertaForMaskedLM", "RobertaConfig", _BEHIND_PADDING),
+    "encoder roberta, untied": (
+        "RobertaForMaskedLM",
+        "RobertaConfig",
+        {**_BEHIND_PADDING, "tie_word_embeddings": False, "hidden_act": "relu"},
+    ),
+    "encoder roberta without head": ("RobertaModel", "RobertaConfig", _BEHIND_PADDING),
+    "encoder xlm-roberta": ("XLMRobertaForMaskedLM", "XLMRobertaConfig", _BEHIND_PADDING),
+    "encoder camembert": (
+        "CamembertForMaskedLM",
+        "CamembertConfig",
+        {**_BEHIND_PADDING, "max_position_embeddings": LENGTH + 3, "pad_token_id": 2},
+    ),
+    "encoder distilbert": ("DistilBertForMaskedLM", "DistilBertConfig", _DISTIL),
+    "encoder distilbert, sines": (
+        "DistilBertModel",
+        "DistilBertConfig",
+        {**_DISTIL, "sinusoidal_pos_embds": True, "activation": "relu"},
+    ),
+    "encoder electra": ("ElectraForMaskedLM", "ElectraConfig", {"embedding_size": 6}),
+    "encoder electra, as wide": ("ElectraForMaskedLM", "ElectraConfig", {"embedding_size": 16}),
+    "encoder electra discriminator, without head": (
+        "ElectraForPreTraining",
+        "ElectraConfig",
+        {"embedding_size": 24},
+    ),
+    "encoder albert": (
+        "AlbertForMaskedLM",
+        "AlbertConfig",
+        {"embedding_size": 6, "num_hidden_groups": 2, "num_hidden_layers": 3},
+    ),
+    "encoder albert, groups of two, without head": (
+        "AlbertModel",
+        "AlbertConfig",
+        {"embedding_size": 16, "inner_group_num": 2, "hidden_act": "gelu"},
+    ),
+    "encoder albert with all heads": (
+        "AlbertForPreTraining",
+        "AlbertConfig",
+        {"embedding_size": 6},
+    ),
+    "encoder mpnet": ("MPNetForMaskedLM", "MPNetConfig", _BEHIND_PADDING),
+    "encoder deberta-v2": ("DebertaV2ForMaskedLM", "DebertaV2Config", _DEBERTA),
+    "encoder deberta-v2, one term, own projections": (
+        "DebertaV2ForMaskedLM",
+        "DebertaV2Config",
+        {
+            **_DEBERTA,
+            "pos_att_type": "c2p",
+            "share_att_key": False,
+            "position_biased_input": True,
+            "position_buckets": -1,
+            "max_relative_positions": 6,
+            "type_vocab_size": 2,
+            "embedding_size": 10,
+        },
+    ),
+    "encoder deberta-v2, absolute, without head": ("DebertaV2Model", "DebertaV2Config", {}),
+    "encoder deberta-v2, the later head": (
+        "DebertaV2ForMaskedLM",
+        "DebertaV2Config",
+        {**_DEBERTA, "legacy": False, "pos_att_type": ["p2c"], "norm_rel_ebd": "none"},
+    ),
+    "encoder ernie": ("ErnieForMaskedLM", "ErnieConfig", {}),
+    "encoder bert-generation, without head": (
+        "BertGenerationEncoder",
+        "BertGenerationConfig",
+        {},
+    ),
+    "classes roberta": (
+        "RobertaForSequenceClassification",
+        "RobertaConfig",
+        _BEHIND_PADDING | _NAMED,
+    ),
+    "classes distilbert": (
+        "DistilBertForSequenceClassification",
+        "DistilBertConfig",
+        _DISTIL | _NAMED,
+    ),
+    "classes electra": (
+        "ElectraForSequenceClassification",
+        "ElectraConfig",
+        _NAMED | {"embedding_size": 6},
+    ),
+    "classes albert": (
+        "AlbertForSequenceClassification",
+        "AlbertConfig",
+        _NAMED | {"embedding_size": 6},
+    ),
+    "classes mpnet": (
+        "MPNetForSequenceClassification",
+        "MPNetConfig",
+        _BEHIND_PADDING | _NAMED,
+    ),
+    "classes deberta-v2": (
+        "DebertaV2ForSequenceClassification",
+        "DebertaV2Config",
+        _DEBERTA | _NAMED | {"pooler_hidden_act": "tanh"},
+    ),
     "mt5": ("MT5ForConditionalGeneration", "MT5Config", {"num_decoder_layers": 1}),
     "mt5 plain relu": (
         "MT5ForConditionalGeneration",
@@ -583,6 +702,7 @@ _BASES = {
     **dict.fromkeys(("BartConfig", "MBartConfig", "MarianConfig", "PegasusConfig"), _BART),
     "BloomConfig": _BLOOM,
     "CodeGenConfig": _GPT2,
+    "DistilBertConfig": {},
     "FalconConfig": _FALCON,
     "GPTJConfig": _GPT2,
     "GPTNeoConfig": _GPT_NEO,
@@ -598,6 +718,7 @@ PAIRS = [
 EXACT = {
     *("gpt2", "gpt2 untied, wide, relu", "classes gpt2"),
     *("bert", "bert without head", "bert with all heads", "classes bert"),
+    *(case for case in CASES if case.startswith("encoder") and "deberta" not in case),
     *(case for case in PAIRS if "t5" not in case),
 }
 
@@ -654,7 +775,7 @@ def says(case: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
     """How theirs and ours are asked: (model, ids, padding) to logits, or to hidden states."""
     if case in PAIRS:
         return _their_pair, _our_pair
-    if case == "bert without head":
+    if case.endswith("without head") or case == "encoder distilbert, sines":
         return _their_states, _our_states
     if case.startswith("classes"):
         return _their_classes, _our_logits
@@ -681,13 +802,17 @@ def _our_logits(model: Transformer, ids: Tensor, padding: Tensor | None = None) 
 
 
 def _their_states(model: Any, ids: Tensor, padding: Tensor | None = None) -> Tensor:
+    model = getattr(model, "electra", model)  # its discriminator reads the states
     out = model(ids, attention_mask=_attention_mask(padding))
-    return torch.cat((out.last_hidden_state, out.pooler_output[:, None]), dim=1)
+    pooled: Tensor | None = getattr(out, "pooler_output", None)
+    states = out.last_hidden_state
+    return states if pooled is None else torch.cat((states, pooled[:, None]), dim=1)
 
 
 def _our_states(model: Transformer, ids: Tensor, padding: Tensor | None = None) -> Tensor:
     states = model.hidden_states(ids, padding=padding)
-    assert model.pooler is not None
+    if model.pooler is None:
+        return states
     return torch.cat((states, torch.tanh(model.pooler(states[:, :1]))), dim=1)
 
 

@@ -181,7 +181,7 @@ def by_hand(model: torch.nn.Module, call: object) -> dict[str, dict[str, float]]
     order: list[str] = []
 
     def spying(q, read, scoring, positions, view, window=None):  # type: ignore[no-untyped-def]
-        bias = positions.bias(q, view, scoring.scale)
+        bias = positions.bias(q, read.keys, view, scoring.scale)
         near = view.in_window(window, q.shape[2], q.device)
         mask = near.mask
         scored = ScoreRule(

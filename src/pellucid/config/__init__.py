@@ -12,6 +12,7 @@ from pellucid.config.attention import (
     NeuralMemory,
     OneAttention,
     rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     MLP,
@@ -43,6 +44,7 @@ from pellucid.config.corpora import (
     Prompts,
     Rows,
 )
+from pellucid.config.embedding import Embedding, EmbeddingProjection
 from pellucid.config.initialisation import (
     He,
     Initialisation,
@@ -51,7 +53,7 @@ from pellucid.config.initialisation import (
     Xavier,
 )
 from pellucid.config.layers import Layer, SharedLayers, map_kinds
-from pellucid.config.model import Embedding, Transformer
+from pellucid.config.model import Transformer
 from pellucid.config.norms import (
     BatchNorm,
     GroupNorm,
@@ -90,6 +92,7 @@ from pellucid.config.positions import (
     ALiBi,
     AlternatingPositions,
     BucketedBias,
+    Disentangled,
     DynamicNTK,
     Learned,
     LinearScaling,
@@ -178,11 +181,13 @@ __all__ = [
     "Cosine",
     "DeepNorm",
     "DenseFeedForward",
+    "Disentangled",
     "Distillation",
     "Documents",
     "DynamicNTK",
     "ElasticNet",
     "Embedding",
+    "EmbeddingProjection",
     "Epochs",
     "ExpertGroups",
     "Experts",
@@ -286,6 +291,7 @@ __all__ = [
     "run_from_table",
     "run_to_toml",
     "to_toml",
+    "value_width",
     "with_new_flags",
     "with_new_kinds",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from pellucid.config.checks import Checked, Count, Fraction, Positive, check_turns
 from pellucid.config.norms import GroupNorm, LayerNorm, Norm, RMSNorm
@@ -129,11 +129,6 @@ class LatentAttention(Checked):
     d_query_latent: Count | None = None
     scale: Positive | None = None
 
-    @property
-    def value_width(self) -> int:
-        """The features of one head's values."""
-        return self.d_value
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinearAttention(Checked):
@@ -148,11 +143,6 @@ class LinearAttention(Checked):
     qkv_bias: bool
     out_bias: bool
     chunk: Count
-
-    @property
-    def value_width(self) -> int:
-        """The features of one head's values."""
-        return self.d_head
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,18 +160,32 @@ class NeuralMemory(Checked):
     chunk: Count
     frozen: bool = False
 
-    @property
-    def value_width(self) -> int:
-        """The features of one head's values."""
-        return self.d_head
-
 
 OneAttention = MultiHead | LatentAttention | LinearAttention | NeuralMemory
 
 
 def rotated_width(attention: OneAttention) -> int:
     """The features of a head's query that positions can rotate."""
-    return attention.d_rotated if isinstance(attention, LatentAttention) else attention.d_head
+    match attention:
+        case LatentAttention(d_rotated=width):
+            return width
+        case MultiHead(d_head=width) | LinearAttention(d_head=width) | NeuralMemory(d_head=width):
+            return width
+        case _:
+            assert_never(attention)
+
+
+def value_width(attention: OneAttention) -> int:
+    """The features of a head's values."""
+    match attention:
+        case MultiHead():
+            return attention.value_width
+        case LatentAttention(d_value=width):
+            return width
+        case LinearAttention(d_head=width) | NeuralMemory(d_head=width):
+            return width
+        case _:
+            assert_never(attention)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,14 @@ _LARGEST = {
     "n_heads": (2**14, "the widest models have some hundreds"),
     "n_kv_heads": (2**14, "the widest models have some hundreds"),
     "d_head": (2**14, "the widest heads have some hundreds"),
+    "d_value": (2**14, "the widest heads have some hundreds"),
+    "d_rotated": (2**14, "the widest heads have some hundreds"),
+    "d_latent": (2**18, "a latent is narrower than the model"),
+    "d_query_latent": (2**18, "a latent is narrower than the model"),
+    "n_experts": (
+        4096,
+        "each expert is a module of its own; the largest layers have some hundreds",
+    ),
     "d_model": (2**18, "the widest models have some tens of thousands"),
     "d_ff": (2**20, "the widest models have a hundred thousand"),
     "vocab_size": (2**22, "the largest known vocabularies have a million tokens"),
@@ -72,7 +80,7 @@ def check_turns(kind: object, layers: tuple[object, ...], first: tuple[object, .
     """Refuse a pattern of layers that has only one kind, or none after the first layers.
 
     Args:
-        kind: The pattern. layers: The kinds that take turns. first: Those of the first layers.
+        kind: The pattern. layers: The kinds that take turns. first: The kinds of the first layers.
     """
     name, n_kinds = type(kind).__name__, len(layers) + len(first)
     if n_kinds < 2:

@@ -100,8 +100,8 @@ class SharedLayers(Checked):
         Raises:
             ConfigError: it is no multiple of `layers_per_group`, or there are more groups.
         """
-        rounds, rest = divmod(n_layers, self.layers_per_group)
-        if rest or rounds < self.groups:
+        rounds, left = divmod(n_layers, self.layers_per_group)
+        if left or rounds < self.groups:
             raise ConfigError(
                 f"shared_layers needs a number of layers that is a multiple of layers_per_group "
                 f"and at least groups x layers_per_group; n_layers was {n_layers}, groups "

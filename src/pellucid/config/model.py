@@ -10,38 +10,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pellucid.config.attention import NeuralMemory
-from pellucid.config.checks import AtLeast, Checked, Count, Positive
+from pellucid.config.checks import AtLeast, Checked, Count
+from pellucid.config.embedding import Embedding
 from pellucid.config.initialisation import Initialisation
 from pellucid.config.norms import GroupNorm
-from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead
+from pellucid.config.output_heads import PLAIN_HEAD, ClassificationHead, Head, LanguageHead, NoHead
 from pellucid.config.positions import Sinusoidal
 from pellucid.config.stack import Stack
 from pellucid.errors import ConfigError
 
 #: The longest table of positions.
 LONGEST_CONTEXT = 2**24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Embedding(Checked):
-    """Token embeddings: multiplied by a number or not; tied to the output head or not.
-
-    `scaled`: by sqrt(d_model). `multiplier`: by this number (default: none). `segments`: how many
-    kinds of text a sequence may have, each with its own vector (BERT's token types); most models
-    have none.
-    """
-
-    tied: bool
-    scaled: bool
-    segments: Count | None = None
-    multiplier: Positive | None = None
-
-    def _check(self) -> None:
-        if self.scaled and self.multiplier is not None:
-            raise ConfigError(
-                "embedding.multiplier must be none with scaled = true, was "
-                f"{self.multiplier:g}: embeddings have one factor; set scaled = false"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +55,7 @@ class Transformer(Checked):
             raise ConfigError("a model needs an encoder, a decoder, or both: this one has neither")
         self._check_cross_attention()
         self._check_classification()
+        self._check_tied()
         if self.encoder is not None and any(
             isinstance(layer.attention, NeuralMemory) for layer in self.encoder.layer_counts
         ):
@@ -117,19 +97,34 @@ class Transformer(Checked):
                 'texts would get the same class; take "last" or "mean"'
             )
 
-    def _check_widths(self, stack: Stack) -> None:
-        if isinstance(stack.positions, Sinusoidal) and self.d_model % 2:
+    def _check_tied(self) -> None:
+        tied = isinstance(self.head, LanguageHead) and self.embedding.tied
+        if tied and self.head_width != self.token_width:
             raise ConfigError(
-                f"Sinusoidal positions need an even d_model, was {self.d_model}: "
-                "every sine has its cosine"
+                f"head.transform is missing: a tied head reads vectors of {self.token_width} "
+                f"numbers (embedding.projection.width), and states have {self.d_model}; give the "
+                "head a HeadTransform, or set embedding.tied to false"
             )
-        transform = self.head.transform if isinstance(self.head, LanguageHead) else None
+
+    def _check_widths(self, stack: Stack) -> None:
+        width = self.positions_width
+        name = "d_model" if width == self.d_model else "embedding.projection.width"
+        added = (stack.positions, stack.embedding_positions)
+        if any(isinstance(scheme, Sinusoidal) for scheme in added) and width % 2:
+            raise ConfigError(
+                f"Sinusoidal positions need an even {name}, was {width}: every sine has its cosine"
+            )
+        transform = None if isinstance(self.head, NoHead) else self.head.transform
         head_norm = None if transform is None else transform.norm
-        for norm in (stack.norm, stack.input_norm, head_norm):
-            if isinstance(norm, GroupNorm) and self.d_model % norm.n_groups:
+        for norm, width in (
+            (stack.norm, self.d_model),
+            (stack.input_norm, self.input_norm_width),
+            (head_norm, self.head_width),
+        ):
+            if isinstance(norm, GroupNorm) and width % norm.n_groups:
+                name = "d_model" if width == self.d_model else "embedding.projection.width"
                 raise ConfigError(
-                    f"d_model must be a multiple of n_groups, was {self.d_model} and "
-                    f"{norm.n_groups}"
+                    f"{name} must be a multiple of n_groups, was {width} and {norm.n_groups}"
                 )
         if stack.reparametrisation is not None and self.initialisation.outputs == "zero":
             raise ConfigError(
@@ -149,6 +144,32 @@ class Transformer(Checked):
     def stacks(self) -> tuple[Stack, ...]:
         """The encoder and the decoder, without the missing one."""
         return tuple(stack for stack in (self.encoder, self.decoder) if stack is not None)
+
+    @property
+    def token_width(self) -> int:
+        """The features of a token's vector."""
+        projection = self.embedding.projection
+        return self.d_model if projection is None else projection.width
+
+    @property
+    def positions_width(self) -> int:
+        """The features of positions that are added to the embedding."""
+        projection = self.embedding.projection
+        is_first = projection is not None and projection.place == "first"
+        return self.d_model if is_first else self.token_width
+
+    @property
+    def input_norm_width(self) -> int:
+        """The features of the norm of the input."""
+        projection = self.embedding.projection
+        is_last = projection is not None and projection.place == "last"
+        return self.token_width if is_last else self.d_model
+
+    @property
+    def head_width(self) -> int:
+        """The features that the matrix of the head reads."""
+        transformed = isinstance(self.head, LanguageHead) and self.head.transform is not None
+        return self.token_width if transformed else self.d_model
 
     @property
     def rows(self) -> int:

@@ -13,10 +13,15 @@ from pellucid.errors import ConfigError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTransform:
-    """norm(activation(dense(x))) before the logits, as in BERT."""
+    """norm(activation(dense(x))) before the logits, as in BERT.
 
-    activation: Activation
-    norm: Norm
+    Activation and norm are optional. `bias`: of the dense layer. Before tokens it gives vectors as
+    wide as the embedding's, before classes d_model features.
+    """
+
+    activation: Activation | None = None
+    norm: Norm | None = None
+    bias: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,16 +65,24 @@ class ClassificationHead(Checked):
 
     `classes` are their names, in order; without them pellucid takes the classes of the data when it
     prepares a run. `pooling`: the state of the "first" token (through the pooler, if the model has
-    one), of the "last" real one, or the "mean" over all real ones. `dropout` applies to that
-    vector. `bias`: whether each class has a bias of its own.
+    one), of the "last" real one, or the "mean" over all real ones. `transform`: of that vector, as
+    in RoBERTa; `input_dropout` applies before it. `dropout` applies to what the matrix of the
+    classes reads. `bias`: whether each class has a bias of its own.
     """
 
     classes: tuple[str, ...] | None
     pooling: Literal["first", "mean", "last"]
     dropout: Fraction
     bias: bool
+    transform: HeadTransform | None = None
+    input_dropout: Fraction = 0.0
 
     def _check(self) -> None:
+        if self.input_dropout and self.transform is None:
+            raise ConfigError(
+                f"input_dropout must be 0 without a transform, was {self.input_dropout}: it comes "
+                "before the transform; set dropout instead"
+            )
         if self.classes is None:
             return
         if len(self.classes) < 2:

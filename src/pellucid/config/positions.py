@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, assert_never
 
 from pellucid.config.checks import AtLeast, Checked, Count, Positive, check_turns, positive
+from pellucid.config.norms import LayerNorm, RMSNorm
 from pellucid.errors import ConfigError
 
 
@@ -70,6 +71,51 @@ class BucketedBias(Checked):
                 f"max_distance must be greater than half of n_buckets, was {self.max_distance} "
                 f"and {self.n_buckets}: the other half of the buckets would be empty"
             )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disentangled(Checked):
+    """Content meets distance in the scores, as in DeBERTa: each distance has a vector.
+
+    The vectors are as wide as the model, the same in all layers, and normalised by `norm`.
+    `content_to_position`: queries meet the distances' keys; `position_to_content`: keys meet the
+    distances' queries. The layers' own projections of content make these, or with
+    `own_projections` matrices of their own. There are `n_buckets` vectors, half for each direction,
+    and longer distances share the last; with `max_distance` half of them hold one distance each,
+    and the others grow with the logarithm.
+
+    The scores have up to three terms: set `attention.scale` to 1 / sqrt(d_head x terms).
+    """
+
+    n_buckets: Annotated[int, AtLeast(2)]
+    max_distance: Count | None = None
+    content_to_position: bool
+    position_to_content: bool
+    own_projections: bool
+    norm: LayerNorm | RMSNorm | None = None
+
+    def _check(self) -> None:
+        if self.n_buckets % 2:
+            raise ConfigError(f"n_buckets must be even, was {self.n_buckets}")
+        if not (self.content_to_position or self.position_to_content):
+            raise ConfigError(
+                "Disentangled needs content_to_position, position_to_content or both: without them "
+                "distances change nothing; take NoPositions"
+            )
+        if self.max_distance is None:
+            return
+        exact = self.n_buckets // 4
+        if exact < 1 or self.max_distance <= exact + 1:
+            raise ConfigError(
+                f"max_distance must be greater than n_buckets / 4 + 1, and n_buckets at least 4, "
+                f"was {self.max_distance} and {self.n_buckets}; leave max_distance out to give "
+                "each distance its own vector"
+            )
+
+    @property
+    def n_terms(self) -> int:
+        """The terms of a score: content with content, and the ones with distances."""
+        return 1 + self.content_to_position + self.position_to_content
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +252,9 @@ class ALiBi(Checked):
     rounded: bool = False
 
 
-OnePositions = NoPositions | Learned | Sinusoidal | ShawRelative | BucketedBias | Rotary | ALiBi
+OnePositions = (
+    NoPositions | Learned | Sinusoidal | ShawRelative | BucketedBias | Disentangled | Rotary | ALiBi
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +277,11 @@ class AlternatingPositions(Checked):
                     "embedding, before the first layer; take Rotary, ALiBi, BucketedBias, "
                     "ShawRelative or NoPositions, which act within a layer"
                 )
+            if isinstance(scheme, Disentangled):
+                raise ConfigError(
+                    "AlternatingPositions must not have Disentangled: every layer makes queries "
+                    "and keys of its distances; name it itself"
+                )
 
 
 Positions = OnePositions | AlternatingPositions
@@ -237,7 +290,7 @@ Positions = OnePositions | AlternatingPositions
 def adds_to_scores(positions: OnePositions) -> bool:
     """Whether a scheme adds a number to each score; linear attention forms no scores."""
     match positions:
-        case ShawRelative() | BucketedBias() | ALiBi():
+        case ShawRelative() | BucketedBias() | Disentangled() | ALiBi():
             return True
         case NoPositions() | Learned() | Sinusoidal() | Rotary():
             return False

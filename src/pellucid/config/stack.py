@@ -14,6 +14,7 @@ from pellucid.config.attention import (
     MultiHead,
     OneAttention,
     rotated_width,
+    value_width,
 )
 from pellucid.config.blocks import (
     AlternatingFeedForward,
@@ -29,11 +30,15 @@ from pellucid.config.positions import (
     ALiBi,
     AlternatingPositions,
     BucketedBias,
+    Disentangled,
+    Learned,
     LongRoPE,
+    NoPositions,
     OnePositions,
     Positions,
     Rotary,
     ShawRelative,
+    Sinusoidal,
     adds_to_scores,
 )
 from pellucid.errors import ConfigError
@@ -50,7 +55,8 @@ class Stack(Checked):
     the states of an encoder; `reparametrisation` of every linear layer; `shared_layers`, if several
     layers use the same weights; `embedding_dropout` on the embedded tokens (default: `dropout`).
     Without `first_attention_norm` the attention of the first block reads its input as it is, as in
-    ModernBERT, where the input norm is just before it.
+    ModernBERT, where the input norm is just before it. `embedding_positions` are added to the
+    embedding if `positions` act within the layers, as in MPNet.
     """
 
     n_layers: Count
@@ -67,12 +73,18 @@ class Stack(Checked):
     shared_layers: SharedLayers | None = None
     first_attention_norm: bool = True
     embedding_dropout: Fraction | None = None
+    embedding_positions: Learned | Sinusoidal | None = None
 
     def _check(self) -> None:
-        for scheme in self.schemes:
-            _check_scheme(
-                scheme, [layer for layer in self.layer_counts if layer.positions == scheme]
+        outside = isinstance(self.positions, Learned | Sinusoidal | NoPositions)
+        if self.embedding_positions is not None and outside:
+            raise ConfigError(
+                f"embedding_positions must be none if positions is {type(self.positions).__name__}:"
+                " they go with positions within the layers; name the one scheme in positions"
             )
+        for scheme in self.schemes:
+            layers = [layer for layer in self.layer_counts if layer.positions == scheme]
+            _check_scheme(scheme, layers)
         self._check_cross_attention()
         if self.shared_layers is not None:
             self._check_shared_layers(self.shared_layers)
@@ -163,7 +175,7 @@ class Stack(Checked):
     @property
     def d_value(self) -> int:
         """The features of one head's values, in the first layer."""
-        return self.pattern[0].value_width
+        return value_width(self.pattern[0])
 
     @property
     def n_heads(self) -> int:
@@ -233,13 +245,27 @@ def _check_scheme(scheme: OnePositions, layers: Iterable[Layer]) -> None:
             )
         _check_equal(name, "d_head", {a.d_head for a in attentions}, reason)
         if scheme.values:
-            _check_values({attention.value_width for attention in attentions})
+            _check_values({value_width(attention) for attention in attentions})
+    if isinstance(scheme, Disentangled):
+        _check_disentangled(attentions)
     if isinstance(scheme, Rotary):
         if scheme.n_features is None:
             reason = "the layers share its angles; or set n_features"
             _check_equal(name, "d_head", {rotated_width(a) for a in attentions}, reason)
         for attention in attentions:
             _check_rotary(scheme, rotated_width(attention))
+
+
+def _check_disentangled(attentions: Iterable[OneAttention]) -> None:
+    """Refuse attention whose projections cannot make queries and keys of distances."""
+    for attention in attentions:
+        if not isinstance(attention, MultiHead) or attention.qk_norm is not None:
+            name = type(attention).__name__
+            kind = f"{name} with qk_norm" if isinstance(attention, MultiHead) else name
+            raise ConfigError(
+                f"every layer must be MultiHead without qk_norm with Disentangled, was {kind}: "
+                "its projections of queries and keys project distances too"
+            )
 
 
 def _check_equal(scheme: str, size: str, values: set[int], reason: str) -> None:

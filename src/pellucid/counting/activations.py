@@ -15,6 +15,7 @@ from pellucid.config import (
     MLP,
     ClampedGatedMLP,
     DenseFeedForward,
+    Disentangled,
     Experts,
     GatedMLP,
     LastLayers,
@@ -215,7 +216,9 @@ def _extra_numbers(attention: OneAttention, positions: OnePositions, *, causal: 
             weights = "3 h T" if attention.dropout else "0"
             if scores_are_formed(attention, positions):
                 weights = "2 h T"
-            return total(weights, _gate_numbers(attention))
+            # a bias that depends on the query: one number for each query and key of each text
+            bias = f"{positions.n_terms} h T" if isinstance(positions, Disentangled) else "0"
+            return total(weights, _gate_numbers(attention), bias)
         case LatentAttention(dropout=dropout, d_query_latent=d_query):
             latents = "2 d_c" if d_query is None else "2 d_c + 2 d_q"
             return total(latents, "3 h T" if dropout else "0")

@@ -7,6 +7,7 @@ from typing import assert_never
 
 from pellucid.config import (
     ClassificationHead,
+    Disentangled,
     LanguageHead,
     LatentAttention,
     LinearAttention,
@@ -17,6 +18,7 @@ from pellucid.config import (
 )
 from pellucid.counting.formulas import Symbols, evaluate, times, total
 from pellucid.counting.layers import (
+    LayerGroup,
     NamedStack,
     attention_symbols,
     group_feed_forwards,
@@ -27,7 +29,9 @@ from pellucid.counting.parameters import (
     ParameterRow,
     attention_row,
     cross_attention_row,
+    embedding_symbol,
     feed_forward_row,
+    head_symbol,
     symbols,
 )
 
@@ -104,6 +108,8 @@ def _attention_flops(keys: str) -> str:
 def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
     dims, length = symbols(model, named_stack), model.context_length
     rows: list[FlopRow] = []
+    if model.embedding.projection is not None:
+        rows.append(_row(f"{named_stack.prefix}embedding projection", "2 d_e d_model", dims))
     for layers in group_layers(named_stack):
         projections = attention_row(model, named_stack, layers)
         rows.append(_products(f"{layers.name} projections", projections))
@@ -113,6 +119,7 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
         meets = "sums" if isinstance(layers.kind, LinearAttention) else "scores and sums"
         layer_dims = dims | window_flops(layers.kind, length)
         rows.append(_row(f"{layers.name} {meets}", formula, layer_dims))
+        rows += _distances(named_stack, layers, dims)
     cross = cross_attention_row(model, named_stack)
     if cross is not None and named_stack.stack.cross_attention is not None:
         rows.append(_products("cross attention projections", cross))
@@ -127,18 +134,37 @@ def _stack(model: Transformer, named_stack: NamedStack) -> list[FlopRow]:
     return rows
 
 
+def _distances(
+    named_stack: NamedStack, layers: LayerGroup[OneAttention], dims: Symbols
+) -> list[FlopRow]:
+    """Products of content with the vectors of distances, whose own products are once a text."""
+    positions = named_stack.stack.positions
+    if not isinstance(positions, Disentangled):
+        return []
+    products = "2 h d_k n_buckets + 2 h d_k d_model n_buckets / T"
+    formula = times(layers.layers, layers.number, f"{positions.n_terms - 1} ({products})")
+    layer_dims = {**dims, **attention_symbols(layers.kind), "n_buckets": positions.n_buckets}
+    return [_row(f"{layers.name} content and distance", formula, layer_dims)]
+
+
 def _head(model: Transformer) -> list[FlopRow]:
     dims, rows = symbols(model), list[FlopRow]()
     if model.pooler:
         rows.append(_row("pooler, once a text", "2 d_model^2 / T", dims))
     if isinstance(model.head, LanguageHead):
         if model.head.transform is not None:
-            rows.append(_row("head transform", "2 d_model^2", dims))
-        rows.append(_row("head", "2 vocab_size d_model", dims))
+            rows.append(_row("head transform", f"2 {_square(embedding_symbol(model))}", dims))
+        rows.append(_row("head", f"2 vocab_size {head_symbol(model)}", dims))
     if isinstance(model.head, ClassificationHead):
         dims |= {"n_classes": len(model.head.names)}
+        if model.head.transform is not None:
+            rows.append(_row("classifier transform, once a text", "2 d_model^2 / T", dims))
         rows.append(_row("classifier, once a text", "2 n_classes d_model / T", dims))
     return rows
+
+
+def _square(width: str) -> str:
+    return "d_model^2" if width == "d_model" else f"d_model {width}"
 
 
 def _products(part: str, row: ParameterRow) -> FlopRow:

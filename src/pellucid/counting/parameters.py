@@ -9,6 +9,7 @@ from pellucid.config import (
     ALiBi,
     BucketedBias,
     ClassificationHead,
+    Disentangled,
     LanguageHead,
     Learned,
     NoHead,
@@ -39,6 +40,7 @@ from pellucid.counting.part_formulas import (
     feed_forward_part,
     idle_formula,
     norm_part,
+    projection_part,
     transform_part,
 )
 
@@ -74,10 +76,11 @@ def parameters(model: Transformer) -> list[ParameterRow]:
 
     docs/notation.md explains the symbols in the formulas.
     """
-    table = [_embedding("token embedding", "vocab_size d_model", symbols(model))]
+    width = embedding_symbol(model)
+    table = [_embedding("token embedding", f"vocab_size {width}", symbols(model))]
     if model.embedding.segments is not None:
         dims = symbols(model) | {"segments": model.embedding.segments}
-        table.append(_embedding("segment embedding", "segments d_model", dims))
+        table.append(_embedding("segment embedding", f"segments {width}", dims))
     for named_stack in stacks(model):
         table += _stack(model, named_stack)
     return table + head_rows(model)
@@ -100,10 +103,26 @@ def symbols(model: Transformer, named_stack: NamedStack | None = None) -> dict[s
         "context_length": model.context_length,
         "T": model.context_length,
         "d_model": model.d_model,
+        "d_e": model.token_width,
     }
     if named_stack is None:
         return dims
     return dims | {"n_layers": named_stack.stack.n_layers}
+
+
+def embedding_symbol(model: Transformer) -> str:
+    """The symbol of the features of a token's vector."""
+    return "d_model" if model.embedding.projection is None else "d_e"
+
+
+def head_symbol(model: Transformer) -> str:
+    """The symbol of the features that the matrix of the head reads."""
+    return embedding_symbol(model) if model.head_width == model.token_width else "d_model"
+
+
+def _input_symbol(model: Transformer, width: int) -> str:
+    """The symbol of a width before the first block."""
+    return embedding_symbol(model) if width == model.token_width else "d_model"
 
 
 def attention_row(
@@ -138,8 +157,15 @@ def feed_forward_row(
 def _stack(model: Transformer, named_stack: NamedStack) -> list[ParameterRow]:
     stack, prefix, dims = named_stack.stack, named_stack.prefix, symbols(model, named_stack)
     table = [row for scheme in stack.schemes for row in _positions(model, named_stack, scheme)]
+    if stack.embedding_positions is not None:
+        table += _positions(model, named_stack, stack.embedding_positions)
     if stack.input_norm is not None:
-        table.append(_part_row(f"{prefix}input norm", norm_part(stack.input_norm), dims))
+        part = norm_part(stack.input_norm, _input_symbol(model, model.input_norm_width))
+        table.append(_part_row(f"{prefix}input norm", part, dims))
+    projection = model.embedding.projection
+    if projection is not None:
+        part = projection_part(projection, stack)
+        table.append(_part_row(f"{prefix}embedding projection", part, dims))
     table += [attention_row(model, named_stack, layers) for layers in group_layers(named_stack)]
     cross = cross_attention_row(model, named_stack)
     table += [] if cross is None else [cross]
@@ -176,7 +202,7 @@ def position_row_name(named_stack: NamedStack, scheme: OnePositions) -> str:
             name = "position embedding"
         case BucketedBias():
             name = "position bias"
-        case ShawRelative():
+        case ShawRelative() | Disentangled():
             name = "relative positions"
         case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
             name = "positions"
@@ -191,19 +217,24 @@ def _positions(
     model: Transformer, named_stack: NamedStack, scheme: OnePositions
 ) -> list[ParameterRow]:
     """The table of a scheme, if it has one; the layers that have the scheme share it."""
-    counts = named_stack.stack.layer_counts
-    attention = next(layer.attention for layer in counts if layer.positions == scheme)
+    stack = named_stack.stack
+    attentions = (layer.attention for layer in stack.layer_counts if layer.positions == scheme)
+    attention = next(attentions, stack.pattern[0])
     dims = symbols(model, named_stack) | attention_symbols(attention)
     name = position_row_name(named_stack, scheme)
     match scheme:
         case Learned(offset=offset):
             rows = f"(context_length + {offset})" if offset else "context_length"
-            return [_embedding(name, f"{rows} d_model", dims)]
+            width = _input_symbol(model, model.positions_width)
+            return [_embedding(name, f"{rows} {width}", dims)]
         case BucketedBias(n_buckets=n):
             return [_embedding(name, "n_buckets h", dims | {"n_buckets": n})]
         case ShawRelative(max_distance=furthest, values=values):
             formula = f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}"
             return [_embedding(name, formula, dims | {"max_distance": furthest})]
+        case Disentangled(n_buckets=n, norm=norm):
+            formula = total("n_buckets d_model", "0" if norm is None else norm_part(norm).vectors)
+            return [_embedding(name, formula, dims | {"n_buckets": n})]
         case NoPositions() | Sinusoidal() | Rotary() | ALiBi():
             return []
         case _:
@@ -219,6 +250,10 @@ def head_rows(model: Transformer) -> list[ParameterRow]:
         case NoHead():
             return table
         case ClassificationHead():
+            transform = model.head.transform
+            if transform is not None:
+                part = transform_part(transform, "d_model")
+                table.append(_part_row("classifier transform", part, dims))
             return [*table, _classifier(model.head, dims)]
         case LanguageHead():
             return table + _language_head(model, model.head)
@@ -235,9 +270,10 @@ def _classifier(head: ClassificationHead, dims: Symbols) -> ParameterRow:
 def _language_head(model: Transformer, head: LanguageHead) -> list[ParameterRow]:
     dims, table = symbols(model), list[ParameterRow]()
     if head.transform is not None:
-        table.append(_part_row("head transform", transform_part(head.transform), dims))
+        part = transform_part(head.transform, embedding_symbol(model))
+        table.append(_part_row("head transform", part, dims))
     if not model.embedding.tied:
-        table.append(_embedding("head", "vocab_size d_model", dims))
+        table.append(_embedding("head", f"vocab_size {head_symbol(model)}", dims))
     if head.bias and not head.fixed_bias:
         table.append(_part_row("head bias", Part("0", "vocab_size"), dims))
     return table

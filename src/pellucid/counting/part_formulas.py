@@ -9,6 +9,8 @@ from pellucid.config import (
     BatchNorm,
     ClampedGatedMLP,
     DenseFeedForward,
+    Disentangled,
+    EmbeddingProjection,
     Experts,
     GatedMLP,
     GroupNorm,
@@ -23,6 +25,7 @@ from pellucid.config import (
     OneAttention,
     OneFeedForward,
     Parallel,
+    Positions,
     RMSNorm,
     SandwichNorm,
     Stack,
@@ -69,6 +72,15 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
     match attention:
         case MultiHead():
             part = _multi_head(attention)
+            part = _multi_head(attention)
+            own = distance_projections(stack.positions)
+            rows = [{"position_query": "h d_k", "position_key": "h_kv d_k"}[name] for name in own]
+            query_bias, key_bias, _ = attention.biases
+            has_bias: dict[str, bool] = {"position_query": query_bias, "position_key": key_bias}
+            biases = (row for row, name in zip(rows, own, strict=True) if has_bias[name])
+            matrices = total(part.matrices, *(f"{row} d_model" for row in rows))
+            part = Part(matrices, total(part.vectors, *biases))
+            return _reparametrised(part, stack, total(f"{_rows(attention)} + d_model", *rows))
         case LatentAttention():
             part = _latent(attention)
         case LinearAttention(qkv_bias=qkv_bias, out_bias=out_bias):
@@ -82,6 +94,15 @@ def attention_part(attention: OneAttention, stack: Stack) -> Part:
         case _:
             assert_never(attention)
     return _reparametrised(part, stack, f"{_rows(attention)} + d_model")
+
+
+def distance_projections(positions: Positions) -> list[str]:
+    """The projections of vectors of distances that a layer has beside those of content."""
+    if not isinstance(positions, Disentangled) or not positions.own_projections:
+        return []
+    return ["position_query"] * positions.position_to_content + [
+        "position_key"
+    ] * positions.content_to_position
 
 
 #: With as many key/value heads as query heads.
@@ -199,9 +220,17 @@ def _experts_part(experts: Experts, stack: Stack) -> Part:
     return Part(total(*(p.matrices for p in parts)), total(*(p.vectors for p in parts)))
 
 
-def transform_part(transform: HeadTransform) -> Part:
-    """A dense layer with its biases, and a norm."""
-    return Part("d_model^2", total("d_model", norm_part(transform.norm).vectors))
+def transform_part(transform: HeadTransform, width: str) -> Part:
+    """A dense layer to `width` features with its biases, and a norm."""
+    matrix = "d_model^2" if width == "d_model" else f"d_model {width}"
+    norm = "0" if transform.norm is None else norm_part(transform.norm, width).vectors
+    return Part(matrix, total(width if transform.bias else "0", norm))
+
+
+def projection_part(projection: EmbeddingProjection, stack: Stack) -> Part:
+    """The map of the embedding to d_model."""
+    part = Part("d_e d_model", "d_model" if projection.bias else "0")
+    return _reparametrised(part, stack, "d_model")
 
 
 def _reparametrised(part: Part, stack: Stack, rows: str) -> Part:

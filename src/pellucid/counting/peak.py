@@ -251,7 +251,7 @@ def _head_numbers(run: Run) -> int:
     """The weights of a trained head over the vocabulary."""
     if not isinstance(run.model.head, LanguageHead) or run.trained is not None:
         return 0
-    return run.model.rows * run.model.d_model
+    return run.model.rows * run.model.head_width
 
 
 def _is_packed(run: Run) -> bool:

@@ -72,7 +72,7 @@ def loss_bytes(model: Transformer, objective: Objective, size: Pass, precision: 
         return 0, "nothing: no logits over the vocabulary"
     tokens = size.sequences * (size.decoder or size.encoder)
     width = bytes_of(precision)
-    matrix = 0 if width == 4 else width * model.rows * model.d_model
+    matrix = 0 if width == 4 else width * model.rows * model.head_width
     rows = chunk_rows(tokens, model.rows, width)
     fused = width * rows * model.rows + matrix
     wide = 4 * chunk_rows(tokens, model.rows, 4) * model.rows + matrix

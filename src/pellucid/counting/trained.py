@@ -35,10 +35,17 @@ from pellucid.counting.layers import (
     layer_copies,
     stacks,
 )
-from pellucid.counting.parameters import head_rows, parameter_count, parameters, symbols
+from pellucid.counting.parameters import (
+    embedding_symbol,
+    head_rows,
+    parameter_count,
+    parameters,
+    symbols,
+)
 from pellucid.counting.part_formulas import (
     attention_part,
     block_norms,
+    distance_projections,
     feed_forward_part,
     gate_rows,
     norm_part,
@@ -119,11 +126,10 @@ def _adapters(model: Transformer, lora: LoRA) -> TrainedCounts:
             terms[term] += 1
             n += lora.rank * evaluate_int(term, dims)
     formula = f"rank ({total(*(f'{times} ({term})' for term, times in terms.items()))})"
-    new = [row for row in head_rows(model) if row.part == "classifier"]
-    whole_rows = sum(row.count for row in new)
-    if new:
-        formula = total(formula, new[0].formula)
-    return TrainedCounts(n + whole_rows, n, n, formula)
+    new = [row for row in head_rows(model) if row.part in ("classifier", "classifier transform")]
+    formula = total(formula, *(row.formula for row in new))
+    trained, hidden = sum(row.count for row in new), sum(row.hidden for row in new)
+    return TrainedCounts(n + trained, n + hidden, n, formula)
 
 
 def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
@@ -166,9 +172,11 @@ def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]
             for leaf, inputs, outputs in _in_block(named_stack.stack, layer):
                 leaf_symbols = {**dims, **_symbols_of(leaf, named_stack.stack, layer)}
                 yield f"{path}.{leaf}", inputs, outputs, leaf_symbols
+        if model.embedding.projection is not None:
+            yield f"{side}.input_projection", "d_e", "d_model", dims
     dims = symbols(model)
     if isinstance(model.head, LanguageHead) and model.head.transform is not None:
-        yield "head_transform.dense", "d_model", "d_model", dims
+        yield "head_transform.dense", "d_model", embedding_symbol(model), dims
     if model.pooler:
         yield "pooler", "d_model", "d_model", dims
 
@@ -176,6 +184,8 @@ def _linear_layers(model: Transformer) -> Iterator[tuple[str, str, str, Symbols]
 def _in_block(stack: Stack, layer: Layer) -> Iterator[_Layer]:
     for leaf, inputs, outputs in _in_attention(layer.attention):
         yield f"attention.{leaf}", inputs, outputs
+    for leaf in distance_projections(stack.positions):
+        yield f"attention.{leaf}", "d_model", "h d_k" if leaf == "position_query" else "h_kv d_k"
     if stack.cross_attention is not None:
         for leaf, inputs, outputs in _in_attention(stack.cross_attention):
             yield f"cross_attention.{leaf}", inputs, outputs

@@ -135,7 +135,7 @@ def _scoring(attention: AttentionRecord, head: int) -> Scoring:
 
 
 def _bias(attention: AttentionRecord, head: int, scoring: Scoring) -> Tensor | None:
-    biases = attention.positions.bias(attention.q, attention.view, scoring.scale)
+    biases = attention.positions.bias(attention.q, attention.k, attention.view, scoring.scale)
     if biases is None:
         return None
     return biases.expand(1, attention.n_heads, *_square(attention))[:, head : head + 1]

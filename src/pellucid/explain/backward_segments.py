@@ -60,7 +60,9 @@ def trainable_parameters(trace: Trace, segment: Segment) -> dict[str, nn.Paramet
             model.token_embedding,
             model.segment_embedding,
             stack.positions,
+            stack.embedding_positions,
             stack.input_norm,
+            stack.input_projection,
         ]
     elif segment.place < len(stack.blocks):
         parts = [stack.blocks[segment.place], stack.positions.for_layer(segment.place)]
@@ -164,10 +166,7 @@ def detach_encoded(encoded: Encoded | None) -> Encoded | None:
 def _embedded(trace: Trace, stack_pass: StackPass) -> _Rerun:
     embedded = trace.model.embed(stack_pass.ids)
     embedded = embedded if embedded.requires_grad else make_leaf(embedded)
-    stack = stack_pass.stack
-    output = stack.input_norm(
-        stack.positions.embed(embedded.view_as(embedded), stack_pass.attention_view)
-    )
+    output = stack_pass.stack.enter(embedded.view_as(embedded), stack_pass.attention_view)
     return _Rerun(output, embedded, {})
 
 

@@ -17,6 +17,7 @@ from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.residual_sums import list_sums, why_no_sums
 from pellucid.explain.trace_types import Trace
+from pellucid.model import Transformer
 from pellucid.model.facts import (
     HeadTransformFacts,
     IdentityFacts,
@@ -47,6 +48,8 @@ def why_no_contributions(trace: Trace) -> str | None:
     match facts:
         case IdentityFacts():
             pass
+        case HeadTransformFacts() if _is_linear(model.head_transform, facts):
+            pass
         case HeadTransformFacts():
             return "the head bends the states before it reads them, so their parts do not add up"
         case UnknownFacts(part=part):
@@ -73,27 +76,48 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     model = trace.model
     stream = trace.stack_pass(side).states[-1][0, token].double()
     norm = trace.stack_pass(side).stack.final_norm
-    w = model.head_weight[word].double() * model.head_scale
+    w, transform_bias = _read_row(model, word)
     terms = [float(w @ _apply_norm_scale(norm, part, stream)) for part in parts]
     facts = norms_one_token(norm)
     bias = None if facts is None or facts.bias is None else norm.get_parameter(facts.bias)
     if bias is not None:
         names.append("final norm's bias")
         terms.append(float(w @ bias.double()))
+    if transform_bias is not None:
+        names.append("bias of the head's transform")
+        terms.append(transform_bias)
     if model.head_bias is not None:
         names.append("head's bias")
         terms.append(float(model.head_bias[word]))
     return Contributions(tuple(names), tuple(terms))
 
 
+def _is_linear(transform: nn.Module, facts: HeadTransformFacts) -> bool:
+    """Whether the transform of the head is a matrix alone."""
+    return facts.activation == "identity" and is_identity(transform.get_submodule(facts.norm))
+
+
+def _read_row(model: Transformer, word: int) -> tuple[Tensor, float | None]:
+    """The row of a word as it reads the states, and what the bias of a linear transform adds."""
+    w = model.head_weight[word].double() * model.head_scale
+    facts = transform_facts(model.head_transform)
+    if not isinstance(facts, HeadTransformFacts):
+        return w, None
+    dense = model.head_transform.get_submodule(facts.dense)
+    zero = model.head_weight.new_zeros(model.d_model)
+    bias = dense(zero).double()
+    columns = dense(torch.eye(len(zero)).to(zero)).double() - bias
+    return columns @ w, float(bias @ w)
+
+
 def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     """What enters the first block: embedding and position apart, where no norm mixes them."""
-    stack = trace.stack_pass(trace.side).stack
-    first = trace.stack_pass(trace.side).states[0][0, token].double()
-    acts = where_positions_act(stack.positions.for_layer(0))
-    if not is_identity(stack.input_norm) or acts == "unknown":
+    stack_pass = trace.stack_pass(trace.side)
+    stack, first = stack_pass.stack, stack_pass.states[0][0, token].double()
+    unknown = where_positions_act(stack.positions.for_layer(0)) == "unknown"
+    if stack_pass.maps_later or unknown or not is_identity(stack.input_norm):
         return ["input"], [first]
-    if acts != "stream":
+    if stack_pass.added_positions is None:
         return ["embedding"], [first]
     added = trace[cell(f"{stack_prefix(trace, trace.side)}positions", token)].double()
     return ["embedding", "position"], [first - added, added]

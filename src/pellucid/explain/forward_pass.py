@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.explain.part_facts import where_positions_act
 from pellucid.model import Encoded, Positions, Stack, Transformer, View
 from pellucid.typed import named_modules
 
@@ -52,6 +53,9 @@ class StackPass:
     encoded: Encoded | None = None
     #: after the final norm
     last: Tensor | None = None
+    #: what the map of the embedding reads and gives, (1, time, features), if there is one
+    unprojected: Tensor | None = None
+    projected: Tensor | None = None
 
     @property
     def final(self) -> Tensor:
@@ -73,6 +77,20 @@ class StackPass:
         """The name of the scheme of a layer, within the stack."""
         scheme, modules = self.positions(layer), named_modules(self.stack)
         return next(name for name, module in modules.items() if module is scheme)
+
+    @property
+    def maps_later(self) -> bool:
+        """Whether a map of the embedding to d_model comes after the positions."""
+        stack = self.stack
+        return stack.input_projection is not None and stack.projection_place != "first"
+
+    @property
+    def added_positions(self) -> Positions | None:
+        """The scheme that is added to the embedding; None if none is."""
+        for scheme in (self.stack.embedding_positions, self.positions(0)):
+            if scheme is not None and where_positions_act(scheme) == "stream":
+                return scheme
+        return None
 
 
 @torch.no_grad()
@@ -107,6 +125,11 @@ def _record_stack(hooks: ExitStack, stack: Stack, ids: Tensor) -> StackPass:
     def record_final(_: nn.Module, inputs: Any, output: Tensor) -> None:
         recording.last = output
 
+    def record_projection(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        recording.unprojected, recording.projected = inputs[0], output
+
+    if stack.input_projection is not None:
+        hooks.enter_context(stack.input_projection.register_forward_hook(record_projection))
     for block in stack.blocks:
         hooks.enter_context(block.register_forward_pre_hook(record_input))
     hooks.enter_context(stack.blocks[-1].register_forward_hook(record_output))

@@ -9,6 +9,7 @@ from torch import nn
 from pellucid.model.facts import (
     AddedPositionFacts,
     BlockFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     IdentityFacts,
@@ -59,7 +60,7 @@ def where_positions_act(
             return "stream"
         case RotaryFacts():
             return "queries and keys"
-        case DistanceBiasFacts() | DistanceVectorFacts():
+        case DistanceBiasFacts() | DistanceVectorFacts() | DisentangledFacts():
             return "scores"
         case NoPositionFacts():
             return "nowhere"
@@ -76,6 +77,8 @@ def rotation_of(positions: nn.Module) -> RotaryFacts | None:
         case RotaryFacts() as facts:
             return facts
         case AddedPositionFacts() | DistanceBiasFacts() | DistanceVectorFacts():
+            return None
+        case DisentangledFacts():
             return None
         case NoPositionFacts() | UnknownFacts():
             return None
@@ -131,7 +134,7 @@ def may_bias_by_query(positions: nn.Module) -> bool:
     """Whether the bias of a score depends on the query, or may."""
     facts = position_facts(positions)
     match facts:
-        case DistanceVectorFacts() | UnknownFacts():
+        case DistanceVectorFacts() | DisentangledFacts() | UnknownFacts():
             return True
         case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | NoPositionFacts():
             return False

@@ -35,6 +35,7 @@ from pellucid.model.facts import (
     NeuralMemoryFacts,
     SoftmaxAttentionFacts,
 )
+from pellucid.model.positions import ProjectsPositions
 from pellucid.model.residuals import Layer as Layer
 
 SUBLAYERS = ("attention", "cross_attention", "feed_forward")
@@ -83,9 +84,14 @@ class _RecordingPositions(Positions):
         super().__init__()
         self.scheme = scheme
         self.adds_values = scheme.adds_values
+        self.layer_scheme = scheme
         self.plain: list[Tensor] = []
         self.rotated: list[Tensor] = []
         self.compared: Tensor | None = None
+
+    def in_layer(self, layer: ProjectsPositions) -> Positions:
+        self.layer_scheme = self.scheme.in_layer(layer)
+        return self
 
     def rotate(self, x: Tensor, view: View) -> Tensor:
         rotated = self.scheme.rotate(x, view)
@@ -93,9 +99,9 @@ class _RecordingPositions(Positions):
         self.rotated.append(rotated)
         return rotated
 
-    def bias(self, q: Tensor, view: View, scale: float) -> Tensor | None:
+    def bias(self, q: Tensor, k: Tensor, view: View, scale: float) -> Tensor | None:
         self.compared = q
-        return self.scheme.bias(q, view, scale)
+        return self.layer_scheme.bias(q, k, view, scale)
 
     def add_values(self, mixed: Tensor, weights: Tensor, view: View) -> Tensor:
         return self.scheme.add_values(mixed, weights, view)
@@ -270,7 +276,7 @@ def _record_self_attention(
         if keys_values is None
         else keys_values.values,
         outputs=split_heads(part_tensors["attention.output.in"], facts.n_heads),
-        positions=notes.positions.scheme,
+        positions=notes.positions.layer_scheme,
         view=notes.view,
         joined=part_tensors["attention.output.in"],
     )

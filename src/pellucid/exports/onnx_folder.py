@@ -128,6 +128,11 @@ def inputs_of(
 def _refuse_chunks(model: config.Transformer) -> None:
     for stack in model.stacks:
         for layer in stack.layers:
+            if isinstance(layer.feed_forward, config.Experts):
+                raise CheckpointError(
+                    "feed_forward is Experts, whose products have sizes that depend on the text: a "
+                    "graph of ONNX does not hold them; leave --format onnx out"
+                )
             if isinstance(layer.attention, config.LinearAttention | config.NeuralMemory):
                 kind = type(layer.attention).__name__
                 raise CheckpointError(

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, assert_never, cast
 
-from torch import Tensor, nn
+from torch import nn
 from torch.nn.utils import parametrize
 
+from pellucid.generation.compile_entry import compile_entry
 from pellucid.generation.decode_program import (
     DecodeProgram,
     activation,
@@ -22,7 +23,6 @@ from pellucid.generation.decode_program import (
 from pellucid.generation.position_tables import position_tables
 from pellucid.model import Block, Positions, Stack, Transformer
 from pellucid.model.facts import (
-    AddedPositionFacts,
     BlockFacts,
     ClassificationHeadFacts,
     HeadTransformFacts,
@@ -39,10 +39,9 @@ from pellucid.model.facts import (
     attention_facts,
     block_facts,
     head_facts,
-    position_facts,
     tensor_at,
 )
-from pellucid.native import Attention, Operation
+from pellucid.native import Activation, Attention, Operation
 from pellucid.typed import named_modules
 
 #: Appends a layer's instructions: from one place to another, perhaps with an addition.
@@ -76,36 +75,16 @@ def compile_decoder(model: Transformer) -> DecodeProgram:
 class _Compiler:
     def __init__(self, model: Transformer, stack: Stack, head: LanguageHeadFacts) -> None:
         self.model = model
-        self.d_model = model.token_embedding.weight.shape[1]
+        self.d_model = model.d_model
         self.program = DecodeProgram(model)
         self.x = self.program.place(self.d_model)
         self.normed = self.program.place(self.d_model)
         self.layer_output = self.program.place(self.d_model)
-        self._embed(stack.positions.for_layer(0))
-        self._into_x(stack.input_norm)
+        compile_entry(self.program, stack, self.x)
         for index, block in enumerate(stack.blocks):
             self._block(cast("Block", block), stack.positions.for_layer(index), index)
         self._into_x(stack.final_norm)
         self._head(model, head)
-
-    def _embed(self, positions: Positions) -> None:
-        program, model, n = self.program, self.model, self.d_model
-        program.write(
-            Operation.EMBED,
-            output=self.x,
-            n_out=n,
-            number=model.embedding_scale,
-            **program.matrix(model.token_embedding.weight),
-        )
-        tables: list[tuple[Tensor, int]] = []  # the first token's row on, and from token to token
-        if model.segment_embedding is not None:
-            tables.append((model.segment_embedding.weight, 0))
-        facts = position_facts(positions)
-        if isinstance(facts, AddedPositionFacts):  # each layer handles or refuses the others
-            tables.append((tensor_at(positions, facts.table)[facts.first_row :], n))
-        for table, stride in tables:
-            gain = program.address(table.detach())
-            program.write(Operation.PLACE, output=self.x, n_out=n, stride=stride, gain=gain)
 
     def _into_x(self, norm: nn.Module) -> None:
         self.program.norm(norm, input=self.x, output=self.x)
@@ -271,9 +250,11 @@ class _Compiler:
             case HeadTransformFacts():
                 dense = model.head_transform.get_submodule(transform.dense)
                 norm = model.head_transform.get_submodule(transform.norm)
-                kind = activation(transform.activation)
-                program.linear(dense, input=x, output=self.normed, kind=kind)
-                x = program.norm(norm, input=self.normed, output=self.normed)
+                name = transform.activation
+                kind = Activation.LINEAR if name == "identity" else activation(name)
+                place = program.place(transform.width)
+                program.linear(dense, input=x, output=place, kind=kind)
+                x = program.norm(norm, input=place, output=place)
             case IdentityFacts():
                 pass
             case UnknownFacts():
@@ -281,7 +262,9 @@ class _Compiler:
             case _:
                 assert_never(transform)
         if facts.scale != 1.0:
-            program.write(Operation.ADD, output=x, n_out=self.d_model, factor=facts.scale)
+            program.write(
+                Operation.ADD, output=x, n_out=model.head_weight.shape[1], factor=facts.scale
+            )
         logits = program.width  # after a row's scratch memory
         program.product(model.head_weight, model.head_bias, input=x, output=logits)
         if facts.soft_cap is not None:

@@ -22,6 +22,7 @@ from pellucid.model import Block, KeysAndValues, KeyValueCache, NoCache, Transfo
 from pellucid.model.facts import (
     AddedPositionFacts,
     ClampedFeedForwardFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     ExpertsFacts,
@@ -230,7 +231,13 @@ def _unrecordable_positions(positions: nn.Module) -> str | None:
     match facts:
         case NoPositionFacts() | AddedPositionFacts() | RotaryFacts(switch=None):
             return None
-        case RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
+        case (
+            RotaryFacts()
+            | DistanceBiasFacts()
+            | DistanceVectorFacts()
+            | DisentangledFacts()
+            | UnknownFacts()
+        ):
             return type(positions).__name__
         case _:
             assert_never(facts)

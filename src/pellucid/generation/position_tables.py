@@ -11,6 +11,7 @@ from pellucid.generation.decode_program import refuse
 from pellucid.model import Positions, look
 from pellucid.model.facts import (
     AddedPositionFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     NoPositionFacts,
@@ -52,14 +53,21 @@ def position_tables(
             return PositionTables(n_rotated, pairing == "interleaved", cos, sin)
         case DistanceBiasFacts(by="distance"):
             query = torch.zeros(1, attention.n_heads, 1, attention.d_head)
+            keys = query.expand(-1, -1, context_length, -1)
             view = look(1, torch.device("cpu"), causal=True, start=context_length - 1)
-            with torch.no_grad():
-                bias = positions.bias(query, view, attention.scale)
+            with torch.no_grad():  # the bias depends on distances alone
+                bias = positions.bias(query, keys, view, attention.scale)
             assert bias is not None
             return PositionTables(by_distance=bias[:, 0].flip(-1).contiguous())
         case NoPositionFacts() | AddedPositionFacts():
             return PositionTables()
-        case RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts() | UnknownFacts():
+        case (
+            RotaryFacts()
+            | DistanceBiasFacts()
+            | DistanceVectorFacts()
+            | DisentangledFacts()
+            | UnknownFacts()
+        ):
             return refuse(positions)
         case _:
             assert_never(facts)

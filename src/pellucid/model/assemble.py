@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import assert_never
 
@@ -11,20 +10,11 @@ from torch import nn
 
 from pellucid import config
 from pellucid.maths.initialisation import depth_scale
-from pellucid.model import assemble_parts as parts
-from pellucid.model.attention import (
-    CrossAttention,
-    Heads,
-    MultiHeadAttention,
-    QueryKeyNorms,
-    Scores,
-)
 from pellucid.model.blocks import Block, ParallelBlock, Stack
+from pellucid.model.build import parts, positions
+from pellucid.model.build.attention import attention, cross_attention
 from pellucid.model.half import refuse_half
 from pellucid.model.initialisation import empty_embedding, initialise
-from pellucid.model.latent_attention import Latent, LatentAttention, LatentHeads
-from pellucid.model.linear_attention import LinearAttention
-from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.output_head import ClassificationHead, LanguageHead, NoHead, OutputHead
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.model.residuals import Sandwich
@@ -58,16 +48,17 @@ def assemble(model: config.Transformer, *, seed: int) -> Transformer:
 
 
 def _build(model: config.Transformer) -> Transformer:
-    d_model, segments = model.d_model, model.embedding.segments
+    d_model, segments, width = model.d_model, model.embedding.segments, model.token_width
     return Transformer(
-        token_embedding=empty_embedding(model.rows, d_model),
+        token_embedding=empty_embedding(model.rows, width),
         context_length=model.context_length,
         encoder=None if model.encoder is None else _stack(model, model.encoder, causal=False),
         decoder=None if model.decoder is None else _stack(model, model.decoder, causal=True),
         head=_head(model),
         embedding_scale=model.embedding_scale,
-        segment_embedding=None if segments is None else empty_embedding(segments, d_model),
+        segment_embedding=None if segments is None else empty_embedding(segments, width),
         pooler=nn.Linear(d_model, d_model) if model.pooler else None,
+        d_model=d_model,
     )
 
 
@@ -75,9 +66,9 @@ def _stack(model: config.Transformer, stack: config.Stack, *, causal: bool) -> S
     d_model = model.d_model
     return Stack(
         blocks=[_block(stack, index, layer, d_model) for index, layer in enumerate(stack.layers)],
-        positions=parts.positions(model, stack, causal=causal),
+        positions=positions.positions(model, stack, causal=causal),
         causal=causal,
-        input_norm=None if stack.input_norm is None else parts.norm(stack.input_norm, d_model),
+        entry=positions.entry(model, stack),
         final_norm=parts.norm(stack.norm, d_model) if stack.final_norm else None,
         dropout=stack.input_dropout,
         owners=stack.owners,
@@ -95,12 +86,12 @@ def _block(stack: config.Stack, index: int, layer: config.Layer, d_model: int) -
     parallel = isinstance(rule, config.Parallel)
     block = ParallelBlock if parallel else Block
     return block(
-        attention=_attention(layer.attention, d_model, index + 1),
+        attention=attention(layer, d_model, index + 1),
         feed_forward=parts.feed_forward(layer.feed_forward, d_model),
         attention_norm=norm() if index or stack.first_attention_norm else nn.Identity(),
         feed_forward_norm=None if parallel and rule.shared_norm else norm(),
         residual=parts.residual(stack.residual),
-        cross_attention=None if crossed is None else _cross_attention(crossed, d_model),
+        cross_attention=None if crossed is None else cross_attention(crossed, d_model),
         cross_attention_norm=None if crossed is None else norm(),
         dropout=stack.dropout,
     )
@@ -110,13 +101,20 @@ def _head(model: config.Transformer) -> OutputHead:
     match model.head:
         case config.NoHead():
             return NoHead()
-        case config.ClassificationHead(pooling=pooling, dropout=dropout, bias=bias):
-            return ClassificationHead(len(model.head.names), pooling, bias, dropout)
+        case config.ClassificationHead(transform=transform):
+            return ClassificationHead(
+                len(model.head.names),
+                model.head.pooling,
+                model.head.bias,
+                model.head.dropout,
+                transform=parts.transform(transform, model.d_model, model.d_model),
+                input_dropout=model.head.input_dropout,
+            )
         case config.LanguageHead(transform=transform):
             return LanguageHead(
                 tied=model.embedding.tied,
                 bias=model.head.bias,
-                transform=None if transform is None else parts.transform(transform, model.d_model),
+                transform=parts.transform(transform, model.d_model, model.token_width),
                 soft_cap=model.head.soft_cap,
                 scaled=model.head.scaled,
                 fixed_bias=model.head.fixed_bias,
@@ -124,105 +122,6 @@ def _head(model: config.Transformer) -> OutputHead:
             )
         case _:
             assert_never(model.head)
-
-
-def _attention(attention: config.OneAttention, d_model: int, layer: int) -> nn.Module:
-    match attention:
-        case config.MultiHead():
-            return MultiHeadAttention(
-                d_model=d_model,
-                heads=_heads(attention),
-                qkv_bias=attention.biases,
-                out_bias=attention.out_bias,
-                scores=_scores(attention, layer if attention.scale_by_layer else 1),
-                norms=_query_key_norms(attention),
-                window=attention.window,
-                clip=attention.clip,
-                output_gate=attention.output_gate,
-            )
-        case config.LatentAttention():
-            return _latent_attention(attention, d_model)
-        case config.LinearAttention():
-            return LinearAttention(
-                d_model=d_model,
-                n_heads=attention.n_heads,
-                d_head=attention.d_head,
-                qkv_bias=attention.qkv_bias,
-                out_bias=attention.out_bias,
-                chunk=attention.chunk,
-            )
-        case config.NeuralMemory():
-            return NeuralMemory(
-                d_model=d_model,
-                n_heads=attention.n_heads,
-                d_head=attention.d_head,
-                window=attention.window,
-                chunk=attention.chunk,
-                frozen=attention.frozen,
-            )
-        case _:
-            assert_never(attention)
-
-
-def _latent_attention(attention: config.LatentAttention, d_model: int) -> nn.Module:
-    def latent(width: int) -> Latent:
-        return Latent(width, parts.norm(attention.latent_norm, width))
-
-    query_width = attention.d_query_latent
-    return LatentAttention(
-        d_model=d_model,
-        heads=LatentHeads(
-            attention.n_heads, attention.d_head, attention.d_rotated, attention.d_value
-        ),
-        latent=latent(attention.d_latent),
-        query_latent=None if query_width is None else latent(query_width),
-        latent_bias=attention.latent_bias,
-        out_bias=attention.out_bias,
-        scale=attention.scale,
-        dropout=attention.dropout,
-    )
-
-
-def _cross_attention(attention: config.MultiHead, d_model: int) -> nn.Module:
-    return CrossAttention(
-        d_model=d_model,
-        heads=_heads(attention),
-        qkv_bias=attention.biases,
-        out_bias=attention.out_bias,
-        scores=_scores(attention),
-    )
-
-
-def _heads(attention: config.MultiHead) -> Heads:
-    return Heads(attention.n_heads, attention.n_kv_heads, attention.d_head, attention.d_value)
-
-
-def _scores(attention: config.MultiHead, divisor: int = 1) -> Scores:
-    scale = attention.scale
-    if divisor != 1:
-        scale = (1 / math.sqrt(attention.d_head) if scale is None else scale) / divisor
-    return Scores(scale, attention.soft_cap, attention.sinks, attention.dropout)
-
-
-def _query_key_norms(attention: config.MultiHead) -> QueryKeyNorms | None:
-    kind, d_head = attention.qk_norm, attention.d_head
-    if kind is None:
-        return None
-
-    def norm(n_heads: int) -> nn.Module:
-        if attention.qk_norm_over == "each_head":
-            return parts.norm(kind, d_head)
-        if attention.qk_norm_over == "all_heads":
-            return parts.norm(kind, d_head * n_heads)
-        assert isinstance(kind, config.LayerNorm | config.RMSNorm)  # config refuses others
-        return parts.own_gain_norm(kind, d_head, n_heads)
-
-    return QueryKeyNorms(
-        query=norm(attention.n_heads),
-        key=norm(attention.n_kv_heads),
-        over_all_heads=attention.qk_norm_over != "each_head",
-        after_rotation=attention.qk_norm_place == "after_rotation",
-    )
 
 
 def _scale_of(model: config.Transformer) -> Callable[[str], float]:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from pellucid.model.cache import KeysAndValues, NoCache
+from pellucid.model.disentangled import NO_DISTANCES, DistanceProjections
 from pellucid.model.facts import SoftmaxAttentionFacts
 from pellucid.model.positions import NoPositions, Positions
 from pellucid.model.precision import for_products
@@ -129,9 +130,9 @@ class MultiHeadAttention(_Attention):
     """Scaled dot-product self-attention in heads; fewer key/value heads make it grouped.
 
     softmax(q k^T / sqrt(d_head) + mask) v. `window`: each query sees that many keys at most. Norms
-    of queries and keys are over one head, or over all at once, as wide as they are. `clip` bounds
-    queries, keys and values. `output_gate`: sigmoid(G x) multiplies the heads' outputs, with a row
-    of G for each feature or for each head.
+    of queries and keys are over one head, or over all at once. `clip` bounds queries, keys and
+    values. `output_gate`: sigmoid(G x) multiplies the heads' outputs, with a row of G for each
+    feature or head. `distances` projects the vectors of distances, if content has its own matrices.
 
     Source:
         Vaswani et al. 2017, "Attention Is All You Need", eq. 1; Ainslie et al. 2023, "GQA";
@@ -153,10 +154,12 @@ class MultiHeadAttention(_Attention):
         window: int | None = None,
         clip: float | None = None,
         output_gate: GateOver | None = None,
+        distances: DistanceProjections = NO_DISTANCES,
     ) -> None:
         super().__init__(
             d_model=d_model, heads=heads, scores=scores, qkv_bias=qkv_bias, out_bias=out_bias
         )
+        self.position_query, self.position_key = distances
         norms = norms or QueryKeyNorms(nn.Identity(), nn.Identity())
         self.query_norm, self.key_norm = norms.query, norms.key
         self.norms_over_all_heads = norms.over_all_heads
@@ -182,6 +185,7 @@ class MultiHeadAttention(_Attention):
             cache: keys and values of earlier tokens.
         """
         x = for_products(x)
+        positions = positions.in_layer(self)
         q = self._compared(self.query(x), self.query_norm, self.n_heads, positions, view)
         k = self._compared(self.key(x), self.key_norm, self.n_kv_heads, positions, view)
         v = self._clipped(split_heads(self.value(x), self.n_kv_heads))
@@ -201,6 +205,22 @@ class MultiHeadAttention(_Attention):
         rotated = positions.rotate(self._clipped(split_heads(x, n_heads)), view)
         return self._normed(join_heads(rotated), norm, n_heads)
 
+    def position_queries(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "heads rows d_head"]:
+        """The queries of vectors of distances."""
+        return self._of_distances(self.position_query or self.query, vectors, self.n_heads)
+
+    def position_keys(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "kv_heads rows d_head"]:
+        """The keys of vectors of distances."""
+        return self._of_distances(self.position_key or self.key, vectors, self.n_kv_heads)
+
+    def _of_distances(self, project: nn.Module, vectors: Tensor, n_heads: int) -> Tensor:
+        # `forward` itself, so that hooks of a projection see content only
+        return split_heads(project.forward(for_products(vectors)[None]), n_heads)[0]
+
     def _normed(self, x: Tensor, norm: nn.Module, n_heads: int) -> Tensor:
         if self.norms_over_all_heads:
             return split_heads(norm(x), n_heads)
@@ -217,6 +237,8 @@ class MultiHeadAttention(_Attention):
             query_norm="query_norm",
             key_norm="key_norm",
             norms_over_all_heads=self.norms_over_all_heads,
+            position_query=None if self.position_query is None else "position_query",
+            position_key=None if self.position_key is None else "position_key",
             norms_after_rotation=self.norms_after_rotation,
             clip=self.clip,
             output_gate=None if self.output_gate is None else "output_gate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -133,6 +134,24 @@ class ParallelBlock(Block):
         )
 
 
+ProjectionPlace = Literal["first", "before_norm", "last"]
+
+
+class Entry(NamedTuple):
+    """The optional parts before the first block of a stack."""
+
+    norm: nn.Module | None = None
+    #: added to the embedding, if the stack's own scheme acts within the layers
+    positions: Positions | None = None
+    #: a linear map from the embedding's width to d_model
+    projection: nn.Module | None = None
+    #: whether the map comes first, between positions and norm, or last
+    place: ProjectionPlace = "last"
+
+
+PLAIN_ENTRY = Entry()
+
+
 class Stack(nn.Module):
     """Positions, blocks one after another, and an optional final norm.
 
@@ -147,7 +166,7 @@ class Stack(nn.Module):
         blocks: Sequence[Block],
         positions: Positions,
         causal: bool,
-        input_norm: nn.Module | None = None,
+        entry: Entry = PLAIN_ENTRY,
         final_norm: nn.Module | None = None,
         dropout: float = 0.0,
         owners: Sequence[int] | None = None,
@@ -155,7 +174,10 @@ class Stack(nn.Module):
         super().__init__()
         self.causal = causal
         self.positions = positions
-        self.input_norm = input_norm or nn.Identity()
+        self.embedding_positions = entry.positions
+        self.input_norm = entry.norm or nn.Identity()
+        self.input_projection = entry.projection
+        self.projection_place: ProjectionPlace = entry.place
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm or nn.Identity()
         self.dropout = Dropout(dropout)
@@ -164,7 +186,7 @@ class Stack(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch time d_model"],
+        x: Float[Tensor, "batch time d_embedding"],
         view: View,
         caches: Sequence[NoCache],
         encoded: Encoded | None = None,
@@ -172,14 +194,38 @@ class Stack(nn.Module):
         """The hidden states of embedded tokens.
 
         Args:
-            x: (batch, time, d_model). view: what each token sees. caches: one per block. encoded:
-            the encoder's states, for cross-attention.
+            x: (batch, time, d_embedding). view: what each token sees. caches: one per block.
+            encoded: the encoder's states, for cross-attention.
         """
-        x = self.dropout(self.input_norm(self.positions.embed(x, view)))
+        x = self.enter(x, view)
         for layer, (block, cache) in enumerate(zip(self.blocks, caches, strict=True)):
             x = block(x, self.positions.for_layer(layer), view, cache, encoded)
         return self.final_norm(x)
 
+    def enter(
+        self, x: Float[Tensor, "batch time d_embedding"], view: View
+    ) -> Float[Tensor, "batch time d_model"]:
+        """The input of the first block: the embedding with positions, norm and projection."""
+        x = self._project(x, "first")
+        x = self.positions.embed(x, view)
+        if self.embedding_positions is not None:
+            x = self.embedding_positions.embed(x, view)
+        x = self._project(x, "before_norm")
+        x = self.dropout(self.input_norm(x))
+        return self._project(x, "last")
+
+    def _project(self, x: Tensor, place: ProjectionPlace) -> Tensor:
+        if self.input_projection is None or place != self.projection_place:
+            return x
+        return self.input_projection(x)
+
     def facts(self) -> StackFacts:
-        """How deep it is, whether it is a decoder, and which blocks share their weights."""
-        return StackFacts(n_blocks=len(self.blocks), causal=self.causal, owners=self.owners)
+        """How deep it is, what comes before its blocks, and which of them share weights."""
+        return StackFacts(
+            n_blocks=len(self.blocks),
+            causal=self.causal,
+            owners=self.owners,
+            embedding_positions=None if self.embedding_positions is None else "embedding_positions",
+            input_projection=None if self.input_projection is None else "input_projection",
+            projection_place=self.projection_place,
+        )

@@ -152,22 +152,35 @@ class ClampedGatedMLP(nn.Module):
 
 
 class HeadTransform(nn.Module):
-    """norm(activation(dense(x))).
+    """norm(activation(dense(x))), from d_model to `width` features; d_model by default.
 
     Source:
         Devlin et al. 2018, "BERT", its released code (the masked-LM head).
     """
 
-    def __init__(self, *, d_model: int, activation: Activate, norm: nn.Module) -> None:
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        activation: Activate | None,
+        norm: nn.Module | None,
+        width: int | None = None,
+        bias: bool = True,
+    ) -> None:
         super().__init__()
-        self.dense = nn.Linear(d_model, d_model)
+        self.dense = nn.Linear(d_model, d_model if width is None else width, bias=bias)
         self.activation = activation
-        self.norm = norm
+        self.norm = norm or nn.Identity()
 
-    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    def forward(self, x: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch width"]:
         """The states that the head's matrix reads."""
-        return self.norm(self.activation(self.dense(x)))
+        x = self.dense(x)
+        return self.norm(x if self.activation is None else self.activation(x))
 
     def facts(self) -> HeadTransformFacts:
-        """Its activation, and the names of its parts."""
-        return HeadTransformFacts(activation=activation_name(self.activation))
+        """Its width, its activation, and the names of its parts."""
+        activation = self.activation
+        return HeadTransformFacts(
+            width=self.dense.out_features,
+            activation="identity" if activation is None else activation_name(activation),
+        )

@@ -107,11 +107,11 @@ class LatentAttention(nn.Module):
         rotated = positions.rotate(split_heads(self.rotated_key(x), 1), view)
         latents = self.latent_norm(self.latent(x))[:, None]
         token = torch.cat((latents.to(rotated.dtype), rotated), dim=-1)
-        kept = cache.extend(token, token[..., :0]).keys
-        if self._reads_latents(q.shape[2], kept.shape[2]):
-            mixed = self._mix_latents(q, kept, positions, view)
+        token_vectors = cache.extend(token, token[..., :0]).keys
+        if self._reads_latents(q.shape[2], token_vectors.shape[2]):
+            mixed = self._mix_latents(q, token_vectors, positions, view)
         else:
-            read = cache.expand(self._keys_and_values(kept))
+            read = cache.expand(self._keys_and_values(token_vectors))
             mixed = gather(q, read, self.scoring(), positions, view)
         return self.output(join_heads(mixed))
 
@@ -127,8 +127,11 @@ class LatentAttention(nn.Module):
         d_plain = self.heads.d_plain
         return torch.cat((q[..., :d_plain], positions.rotate(q[..., d_plain:], view)), dim=-1)
 
-    def _keys_and_values(self, kept: Tensor) -> KeysAndValues:
-        latents, rotated = kept[:, 0, :, : self.d_latent], kept[..., self.d_latent :]
+    def _keys_and_values(self, token_vectors: Tensor) -> KeysAndValues:
+        latents, rotated = (
+            token_vectors[:, 0, :, : self.d_latent],
+            token_vectors[..., self.d_latent :],
+        )
         keys = split_heads(self.key(latents), self.n_heads)
         values = split_heads(self.value(latents), self.n_heads)
         rotated = rotated.expand(-1, self.n_heads, -1, -1)
@@ -144,7 +147,9 @@ class LatentAttention(nn.Module):
         expanded = n_keys * (product + n_queries * (d_plain + d_rotated + d_value))
         return on_latents < expanded
 
-    def _mix_latents(self, q: Tensor, kept: Tensor, positions: Positions, view: View) -> Tensor:
+    def _mix_latents(
+        self, q: Tensor, token_vectors: Tensor, positions: Positions, view: View
+    ) -> Tensor:
         """The heads' outputs: every head reads the latents, as the keys and as the values."""
         shape = (self.n_heads, -1, self.d_latent)
         to_latent = self.key.weight.to(q.dtype).view(shape)
@@ -152,7 +157,7 @@ class LatentAttention(nn.Module):
         d_plain = self.heads.d_plain
         plain, rotated = q[..., :d_plain], q[..., d_plain:]
         q = torch.cat((plain @ to_latent, rotated), dim=-1)
-        read = KeysAndValues(kept, kept[..., : self.d_latent])
+        read = KeysAndValues(token_vectors, token_vectors[..., : self.d_latent])
         return gather(q, read, self.scoring(), positions, view) @ from_latent.mT
 
     def facts(self) -> LatentAttentionFacts:

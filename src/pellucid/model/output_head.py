@@ -1,16 +1,16 @@
 """Output heads: a stack's last states in, logits of tokens or of classes out.
 
 The tensors of a head are in its model, under the names of checkpoints: `head.weight`, `head_bias`,
-`head_transform.*` and `classifier.*`. So a head is installed in a model before use.
+`head_transform.*`, `classifier.*` and `classifier_transform.*`. So a head is installed in a model
+before use.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Literal, assert_never
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,19 +22,20 @@ from pellucid.model.facts import (
     NoHeadFacts,
     transform_facts,
 )
-
-Pooling = Literal["first", "mean", "last"]
+from pellucid.model.views import Pooling, pool
 
 
 class HeadTensors(nn.Module):
     """The tensors of a model that its head uses, under the names of checkpoints."""
 
+    d_model: int
     token_embedding: nn.Embedding
     head_transform: nn.Module
     head: nn.Linear | None
     head_bias: Tensor | None
     pooler: nn.Module | None
     classifier: nn.Linear | None
+    classifier_transform: nn.Module | None
 
 
 class OutputHead(nn.Module):
@@ -71,7 +72,7 @@ class OutputHead(nn.Module):
         self._model = (model,)
 
     @property
-    def weight(self) -> Float[Tensor, "vocab d_model"]:
+    def weight(self) -> Float[Tensor, "vocab width"]:
         """The matrix from hidden states to the logits of tokens.
 
         Raises:
@@ -88,11 +89,11 @@ class OutputHead(nn.Module):
         if self.no_token_logits is not None:
             raise PellucidError(self.no_token_logits)
 
-    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch width"]:
         """States as the head's matrix reads them."""
         return states
 
-    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocab"]:
         """A logit for each token of the vocabulary, from states that passed `readable`.
 
         Raises:
@@ -107,7 +108,8 @@ class LanguageHead(OutputHead):
     Args:
         tied: whether W is the embedding's matrix.
         bias: whether there is a bias b.
-        transform: a module for hidden states; None for the identity.
+        transform: a module from hidden states to vectors as wide as the embedding's; None for the
+            identity.
         soft_cap: c; logits become c tanh(z / c). None for no cap.
         scaled: whether hidden states are divided by sqrt(d_model) first.
         fixed_bias: whether b is a constant: a buffer, which no training changes.
@@ -133,12 +135,14 @@ class LanguageHead(OutputHead):
     def install(self, model: HeadTensors) -> None:
         """Put W, b and the transform into a model."""
         super().install(model)
-        rows, d_model = model.token_embedding.weight.shape
-        self.scale = 1 / math.sqrt(d_model) if self.scaled else self.multiplier
-        if self._transform is not None:
+        rows, width = model.token_embedding.weight.shape
+        self.scale = 1 / math.sqrt(model.d_model) if self.scaled else self.multiplier
+        if self._transform is None:
+            width = model.d_model
+        else:
             model.head_transform, self._transform = self._transform[0], None
         if not self.tied:
-            model.head = nn.Linear(d_model, rows, bias=False)
+            model.head = nn.Linear(width, rows, bias=False)
         if self._bias and self._fixed_bias:
             del model.head_bias  # as a parameter
             model.register_buffer("head_bias", torch.zeros(rows))
@@ -146,17 +150,17 @@ class LanguageHead(OutputHead):
             model.head_bias = nn.Parameter(torch.zeros(rows))
 
     @property
-    def weight(self) -> Float[Tensor, "vocab d_model"]:
+    def weight(self) -> Float[Tensor, "vocab width"]:
         """W."""
         model = self.model
         return model.token_embedding.weight if model.head is None else model.head.weight
 
-    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch width"]:
         """scale transform(x)."""
         states = self.model.head_transform(states)
         return states if self.scale == 1.0 else states * self.scale
 
-    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocab"]:
         """cap(W h + b), from states that passed `readable`."""
         logits = F.linear(hidden, self.weight.to(hidden.dtype), self.model.head_bias)
         cap = self.soft_cap
@@ -185,7 +189,11 @@ class LanguageHead(OutputHead):
 class ClassificationHead(OutputHead):
     """A logit for each class, from one vector per text, with dropout.
 
-    With `pooling` "first", the vector passes through the model's pooler, if it has one.
+    With `pooling` "first", the vector passes through the model's pooler, if it has one. Then it
+    passes through `transform`, with dropout before and after it.
+
+    Source:
+        Liu et al. 2019, "RoBERTa", its released code (the transform).
     """
 
     whole_texts = True
@@ -194,16 +202,27 @@ class ClassificationHead(OutputHead):
         "a run with a language head"
     )
 
-    def __init__(self, n_classes: int, pooling: Pooling, bias: bool, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        n_classes: int,
+        pooling: Pooling,
+        bias: bool,
+        dropout: float = 0.0,
+        transform: nn.Module | None = None,
+        input_dropout: float = 0.0,
+    ) -> None:
         super().__init__()
         self.n_classes, self._bias, self.dropout = n_classes, bias, dropout
         self.pooling: Pooling = pooling
+        self._transform = None if transform is None else (transform,)
+        self.input_dropout = input_dropout
 
     def install(self, model: HeadTensors) -> None:
-        """Put the matrix of the classes into a model."""
+        """Put the matrix of the classes and the transform into a model."""
         super().install(model)
-        d_model = model.token_embedding.weight.shape[1]
-        model.classifier = nn.Linear(d_model, self.n_classes, bias=self._bias)
+        model.classifier = nn.Linear(model.d_model, self.n_classes, bias=self._bias)
+        if self._transform is not None:
+            model.classifier_transform, self._transform = self._transform[0], None
 
     def forward(
         self,
@@ -216,6 +235,9 @@ class ClassificationHead(OutputHead):
         pooled = pool(states, padding, self.pooling)
         if model.pooler is not None and self.pooling == "first":
             pooled = torch.tanh(model.pooler(pooled))
+        if model.classifier_transform is not None:
+            pooled = dropout(pooled, self.input_dropout, self.training)
+            pooled = model.classifier_transform(pooled)
         return model.classifier(dropout(pooled, self.dropout, self.training))
 
     def facts(self) -> ClassificationHeadFacts:
@@ -226,6 +248,8 @@ class ClassificationHead(OutputHead):
             pooler=self.model.pooler is not None and self.pooling == "first",
             bias=self._bias,
             dropout=self.dropout,
+            transform=transform_facts(self.model.classifier_transform or nn.Identity()),
+            input_dropout=self.input_dropout,
         )
 
 
@@ -252,44 +276,3 @@ class NoHead(OutputHead):
     def facts(self) -> NoHeadFacts:
         """That there are no logits."""
         return NoHeadFacts()
-
-
-def padding_behind(
-    ids: Int[Tensor, "batch time"], padding: Bool[Tensor, "batch time"]
-) -> tuple[Int[Tensor, "batch time"], Bool[Tensor, "batch time"]]:
-    """The order that puts the real tokens of each text first, and which are real in that order.
-
-    In this order a text with padding in front or inside has the same states as without padding, for
-    all positions and kinds of attention. Rows with padding at the end stay as they are.
-    """
-    order = padding.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-    return order, padding.gather(1, order)
-
-
-def pool(
-    states: Float[Tensor, "batch time d_model"],
-    padding: Bool[Tensor, "batch time"] | None,
-    pooling: Pooling,
-) -> Float[Tensor, "batch d_model"]:
-    """One vector for each text; padding must be at the end.
-
-    Args:
-        states: (batch, time, d_model), the last states.
-        padding: True where a token is real, at least one per text; None if all are.
-        pooling: the state of the first token, of the last real one, or the mean of the real ones.
-    """
-    match pooling:
-        case "first":
-            return states[:, 0]
-        case "mean":
-            if padding is None:
-                return states.mean(dim=1)
-            unpadded = states.masked_fill(~padding[..., None], 0.0)
-            return unpadded.sum(dim=1) / padding.sum(dim=1, keepdim=True)
-        case "last":
-            if padding is None:
-                return states[:, -1]
-            rows = torch.arange(len(states), device=states.device)
-            return states[rows, padding.sum(dim=1) - 1]
-        case _:
-            assert_never(pooling)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,6 +16,23 @@ from pellucid.model.facts import AddedPositionFacts, AlternatingPositionFacts, N
 from pellucid.model.initialisation import empty_embedding
 from pellucid.model.views import View
 from pellucid.typed import to_list
+
+
+@runtime_checkable
+class ProjectsPositions(Protocol):
+    """Attention that can make queries and keys of the vectors of distances."""
+
+    def position_keys(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "kv_heads rows d_head"]:
+        """The keys of vectors of distances."""
+        ...
+
+    def position_queries(
+        self, vectors: Float[Tensor, "rows d_model"]
+    ) -> Float[Tensor, "heads rows d_head"]:
+        """The queries of vectors of distances."""
+        ...
 
 
 class Positions(nn.Module):
@@ -59,8 +76,8 @@ class Positions(nn.Module):
                 )
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], view: View
-    ) -> Float[Tensor, "batch time d_model"]:
+        self, x: Float[Tensor, "batch time width"], view: View
+    ) -> Float[Tensor, "batch time width"]:
         """The input of the first block."""
         return x
 
@@ -74,13 +91,22 @@ class Positions(nn.Module):
         """Queries or keys, before the scores."""
         return x
 
+    def in_layer(self, layer: ProjectsPositions) -> Positions:
+        """The scheme as the attention of one layer uses it; most are the same in every layer."""
+        return self
+
     def bias(
-        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+        self,
+        q: Float[Tensor, "batch heads queries d_head"],
+        k: Float[Tensor, "batch kv_heads keys d_head"],
+        view: View,
+        scale: float,
     ) -> Float[Tensor, ...] | None:
         """A bias of the scores that broadcasts to (batch, heads, queries, keys), or None.
 
         Args:
-            q: (batch, heads, queries, d_head). view: the positions. scale: of the scores.
+            q: (batch, heads, queries, d_head). k: (batch, kv_heads, keys, d_head). view: the
+            positions. scale: of the scores.
         """
         return None
 
@@ -121,8 +147,8 @@ class Learned(Positions):
         self.embedding = empty_embedding(context_length + offset, d_model)
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], view: View
-    ) -> Float[Tensor, "batch time d_model"]:
+        self, x: Float[Tensor, "batch time width"], view: View
+    ) -> Float[Tensor, "batch time width"]:
         """x + the vectors of its positions."""
         return x + at_places(self.embedding.weight, x.shape[1], view, first=self.offset)
 
@@ -165,8 +191,8 @@ class Sinusoidal(Positions):
         self.register_buffer("table", table, persistent=False)
 
     def embed(
-        self, x: Float[Tensor, "batch time d_model"], view: View
-    ) -> Float[Tensor, "batch time d_model"]:
+        self, x: Float[Tensor, "batch time width"], view: View
+    ) -> Float[Tensor, "batch time width"]:
         """x + the sinusoids of its positions."""
         return x + at_places(self.table, x.shape[1], view)
 

@@ -46,12 +46,17 @@ class ALiBi(Positions):
         self.register_buffer("slopes", slopes, persistent=False)
 
     def bias(
-        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+        self,
+        q: Float[Tensor, "batch heads queries d_head"],
+        k: Float[Tensor, "batch kv_heads keys d_head"],
+        view: View,
+        scale: float,
     ) -> Float[Tensor, "*batch heads queries keys"]:
         """-slope |distance|, or the product that is `rounded`.
 
         Args:
-            q: (batch, heads, queries, d_head). view: the positions. scale: of the scores.
+            q: (batch, heads, queries, d_head). k: not used. view: the positions. scale: of the
+            scores.
         """
         slopes = self.slopes[:, None, None]
         if self.rounded:
@@ -112,12 +117,16 @@ class BucketedBias(Positions):
         self.register_buffer("buckets", buckets, persistent=False)
 
     def bias(
-        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+        self,
+        q: Float[Tensor, "batch heads queries d_head"],
+        k: Float[Tensor, "batch kv_heads keys d_head"],
+        view: View,
+        scale: float,
     ) -> Float[Tensor, "heads queries keys"]:
         """The number of each distance's bucket, by head.
 
         Args:
-            q: (batch, heads, queries, d_head). view: the positions. scale: not used.
+            q: (batch, heads, queries, d_head). k: not used. view: the positions. scale: not used.
         """
         distance = distances(view.start, q.shape[2], q.device)
         buckets = self.buckets[distance + self.furthest]
@@ -147,12 +156,17 @@ class ShawRelative(Positions):
         self.adds_values = d_value is not None
 
     def bias(
-        self, q: Float[Tensor, "batch heads queries d_head"], view: View, scale: float
+        self,
+        q: Float[Tensor, "batch heads queries d_head"],
+        k: Float[Tensor, "batch kv_heads keys d_head"],
+        view: View,
+        scale: float,
     ) -> Float[Tensor, "batch heads queries keys"]:
         """scale q a: the products with all 2 max_distance + 1 vectors, looked up by distance.
 
         Args:
-            q: (batch, heads, queries, d_head). view: the positions. scale: of the scores.
+            q: (batch, heads, queries, d_head). k: not used. view: the positions. scale: of the
+            scores.
         """
         by_distance = (q @ self.keys.weight.to(q.dtype).t()) * scale
         index = self._index(q.shape[2], view, q.device).expand(*q.shape[:2], -1, -1)

@@ -51,7 +51,7 @@ def gather(
     See also:
         `pellucid.maths.attention.attention`, against which it is tested.
     """
-    bias = positions.bias(q, view, scoring.scale)
+    bias = positions.bias(q, read.keys, view, scoring.scale)
     plain = scoring.soft_cap is None and scoring.sinks is None and not positions.adds_values
     time, n_keys = q.shape[2], read.keys.shape[2]
     if plain and bias is None and view.mask is None and window is not None and n_keys > window:

@@ -19,14 +19,14 @@ def share_weights(stack: nn.Module) -> None:
     """
     if not list(_copies(stack)):
         return
-    _tie(stack)
+    tie_weights(stack)
     untyped = cast("Any", stack)
     untyped.register_state_dict_post_hook(_leave_out_copies)
     untyped.register_load_state_dict_pre_hook(_add_copies)
-    untyped.register_load_state_dict_post_hook(_tie)
+    untyped.register_load_state_dict_post_hook(tie_weights)
 
 
-def _tie(stack: Any, _: object = None) -> None:
+def tie_weights(stack: Any, _: object = None) -> None:
     """Make the parameters of each block the same objects as its owner's."""
     for block, owner in _copies(stack):
         modules = named_modules(stack.blocks[owner])

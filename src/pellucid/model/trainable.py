@@ -18,8 +18,8 @@ from pellucid.model.neural_memory import NeuralMemory
 from pellucid.model.transformer import Transformer
 from pellucid.typed import named_modules
 
-#: The head that a classifier adds to a trained model; all of its weights are trained.
-_NEW = "classifier"
+#: The parts that a classifier adds to a trained model; all of their weights are trained.
+_NEW = ("classifier", "classifier_transform")
 
 
 def train_last_layers(model: Transformer, count: int) -> None:
@@ -131,7 +131,7 @@ def adaptable(model: Transformer) -> dict[str, nn.Linear]:
         if isinstance(module, nn.Linear)
         and name in owners
         and not any(module is skipped for skipped in uncalled)
-        and name.split(".")[0] != _NEW
+        and name.split(".")[0] not in _NEW
     }
 
 
@@ -251,5 +251,5 @@ def _patterns(names: Iterable[str]) -> list[str]:
 
 def _new_weights(model: nn.Module) -> Iterator[nn.Parameter]:
     for name, parameter in model.named_parameters():
-        if name.split(".")[0] == _NEW:
+        if name.split(".")[0] in _NEW:
             yield parameter

@@ -14,9 +14,9 @@ from pellucid.model.attention import BatchContext, Encoded
 from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.facts import TransformerFacts
-from pellucid.model.output_head import HeadTensors, NoHead, OutputHead, padding_behind
+from pellucid.model.output_head import HeadTensors, NoHead, OutputHead
 from pellucid.model.precision import Narrow
-from pellucid.model.views import look
+from pellucid.model.views import look, padding_behind
 
 
 class Transformer(HeadTensors):
@@ -36,9 +36,11 @@ class Transformer(HeadTensors):
         embedding_scale: float = 1.0,
         segment_embedding: nn.Embedding | None = None,
         pooler: nn.Module | None = None,
+        d_model: int | None = None,
     ) -> None:
         super().__init__()
         self.context_length = context_length
+        self.d_model = token_embedding.embedding_dim if d_model is None else d_model
         self.embedding_scale = embedding_scale
         self.token_embedding = token_embedding
         self.segment_embedding = segment_embedding
@@ -46,9 +48,8 @@ class Transformer(HeadTensors):
         self.decoder = decoder
         # heads fill these in; their order sets the order of the parameters and of the initial draws
         self.head_transform = nn.Identity()
-        self.register_module("head", None)
-        self.register_module("pooler", pooler)
-        self.register_module("classifier", None)
+        for name in ("head", "pooler", "classifier", "classifier_transform"):
+            self.register_module(name, pooler if name == "pooler" else None)
         self.register_parameter("head_bias", None)
         #: Rounded matrices by name, in few bits: see `narrow`.
         self.narrow: dict[str, Narrow] = {}
@@ -79,7 +80,7 @@ class Transformer(HeadTensors):
         return self.token_embedding.weight.device
 
     @property
-    def head_weight(self) -> Float[Tensor, "vocab d_model"]:
+    def head_weight(self) -> Float[Tensor, "vocab width"]:
         """The matrix from hidden states to logits.
 
         Raises:
@@ -181,7 +182,7 @@ class Transformer(HeadTensors):
         ids: Int[Tensor, "batch time"],
         caches: Sequence[NoCache] | None = None,
         **context: Unpack[BatchContext],
-    ) -> Float[Tensor, "batch time d_model"]:
+    ) -> Float[Tensor, "batch time width"]:
         """The `states` as the head reads them: transformed and scaled.
 
         Raises:
@@ -189,11 +190,11 @@ class Transformer(HeadTensors):
         """
         return self.readable(self.states(ids, caches, **context))
 
-    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch d_model"]:
+    def readable(self, states: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch width"]:
         """States as the head reads them."""
         return self.output_head.readable(states)
 
-    def logits(self, hidden: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch vocab"]:
+    def logits(self, hidden: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch vocab"]:
         """A logit for each token of the vocabulary, from what the head reads.
 
         Raises:
@@ -269,7 +270,7 @@ class Transformer(HeadTensors):
 
     def embed(
         self, ids: Int[Tensor, "batch time"], segments: Int[Tensor, "batch time"] | None = None
-    ) -> Float[Tensor, "batch time d_model"]:
+    ) -> Float[Tensor, "batch time d_embedding"]:
         """The embeddings of tokens, before positions act."""
         x = self.token_embedding(ids)
         if self.embedding_scale != 1.0:

@@ -17,7 +17,14 @@ from pellucid.saved_runs.load import load, read_config
 from pellucid.saved_runs.published import published_config
 
 #: The parts after the last states: they depend on the task.
-_HEADS = ("head.", "head_transform.", "head_bias", "classifier.", "pooler.")
+_HEADS = (
+    "head.",
+    "head_transform.",
+    "head_bias",
+    "classifier.",
+    "classifier_transform.",
+    "pooler.",
+)
 
 
 def config_of(path: Path) -> config.Run:

@@ -29,6 +29,7 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
         "positions.rotary",
         "positions.rotary_scaling",
         "positions.relative_positions",
+        "positions.disentangled",
     ),
     "activations": ("activations", "error_function", "experts", "residuals"),
     "penalties": ("penalties",),

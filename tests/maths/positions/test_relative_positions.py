@@ -15,6 +15,7 @@ from pellucid.maths import (
     alibi_slopes,
     clipped_distance_index,
     distance_buckets,
+    log_distance_rows,
     relative_distances,
 )
 
@@ -35,6 +36,15 @@ def slopes(n_heads: int, max_exponent: float = 8.0) -> np.ndarray:
 def test_distance_is_where_the_key_lies_seen_from_the_query() -> None:
     here = relative_distances(np.array([5, 6]), np.array([4, 5, 6, 7]))
     np.testing.assert_array_equal(here, [[-1, 0, 1, 2], [-2, -1, 0, 1]])
+
+
+def test_rows_of_near_distances_are_their_own_and_far_ones_share() -> None:
+    rows = log_distance_rows(np.arange(-40, 41), n_buckets=16, max_distance=24)
+    assert (np.diff(rows) <= 0).all()
+    np.testing.assert_array_equal(rows[40 - 4 : 40 + 5], np.arange(12, 3, -1))
+    assert (rows[0], rows[-1]) == (15, 0)
+    # the last distance of the longest bucket that the logarithm gives: 23 = max_distance - 1
+    np.testing.assert_array_equal(rows[[40 + 23, 40 + 24, 40 - 23]], [1, 0, 15])
 
 
 def test_distances_beyond_the_largest_share_its_vector() -> None:

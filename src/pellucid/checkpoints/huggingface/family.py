@@ -38,6 +38,7 @@ class Family:
         older: ends of names in older files, and their ends today.
         ignored_tensors: patterns of tensors that have no parameter, with the reason.
         copies: tensors that must equal another one.
+        repeated: tensors that are written as copies of others, and are not read.
         computed: buffers that the model computes, and their tensors in files that have them, which
             must agree.
         zero_if_missing: constants of the model that are zero in files without them.
@@ -52,7 +53,10 @@ class Family:
     prefix: str = ""
     older: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored_tensors: Mapping[str, str] = field(default_factory=dict[str, str])
-    copies: Mapping[str, str] = field(default_factory=dict[str, str])
+    copies: Mapping[str, str] | Callable[[config.Transformer], Mapping[str, str]] = field(
+        default_factory=dict[str, str]
+    )
+    repeated: Callable[[config.Transformer], Mapping[str, str]] = lambda model: {}
     computed: Mapping[str, str] = field(default_factory=dict[str, str])
     zero_if_missing: frozenset[str] = frozenset()
 

@@ -115,7 +115,8 @@ def _normal_form(model: config.Transformer) -> Table:
     """The table of a model without settings that do not change its numbers."""
     tree = expand(model)
     del tree["initialisation"]
-    tree["head"].pop("dropout", None)
+    for rate in ("dropout", "input_dropout"):
+        tree["head"].pop(rate, None)
     if tree["head"]["kind"] != "LanguageHead":
         del tree["embedding"]["tied"]
     for stack in (tree[name] for name in STACKS if name in tree):

@@ -29,6 +29,7 @@ from pellucid.checkpoints.huggingface.names import Layout, shapes_of
 from pellucid.checkpoints.huggingface.own import OWN_TYPE, own_family, read_own
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
+from pellucid.model.shared_layers import tie_weights
 
 #: How far a table in half precision may be from the computed one.
 _ROUNDING = 1e-2
@@ -88,7 +89,11 @@ class Published:
             tensor = self.tensor(parameter, torch.float32 if dtype is None else dtype)
             is_constant = leaf in dict(owner.named_buffers(recurse=False))
             setattr(owner, leaf, tensor if is_constant else nn.Parameter(tensor))
-        for name in model.state_dict().keys() - self.places.keys():
+        for stack in (model.encoder, model.decoder):
+            if stack is not None:
+                tie_weights(stack)
+        constants = dict(model.named_buffers()).keys() & model.state_dict().keys()
+        for name in constants - self.places.keys():
             path, _, leaf = name.rpartition(".")
             shape = model.get_buffer(name).shape
             setattr(model.get_submodule(path), leaf, torch.zeros(shape))
@@ -252,7 +257,7 @@ def _check_shapes(places: dict[str, str], layout: Layout, shards: Shards) -> Non
 
 def _copies(family: Family, model: config.Transformer) -> dict[str, str]:
     """Tensors that must equal another one, including a head that is tied to the embedding."""
-    copies = dict(family.copies)
+    copies = dict(family.copies(model) if callable(family.copies) else family.copies)
     names = family.names_for(model)
     tied = model.embedding.tied and isinstance(model.head, config.LanguageHead)
     if tied and "head.weight" in names:

@@ -84,8 +84,8 @@ def write_published(
     table: Table = {
         "architectures": [family.architecture_for(model)],
         "model_type": family.model_type,
-        **attributes,
         **ends,
+        **attributes,  # a family may count positions from the padding id
         **({} if problem_type is None else {"problem_type": problem_type}),
         "torch_dtype": "float32",
     }
@@ -105,10 +105,12 @@ def _renamed(
     """The published tensors, in which several parameters may be joined."""
     layout = Layout(model, family.names_for(model), shapes_of(tensors.items()))
     bare = isinstance(model.head, config.NoHead)
-    return {
+    published = {
         name.removeprefix(family.prefix) if bare else name: tensor.contiguous()
         for name, tensor in layout.publish({n: t.detach().cpu() for n, t in tensors.items()})
     }
+    repeated = family.repeated(model).items()
+    return published | {name: published[original].clone() for name, original in repeated}
 
 
 def _write_json(file: Path, table: Table) -> None:

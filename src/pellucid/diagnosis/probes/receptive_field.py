@@ -14,6 +14,7 @@ from pellucid.diagnosis.probes.leakage import relative_change, tolerance
 from pellucid.model import Block, Transformer
 from pellucid.model.facts import (
     AddedPositionFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     LatentAttentionFacts,
@@ -141,7 +142,7 @@ def _orders_nothing(positions: nn.Module) -> bool:
             return True
         case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts():
             return False
-        case UnknownFacts():
+        case DisentangledFacts() | UnknownFacts():
             return False
         case _:
             assert_never(facts)

@@ -139,7 +139,7 @@ def _latent(
     d_query = attention.d_query_latent
     compressed = (Arrow(),) if d_query is None else latent("query latent", d_query)
     queries = (*compressed, projection("query", d_query or d_model, heads, width), *turn)
-    made = Box(
+    key_value = Box(
         name="key, value",
         lines=(
             f"{attention.d_latent} -> {heads} x {d_plain}, {heads} x {d_value}",
@@ -148,7 +148,11 @@ def _latent(
     )
     shared = Box(name="rotated key", lines=(f"{d_model} -> {d_rotated}, the same for all heads",))
     fork = Fork(
-        (queries, (*latent("latent", attention.d_latent), made, Arrow()), (Arrow(), shared, *turn))
+        (
+            queries,
+            (*latent("latent", attention.d_latent), key_value, Arrow()),
+            (Arrow(), shared, *turn),
+        )
     )
     default = MultiHead(
         n_heads=heads, n_kv_heads=heads, d_head=width, qkv_bias=False, out_bias=False,

@@ -7,6 +7,7 @@ from typing import assert_never
 from pellucid.config import (
     ALiBi,
     BucketedBias,
+    Disentangled,
     DynamicNTK,
     Learned,
     LinearScaling,
@@ -66,6 +67,11 @@ def bias(positions: OnePositions) -> tuple[str, ...]:
             return ("+ BucketedBias",)
         case ShawRelative():
             return ("+ q a^T, a of ShawRelative",)
+        case Disentangled():
+            own = "matrices of their own" if positions.own_projections else "the same matrices"
+            terms = ("q P_k^T",) * positions.content_to_position
+            terms += ("k P_q^T",) * positions.position_to_content
+            return (f"+ {' + '.join(terms)}, scaled too", f"P of distances, by {own}")
         case ALiBi(scaled=scaled):
             penalty = "-slope of the head x distance"
             return (f"+ ALiBi: {f'({penalty}) x the same factor' if scaled else penalty}",)

@@ -13,6 +13,8 @@ from pellucid.config import (
     ALiBi,
     BucketedBias,
     ClassificationHead,
+    Disentangled,
+    HeadTransform,
     LanguageHead,
     Learned,
     NoHead,
@@ -57,7 +59,7 @@ def assemble(model: Transformer, name: str) -> Drawing:
         Link("positions", *position_keys(named_stack, scheme))
         for named_stack in named_stacks
         for scheme in named_stack.stack.schemes
-        if isinstance(scheme, BucketedBias | ShawRelative)
+        if isinstance(scheme, BucketedBias | ShawRelative | Disentangled)
     ]
     if len(named_stacks) > 1:
         links.append(Link("encoded", _ENCODED, KEYS))
@@ -87,15 +89,9 @@ def _column(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool, la
         Words(f"{prefix}token ids"),
         Arrow("(batch, time)"),
         *_embedding(model_boxes, named_stack, first=first),
-        shape,
+        Arrow(f"(batch, time, {model_boxes.model.token_width})"),
+        *_entry(model_boxes, named_stack),
     )
-    for scheme in stack.schemes:
-        column += _positions(model_boxes, named_stack, scheme)
-    if stack.input_norm is not None:
-        norm = model_boxes.box(
-            f"{prefix}input norm", type(stack.input_norm).__name__, ("input norm",)
-        )
-        column += (norm, shape)
     for frame in blocks(model_boxes, named_stack):
         column += (frame, shape)
     if stack.final_norm:
@@ -108,7 +104,7 @@ def _column(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool, la
 
 def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool) -> Column:
     model, key = model_boxes.model, named_stack.prefix + _EMBEDDING
-    lines = [f"{model.rows} x {model.d_model}"]
+    lines = [f"{model.rows} x {model.token_width}"]
     if model.embedding.scaled:
         lines.append(f"times sqrt({model.d_model})")
     elif model.embedding.multiplier is not None:
@@ -124,13 +120,51 @@ def _embedding(model_boxes: ModelBoxes, named_stack: NamedStack, *, first: bool)
         segments = model_boxes.box("segment embedding", lines=lines)
     else:
         segments = Box(name="segment embedding", lines=(*lines, "the encoder's own"))
-    return (*column, model_boxes.shape, segments)
+    return (*column, Arrow(f"(batch, time, {model.token_width})"), segments)
+
+
+def _entry(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
+    """From the embedding to the input of the first block."""
+    model, stack, prefix = model_boxes.model, named_stack.stack, named_stack.prefix
+    schemes = stack.schemes
+    schemes += () if stack.embedding_positions is None else (stack.embedding_positions,)
+    added: Column = ()
+    for scheme in schemes:
+        added += _positions(model_boxes, named_stack, scheme)
+    norm: Column = ()
+    if stack.input_norm is not None:
+        name = type(stack.input_norm).__name__
+        box = model_boxes.box(f"{prefix}input norm", name, ("input norm",))
+        norm = (box, Arrow(f"(batch, time, {model.input_norm_width})"))
+    projection = model.embedding.projection
+    if projection is None:
+        return added + norm
+    lines = [f"{projection.width} -> {model.d_model}"]
+    box = model_boxes.box(f"{prefix}embedding projection", lines=lines)
+    mapped: Column = (box, model_boxes.shape)
+    match projection.place:
+        case "first":
+            return mapped + added + norm
+        case "before_norm":
+            return added + mapped + norm
+        case "last":
+            return added + norm + mapped
+        case _:
+            assert_never(projection.place)
+
+
+def _side_box(
+    model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePositions, lines: list[str]
+) -> SideBox:
+    """The box of a scheme that acts within the layers."""
+    row, (key, _) = position_row_name(named_stack, scheme), position_keys(named_stack, scheme)
+    return SideBox(model_boxes.box(row, type(scheme).__name__, lines, key))
 
 
 def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePositions) -> Column:
     """The part that is added to the embedding, or the side box that the scores read."""
-    row, shape = position_row_name(named_stack, scheme), model_boxes.shape
-    key, _ = position_keys(named_stack, scheme)
+    row = position_row_name(named_stack, scheme)
+    shape = Arrow(f"(batch, time, {model_boxes.model.positions_width})")
     match scheme:
         case Learned(offset=offset):
             lines = [f"+ one of {model_boxes.model.context_length} vectors, by position"]
@@ -144,10 +178,15 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePosi
             return (Box(name="Sinusoidal positions", lines=lines), shape)
         case BucketedBias():
             lines = [f"{scheme.n_buckets} buckets of distances", "a number per head in each"]
-            return (SideBox(model_boxes.box(row, "BucketedBias", lines, key)), Arrow())
+            return (_side_box(model_boxes, named_stack, scheme, lines), Arrow())
         case ShawRelative():
             lines = [f"a vector per distance up to {scheme.max_distance}"]
-            return (SideBox(model_boxes.box(row, "ShawRelative", lines, key)), Arrow())
+            return (_side_box(model_boxes, named_stack, scheme, lines), Arrow())
+        case Disentangled():
+            reach = "" if scheme.max_distance is None else f", far ones up to {scheme.max_distance}"
+            lines = [f"{scheme.n_buckets} vectors of distances{reach}"]
+            lines += [] if scheme.norm is None else [type(scheme.norm).__name__]
+            return (_side_box(model_boxes, named_stack, scheme, lines), Arrow())
         case NoPositions() | Rotary() | ALiBi():
             return ()
         case _:
@@ -184,18 +223,32 @@ def _classes(model_boxes: ModelBoxes, head: ClassificationHead) -> Column:
     if model.pooler and head.pooling == "first":
         box = model_boxes.box("pooler", lines=("tanh(dense(x)) of the first token",))
         column, pooled_input = (box, Arrow(f"(batch, {model.d_model})")), "of the pooled text"
+    if head.transform is not None:
+        lines = [_transform_words(head.transform), pooled_input]
+        box = model_boxes.box("classifier transform", "HeadTransform", lines)
+        column += (box, Arrow(f"(batch, {model.d_model})"))
+        pooled_input = "of the transformed vector"
     lines = [f"{model.d_model} -> {n}", pooled_input, *(["with biases"] if head.bias else [])]
     box = model_boxes.box("classifier", "head: ClassificationHead", lines)
     return (*column, box, Arrow(f"(batch, {n})"), Words("logits of classes"))
+
+
+def _transform_words(transform: HeadTransform) -> str:
+    """The transform as a formula."""
+    formula = "dense(x)"
+    if transform.activation is not None:
+        formula = f"{transform.activation}({formula})"
+    return formula if transform.norm is None else f"{type(transform.norm).__name__}({formula})"
 
 
 def _head(model_boxes: ModelBoxes, head: LanguageHead) -> Column:
     model, tied = model_boxes.model, model_boxes.model.embedding.tied
     column: Column = ()
     if head.transform is not None:
-        lines = f"{type(head.transform.norm).__name__}({head.transform.activation}(dense(x)))"
-        column += (model_boxes.box("head transform", "HeadTransform", (lines,)), model_boxes.shape)
-    lines = [f"{model.d_model} -> {model.rows}"]
+        lines = (_transform_words(head.transform),)
+        box = model_boxes.box("head transform", "HeadTransform", lines)
+        column += (box, Arrow(f"(batch, time, {model.head_width})"))
+    lines = [f"{model.head_width} -> {model.rows}"]
     lines += ["tied to the token embedding"] if tied else []
     lines += [f"of states / sqrt({model.d_model})"] if head.scaled else []
     lines += [] if head.multiplier is None else [f"of states x {head.multiplier:.6g}"]

@@ -12,7 +12,7 @@ from pellucid.explain.trace_types import Gradients, Segment
 
 
 def embedding_gradient(gradients: Gradients, site: Site) -> Tensor:
-    """(time, d_model): what reaches the embedding."""
+    """(time, d_embedding): what reaches the embedding."""
     return gradients.segment(Segment(site.side, -1)).entering[0]
 
 

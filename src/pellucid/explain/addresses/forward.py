@@ -10,7 +10,11 @@ from torch import Tensor
 
 from pellucid.explain import attention_heads, experts, optimiser_step, outputs
 from pellucid.explain.addresses.row import Forward, Site
-from pellucid.explain.addresses.shapes import adds_positions, expert_sizes, experts_facts
+from pellucid.explain.addresses.shapes import (
+    axis_sizes,
+    expert_sizes,
+    experts_facts,
+)
 from pellucid.explain.addresses.syntax import find_weight
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
@@ -22,22 +26,36 @@ def of_trace(read: Callable[[Trace], Tensor | None]) -> Forward:
 
 
 def read_token_embedding(trace: Trace, site: Site) -> Tensor:
-    """(time, d_model): each token's row of the table."""
+    """(time, d_embedding): each token's row of the table."""
     return trace.model.token_embedding(trace.stack_pass(site.side).ids)[0]
 
 
 def read_embedding(trace: Trace, site: Site) -> Tensor:
-    """(time, d_model): the same scaled, with the vector of its kind of text."""
+    """(time, d_embedding): the same scaled, with the vector of its kind of text."""
     return trace.model.embed(trace.stack_pass(site.side).ids)[0]
 
 
 def read_positions(trace: Trace, site: Site) -> Tensor | None:
-    """(time, d_model): what positions add to the embedding."""
-    if not adds_positions(trace, site):
-        return None
+    """(time, d_positions): what positions add to the embedding."""
     stack_pass = trace.stack_pass(site.side)
-    zeros = torch.zeros_like(trace.model.embed(stack_pass.ids))
-    return stack_pass.stack.positions.embed(zeros, stack_pass.attention_view)[0]
+    scheme = stack_pass.added_positions
+    if scheme is None:
+        return None
+    time, width = axis_sizes(trace, site, ("time", "d_positions"))
+    zeros = trace.model.token_embedding.weight.new_zeros(1, time, width)
+    return scheme.embed(zeros, stack_pass.attention_view)[0]
+
+
+def read_unprojected(trace: Trace, site: Site) -> Tensor | None:
+    """(time, d_embedding): what the map of the embedding reads."""
+    state = trace.stack_pass(site.side).unprojected
+    return None if state is None else state[0]
+
+
+def read_projected(trace: Trace, site: Site) -> Tensor | None:
+    """(time, d_model): the embedding, mapped to d_model."""
+    state = trace.stack_pass(site.side).projected
+    return None if state is None else state[0]
 
 
 def read_residual(trace: Trace, site: Site) -> Tensor:
@@ -118,7 +136,7 @@ def read_weight(trace: Trace, site: Site) -> Tensor | None:
 
 
 def read_tied_path(trace: Trace, site: Site) -> Tensor | None:
-    """(vocabulary, d_model): the gradient of a tied table along one of its two paths."""
+    """(vocabulary, d_embedding): the gradient of a tied table along one of its two paths."""
     return trace.backward().parameter(site.part, site.address.rpartition(".")[2])
 
 

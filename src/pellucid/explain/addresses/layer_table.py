@@ -217,7 +217,7 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         axes=("query", "key"),
         doc="what positions add to the scores (ALiBi, buckets, relative vectors)",
         backward="it is added, so its gradient is the one of `{layer}.{head}.scores`",
-        receipt="it is read from the positions' own table or slope",
+        receipt=receipts.position_bias,
         exists=shapes.has_bias,
     ),
     _head_row(

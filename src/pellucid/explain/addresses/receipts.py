@@ -36,7 +36,22 @@ def residual(trace: Trace, cell: Cell) -> Receipt | str:
     if layer > 0:
         return _sum_at(trace, cell, layer - 1, f"{stack_letter(side)}{layer}.residual")
     receipt = receipts.position_receipt(trace, cell.selection())
-    return receipt or "the embedding enters the first block as it is, or through a norm"
+    return receipt or "the embedding enters the first block as it is, or through a norm or a map"
+
+
+def input_projection(trace: Trace, cell: Cell) -> Receipt:
+    """A row of the map of the embedding to d_model."""
+    token, feature = cell.index
+    return receipts.linear_receipt(
+        trace,
+        layer=f"{cell.site.side}.input_projection",
+        input_address=f"{cell.site.address}.in",
+        output_address=cell.site.address,
+        token=token,
+        feature=feature,
+        title=f"feature {feature} of the embedding, mapped to d_model",
+        line="return self.input_projection(x)",
+    )
 
 
 def sum_within_layer(trace: Trace, cell: Cell) -> Receipt | str:
@@ -167,6 +182,12 @@ def rotated(trace: Trace, cell: Cell) -> Receipt | str:
     if norms_follow_rotation(layer):
         return "a norm follows the rotation: it is that norm's output"
     return receipts.rotation_receipt(trace, cell.selection(), cell.site.part)
+
+
+def position_bias(trace: Trace, cell: Cell) -> Receipt | str:
+    """What the distance of a key adds to its score."""
+    receipt = receipts.bias_receipt(trace, cell.selection())
+    return receipt or "it is read from the positions' own table or slope"
 
 
 def update(trace: Trace, cell: Cell) -> Receipt | str:

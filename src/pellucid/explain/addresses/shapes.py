@@ -46,6 +46,12 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return stack_pass.ids.shape[1] - 1
         case "d_model":
             return stack_pass.final.shape[-1]
+        case "d_embedding":
+            return trace.model.token_embedding.embedding_dim
+        case "d_positions":
+            return _axis_size(trace, site, "d_embedding" if stack_pass.maps_later else "d_model")
+        case "d_head_input":
+            return trace.model.head_weight.shape[1]
         case "d_ff":
             return _d_ff(trace, site) or _axis_size(trace, site, "d_model")
         case "experts":
@@ -84,7 +90,12 @@ def count_heads(trace: Trace, site: Site) -> int:
 
 def adds_positions(trace: Trace, site: Site) -> bool:
     """Whether the positions are added to the embedding."""
-    return where_positions_act(trace.stack_pass(site.side).positions(0)) == "stream"
+    return trace.stack_pass(site.side).added_positions is not None
+
+
+def has_projection(trace: Trace, site: Site) -> bool:
+    """Whether a linear map brings the embedding to d_model."""
+    return trace.stack_pass(site.side).stack.input_projection is not None
 
 
 def has_part(trace: Trace, site: Site) -> bool:

@@ -13,13 +13,14 @@ from pellucid.explain.receipts import outputs as output_receipts
 
 _ONE_LOSS = "its gradient is fixed by the loss, and no layer has to be run for it"
 _IS_A_GRADIENT = "it is a gradient itself"
+_BEFORE_BLOCKS = "gradients before the first block are kept at `embedding`"
 _IS_AN_UPDATE = "the step is not differentiated"
 
 #: Addresses of the forward pass; `trace.addresses()` lists those that a model has.
 FORWARD: tuple[Address, ...] = (
     Address(
         pattern="{stack}token_embedding",
-        axes=("time", "d_model"),
+        axes=("time", "d_embedding"),
         doc="a token's row of the table",
         forward=forward.read_token_embedding,
         backward="the gradient is kept after the scale: see `embedding`",
@@ -27,7 +28,7 @@ FORWARD: tuple[Address, ...] = (
     ),
     Address(
         pattern="{stack}embedding",
-        axes=("time", "d_model"),
+        axes=("time", "d_embedding"),
         doc="the same scaled, with the vector of its kind of text",
         forward=forward.read_embedding,
         backward=backward.embedding_gradient,
@@ -35,12 +36,30 @@ FORWARD: tuple[Address, ...] = (
     ),
     Address(
         pattern="{stack}positions",
-        axes=("time", "d_model"),
+        axes=("time", "d_positions"),
         doc="what positions add to the embedding",
         forward=forward.read_positions,
         backward="it is added, so its gradient is the one of `embedding`",
         receipt="it is read from a table",
         exists=shapes.adds_positions,
+    ),
+    Address(
+        pattern="{stack}input_projection.in",
+        axes=("time", "d_embedding"),
+        doc="what the map of the embedding to d_model reads, if the model has one",
+        forward=forward.read_unprojected,
+        backward=_BEFORE_BLOCKS,
+        receipt="it is `embedding`, with positions and the norm of the input if these come first",
+        exists=shapes.has_projection,
+    ),
+    Address(
+        pattern="{stack}input_projection",
+        axes=("time", "d_model"),
+        doc="the embedding, mapped to d_model",
+        forward=forward.read_projected,
+        backward=_BEFORE_BLOCKS,
+        receipt=receipts.input_projection,
+        exists=shapes.has_projection,
     ),
     *LAYER_ADDRESSES,
     Address(
@@ -71,7 +90,7 @@ FORWARD: tuple[Address, ...] = (
     ),
     Address(
         pattern="hidden",
-        axes=("time", "d_model"),
+        axes=("time", "d_head_input"),
         doc="the state as the output head reads it",
         forward=of_trace(outputs.read_hidden),
         backward=backward.end_gradient,
@@ -138,7 +157,7 @@ BACKWARD: tuple[Address, ...] = (
     *(
         Address(
             pattern=f"token_embedding.weight.grad.{path}",
-            axes=("vocabulary", "d_model"),
+            axes=("vocabulary", "d_embedding"),
             doc=f"the gradient of a tied table as the {path} alone",
             forward=forward.read_tied_path,
             backward=_IS_A_GRADIENT,

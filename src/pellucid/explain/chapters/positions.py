@@ -16,6 +16,7 @@ from pellucid.explain.trace_types import Trace
 from pellucid.model import AlternatingPositions, Rotary
 from pellucid.model.facts import (
     AddedPositionFacts,
+    DisentangledFacts,
     DistanceBiasFacts,
     DistanceVectorFacts,
     NoPositionFacts,
@@ -58,6 +59,9 @@ def build(trace: Trace, selection: Selection) -> Content:
             return _show_bias(trace, selection, notes, _describe_bias(rule))
         case DistanceVectorFacts():
             rule = "the query's product with a learnt vector for each distance"
+            return _show_bias(trace, selection, notes, rule)
+        case DisentangledFacts():
+            rule = "the products of the query and of the key with vectors of their distance"
             return _show_bias(trace, selection, notes, rule)
         case NoPositionFacts():
             return Content(sentence=_NO_POSITIONS[selection.side], notes=notes)

@@ -5,6 +5,7 @@ and compare the result with the model's number.
 """
 
 from pellucid.explain.receipts.attention import (
+    bias_receipt,
     out_receipt,
     output_gate_receipt,
     product_receipt,
@@ -30,6 +31,7 @@ from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
     "activation_receipt",
+    "bias_receipt",
     "embedding_receipt",
     "linear_receipt",
     "logit_receipt",

@@ -26,6 +26,7 @@ from pellucid.explain.receipts.builder import (
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model import LinearAttention, MultiHeadAttention, NeuralMemory, Rotary
+from pellucid.model.disentangled import DisentangledInLayer
 from pellucid.model.facts import (
     LatentAttentionFacts,
     LinearAttentionFacts,
@@ -60,6 +61,34 @@ def score_receipt(trace: Trace, selection: Selection) -> Receipt:
         formula=formula,
         expression=expression,
         source=(scores_of, "* scoring.scale"),
+    )
+
+
+def bias_receipt(trace: Trace, selection: Selection) -> Receipt | None:
+    """Content times the vectors of a distance; None if the bias is read from a table."""
+    build, attention, name = ReceiptBuilder(trace), selection.attention(trace), selection.head_name
+    scheme, scoring, head = attention.positions, attention.scoring, selection.head
+    if not isinstance(scheme, DisentangledInLayer) or scoring is None:
+        return None
+    rows = scheme.rows_of(attention.q.shape[2], attention.view, attention.q.device)
+    place = int(rows[selection.token, selection.other])
+    products: list[tuple[str, Expression]] = []
+    for letter, token, vectors, other in (
+        ("q", selection.token, scheme.keys, "k"),
+        ("k", selection.other, scheme.queries, "q"),
+    ):
+        if vectors is not None:
+            group = head * len(vectors) // attention.n_heads
+            of_distance = row(vectors[group, place], f"P_{other}[{place}]")
+            content = build.vector(letter, f"{name}.{letter}", token)
+            products.append((f"{letter} · P_{other}[{place}]", content @ of_distance))
+    expression = products[0][1] if len(products) == 1 else products[0][1] + products[1][1]
+    return build.receipt(
+        cell(f"{name}.bias", selection.token, selection.other),
+        title=f"what distance adds to the score of {selection.pair(trace)}",
+        formula=f"({' + '.join(formula for formula, _ in products)}) × scale",
+        expression=expression * constant(scoring.scale, "scale"),
+        source=(DisentangledInLayer, "torch.stack(terms).sum(0) * scale"),
     )
 
 

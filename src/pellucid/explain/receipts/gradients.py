@@ -16,6 +16,7 @@ from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import LanguageHead, Transformer
 from pellucid.model.facts import (
+    DisentangledFacts,
     LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
@@ -25,6 +26,7 @@ from pellucid.model.facts import (
     UnknownFacts,
     attention_facts,
     linear_facts,
+    position_facts,
 )
 from pellucid.typed import to_list
 
@@ -198,6 +200,8 @@ def _input_and_output(
                 return None
             case _:
                 assert_never(facts)
+    if local_name in _projections_of_distances(trace, selection):
+        return None  # its gradient is a sum over the distances too
     addresses = _INPUT_AND_OUTPUT.get(local_name) or _in_feed_forward(local_name)
     kind, _, name = local_name.partition(".")
     if kind == "attention":
@@ -206,3 +210,12 @@ def _input_and_output(
     if addresses is None or f"{letter}.{addresses[1]}" not in trace.addresses():
         return None
     return f"{letter}.{addresses[0]}[:, {column}]", f"{letter}.{addresses[1]}"
+
+
+def _projections_of_distances(trace: Trace, selection: Selection) -> tuple[str, ...]:
+    """The projections of content that make queries or keys of distances too."""
+    facts = position_facts(trace.stack_pass(selection.side).positions(selection.layer))
+    if not isinstance(facts, DisentangledFacts) or facts.own_projections:
+        return ()
+    queries = ("attention.query",) * facts.position_to_content
+    return queries + ("attention.key",) * facts.content_to_position

@@ -7,7 +7,7 @@ import math
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, constant
 from pellucid.explain.forward_pass import Side
-from pellucid.explain.part_facts import is_identity, where_positions_act
+from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts.builder import ReceiptBuilder, cell
 from pellucid.explain.residual_sums import Sum
 from pellucid.explain.selection import Selection
@@ -52,20 +52,27 @@ def embedding_scale_name(model: Transformer) -> str:
 
 
 def position_receipt(trace: Trace, selection: Selection) -> Receipt | None:
-    """Embedding plus position; None if positions add nothing to it, or a norm follows."""
+    """Embedding plus position; None if positions add nothing to it, or a norm or map follows."""
     build, prefix = ReceiptBuilder(trace), stack_prefix(trace, selection.side)
-    stack = trace.stack_pass(selection.side).stack
-    acts = where_positions_act(stack.positions.for_layer(0))
-    if acts != "stream" or not is_identity(stack.input_norm):
+    stack_pass = trace.stack_pass(selection.side)
+    stack = stack_pass.stack
+    is_last_step = is_identity(stack.input_norm) and not stack_pass.maps_later
+    if stack_pass.added_positions is None or not is_last_step:
         return None
+    embedding = "embedding" if stack.input_projection is None else "input_projection"
     token, feature = selection.token, selection.feature
     return build.receipt(
         cell(f"{selection.layer_name[0]}0.residual", token, feature),
         title=f"feature {feature} of {selection.query(trace)}, with its position added",
         formula="embedding + position",
-        expression=build.number("embedding", f"{prefix}embedding", token, feature)
+        expression=build.number("embedding", f"{prefix}{embedding}", token, feature)
         + build.number("position", f"{prefix}positions", token, feature),
-        source=(type(stack), "self.positions.embed(x, view)"),
+        source=(
+            type(stack),
+            "self.positions.embed(x, view)"
+            if stack.embedding_positions is None
+            else "self.embedding_positions.embed(x, view)",
+        ),
     )
 
 

@@ -23,6 +23,7 @@ def add_sizes(
     assert stack is not None
     attention, feed_forward, _ = stack.layers[0]  # every layer has the same sizes
     assert isinstance(attention, config.MultiHead)
+    assert isinstance(feed_forward, config.MLP | config.GatedMLP)  # others were refused
     writer.add_context_length(context_length(architecture, model))
     writer.add_embedding_length(model.d_model)
     writer.add_block_count(stack.n_layers)

@@ -11,13 +11,9 @@ part. Facts hold now: an adapter can be switched off later.
 
 from pellucid.model.facts.layers import (
     ActivationName,
-    AddedPositionFacts,
-    AlternatingPositionFacts,
     AttentionPart,
     ClampedFeedForwardFacts,
     DenseFeedForwardPart,
-    DistanceBiasFacts,
-    DistanceVectorFacts,
     DropoutFacts,
     EmbeddingFacts,
     ExpertsFacts,
@@ -31,15 +27,22 @@ from pellucid.model.facts.layers import (
     LinearPart,
     LoRAFacts,
     NeuralMemoryFacts,
-    NoPositionFacts,
     NormFacts,
     NormPart,
-    PositionPart,
-    RotaryFacts,
     RouterFacts,
     SandwichFacts,
     SoftmaxAttentionFacts,
     UnknownFacts,
+)
+from pellucid.model.facts.positions import (
+    AddedPositionFacts,
+    AlternatingPositionFacts,
+    DisentangledFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    NoPositionFacts,
+    PositionPart,
+    RotaryFacts,
 )
 from pellucid.model.facts.read import (
     attention_facts,
@@ -83,6 +86,7 @@ __all__ = [
     "ClampedFeedForwardFacts",
     "ClassificationHeadFacts",
     "DenseFeedForwardPart",
+    "DisentangledFacts",
     "DistanceBiasFacts",
     "DistanceVectorFacts",
     "DropoutFacts",

@@ -1,4 +1,4 @@
-"""What a layer states about itself: norms, attention, feed-forward, positions, linear layers."""
+"""What a layer states about itself: norms, attention, feed-forward, linear layers."""
 
 from __future__ import annotations
 
@@ -90,6 +90,9 @@ class SoftmaxAttentionFacts:
     key: str = "key"
     value: str = "value"
     output: str = "output"
+    #: projections of the vectors of distances, if content has its own
+    position_query: str | None = None
+    position_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,65 +229,6 @@ class ExpertsFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoPositionFacts:
-    """The mask alone orders the tokens."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedPositionFacts:
-    """A row of `table` is added to each embedding; `table` is trained or fixed."""
-
-    table: str
-    learned: bool
-    #: the row of the first token
-    first_row: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RotaryFacts:
-    """cos and sin rotate the first `n_rotated` features of queries and keys in pairs.
-
-    Texts of more than `switch` tokens have other angles: those of `Rotary.tables(length)`.
-    """
-
-    n_rotated: int
-    pairing: Literal["half_split", "interleaved"]
-    cos: str = "cos"
-    sin: str = "sin"
-    switch: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceBiasFacts:
-    """Each score gets a number that depends on head and distance, by a slope or by buckets.
-
-    `by` "key" it depends on the key's position, not on the distance, because it is rounded. If
-    `scaled` it is multiplied by the scale of the scores.
-    """
-
-    rule: Literal["slope", "bucket"]
-    by: Literal["distance", "key"] = "distance"
-    scaled: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DistanceVectorFacts:
-    """A trained vector per clipped distance is added to every key, and with `values` to values."""
-
-    max_distance: int
-    keys: str
-    values: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlternatingPositionFacts:
-    """Layer i has the scheme `schemes[scheme_of_layer[i]]`: a module that states its own facts."""
-
-    schemes: tuple[str, ...]
-    scheme_of_layer: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LinearFacts:
     """W x + b; W is `computed` if it depends on other parameters, as with weight norm."""
 
@@ -338,12 +282,4 @@ AttentionPart = (
 )
 DenseFeedForwardPart = FeedForwardFacts | ClampedFeedForwardFacts
 FeedForwardPart = DenseFeedForwardPart | ExpertsFacts | UnknownFacts
-PositionPart = (
-    NoPositionFacts
-    | AddedPositionFacts
-    | RotaryFacts
-    | DistanceBiasFacts
-    | DistanceVectorFacts
-    | UnknownFacts
-)
 LinearPart = LinearFacts | LoRAFacts | UnknownFacts

@@ -15,8 +15,10 @@ from pellucid.model.facts.layers import (
     LinearFacts,
     LinearPart,
     NormPart,
-    PositionPart,
     UnknownFacts,
+)
+from pellucid.model.facts.positions import (
+    PositionPart,
 )
 from pellucid.model.facts.structure import (
     BlockPart,

@@ -7,7 +7,6 @@ from typing import Literal
 
 from pellucid.model.facts.layers import (
     ActivationName,
-    AlternatingPositionFacts,
     AttentionPart,
     DropoutFacts,
     EmbeddingFacts,
@@ -16,9 +15,12 @@ from pellucid.model.facts.layers import (
     IdentityFacts,
     LinearPart,
     NormPart,
-    PositionPart,
     RouterFacts,
     UnknownFacts,
+)
+from pellucid.model.facts.positions import (
+    AlternatingPositionFacts,
+    PositionPart,
 )
 
 
@@ -54,12 +56,19 @@ class BlockFacts:
 class StackFacts:
     """Blocks one after another; in a causal stack no token sees later ones.
 
-    `owners` has for each block the first one with its weights: blocks may share them.
+    `owners` has for each block the first one with its weights: blocks may share them. Before the
+    first block come positions, a norm and, in some models, a linear map of the embedding to
+    d_model.
     """
 
     n_blocks: int
     causal: bool
     owners: tuple[int, ...]
+    #: positions added to the embedding besides the layers' own scheme
+    embedding_positions: str | None = None
+    input_projection: str | None = None
+    #: whether that map comes before positions, between positions and norm, or last
+    projection_place: Literal["first", "before_norm", "last"] = "last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +87,13 @@ class TransformerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadTransformFacts:
-    """norm(activation(dense(x))), before the matrix of a language head."""
+    """norm(activation(dense(x))), before the matrix of a head: `width` features.
 
-    activation: ActivationName | None
+    `activation` is None if it is a function of the user's own.
+    """
+
+    width: int
+    activation: ActivationName | Literal["identity"] | None
     dense: str = "dense"
     norm: str = "norm"
 
@@ -100,7 +113,7 @@ class LanguageHeadFacts:
 class ClassificationHeadFacts:
     """A logit per class of a text, from one vector: the first, last or mean state.
 
-    If `pooler`, the vector goes through a dense layer and tanh first.
+    If `pooler`, the vector goes through a dense layer and tanh first. Then follows `transform`.
     """
 
     n_classes: int
@@ -108,6 +121,9 @@ class ClassificationHeadFacts:
     pooler: bool
     bias: bool
     dropout: float
+    transform: HeadTransformFacts | IdentityFacts | UnknownFacts
+    #: before the transform
+    input_dropout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

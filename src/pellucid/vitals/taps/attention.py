@@ -140,12 +140,27 @@ def _tap(
                 q, k = (part.clamp(-facts.clip, facts.clip) for part in (q, k))
             q, k = positions.rotate(q, view), positions.rotate(k, view)
         mask = _visible(view.in_window(facts.window, q.shape[2], q.device), q)
-        bias = positions.bias(q, view, facts.scale)
+        with _evaluating(positions, layer):  # dropout of distances would draw numbers
+            positions = positions.in_layer(cast("Any", layer))
+        bias = positions.bias(q, k, view, facts.scale)
         note(name, by_rows(q, k, _scored(layer, facts, mask, bias)))
 
     for role, source in zip(("query", "key"), sources, strict=True):
         hooks.after(layer.get_submodule(source), _PART, _save_output(projections, role))
     hooks.after(layer, _PART, hook)
+
+
+@contextmanager
+def _evaluating(*parts: nn.Module) -> Generator[None]:
+    """Within it the parts are in evaluation mode."""
+    training = [module for part in parts for module in part.modules() if module.training]
+    try:
+        for module in training:
+            module.training = False
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _visible(view: View, q: Tensor) -> Tensor | None:
@@ -171,7 +186,7 @@ def _tap_latent(
         if k.shape[2] != rotated.shape[2]:  # earlier tokens are in a cache
             return
         k = torch.cat((k, rotated.expand(-1, facts.n_heads, -1, -1)), dim=-1)
-        bias = positions.bias(q, view, facts.scale)
+        bias = positions.bias(q, k, view, facts.scale)
         note(name, by_rows(q, k, ScoreRule(facts.scale, mask=_visible(view, q), bias=bias)))
 
     for role in (facts.query, facts.key, facts.rotated_key):

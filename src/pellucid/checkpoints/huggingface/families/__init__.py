@@ -1,9 +1,11 @@
 """The supported families of published models, by their `model_type`."""
 
+from pellucid.checkpoints.huggingface.families.albert import ALBERT
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
-from pellucid.checkpoints.huggingface.families.bert import BERT
+from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE_ENCODER
 from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
+from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
 from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
@@ -27,6 +29,7 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     QWEN2_MOE,
     QWEN3_MOE,
 )
+from pellucid.checkpoints.huggingface.families.mpnet import MPNET
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
 from pellucid.checkpoints.huggingface.families.relatives import (
     ARCEE,
@@ -40,6 +43,13 @@ from pellucid.checkpoints.huggingface.families.relatives import (
     SEED_OSS,
     STABLELM,
     STARCODER2,
+)
+from pellucid.checkpoints.huggingface.families.roberta import (
+    CAMEMBERT,
+    DISTILBERT,
+    ELECTRA,
+    ROBERTA,
+    XLM_ROBERTA,
 )
 from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
 from pellucid.checkpoints.huggingface.family import Family
@@ -97,6 +107,16 @@ FAMILIES: dict[str, Family] = {
         SEED_OSS,
         GLM,
         GLM4,
+        ROBERTA,
+        XLM_ROBERTA,
+        CAMEMBERT,
+        DISTILBERT,
+        ELECTRA,
+        ALBERT,
+        MPNET,
+        DEBERTA_V2,
+        ERNIE_ENCODER,
+        BERT_GENERATION,
     )
 }
 

@@ -71,8 +71,9 @@ def _default_scale(tree: Table) -> float:
 
 def _read_rotary(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
     _ROTARY.read(attributes, tree, stored)
-    old, new = attributes["rope_scaling"] or {}, attributes["rope_parameters"] or {}
-    parameters: Table = {**old, **new}
+    old: Table = attributes["rope_scaling"] or {}
+    new: Table = attributes["rope_parameters"] or {}
+    parameters = old | new
     weight = parameters.get("mscale_all_dim")
     if weight and values_at(tree, f"{POSITIONS}.scaling")[0] is not None:
         scale = _scaled(_default_scale(tree), parameters["factor"], weight)
@@ -97,7 +98,7 @@ def _write_rotary(tree: Table) -> Table:
         )
     weight = (math.sqrt(scale / plain) - 1) / (0.1 * math.log(factor))
     nearby = (weight, math.nextafter(weight, 0), math.nextafter(weight, math.inf), round(weight, 9))
-    exact = (candidate for candidate in nearby if _scaled(plain, factor, candidate) == scale)
+    exact = (value for value in nearby if _scaled(plain, factor, value) == scale)
     scaling["mscale_all_dim"] = next(exact, weight)
     return table
 

@@ -67,10 +67,10 @@ def _read_architecture(attributes: Table, tree: Table, stored: DirectoryContents
             + (", 2" if new else "; 2 needs new_decoder_architecture")
         )
     n_heads: int = attributes["num_attention_heads"]
-    has_one_key = attributes["multi_query"] and not new
+    multi_query = attributes["multi_query"] and not new
     stated: int | None = attributes["num_kv_heads"]
     n_kv_heads = n_heads if stated is None or not new else stated
-    set_values(tree, f"{ATTENTION}.n_kv_heads", 1 if has_one_key else n_kv_heads)
+    set_values(tree, f"{ATTENTION}.n_kv_heads", 1 if multi_query else n_kv_heads)
     shared = not new or n_norms == 1
     tree["decoder"]["residual"] = (
         {"kind": "Parallel", "shared_norm": shared} if parallel else {"kind": "PreNorm"}

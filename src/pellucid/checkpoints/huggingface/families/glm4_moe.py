@@ -94,7 +94,7 @@ def shared_row(default: int) -> Row:
 
 
 def groups_row(n_groups: int, n_active: int) -> Row:
-    """Groups of experts, of which a token uses some; the arguments are the defaults."""
+    """Groups of experts: a token uses some of them. The arguments are the defaults."""
     rules = {"n_group": Read(int, n_groups), "topk_group": Read(int, n_active)}
     return Row(rules=rules, read=_read_groups, write=_write_groups)
 
