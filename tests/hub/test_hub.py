@@ -156,7 +156,7 @@ def test_a_run_made_here_is_pushed_by_its_verb(
     assert "expected owner/name" in capsys.readouterr().err
     assert hub.requests == []
     assert main(["push", "mine", "ada/mine", "--public"]) == 0
-    assert "everybody can see it" in capsys.readouterr().out
+    assert "everyone can see it" in capsys.readouterr().out
     assert "tokenizer.json" in hub.repositories["models", "ada/mine"].files
     assert main(["import", "ada/mine", "again"]) == 0
     assert main(["generate", "ada/mine", "--prompt", "a", "--max-new-tokens", "2"]) == 0

@@ -16,13 +16,7 @@ from pellucid.config.attention import (
     rotated_width,
     value_width,
 )
-from pellucid.config.blocks import (
-    AlternatingFeedForward,
-    FeedForward,
-    Parallel,
-    PreNorm,
-    Residual,
-)
+from pellucid.config.blocks import AlternatingFeedForward, FeedForward, Parallel, PreNorm, Residual
 from pellucid.config.checks import Checked, Count, Fraction
 from pellucid.config.layers import Layer, LayerPattern, SharedLayers, Turns
 from pellucid.config.norms import BatchNorm, Norm, Reparametrisation

@@ -19,13 +19,7 @@ from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.experts import expert_parts
 from pellucid.explain.forward_pass import StackPass
 from pellucid.explain.part_facts import KnownAttention, known_attention, where_positions_act
-from pellucid.model import (
-    Encoded,
-    NoCache,
-    NoPositions,
-    Positions,
-    View,
-)
+from pellucid.model import Encoded, NoCache, NoPositions, Positions, View
 from pellucid.model.attention import split_heads
 from pellucid.model.cache import KeysAndValues
 from pellucid.model.experts.routing import Routing

@@ -69,7 +69,7 @@ def push_folder(
         if private and not is_private:
             raise RunError(
                 f"{name.repo} exists and is public, so nothing was sent: pass --public if "
-                "everybody may see the model, or choose another name"
+                "everyone may see the model, or choose another name"
             )
         with progress_bars():
             commit = api.upload_folder(

@@ -10,15 +10,18 @@ formulas: `from pellucid.maths.softmax import softmax` checks nothing.
 # fmt: off
 # isort: off
 from pellucid.maths.activations import (
-    clamped_swiglu, clamped_swiglu_grad, geglu, geglu_grad, gelu, gelu_grad, gelu_tanh,
-    gelu_tanh_grad, quick_gelu, quick_gelu_grad, relu, relu_grad, relu_squared, relu_squared_grad,
-    silu, silu_grad, swiglu, swiglu_grad, tanh, tanh_grad,
+    gelu, gelu_grad, gelu_tanh, gelu_tanh_grad, quick_gelu, quick_gelu_grad, relu, relu_grad,
+    relu_squared, relu_squared_grad, silu, silu_grad, tanh, tanh_grad,
 )
 from pellucid.maths.attention.attention import (
     attention, attention_grad, attention_weights, soft_cap, soft_cap_grad,
 )
 from pellucid.maths.attention.attention_vitals import (
     attention_entropy, attention_entropy_grad, attention_logsumexp, largest_score_bounds,
+)
+from pellucid.maths.experts.balancing import (
+    balancing_step, load_balancing_loss, load_balancing_loss_grad, router_z_loss,
+    router_z_loss_grad,
 )
 from pellucid.maths.batch_norm import (
     batch_norm, batch_norm_grad, batch_norm_inference, batch_norm_inference_grad,
@@ -47,10 +50,12 @@ from pellucid.maths.divergences import (
 )
 from pellucid.maths.door.equation import open_door as _open_door
 from pellucid.maths.error_function import erf, erf_grad
-from pellucid.maths.experts import (
-    balancing_step, choose_experts, load_balancing_loss, load_balancing_loss_grad,
-    mixture_of_experts, mixture_of_experts_grad, router_z_loss, router_z_loss_grad, sigmoid_router,
+from pellucid.maths.experts.routing import (
+    choose_experts, mixture_of_experts, mixture_of_experts_grad, sigmoid_router,
     sigmoid_router_grad, softmax_router, softmax_router_grad,
+)
+from pellucid.maths.gated_activations import (
+    clamped_swiglu, clamped_swiglu_grad, geglu, geglu_grad, swiglu, swiglu_grad,
 )
 from pellucid.maths.gaussian_kl import (
     gaussian_kl, gaussian_kl_diagonal, gaussian_kl_diagonal_grad, gaussian_kl_full,

@@ -9,13 +9,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from pellucid.model.attention import Encoded
+from pellucid.model.build.shared_layers import share_weights
 from pellucid.model.cache import NoCache
 from pellucid.model.dropout import Dropout
 from pellucid.model.experts import Experts
 from pellucid.model.facts import BlockFacts, ResidualFacts, StackFacts
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule, residual_facts
-from pellucid.model.shared_layers import share_weights
 from pellucid.model.views import View
 
 

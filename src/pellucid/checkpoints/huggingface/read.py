@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never, cast
@@ -25,14 +24,20 @@ from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shard
 from pellucid.checkpoints.huggingface.families import FAMILIES, NOT_TRANSFORMERS
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
+from pellucid.checkpoints.huggingface.match_tensors import (
+    check_computed,
+    check_copies,
+    check_shapes,
+    find_copies,
+    find_ignored,
+    find_places,
+)
 from pellucid.checkpoints.huggingface.names import Layout, shapes_of
 from pellucid.checkpoints.huggingface.own import OWN_TYPE, own_family, read_own
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
-from pellucid.model.shared_layers import tie_weights
+from pellucid.model.build.shared_layers import tie_weights
 
-#: How far a table in half precision may be from the computed one.
-_ROUNDING = 1e-2
 _WINDOWS = os.name == "nt"
 #: The types of half precision, as files name them.
 _HALF = {"BF16": torch.bfloat16, "F16": torch.float16}
@@ -148,12 +153,12 @@ def open_published(
     # parameters, and constants that belong to the model
     shapes = shapes_of(built.state_dict().items())
     layout = Layout(model, family.names_in(model, shapes, stored), shapes)
-    places = _places(layout, stored, family.zero_if_missing, folder)
-    _check_shapes(places, layout, shards)
-    copies = _copies(family, model)
-    ignored_tensors = _find_ignored(stored, places, family, copies, folder)
-    _check_copies(copies, stored, shards)
-    _check_computed(family.computed, built, stored, shards)
+    places = find_places(layout, stored, family.zero_if_missing, folder)
+    check_shapes(places, layout, shards)
+    copies = find_copies(family, model)
+    ignored_tensors = find_ignored(stored, places, family, copies, folder)
+    check_copies(copies, stored, shards)
+    check_computed(family.computed, built, stored, shards)
     attributes = _with_ends(folder, table)
     return Published(
         folder, family.model_type, model, attributes, ignored_tensors, layout, places, shards
@@ -224,96 +229,6 @@ def _full_names(stored: Iterable[str], family: Family) -> dict[str, str]:
                 recent = name.removesuffix(old) + new
         full[family.prefix + recent if bare else recent] = name
     return full
-
-
-def _places(
-    layout: Layout, stored: dict[str, str], zero_if_missing: frozenset[str], folder: Path
-) -> dict[str, str]:
-    places: dict[str, str] = {}
-    missing: list[str] = []
-    for parameter, source in layout.sources.items():
-        if source is not None and source.name in stored:
-            places[parameter] = stored[source.name]
-        elif parameter not in zero_if_missing:
-            missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
-    if missing:
-        suffix = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise CheckpointError(
-            f"{folder} has no tensor for {missing[0]}{suffix}, which its config.json needs: the "
-            "files belong to another model, or some are missing"
-        )
-    return places
-
-
-def _check_shapes(places: dict[str, str], layout: Layout, shards: Shards) -> None:
-    for parameter, stored in places.items():
-        expected, actual = layout.published_shape(parameter), shards.stored[stored].shape
-        if actual != expected:
-            raise CheckpointError(
-                f"{shards.stored[stored].file}: {stored} has the shape {list(actual)}, "
-                f"but config.json needs {list(expected)}"
-            )
-
-
-def _copies(family: Family, model: config.Transformer) -> dict[str, str]:
-    """Tensors that must equal another one, including a head that is tied to the embedding."""
-    copies = dict(family.copies(model) if callable(family.copies) else family.copies)
-    names = family.names_for(model)
-    tied = model.embedding.tied and isinstance(model.head, config.LanguageHead)
-    if tied and "head.weight" in names:
-        copies[names["head.weight"].name] = names["token_embedding.weight"].name
-    return copies
-
-
-def _find_ignored(
-    stored: dict[str, str],
-    places: dict[str, str],
-    family: Family,
-    copies: dict[str, str],
-    folder: Path,
-) -> dict[str, str]:
-    used = set(places.values())
-    ignored_tensors: dict[str, str] = {}
-    for full, name in stored.items():
-        if name in used or full in copies:
-            continue
-        reasons = family.ignored_tensors.items()
-        reason = next((text for pattern, text in reasons if re.fullmatch(pattern, full)), None)
-        if reason is None:
-            raise CheckpointError(
-                f"{folder} has the tensor {name}, which a {family.model_type} with this "
-                "config.json does not have: its purpose is unknown, so nothing is converted"
-            )
-        ignored_tensors[name] = reason
-    return ignored_tensors
-
-
-def _check_copies(copies: dict[str, str], stored: dict[str, str], shards: Shards) -> None:
-    for copy, original in copies.items():
-        if copy not in stored or original not in stored:
-            continue
-        if not torch.equal(shards.read(stored[copy]), shards.read(stored[original])):
-            raise CheckpointError(
-                f"{shards.folder}: {stored[copy]} should equal {stored[original]}, but they "
-                "differ: the model has this tensor once. If they are a head and an embedding that "
-                "were trained separately, set tie_word_embeddings to false in config.json. An "
-                "encoder and a decoder with separate tables of tokens are not handled"
-            )
-
-
-def _check_computed(
-    computed: Mapping[str, str], built: Transformer, stored: dict[str, str], shards: Shards
-) -> None:
-    """Refuse a table of positions that is not the one that the model computes."""
-    for buffer, name in computed.items():
-        if name not in stored:
-            continue
-        expected, actual = built.get_buffer(buffer), shards.read_float(stored[name])
-        if actual.shape != expected.shape or not torch.allclose(actual, expected, atol=_ROUNDING):
-            raise CheckpointError(
-                f"{shards.folder}: {stored[name]} is not the table that follows from config.json, "
-                "which has fixed sinusoids: other tables are not handled"
-            )
 
 
 def _with_ends(folder: Path, table: Table) -> Table:

@@ -8,17 +8,20 @@ pellucid reads both and writes the old form, which every version of `transformer
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Mapping
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Rules, Table
 from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row, Unfit
+from pellucid.checkpoints.huggingface.rotary_scaling import (
+    REFUSED_TYPES,
+    ROPE_TYPES,
+    describe_scaling,
+    take_number,
+)
 from pellucid.config import decode, encode
 from pellucid.errors import CheckpointError
-from pellucid.reader import short
 
 #: The attributes of families with rotary positions.
 ROTARY_RULES: Rules = {
@@ -26,8 +29,6 @@ ROTARY_RULES: Rules = {
     "rope_scaling": Read(dict, None),
     "rope_parameters": Read(dict, None),
 }
-
-Scaling = config.RotaryScaling | None
 
 
 def rotary_row(
@@ -137,9 +138,9 @@ def read_rotary(
     parameters = _parameters(attributes)
     kind = parameters.pop("rope_type", None) or parameters.pop("type", None) or "default"
     parameters.pop("type", None)
-    base = float(_number(parameters, "rope_theta", base))
+    base = float(take_number(parameters, "rope_theta", base))
     rotated_share = float(
-        _number(parameters, "partial_rotary_factor", 1.0 if share is None else share)
+        take_number(parameters, "partial_rotary_factor", 1.0 if share is None else share)
     )
     if share is None and rotated_share != 1.0:
         raise CheckpointError(
@@ -148,12 +149,13 @@ def read_rotary(
         )
     if not isinstance(kind, str):
         raise CheckpointError(f"config.json: rope_type must be a name, was {kind!r}")
-    if kind not in _KINDS:
+    if kind not in ROPE_TYPES:
+        reason = REFUSED_TYPES.get(kind, "it is unknown")
         raise CheckpointError(
-            f"config.json: rope_type {kind!r} is not handled: {_REASONS.get(kind, 'it is unknown')}"
-            f"; those that are: {', '.join(_KINDS)}"
+            f"config.json: rope_type {kind!r} is not handled: {reason}; those that are: "
+            f"{', '.join(ROPE_TYPES)}"
         )
-    names, make = _KINDS[kind]
+    names, make = ROPE_TYPES[kind]
     if extra := sorted(parameters.keys() - names):
         raise CheckpointError(
             f"config.json: the rope parameter {extra[0]!r} = {parameters[extra[0]]!r} is not one "
@@ -169,7 +171,7 @@ def read_rotary(
 
 def describe_rotary(rotary: config.Rotary) -> Table:
     """`rope_theta` and `rope_scaling`."""
-    return {"rope_theta": rotary.base, "rope_scaling": _describe_scaling(rotary.scaling)}
+    return {"rope_theta": rotary.base, "rope_scaling": describe_scaling(rotary.scaling)}
 
 
 def _parameters(attributes: Table) -> Table:
@@ -185,169 +187,3 @@ def _parameters(attributes: Table) -> Table:
                 "rope_parameters): remove one"
             )
     return old | new
-
-
-def _number(parameters: Table, name: str, default: float | None = None) -> Any:
-    """A number, removed from the table; `default` if it is absent or null."""
-    value = parameters.pop(name, None)
-    if value is None:
-        if default is None:
-            raise CheckpointError(f"config.json: the rope parameter {name!r} is missing")
-        return default
-    if type(value) not in (int, float):
-        raise CheckpointError(f"config.json: {name} must be a number, was {value!r}")
-    return value
-
-
-def _default(parameters: Table, context_length: int) -> Scaling:
-    return None
-
-
-def _linear(parameters: Table, context_length: int) -> Scaling:
-    return config.LinearScaling(factor=float(_number(parameters, "factor")))
-
-
-def _llama3(parameters: Table, context_length: int) -> Scaling:
-    return config.Llama3Scaling(
-        factor=float(_number(parameters, "factor")),
-        low_frequency_factor=float(_number(parameters, "low_freq_factor")),
-        high_frequency_factor=float(_number(parameters, "high_freq_factor")),
-        original_context_length=_original(parameters, context_length),
-    )
-
-
-def _yarn(parameters: Table, context_length: int) -> Scaling:
-    factor = float(_number(parameters, "factor"))
-    mscale, mscale_all = parameters.pop("mscale", None), parameters.pop("mscale_all_dim", None)
-    plain = (
-        _mscale(factor, mscale) / _mscale(factor, mscale_all)
-        if mscale and mscale_all
-        else _mscale(factor)
-    )
-    truncated = parameters.pop("truncate", True)
-    return config.YaRN(
-        factor=factor,
-        original_context_length=_original(parameters, context_length),
-        beta_fast=float(_number(parameters, "beta_fast", 32.0)),
-        beta_slow=float(_number(parameters, "beta_slow", 1.0)),
-        attention_factor=float(_number(parameters, "attention_factor", plain)),
-        truncated=bool(truncated),
-    )
-
-
-def _dynamic(parameters: Table, context_length: int) -> Scaling:
-    return config.DynamicNTK(
-        factor=float(_number(parameters, "factor")), original_context_length=context_length
-    )
-
-
-def _longrope(parameters: Table, context_length: int) -> Scaling:
-    original = _original(parameters, context_length)
-    factor = float(_number(parameters, "factor", context_length / original))
-    return config.LongRoPE(
-        short=_factors(parameters, "short_factor"),
-        long=_factors(parameters, "long_factor"),
-        original_context_length=original,
-        attention_factor=float(
-            _number(parameters, "attention_factor", longrope_attention_factor(factor, original))
-        ),
-    )
-
-
-def longrope_attention_factor(factor: float, original_length: int) -> float:
-    """The factor of cos and sin (Ding et al. 2024, "LongRoPE", released with Phi-3)."""
-    if factor <= 1 or original_length <= 1:
-        return 1.0
-    return math.sqrt(1 + math.log(factor) / math.log(original_length))
-
-
-def _factors(parameters: Table, name: str) -> tuple[float, ...]:
-    raw: Any = parameters.pop(name, None)
-    values = cast("list[Any]", raw) if isinstance(raw, list) else None
-    if values is None or any(type(value) not in (int, float) for value in values):
-        value = short(cast("object", raw))
-        raise CheckpointError(f"config.json: {name} must be a list of numbers, was {value}")
-    return tuple(map(float, values))
-
-
-def _mscale(factor: float, times: float = 1.0) -> float:
-    """The factor of cos and sin (Peng et al. 2023, "YaRN", eq. 22)."""
-    return 1.0 if factor <= 1 else 0.1 * times * math.log(factor) + 1.0
-
-
-def _original(parameters: Table, context_length: int) -> int:
-    return int(_number(parameters, "original_max_position_embeddings", context_length))
-
-
-_LONGROPE = frozenset(
-    {
-        "short_factor", "long_factor", "factor", "attention_factor",
-        "original_max_position_embeddings",
-    }
-)  # fmt: skip
-#: For each rope_type the names of its numbers, and the function that reads them.
-_KINDS: dict[str, tuple[frozenset[str], Callable[[Table, int], Scaling]]] = {
-    "default": (frozenset(), _default),
-    "linear": (frozenset({"factor"}), _linear),
-    "llama3": (
-        frozenset(
-            {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
-        ),
-        _llama3,
-    ),
-    "yarn": (
-        frozenset(
-            {
-                "factor", "original_max_position_embeddings", "attention_factor", "beta_fast",
-                "beta_slow", "mscale", "mscale_all_dim", "truncate",
-            }
-        ),
-        _yarn,
-    ),
-    "dynamic": (frozenset({"factor"}), _dynamic),
-    "longrope": (_LONGROPE, _longrope),
-    "su": (_LONGROPE, _longrope),  # its first name
-}  # fmt: skip
-
-_REASONS = {
-    "mrope": "its angles count places in pictures and films too, and pellucid reads text alone",
-}
-
-
-def _describe_scaling(scaling: Scaling) -> Table | None:
-    match scaling:
-        case None:
-            return None
-        case config.LinearScaling(factor=factor):
-            return {"rope_type": "linear", "factor": factor}
-        case config.Llama3Scaling():
-            return {
-                "rope_type": "llama3",
-                "factor": scaling.factor,
-                "low_freq_factor": scaling.low_frequency_factor,
-                "high_freq_factor": scaling.high_frequency_factor,
-                "original_max_position_embeddings": scaling.original_context_length,
-            }
-        case config.YaRN():
-            return {
-                "rope_type": "yarn",
-                "factor": scaling.factor,
-                "original_max_position_embeddings": scaling.original_context_length,
-                "attention_factor": scaling.attention_factor,
-                "beta_fast": scaling.beta_fast,
-                "beta_slow": scaling.beta_slow,
-                "truncate": scaling.truncated,
-            }
-        case config.DynamicNTK(factor=factor):
-            return {"rope_type": "dynamic", "factor": factor}
-        case config.LongRoPE():
-            return {
-                "rope_type": "longrope",
-                "short_factor": list(scaling.short),
-                "long_factor": list(scaling.long),
-                "original_max_position_embeddings": scaling.original_context_length,
-                "attention_factor": scaling.attention_factor,
-            }
-        case config.NTKScaling():
-            # `transformers` has no such kind; the comparison will show the difference
-            return None

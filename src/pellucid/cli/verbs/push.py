@@ -17,14 +17,14 @@ def add_to(verbs: Any) -> None:
         help="upload a run to a hub, privately",
         description="Upload a run's model, tokenizer and card so that others load it by its name, "
         "with pellucid or with transformers. A new repository is private unless you pass --public. "
-        "The address, the cache and your token are those of huggingface_hub (HF_ENDPOINT, HF_HOME, "
+        "The address, the cache and your token come from huggingface_hub (HF_ENDPOINT, HF_HOME, "
         "HF_TOKEN, or hf auth login).",
     )
     parser.add_argument(
         "run", metavar="RUN", help="a run, one of its checkpoints, or a Hugging Face directory"
     )
     parser.add_argument("name", metavar="OWNER/NAME", help="the repository; made if there is none")
-    parser.add_argument("--public", action="store_true", help="everybody may see it")
+    parser.add_argument("--public", action="store_true", help="everyone may see it")
     finish_parser(parser, call)
 
 
@@ -33,7 +33,7 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid import runs
 
     pushed = runs.push_run(arguments.run, arguments.name, public=arguments.public)
-    visibility = "only you can see it" if pushed.private else "everybody can see it"
+    visibility = "only you can see it" if pushed.private else "everyone can see it"
     text = f"{pushed.address}: {pushed.n_bytes:,} bytes; {visibility}"
     print_result(
         arguments, asdict(pushed), [text, f"\nwhat next\n    pellucid generate {pushed.name}"]

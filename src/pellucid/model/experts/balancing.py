@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from pellucid.maths.experts import balancing_step, load_balancing_loss, router_z_loss
+from pellucid.maths.experts.balancing import balancing_step, load_balancing_loss, router_z_loss
 from pellucid.model.experts.layer import Experts, RoutingRecord
 from pellucid.typed import named_modules
 

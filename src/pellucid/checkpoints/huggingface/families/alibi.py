@@ -117,11 +117,11 @@ def _read_attention(attributes: Table, tree: Table, stored: DirectoryContents) -
     table: Table = {**_ATTENTION, **(attributes["attn_config"] or {})}
     for name, value in table.items():
         only_value = _ONE_VALUE.get(name, value)
-        is_known = name in _ATTENTION or name in _ONE_VALUE or name in ANYWHERE
-        if name == "attn_impl" or (is_known and value == only_value):
+        has_rule = name in _ATTENTION or name in _ONE_VALUE or name in ANYWHERE
+        if name == "attn_impl" or (has_rule and value == only_value):
             continue
         expected = (
-            f"the only value is {short(only_value)}" if is_known else "no such attribute is known"
+            f"the only value is {short(only_value)}" if has_rule else "no such attribute is known"
         )
         raise CheckpointError(
             f"config.json: attn_config.{name} = {short(value)} is not handled: {expected}"

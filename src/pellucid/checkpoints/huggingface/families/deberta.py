@@ -145,7 +145,7 @@ def _check_pooler(attributes: Table, tree: Table, stored: DirectoryContents) -> 
 
 _HEAD, _LM_HEAD = "cls.predictions", "lm_predictions.lm_head"
 _BLOCK, _LAYER = "encoder.blocks.{n}", "deberta.encoder.layer.{n}"
-_SELF, _OURS = f"{_LAYER}.attention.self", f"{_BLOCK}.attention"
+_SELF, _BLOCK_ATTENTION = f"{_LAYER}.attention.self", f"{_BLOCK}.attention"
 
 
 def _deberta_names(model: config.Transformer) -> Names:
@@ -161,12 +161,12 @@ def _deberta_names(model: config.Transformer) -> Names:
         **dict(norm("encoder.input_norm", f"{embeddings}.LayerNorm")),
         "encoder.positions.table.weight": Source("deberta.encoder.rel_embeddings.weight"),
         **dict(norm("encoder.positions.norm", "deberta.encoder.LayerNorm")),
-        **dict(linear(f"{_OURS}.query", f"{_SELF}.query_proj")),
-        **dict(linear(f"{_OURS}.key", f"{_SELF}.key_proj")),
-        **dict(linear(f"{_OURS}.value", f"{_SELF}.value_proj")),
-        **dict(linear(f"{_OURS}.position_query", f"{_SELF}.pos_query_proj")),
-        **dict(linear(f"{_OURS}.position_key", f"{_SELF}.pos_key_proj")),
-        **dict(linear(f"{_OURS}.output", f"{_LAYER}.attention.output.dense")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.query", f"{_SELF}.query_proj")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.key", f"{_SELF}.key_proj")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.value", f"{_SELF}.value_proj")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.position_query", f"{_SELF}.pos_query_proj")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.position_key", f"{_SELF}.pos_key_proj")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.output", f"{_LAYER}.attention.output.dense")),
         **dict(norm(f"{_BLOCK}.attention_norm", f"{_LAYER}.attention.output.LayerNorm")),
         **dict(linear(f"{_BLOCK}.feed_forward.up", f"{_LAYER}.intermediate.dense")),
         **dict(linear(f"{_BLOCK}.feed_forward.down", f"{_LAYER}.output.dense")),

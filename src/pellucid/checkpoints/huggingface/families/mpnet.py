@@ -27,7 +27,7 @@ from pellucid.checkpoints.huggingface.mapping import fixed
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 
 _BLOCK, _LAYER = "encoder.blocks.{n}", "mpnet.encoder.layer.{n}"
-_OURS = f"{_BLOCK}.attention"
+_BLOCK_ATTENTION = f"{_BLOCK}.attention"
 
 
 def _mpnet_names(model: config.Transformer) -> Names:
@@ -38,10 +38,10 @@ def _mpnet_names(model: config.Transformer) -> Names:
         ),
         "encoder.positions.table.weight": Source("mpnet.encoder.relative_attention_bias.weight"),
         **dict(norm("encoder.input_norm", "mpnet.embeddings.LayerNorm")),
-        **dict(linear(f"{_OURS}.query", f"{_LAYER}.attention.attn.q")),
-        **dict(linear(f"{_OURS}.key", f"{_LAYER}.attention.attn.k")),
-        **dict(linear(f"{_OURS}.value", f"{_LAYER}.attention.attn.v")),
-        **dict(linear(f"{_OURS}.output", f"{_LAYER}.attention.attn.o")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.query", f"{_LAYER}.attention.attn.q")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.key", f"{_LAYER}.attention.attn.k")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.value", f"{_LAYER}.attention.attn.v")),
+        **dict(linear(f"{_BLOCK_ATTENTION}.output", f"{_LAYER}.attention.attn.o")),
         **dict(norm(f"{_BLOCK}.attention_norm", f"{_LAYER}.attention.LayerNorm")),
         **dict(linear(f"{_BLOCK}.feed_forward.up", f"{_LAYER}.intermediate.dense")),
         **dict(linear(f"{_BLOCK}.feed_forward.down", f"{_LAYER}.output.dense")),
