@@ -6,7 +6,7 @@ import copy
 import logging
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -21,6 +21,8 @@ from support.models import BASE, PAIRS, VARIANTS, build, random_ids, with_stack
 pytestmark = pytest.mark.usefixtures("native")
 
 GREEDY = Sampling(temperature=0.0)
+#: the types of matrices that compiled code reads
+COMPILED: tuple[Weights, ...] = ("float32", "bfloat16", "int8")
 #: What no instruction says, and so only the model itself does.
 WITHOUT = {
     "latent",
@@ -78,7 +80,7 @@ def test_only_what_is_known_to_have_no_tape_has_none() -> None:
     assert all(decoder(ready(model)) is None for model in PAIRS.values())
 
 
-@pytest.mark.parametrize("weights", get_args(Weights))
+@pytest.mark.parametrize("weights", COMPILED)
 @pytest.mark.parametrize("name", sorted(VARIANTS.keys() - WITHOUT))
 def test_logits_are_those_of_the_model(name: str, weights: Weights) -> None:
     model = ready(VARIANTS[name], weights)
@@ -91,7 +93,7 @@ def test_logits_are_those_of_the_model(name: str, weights: Weights) -> None:
         assert (logits - expected).abs().max() <= bound * expected.abs().max()
 
 
-@pytest.mark.parametrize("weights", get_args(Weights))
+@pytest.mark.parametrize("weights", COMPILED)
 @pytest.mark.parametrize("name", sorted(VARIANTS.keys() - {"weight norm", "spectral norm"}))
 def test_tokens_are_those_of_the_model_past_its_context_too(
     name: str, weights: Weights, monkeypatch: pytest.MonkeyPatch
@@ -105,8 +107,18 @@ def test_tokens_are_those_of_the_model_past_its_context_too(
     assert drawn == tokens(model, prompts, Sampling(temperature=1.0, top_k=9, seed=3))
 
 
+def test_a_model_in_float16_writes_without_compiled_code() -> None:
+    model = ready(BASE, "float16")
+    assert decoder(model) is None
+    ids = random_ids(3, 16)
+    for length, (logits, compiled) in enumerate(read(model, ids), start=5):
+        assert not compiled
+        expected = model(ids[:, :length])[:, -1]
+        assert (logits - expected).abs().max() <= 1e-3 * expected.abs().max()
+
+
 @pytest.mark.parametrize("d_model", [16, 72, 300])
-@pytest.mark.parametrize("weights", get_args(Weights))
+@pytest.mark.parametrize("weights", COMPILED)
 def test_widths_that_fill_no_vector_are_summed_to_their_end(d_model: int, weights: Weights) -> None:
     model = ready(
         config.Transformer(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import torch
 from torch import Tensor
 
 from pellucid.model import KeyValueCache
+from pellucid.model.positions import NoPositions
 
 
 class Scripted:
@@ -19,6 +21,8 @@ class Scripted:
     context_length = 512
     encoder = None
     decoder = None
+    #: generation asks whether positions change as the text grows; these never do
+    stack = SimpleNamespace(positions=NoPositions())
 
     def __init__(
         self, vocab_size: int, scripts: Sequence[Sequence[int]], lengths: Sequence[int]
