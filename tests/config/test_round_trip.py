@@ -28,8 +28,14 @@ LEAVES: dict[Any, st.SearchStrategy[Any]] = {
 }
 
 
+@st.composite
+def values_of(draw: st.DrawFn, kind: Any) -> Any:
+    """Any value of a config type; the name of this strategy is short, unlike that of its parts."""
+    return draw(parts_of(kind))
+
+
 @functools.cache
-def values_of(kind: Any) -> st.SearchStrategy[Any]:
+def parts_of(kind: Any) -> st.SearchStrategy[Any]:
     """Any value of a config type, from its annotations alone."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
@@ -81,6 +87,11 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.GroupNorm: {"n_groups": st.sampled_from([1, 2])},
         config.BatchNorm: {"momentum": st.floats(0.1, 1.0)},
         config.BucketedBias: {"n_buckets": even.map(lambda n: 2 + n), "max_distance": st.just(500)},
+        config.Disentangled: {
+            "n_buckets": even.map(lambda n: 2 + n),
+            "max_distance": st.none() | st.just(500),
+            "content_to_position": st.just(True),
+        },
         config.YaRN: {"beta_slow": st.just(1.0), "beta_fast": st.floats(2, 40)},
         config.Llama3Scaling: {
             "low_frequency_factor": st.just(1.0),
@@ -88,18 +99,14 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         },
         config.DynamicNTK: {"factor": st.floats(1, 8)},
         config.LongRoPE: {name: st.just((1.0, 1.5, 2.0, 4.0)) for name in ("short", "long")},
-        # without a gain a norm has no other parameters, and a number is scaled once
-        config.LayerNorm: {"gain": st.just(True)},
-        config.RMSNorm: {"gain": st.just(True)},
-        config.Embedding: {"multiplier": st.none()},
-        config.LanguageHead: {"bias": st.just(True), "multiplier": st.none()},
         config.SpanCorruption: {"mean_span": st.floats(1, 8)},
         # what goes with one kind of loss only
         config.Classification: {"multi_label": st.just(False)},
         config.DPO: {"loss": st.just("sigmoid")},
         config.Conversations: {"messages": st.none()},
         # embeddings have one factor
-        config.Embedding: {"multiplier": st.none()},
+        # a projection needs a head that reads what is as wide
+        config.Embedding: {"multiplier": st.none(), "projection": st.none()},
         # a norm without a gain has no parameters at all
         config.LayerNorm: {"gain": st.just(True)},
         config.RMSNorm: {"gain": st.just(True)},
@@ -109,7 +116,15 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.ClassificationHead: {
             "classes": st.none() | st.just(("ham", "spam")),
             "pooling": st.sampled_from(["mean", "last"]),
+            # comes before a transform
+            "input_dropout": st.just(0.0),
         },
+        config.Experts: {
+            "n_experts": st.just(8),
+            "n_active": st.integers(1, 4),
+            "shared_gate": st.just(False),
+        },
+        config.ExpertGroups: {"n_groups": st.sampled_from([2, 4]), "n_active": st.just(2)},
         config.Rotary: {"n_features": st.sampled_from([None, 8])},
         config.Training: {
             "batch_size": st.just(8),
@@ -121,6 +136,11 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
         config.Stack: {
             "cross_attention": st.none(),
             "attention": scoring(),
+            # goes with one kind of attention only
+            "positions": values_of(config.Positions).filter(
+                lambda positions: not isinstance(positions, config.Disentangled)
+            ),
+            "embedding_positions": st.none(),
             "shared_layers": st.none(),
             "first_attention_norm": st.just(True),
         }
@@ -183,7 +203,9 @@ def test_an_encoder_and_a_decoder_survive_toml(data: st.DataObject) -> None:
     crossed = dataclasses.replace(
         decoder,
         residual=config.PostNorm(),
-        cross_attention=dataclasses.replace(looks, qk_norm=None, window=None),
+        cross_attention=dataclasses.replace(
+            looks, qk_norm=None, window=None, clip=None, output_gate=None, scale_by_layer=False
+        ),
     )
     model = data.draw(values_of(config.Transformer))
     head = data.draw(values_of(config.LanguageHead | config.NoHead))
@@ -197,7 +219,13 @@ def test_any_plan_survives_toml(plan: config.Plan) -> None:
     assert decode(config.Plan, parse_toml(to_toml(plan), "file")) == plan
 
 
-UNIONS = [config.Norm, config.Positions, config.Optimiser, config.Growth]
+UNIONS = [
+    config.Norm,
+    config.Positions,
+    config.Optimiser,
+    config.Growth,
+    config.EmbeddingProjection | None,
+]
 
 
 @FEW

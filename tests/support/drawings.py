@@ -18,6 +18,20 @@ _CLASSES = config.ClassificationHead(
 )
 
 
+_CLAMPED = config.ClampedGatedMLP(d_ff=8, bias=True, limit=7.0, slope=1.702)
+
+
+def _experts(
+    expert: config.DenseFeedForward, *, groups: config.ExpertGroups | None
+) -> config.Experts:
+    router = config.Router(
+        scores="sigmoid", normalised=True, scale=2.5, groups=groups, balancing_rate=0.01
+    )
+    return config.Experts(
+        n_experts=4, n_active=2, expert=expert, router=router, shared=expert, shared_gate=True
+    )
+
+
 def _rotary(scaling: config.RotaryScaling | None) -> config.Transformer:
     return with_stack(positions=config.Rotary(base=1e4, scaling=scaling), attention=_HEADS)
 
@@ -77,6 +91,8 @@ _STACKS: list[dict[str, object]] = [
             config.GatedMLP,
         )
     ),
+    {"feed_forward": _CLAMPED},
+    {"feed_forward": _experts(_CLAMPED, groups=None)},
     {
         "feed_forward": config.AlternatingFeedForward(
             layers=(
@@ -125,7 +141,9 @@ _SCALINGS: tuple[config.RotaryScaling, ...] = (
         original_context_length=8,
     ),
     config.DynamicNTK(factor=2.0, original_context_length=8),
-    config.LongRoPE(short=(1.0,), long=(2.0,), original_context_length=8, attention_factor=1.0),
+    config.LongRoPE(
+        short=(1.0, 1.0), long=(2.0, 2.0), original_context_length=8, attention_factor=1.0
+    ),
 )
 
 
@@ -138,6 +156,19 @@ MODELS: dict[str, config.Transformer] = {
     **{_kinds(changes): with_stack(**changes) for changes in _STACKS},
     **{type(scaling).__name__: _rotary(scaling) for scaling in _SCALINGS},
     "Rotary": _rotary(None),
+    "Router": with_stack(feed_forward=_experts(_CLAMPED, groups=None)),
+    "ExpertGroups": with_stack(
+        feed_forward=_experts(
+            config.MLP(d_ff=8, activation="silu", bias=True),
+            groups=config.ExpertGroups(n_groups=2, n_active=1, score="two_largest"),
+        )
+    ),
+    "EmbeddingProjection": replace(
+        SMALL,
+        embedding=config.Embedding(
+            tied=False, scaled=False, projection=config.EmbeddingProjection(width=6, bias=True)
+        ),
+    ),
     "LanguageHead": SMALL,
     "NoHead": replace(SMALL, head=config.NoHead(), pooler=True),
     "ClassificationHead": replace(SMALL, head=_CLASSES, pooler=True),

@@ -56,16 +56,38 @@ def _dense(feed_forward: DenseFeedForward, d_model: int) -> Column:
 
 def _experts(experts: Experts, d_model: int) -> Column:
     n, k = experts.n_experts, experts.n_active
-    router = Box(name="router", lines=(f"{d_model} -> {n}", *_rule(experts.router, k)))
-    name = f"{k} of {n} experts: {type(experts.expert).__name__}"
-    expert = Frame(Box(name=name), _dense(experts.expert, d_model))
+    router = Box(name="Router", lines=(f"{d_model} -> {n}", *_rule(experts.router, k)))
+    expert = _in_one_column(experts.expert, f"{k} of {n} experts", d_model)
     branches: list[Column] = [(Arrow(), router, Arrow()), (Arrow(), expert, Arrow())]
     total = f"sum of weight x {experts.weights_on}"
     if experts.shared is not None:
-        part = Box(name=f"shared: {type(experts.shared).__name__}")
-        branches.append((Arrow(), Frame(part, _dense(experts.shared, d_model)), Arrow()))
+        branches.append((Arrow(), _in_one_column(experts.shared, "shared", d_model), Arrow()))
         total += " + sigmoid(gate) x shared" if experts.shared_gate else " + shared"
     return (Fork(tuple(branches)), Box(name=total, wide=True), Arrow())
+
+
+def _in_one_column(feed_forward: DenseFeedForward, use: str, d_model: int) -> Frame:
+    """A dense layer without a fork of its own: it stands in a branch already."""
+    d_ff = feed_forward.d_ff
+    match feed_forward:
+        case MLP(activation=activation):
+            steps = [Box(name="up", lines=(f"{d_model} -> {d_ff}",)), Box(name=activation)]
+        case GatedMLP(activation=activation):
+            product = Box(name=f"{activation}(gate) x up")
+            steps = [_gate_and_up(d_model, d_ff), product]
+        case ClampedGatedMLP(limit=limit, slope=slope):
+            clamp = Box(name="clamp", lines=(f"gate at most {limit:g}", f"up within +-{limit:g}"))
+            product = Box(name=f"(up + 1) gate sigmoid({slope:g} gate)")
+            steps = [_gate_and_up(d_model, d_ff), clamp, product]
+        case _:
+            assert_never(feed_forward)
+    down = Box(name="down", lines=(f"{d_ff} -> {d_model}",))
+    column = (Arrow(), *(part for box in (*steps, down) for part in (box, Arrow())))
+    return Frame(Box(name=type(feed_forward).__name__, lines=(use,)), column)
+
+
+def _gate_and_up(d_model: int, d_ff: int) -> Box:
+    return Box(name="gate, up", lines=(f"{d_model} -> {d_ff} each",))
 
 
 def _rule(router: Router, n_active: int) -> tuple[str, ...]:
@@ -76,7 +98,7 @@ def _rule(router: Router, n_active: int) -> tuple[str, ...]:
             (router.scores, True),
             ("+ bias of the choice", router.balancing_rate is not None),
             (
-                "" if groups is None else f"best {groups.n_active} of {groups.n_groups} groups",
+                f"ExpertGroups: best {groups.n_active} of {groups.n_groups}" if groups else "",
                 groups is not None,
             ),
             (f"best {n_active}", True),

@@ -140,7 +140,7 @@ def _entry(model_boxes: ModelBoxes, named_stack: NamedStack) -> Column:
     if projection is None:
         return added + norm
     lines = [f"{projection.width} -> {model.d_model}"]
-    box = model_boxes.box(f"{prefix}embedding projection", lines=lines)
+    box = model_boxes.box(f"{prefix}embedding projection", type(projection).__name__, lines)
     mapped: Column = (box, model_boxes.shape)
     match projection.place:
         case "first":

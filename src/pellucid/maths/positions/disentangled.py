@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import floor
+
 from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door.equation import equation
@@ -48,13 +50,14 @@ def log_distance_rows(distances: Array, *, n_buckets: int, max_distance: int) ->
     return xp.clip(span - xp.sign(distances) * bucket, 0, n_buckets - 1)
 
 
-def _last_distances(n_exact: int, span: int, max_distance: int) -> list[float]:
+def _last_distances(n_exact: int, span: int, max_distance: int) -> list[int]:
     """The largest distance of each bucket, from the last that has one distance alone."""
     if n_exact == 1:
         return []
     ratio = (max_distance - 1) / n_exact
     # rounding may put a power that should be whole a little below it
-    return [n_exact * ratio ** (k / (n_exact - 1)) + 1e-9 for k in range(span - n_exact)]
+    powers = (ratio ** (k / (n_exact - 1)) for k in range(span - n_exact))
+    return [floor(n_exact * power + 1e-9) for power in powers]
 
 
 @equation(
@@ -86,10 +89,7 @@ def disentangled_bias(
     See also:
         `log_distance_rows`, which gives the rows in DeBERTa v2 and v3.
     Example:
-        disentangled_bias(
-            array([[1.0, 0.0], [0.0, 1.0]]), array([[1.0, 1.0], [2.0, 0.0]]), zeros((2, 2)),
-            array([[0.5, 0.0], [0.0, 0.25]]), array([[1, 0], [1, 1]])
-        )
+        disentangled_bias(ones((1, 2)), ones((1, 2)), zeros((1, 2)), ones((1, 2)), array([[0]]))
     """
     xp = namespace(q, k, position_q, position_k)
     content_to_position = xp.sum(q[..., :, None, :] * embedding(position_k, rows), axis=-1)
