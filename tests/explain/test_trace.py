@@ -47,7 +47,9 @@ def test_each_address_holds_what_is_listed_and_torch_was_asked_for_it(name: str)
             check_head(found, at.removesuffix(".weights"))
     squares = [w for w in witness.weights if w.shape[-2] in (7, 9)]
     attentions = dict.fromkeys(
-        (at.split(".")[0], ".cross." in at) for at in listed if at.endswith(".scores") and ".H" in at
+        (at.split(".")[0], ".cross." in at)
+        for at in listed
+        if at.endswith(".scores") and ".H" in at
     )
     if len(squares) == len(attentions):
         for (layer, cross), said in zip(in_order(attentions), squares, strict=True):

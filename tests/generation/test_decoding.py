@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from pellucid.generation.decoding import decoder
 from pellucid.model import Transformer, Weights, narrow
 from pellucid.model.trainable import add_lora, merge
 from support.models import BASE, PAIRS, VARIANTS, build, random_ids, with_stack
+from support.nightly import sampled
 
 pytestmark = pytest.mark.usefixtures("native")
 
@@ -80,8 +81,9 @@ def test_only_what_is_known_to_have_no_tape_has_none() -> None:
     assert all(decoder(ready(model)) is None for model in PAIRS.values())
 
 
-@pytest.mark.parametrize("weights", COMPILED)
-@pytest.mark.parametrize("name", sorted(VARIANTS.keys() - WITHOUT))
+@pytest.mark.parametrize(
+    ("name", "weights"), sampled(product(sorted(VARIANTS.keys() - WITHOUT), COMPILED), 4)
+)
 def test_logits_are_those_of_the_model(name: str, weights: Weights) -> None:
     model = ready(VARIANTS[name], weights)
     ids = random_ids(3, 16)
@@ -93,8 +95,10 @@ def test_logits_are_those_of_the_model(name: str, weights: Weights) -> None:
         assert (logits - expected).abs().max() <= bound * expected.abs().max()
 
 
-@pytest.mark.parametrize("weights", COMPILED)
-@pytest.mark.parametrize("name", sorted(VARIANTS.keys() - {"weight norm", "spectral norm"}))
+@pytest.mark.parametrize(
+    ("name", "weights"),
+    sampled(product(sorted(VARIANTS.keys() - {"weight norm", "spectral norm"}), COMPILED), 5),
+)
 def test_tokens_are_those_of_the_model_past_its_context_too(
     name: str, weights: Weights, monkeypatch: pytest.MonkeyPatch
 ) -> None:

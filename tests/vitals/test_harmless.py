@@ -7,7 +7,7 @@ import io
 import pickle
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from pellucid.errors import ConfigError
 from pellucid.vitals import Probe, VerdictTracker, Watch, rules_of, watch
 from pellucid.vitals.async_metrics import AsyncMetrics
 from support.foreign import VOCAB, Model, ids_of, made
+from support.nightly import sampled
 from support.unharmed import STEPS, Loop, Say, all_of, reports, unharmed
 
 
@@ -296,14 +297,6 @@ class Tripping(Asking):
 
 LOOPS = [NaN, Infinite, Adafactor, LBFGS, Several, Foreign, Sparse, Grown, Masks, Writing, OneToken]
 LOOPS += [Unlabelled, Half, Autocast, Checkpointed, Twins, Embedded, Losses, Tripping]
-
-
-def sampled(every: Iterable[Any], each: int = 3) -> list[Any]:
-    """One of each so many always runs; the others do nightly."""
-    nightly = pytest.mark.nightly
-    return [
-        pytest.param(one, marks=nightly if place % each else ()) for place, one in enumerate(every)
-    ]
 
 
 @pytest.mark.parametrize("kind", sampled(LOOPS, 2), ids=lambda kind: kind.__name__)
