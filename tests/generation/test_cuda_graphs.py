@@ -34,6 +34,7 @@ WITHOUT = {
     "experts with weighted inputs",
     "grouped experts and a shared one",
     "latent with a bias on scores",
+    "layers that differ",
     "linear",
     "linear beside softmax",
     "linear with learned positions",
@@ -41,10 +42,12 @@ WITHOUT = {
     "memory with a bias on scores",
     "dynamic rotary",
     "longrope",
+    "positions that take turns",
     "shaw",
     "shaw with values",
     "disentangled",
     "disentangled with own projections",
+    "two schemes of positions",
     "window",
 }
 

@@ -125,7 +125,9 @@ _SCALINGS: tuple[config.RotaryScaling, ...] = (
         original_context_length=8,
     ),
     config.DynamicNTK(factor=2.0, original_context_length=8),
-    config.LongRoPE(short=(1.0,), long=(2.0,), original_context_length=8, attention_factor=1.0),
+    config.LongRoPE(
+        short=(1.0, 1.0), long=(2.0, 2.0), original_context_length=8, attention_factor=1.0
+    ),
 )
 
 
