@@ -257,6 +257,7 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "impossible": (saying(num_key_value_heads=3), "n_heads must be a multiple of n_kv_heads"),
     "no such family": (saying(model_type="spiral"), "'spiral'; those that are handled: llama,"),
     "no transformer": (saying(model_type="mamba"), "state spaces, RWKV, xLSTM"),
+    "a family that is a table": (saying(model_type={"a": [1]}), "those that are handled: llama,"),
     "no family": (saying(model_type=None), "has no model_type"),
     "no such architecture": (
         saying(architectures=["LlamaForTokenClassification"]),

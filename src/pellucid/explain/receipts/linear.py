@@ -137,7 +137,7 @@ def matrix_receipt(
         token=token,
         feature=feature,
         title=titles[part],
-        line="self.down(self.activation(",
+        line="self.down(",
     )
 
 
