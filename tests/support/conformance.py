@@ -100,6 +100,11 @@ TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
             "window_size": 3,
         },
     ),
+    # not more groups than layers
+    "albert": tuple(
+        {"num_hidden_layers": layers, "num_hidden_groups": groups}
+        for layers, groups in ((1, 1), (3, 1), (2, 2), (3, 2))
+    ),
     "falcon": (
         {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 1},
         {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 2},

@@ -118,6 +118,10 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "window_size": 4,
         "max_position_embeddings": 32,
     },
+    "opt": {
+        **{key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
+        "ffn_dim": 24,
+    },
     "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
     "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
     "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},

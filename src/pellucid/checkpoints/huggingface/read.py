@@ -191,7 +191,7 @@ def _describe_model(
 def _family(table: Table) -> Family:
     kind = table.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
-    if kind in NOT_TRANSFORMERS:
+    if isinstance(kind, str) and kind in NOT_TRANSFORMERS:
         raise CheckpointError(
             f"config.json names the family {kind!r}, whose layers keep a recurrent state (state "
             "spaces, RWKV, xLSTM): outside the ground of pellucid, which opens transformers alone"

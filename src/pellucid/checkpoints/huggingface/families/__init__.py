@@ -30,6 +30,7 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     QWEN3_MOE,
 )
 from pellucid.checkpoints.huggingface.families.mpnet import MPNET
+from pellucid.checkpoints.huggingface.families.opt import OPT
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
 from pellucid.checkpoints.huggingface.families.relatives import (
     ARCEE,
@@ -76,6 +77,7 @@ FAMILIES: dict[str, Family] = {
         BLOOM,
         MPT,
         GPT_NEO,
+        OPT,
         FALCON,
         COHERE,
         GEMMA3,
