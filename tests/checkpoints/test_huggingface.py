@@ -69,12 +69,12 @@ def test_every_parameter_has_one_place_of_its_own(family: str) -> None:
     assert len(set(used)) == len(used)
 
 
-def open_places(family: str, parameters: list[str]) -> list[tuple[str, int]]:
+def open_places(family: str, parameters: list[str]) -> list[tuple[str, int, int | None]]:
     from pellucid.checkpoints.huggingface.names import source_of
 
     names = FAMILIES[family].names_for(config_of(family))
     found = [source_of(parameter, names) for parameter in parameters]
-    return [(source.name, source.index) for source in found if source is not None]
+    return [(source.name, source.index, source.expert) for source in found if source is not None]
 
 
 @pytest.mark.parametrize("transposed", [False, True])

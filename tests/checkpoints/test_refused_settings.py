@@ -24,6 +24,21 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"word_embed_proj_dim": 8},
         "word_embed_proj_dim = 8 is not handled in OPTForSequenceClassification",
     ),
+    "no layer sees the whole text": (
+        "ModernBertForMaskedLM",
+        {"global_attn_every_n_layers": 0},
+        "global_attn_every_n_layers must be at least 1, was 0",
+    ),
+    "another kind of layer": (
+        "ModernBertForMaskedLM",
+        {"layer_types": ["full_attention", "chunked_attention"]},
+        "layer_types names 'chunked_attention', which is not handled",
+    ),
+    "another vector of a text": (
+        "ModernBertForSequenceClassification",
+        {"classifier_pooling": "max"},
+        "classifier_pooling = 'max' is not handled; those that are: cls, mean",
+    ),
 }
 
 

@@ -79,6 +79,12 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "phi3": {"rope_scaling": (None,)},
     # attention in both directions is refused
     "gemma3_text": {"use_bidirectional_attention": (False,)},
+    "modernbert": {
+        "local_attention": (4, 7),
+        "global_attn_every_n_layers": (1, 2, 3),
+        "global_rope_theta": (50.0, 10_000.0),
+        "classifier_pooling": ("cls", "mean"),
+    },
     # its newest configuration keeps an old rope_theta beside the new one
     "gpt_neox": {"rope_theta": (10_000.0,), "rope_scaling": (None, _LINEAR)},
     # untied, its head has two biases, and files in which they differ are refused

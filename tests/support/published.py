@@ -100,6 +100,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "position_buckets": 8,
         "norm_rel_ebd": "layer_norm",
     },
+    "modernbert": {**_WIDTHS, "local_attention": 4, "global_attn_every_n_layers": 2},
     "ernie": _WIDTHS,
     "bert-generation": _WIDTHS,
     "bloom": {

@@ -136,6 +136,11 @@ _DISTIL: dict[str, Any] = {
     "max_position_embeddings": LENGTH,
     "initializer_range": 0.2,
 }
+_MODERNBERT: dict[str, Any] = {
+    "num_hidden_layers": 3,
+    "local_attention": 8,
+    "pad_token_id": 0,
+}
 _DEBERTA: dict[str, Any] = {
     "relative_attention": True,
     "pos_att_type": ["c2p", "p2c"],
@@ -507,6 +512,40 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "DebertaV2Config",
         {**_DEBERTA, "legacy": False, "pos_att_type": ["p2c"], "norm_rel_ebd": "none"},
     ),
+    "encoder modernbert": ("ModernBertForMaskedLM", "ModernBertConfig", _MODERNBERT),
+    "encoder modernbert, other layers, biases, untied": (
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        {
+            **_MODERNBERT,
+            "local_attention": 5,
+            "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 300.0},
+                "sliding_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 70.0},
+            },
+            **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), True),
+            "decoder_bias": False,
+            "hidden_activation": "silu",
+            "classifier_activation": "relu",
+            "tie_word_embeddings": False,
+        },
+    ),
+    "encoder modernbert, whole texts, without head": (
+        "ModernBertModel",
+        "ModernBertConfig",
+        {**_MODERNBERT, "global_attn_every_n_layers": 1, "norm_eps": 1e-3},
+    ),
+    "classes modernbert": (
+        "ModernBertForSequenceClassification",
+        "ModernBertConfig",
+        _MODERNBERT | _NAMED,
+    ),
+    "classes modernbert, mean": (
+        "ModernBertForSequenceClassification",
+        "ModernBertConfig",
+        _MODERNBERT | {"num_labels": 3, "classifier_pooling": "mean", "norm_bias": True},
+    ),
     "encoder ernie": ("ErnieForMaskedLM", "ErnieConfig", {}),
     "encoder bert-generation, without head": (
         "BertGenerationEncoder",
@@ -742,7 +781,12 @@ EXACT = {
     *("gpt2", "gpt2 untied, wide, relu", "classes gpt2"),
     *("opt", "opt, narrow vectors, norms after the layers", "classes opt"),
     *("bert", "bert without head", "bert with all heads", "classes bert"),
-    *(case for case in CASES if case.startswith("encoder") and "deberta" not in case),
+    *(
+        case
+        for case in CASES
+        if case.startswith("encoder")
+        and not case.startswith(("encoder deberta", "encoder modernbert"))
+    ),
     *(case for case in PAIRS if "t5" not in case),
 }
 

@@ -29,6 +29,7 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     QWEN2_MOE,
     QWEN3_MOE,
 )
+from pellucid.checkpoints.huggingface.families.modernbert import MODERNBERT
 from pellucid.checkpoints.huggingface.families.mpnet import MPNET
 from pellucid.checkpoints.huggingface.families.opt import OPT
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
@@ -117,6 +118,7 @@ FAMILIES: dict[str, Family] = {
         ALBERT,
         MPNET,
         DEBERTA_V2,
+        MODERNBERT,
         ERNIE_ENCODER,
         BERT_GENERATION,
     )
