@@ -179,6 +179,20 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
         "sliding_window": 4,
     },
+    "ernie4_5_moe": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "moe_intermediate_size": 12,
+        "moe_num_experts": 4,
+        "moe_k": 2,
+        "use_bias": True,
+    },
+    "granitemoe": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "num_local_experts": 4,
+        "residual_multiplier": 0.5,
+    },
     "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
     "exaone4": {
         **_WIDTHS,
