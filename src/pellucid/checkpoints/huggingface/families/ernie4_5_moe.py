@@ -122,6 +122,10 @@ ERNIE_MOE = replace(
                 "for layers that predict further tokens, which the class does not have",
                 "num_nextn_predict_layers",
             ),
+            ignored(
+                "for the program that trained these models",
+                *("moe_capacity", "moe_gate", "moe_use_aux_free"),
+            ),
         ),
         skeleton=skeleton(feed_forward={}),
         names={
