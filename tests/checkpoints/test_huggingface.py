@@ -476,6 +476,20 @@ def test_a_constant_that_a_file_lacks_is_zero(tmp_path: Path) -> None:
     assert torch.equal(model.get_buffer("head_bias"), torch.zeros(VOCAB))
 
 
+def test_the_norm_of_each_head_is_a_tensor_of_its_own(tmp_path: Path) -> None:
+    model = write(tmp_path / "dir", "stablelm")
+    name = "model.layers.1.self_attn.k_layernorm.norms.1.weight"
+    retensor(tmp_path / "dir", lambda tensors: tensors[name].fill_(7.0))
+    again = build_published(open_published(tmp_path / "dir"), CPU)
+    parameter = "decoder.blocks.1.attention.key_norm.gain"
+    expected = model.get_parameter(parameter).detach().clone()
+    expected[4:] = 7.0  # of two heads with four features
+    assert torch.equal(again.get_parameter(parameter), expected)
+    retensor(tmp_path / "dir", lambda tensors: tensors.__delitem__(name))
+    with pytest.raises(CheckpointError, match=rf"no tensor for {parameter} \(there {name}\)"):
+        open_published(tmp_path / "dir")
+
+
 def test_the_nearest_family_of_a_pair_of_stacks_is_one_with_both() -> None:
     with pytest.raises(
         CheckpointError,

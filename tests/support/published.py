@@ -133,7 +133,12 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "gptj": {**_GPT2, "n_positions": 32, "rotary_dim": 2},
     "codegen": {**_GPT2, "n_positions": 32, "rotary_dim": 2},
     "starcoder2": {**_WIDTHS, "num_key_value_heads": 2},
-    "stablelm": {**_WIDTHS, "partial_rotary_factor": 0.5},
+    "stablelm": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "partial_rotary_factor": 0.5,
+        "qk_layernorm": True,
+    },
     "nemotron": _WIDTHS,
     "olmo": _WIDTHS,
     "arcee": _WIDTHS,

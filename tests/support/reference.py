@@ -276,11 +276,25 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Starcoder2Config",
         {"num_key_value_heads": 2, "sliding_window": 6},
     ),
-    "stablelm": ("StableLmForCausalLM", "StableLmConfig", {**_HALF, "use_qkv_bias": True}),
+    "stablelm": (
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {**_HALF, "use_qkv_bias": True, "num_key_value_heads": 4},
+    ),
     "stablelm parallel": (
         "StableLmForCausalLM",
         "StableLmConfig",
         {**_HALF, "use_parallel_residual": True, "num_key_value_heads": 2},
+    ),
+    "stablelm, norms of each head": (
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {**_HALF, "num_key_value_heads": 2, "qk_layernorm": True, "use_parallel_residual": True},
+    ),
+    "stablelm, norms of each head, one key": (
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {**_HALF, "num_key_value_heads": 1, "qk_layernorm": True, "layer_norm_eps": 1e-3},
     ),
     "nemotron": (
         "NemotronForCausalLM",
