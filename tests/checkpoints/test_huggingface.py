@@ -69,12 +69,12 @@ def test_every_parameter_has_one_place_of_its_own(family: str) -> None:
     assert len(set(used)) == len(used)
 
 
-def open_places(family: str, parameters: list[str]) -> list[tuple[str, int]]:
+def open_places(family: str, parameters: list[str]) -> list[tuple[str, int, int | None]]:
     from pellucid.checkpoints.huggingface.names import source_of
 
     names = FAMILIES[family].names_for(config_of(family))
     found = [source_of(parameter, names) for parameter in parameters]
-    return [(source.name, source.index) for source in found if source is not None]
+    return [(source.name, source.index, source.expert) for source in found if source is not None]
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -475,6 +475,20 @@ def test_a_constant_that_a_file_lacks_is_zero(tmp_path: Path) -> None:
     retensor(tmp_path / "dir", lambda tensors: tensors.__delitem__("final_logits_bias"))
     model = build_published(open_published(tmp_path / "dir"), CPU)
     assert torch.equal(model.get_buffer("head_bias"), torch.zeros(VOCAB))
+
+
+def test_the_norm_of_each_head_is_a_tensor_of_its_own(tmp_path: Path) -> None:
+    model = write(tmp_path / "dir", "stablelm")
+    name = "model.layers.1.self_attn.k_layernorm.norms.1.weight"
+    retensor(tmp_path / "dir", lambda tensors: tensors[name].fill_(7.0))
+    again = build_published(open_published(tmp_path / "dir"), CPU)
+    parameter = "decoder.blocks.1.attention.key_norm.gain"
+    expected = model.get_parameter(parameter).detach().clone()
+    expected[4:] = 7.0  # of two heads with four features
+    assert torch.equal(again.get_parameter(parameter), expected)
+    retensor(tmp_path / "dir", lambda tensors: tensors.__delitem__(name))
+    with pytest.raises(CheckpointError, match=rf"no tensor for {parameter} \(there {name}\)"):
+        open_published(tmp_path / "dir")
 
 
 def test_the_nearest_family_of_a_pair_of_stacks_is_one_with_both() -> None:

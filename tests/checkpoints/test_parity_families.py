@@ -91,8 +91,17 @@ def layout_in_memory(published: Published, model: Transformer, names: Iterable[s
     family, shapes = FAMILIES[published.family], shapes_of(model.state_dict().items())
     others = {**family.names_for(published.model), **family.other_names}
     layout = Layout(published.model, others, shapes)
-    in_memory = all(layout.source(name).name in names for name, _ in model.named_parameters())
+    in_memory = all(
+        part in names for name, _ in model.named_parameters() for part in layout.tensor_names(name)
+    )
     return layout if in_memory else published.layout
+
+
+def full_name(published: Published, name: str, model: Any) -> str:
+    """The name with what the names of a model without a head lack."""
+    prefix = FAMILIES[published.family].prefix
+    has_prefix = any(name.startswith(prefix) for name, _ in model.named_parameters())
+    return name if has_prefix else prefix + name
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -105,7 +114,10 @@ def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> No
     weight = torch.randn(got.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     (expected * weight).sum().backward()
     (got * weight).sum().backward()
-    gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
+    gradients = {
+        full_name(published, name, theirs): parameter.grad
+        for name, parameter in theirs.named_parameters()
+    }
     seen = 0
     layout = layout_in_memory(published, ours, gradients)
     for name, parameter in ours.named_parameters():
@@ -113,6 +125,8 @@ def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> No
         # a head may have another name in memory than in files
         head = theirs.get_output_embeddings()
         there = gradients.get(source.name, None if head is None else head.weight.grad)
+        if source.spread:
+            there = torch.stack([gradients[part] for part in layout.tensor_names(name)])
         there = there if source.expert is None or there is None else there[source.expert]
         if there is None or parameter.grad is None:  # a head that these outputs do not use
             assert there is None

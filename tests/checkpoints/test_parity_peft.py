@@ -139,7 +139,7 @@ def test_what_peft_merges_is_what_we_merge(tmp_path: Path) -> None:
     tensors = plain.state_dict()
     for name, tensor in merged(model).items():
         if name in published.places:
-            torch.testing.assert_close(tensor, tensors[published.places[name][1]])
+            torch.testing.assert_close(tensor, tensors[published.places[name][0]])
 
 
 def test_switched_off_is_switched_off_there(tmp_path: Path) -> None:

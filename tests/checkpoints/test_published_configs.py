@@ -58,7 +58,7 @@ def test_names_and_shapes_are_those_of_the_class(
     published = opened(attributes, theirs, tmp_path, monkeypatch)
     # `open_published` has compared every name and shape
     unread = [theirs[stored].numel() for stored in published.ignored_tensors]
-    stored = {published.places[parameter] for parameter in published.places}
+    stored = {name for names in published.places.values() for name in names}
     assert sum(theirs[name].numel() for name in stored) + sum(unread) == sum(
         tensor.numel() for tensor in theirs.values()
     )

@@ -79,6 +79,12 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     "phi3": {"rope_scaling": (None,)},
     # attention in both directions is refused
     "gemma3_text": {"use_bidirectional_attention": (False,)},
+    "modernbert": {
+        "local_attention": (4, 7),
+        "global_attn_every_n_layers": (1, 2, 3),
+        "global_rope_theta": (50.0, 10_000.0),
+        "classifier_pooling": ("cls", "mean"),
+    },
     # its newest configuration keeps an old rope_theta beside the new one
     "gpt_neox": {"rope_theta": (10_000.0,), "rope_scaling": (None, _LINEAR)},
     # untied, its head has two biases, and files in which they differ are refused
@@ -99,6 +105,11 @@ TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
             "attention_types": [[["local"], 1], [["global", "local"], 1]],
             "window_size": 3,
         },
+    ),
+    # not more groups than layers
+    "albert": tuple(
+        {"num_hidden_layers": layers, "num_hidden_groups": groups}
+        for layers, groups in ((1, 1), (3, 1), (2, 2), (3, 2))
     ),
     "falcon": (
         {"new_decoder_architecture": True, "parallel_attn": True, "num_ln_in_parallel_attn": 1},

@@ -16,6 +16,12 @@ _GLM: dict[str, Any] = {
     "n_routed_experts": 6,
     "num_experts_per_tok": 2,
 }
+_ERNIE: dict[str, Any] = {
+    "num_key_value_heads": 2,
+    "moe_intermediate_size": 12,
+    "moe_num_experts": 5,
+    "moe_k": 2,
+}
 _GPT_OSS: dict[str, Any] = {"num_key_value_heads": 2, "head_dim": 8, "num_experts_per_tok": 2}
 
 EXPERT_CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
@@ -44,6 +50,49 @@ EXPERT_CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "num_local_experts": 3,
             "num_experts_per_tok": 1,
             "hidden_act": "gelu",
+        },
+    ),
+    "ernie4_5_moe": ("Ernie4_5_MoeForCausalLM", "Ernie4_5_MoeConfig", _ERNIE),
+    "ernie4_5_moe, layers at intervals, biases, untied": (
+        "Ernie4_5_MoeForCausalLM",
+        "Ernie4_5_MoeConfig",
+        {
+            **_ERNIE,
+            "num_hidden_layers": 6,
+            "moe_layer_start_index": 1,
+            "moe_layer_end_index": 4,
+            "moe_layer_interval": 2,
+            "moe_num_shared_experts": 1,
+            "head_dim": 8,
+            "use_bias": True,
+            "hidden_act": "gelu",
+            "tie_word_embeddings": False,
+        },
+    ),
+    "ernie4_5_moe, none shared": (
+        "Ernie4_5_MoeForCausalLM",
+        "Ernie4_5_MoeConfig",
+        {**_ERNIE, "moe_num_shared_experts": 0, "moe_layer_start_index": 0},
+    ),
+    "granitemoe": (
+        "GraniteMoeForCausalLM",
+        "GraniteMoeConfig",
+        {"num_local_experts": 5, "attention_multiplier": 0.3},
+    ),
+    "granitemoe, all factors, biases, tied": (
+        "GraniteMoeForCausalLM",
+        "GraniteMoeConfig",
+        {
+            "num_key_value_heads": 2,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 3,
+            "hidden_act": "gelu",
+            "attention_bias": True,
+            "embedding_multiplier": 3.0,
+            "residual_multiplier": 0.4,
+            "attention_multiplier": 0.5,
+            "logits_scaling": 7.0,
+            "tie_word_embeddings": True,
         },
     ),
     "qwen2_moe": ("Qwen2MoeForCausalLM", "Qwen2MoeConfig", _QWEN2),

@@ -100,6 +100,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "position_buckets": 8,
         "norm_rel_ebd": "layer_norm",
     },
+    "modernbert": {**_WIDTHS, "local_attention": 4, "global_attn_every_n_layers": 2},
     "ernie": _WIDTHS,
     "bert-generation": _WIDTHS,
     "bloom": {
@@ -118,6 +119,10 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "window_size": 4,
         "max_position_embeddings": 32,
     },
+    "opt": {
+        **{key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
+        "ffn_dim": 24,
+    },
     "falcon": {key: value for key, value in _WIDTHS.items() if key != "intermediate_size"},
     "cohere": {**_WIDTHS, "num_key_value_heads": 2, "use_qk_norm": True},
     "mpt": {"vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": 32},
@@ -128,7 +133,12 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "gptj": {**_GPT2, "n_positions": 32, "rotary_dim": 2},
     "codegen": {**_GPT2, "n_positions": 32, "rotary_dim": 2},
     "starcoder2": {**_WIDTHS, "num_key_value_heads": 2},
-    "stablelm": {**_WIDTHS, "partial_rotary_factor": 0.5},
+    "stablelm": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "partial_rotary_factor": 0.5,
+        "qk_layernorm": True,
+    },
     "nemotron": _WIDTHS,
     "olmo": _WIDTHS,
     "arcee": _WIDTHS,
@@ -173,6 +183,20 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
         "num_local_experts": 4,
         "num_experts_per_tok": 2,
         "sliding_window": 4,
+    },
+    "ernie4_5_moe": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "moe_intermediate_size": 12,
+        "moe_num_experts": 4,
+        "moe_k": 2,
+        "use_bias": True,
+    },
+    "granitemoe": {
+        **_WIDTHS,
+        "num_key_value_heads": 2,
+        "num_local_experts": 4,
+        "residual_multiplier": 0.5,
     },
     "smollm3": {**_WIDTHS, "num_key_value_heads": 2, "no_rope_layer_interval": 2},
     "exaone4": {

@@ -85,6 +85,10 @@ _FALCON: dict[str, Any] = {
     "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
     "max_position_embeddings": LENGTH, "initializer_range": 0.2,
 }  # fmt: skip
+_OPT: dict[str, Any] = {
+    "vocab_size": VOCAB, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "ffn_dim": 24, "max_position_embeddings": LENGTH, "init_std": 0.2,
+}  # fmt: skip
 _MPT: dict[str, Any] = {
     "vocab_size": VOCAB, "d_model": 16, "n_layers": 2, "n_heads": 4, "max_seq_len": LENGTH,
     "initializer_range": 0.2,
@@ -131,6 +135,11 @@ _DISTIL: dict[str, Any] = {
     "hidden_dim": 24,
     "max_position_embeddings": LENGTH,
     "initializer_range": 0.2,
+}
+_MODERNBERT: dict[str, Any] = {
+    "num_hidden_layers": 3,
+    "local_attention": 8,
+    "pad_token_id": 0,
 }
 _DEBERTA: dict[str, Any] = {
     "relative_attention": True,
@@ -267,11 +276,25 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "Starcoder2Config",
         {"num_key_value_heads": 2, "sliding_window": 6},
     ),
-    "stablelm": ("StableLmForCausalLM", "StableLmConfig", {**_HALF, "use_qkv_bias": True}),
+    "stablelm": (
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {**_HALF, "use_qkv_bias": True, "num_key_value_heads": 4},
+    ),
     "stablelm parallel": (
         "StableLmForCausalLM",
         "StableLmConfig",
         {**_HALF, "use_parallel_residual": True, "num_key_value_heads": 2},
+    ),
+    "stablelm, norms of each head": (
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {**_HALF, "num_key_value_heads": 2, "qk_layernorm": True, "use_parallel_residual": True},
+    ),
+    "stablelm, norms of each head, one key": (
+        "StableLmForCausalLM",
+        "StableLmConfig",
+        {**_HALF, "num_key_value_heads": 1, "qk_layernorm": True, "layer_norm_eps": 1e-3},
     ),
     "nemotron": (
         "NemotronForCausalLM",
@@ -503,6 +526,40 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "DebertaV2Config",
         {**_DEBERTA, "legacy": False, "pos_att_type": ["p2c"], "norm_rel_ebd": "none"},
     ),
+    "encoder modernbert": ("ModernBertForMaskedLM", "ModernBertConfig", _MODERNBERT),
+    "encoder modernbert, other layers, biases, untied": (
+        "ModernBertForMaskedLM",
+        "ModernBertConfig",
+        {
+            **_MODERNBERT,
+            "local_attention": 5,
+            "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 300.0},
+                "sliding_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 70.0},
+            },
+            **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), True),
+            "decoder_bias": False,
+            "hidden_activation": "silu",
+            "classifier_activation": "relu",
+            "tie_word_embeddings": False,
+        },
+    ),
+    "encoder modernbert, whole texts, without head": (
+        "ModernBertModel",
+        "ModernBertConfig",
+        {**_MODERNBERT, "global_attn_every_n_layers": 1, "norm_eps": 1e-3},
+    ),
+    "classes modernbert": (
+        "ModernBertForSequenceClassification",
+        "ModernBertConfig",
+        _MODERNBERT | _NAMED,
+    ),
+    "classes modernbert, mean": (
+        "ModernBertForSequenceClassification",
+        "ModernBertConfig",
+        _MODERNBERT | {"num_labels": 3, "classifier_pooling": "mean", "norm_bias": True},
+    ),
     "encoder ernie": ("ErnieForMaskedLM", "ErnieConfig", {}),
     "encoder bert-generation, without head": (
         "BertGenerationEncoder",
@@ -583,6 +640,24 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         },
     ),
     "classes gpt_neo": ("GPTNeoForSequenceClassification", "GPTNeoConfig", _CLASSES),
+    "opt": ("OPTForCausalLM", "OPTConfig", {}),
+    "opt, narrow vectors, norms after the layers": (
+        "OPTForCausalLM",
+        "OPTConfig",
+        {"word_embed_proj_dim": 6, "do_layer_norm_before": False, "activation_function": "gelu"},
+    ),
+    "opt, without biases, gains and last norm, untied": (
+        "OPTForCausalLM",
+        "OPTConfig",
+        {
+            "enable_bias": False,
+            "layer_norm_elementwise_affine": False,
+            "_remove_final_layer_norm": True,
+            "word_embed_proj_dim": 24,
+            "tie_word_embeddings": False,
+        },
+    ),
+    "classes opt": ("OPTForSequenceClassification", "OPTConfig", _CLASSES),
     "falcon": ("FalconForCausalLM", "FalconConfig", {}),
     "falcon, a key for each head, in sequence": (
         "FalconForCausalLM",
@@ -707,6 +782,7 @@ _BASES = {
     "GPTJConfig": _GPT2,
     "GPTNeoConfig": _GPT_NEO,
     "MptConfig": _MPT,
+    "OPTConfig": _OPT,
 }
 #: Cases whose models read one text and write another.
 PAIRS = [
@@ -717,15 +793,26 @@ PAIRS = [
 #: Those that compute in float64 throughout when told to; the others norm or turn in float32.
 EXACT = {
     *("gpt2", "gpt2 untied, wide, relu", "classes gpt2"),
+    *("opt", "opt, narrow vectors, norms after the layers", "classes opt"),
     *("bert", "bert without head", "bert with all heads", "classes bert"),
-    *(case for case in CASES if case.startswith("encoder") and "deberta" not in case),
+    *(
+        case
+        for case in CASES
+        if case.startswith("encoder")
+        and not case.startswith(("encoder deberta", "encoder modernbert"))
+    ),
     *(case for case in PAIRS if "t5" not in case),
 }
 
 
 def kernel_of(case: str) -> str:
-    """How theirs computes attention: eager Falcon of 5.24 adds ALiBi's penalty twice."""
-    return "sdpa" if case == "falcon with ALiBi" else "eager"
+    """How theirs computes attention.
+
+    Eager Falcon of 5.24 adds ALiBi's penalty twice. Eager OPT computes each softmax in float32, so
+    the gradients of its keys' biases are rounding alone.
+    """
+    fused = case == "falcon with ALiBi" or case.startswith(("opt", "classes opt"))
+    return "sdpa" if fused else "eager"
 
 
 def reference(case: str) -> Any:

@@ -42,6 +42,8 @@ class Family:
         computed: buffers that the model computes, and their tensors in files that have them, which
             must agree.
         zero_if_missing: constants of the model that are zero in files without them.
+        absent_ids: ids of tokens that are written as null if a model has none: the default of
+            `transformers` is a token, which a smaller vocabulary may lack.
     """
 
     model_type: str
@@ -59,6 +61,7 @@ class Family:
     repeated: Callable[[config.Transformer], Mapping[str, str]] = lambda model: {}
     computed: Mapping[str, str] = field(default_factory=dict[str, str])
     zero_if_missing: frozenset[str] = frozenset()
+    absent_ids: tuple[str, ...] = ()
 
     @property
     def architectures(self) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def layer_rotary_row(stack: str, *, full: LayerBase, sliding: LayerBase) -> Row:
     """
     bases = {_FULL: full, _SLIDING: sliding}
     rules = {
-        **ROTARY_RULES,
+        **{name: rule for name, rule in ROTARY_RULES.items() if name != "rope_theta"},
         **{base.name: Read(float, None) for base in bases.values() if base.name},
     }
 
@@ -63,7 +63,8 @@ def layer_rotary_row(stack: str, *, full: LayerBase, sliding: LayerBase) -> Row:
             for kind, scheme in schemes.items()
         )
         if old_form_fits:
-            return {name: value for name, value in old.items() if name != "rope_parameters"}
+            # a base of a kind of layer that the model lacks is no number
+            return {name: value for name, value in old.items() if value is not None}
         return {"rope_parameters": {kind: _new_form(scheme) for kind, scheme in schemes.items()}}
 
     return Row(rules=rules, read=read, write=write)

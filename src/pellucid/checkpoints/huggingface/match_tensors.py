@@ -21,8 +21,8 @@ _ROUNDING = 1e-2
 
 def find_places(
     layout: Layout, stored: dict[str, str], zero_if_missing: frozenset[str], folder: Path
-) -> dict[str, str]:
-    """The name of each parameter's tensor in the files.
+) -> dict[str, tuple[str, ...]]:
+    """The names of each parameter's tensors in the files.
 
     Args:
         layout: where each parameter is in its tensor.
@@ -33,13 +33,15 @@ def find_places(
     Raises:
         CheckpointError: a tensor is missing; names the first.
     """
-    places: dict[str, str] = {}
+    places: dict[str, tuple[str, ...]] = {}
     missing: list[str] = []
     for parameter, source in layout.sources.items():
-        if source is not None and source.name in stored:
-            places[parameter] = stored[source.name]
+        names = ("no name",) if source is None else layout.tensor_names(parameter)
+        absent = next((name for name in names if name not in stored), None)
+        if absent is None:
+            places[parameter] = tuple(stored[name] for name in names)
         elif parameter not in zero_if_missing:
-            missing.append(f"{parameter} (there {'no name' if source is None else source.name})")
+            missing.append(f"{parameter} (there {absent})")
     if missing:
         suffix = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise CheckpointError(
@@ -49,22 +51,24 @@ def find_places(
     return places
 
 
-def check_shapes(places: dict[str, str], layout: Layout, shards: Shards) -> None:
+def check_shapes(places: dict[str, tuple[str, ...]], layout: Layout, shards: Shards) -> None:
     """Refuse a tensor of another shape than the config needs.
 
     Args:
-        places: the name of each parameter's tensor. layout: of the parameters. shards: the files.
+        places: the names of each parameter's tensors. layout: of the parameters. shards: the files.
 
     Raises:
         CheckpointError: names it, with both shapes.
     """
-    for parameter, stored in places.items():
-        expected, actual = layout.published_shape(parameter), shards.stored[stored].shape
-        if actual != expected:
-            raise CheckpointError(
-                f"{shards.stored[stored].file}: {stored} has the shape {list(actual)}, "
-                f"but config.json needs {list(expected)}"
-            )
+    for parameter, names in places.items():
+        expected = layout.published_shape(parameter)
+        for name in names:
+            stored = shards.stored[name]
+            if stored.shape != expected:
+                raise CheckpointError(
+                    f"{stored.file}: {name} has the shape {list(stored.shape)}, but config.json "
+                    f"needs {list(expected)}"
+                )
 
 
 def find_copies(family: Family, model: config.Transformer) -> dict[str, str]:
@@ -79,7 +83,7 @@ def find_copies(family: Family, model: config.Transformer) -> dict[str, str]:
 
 def find_ignored(
     stored: dict[str, str],
-    places: dict[str, str],
+    places: dict[str, tuple[str, ...]],
     family: Family,
     copies: dict[str, str],
     folder: Path,
@@ -88,7 +92,7 @@ def find_ignored(
 
     Args:
         stored: from full names to those in the files.
-        places: the name of each parameter's tensor.
+        places: the names of each parameter's tensors.
         family: the family.
         copies: tensors that equal another one.
         folder: of the files, for the message.
@@ -96,7 +100,7 @@ def find_ignored(
     Raises:
         CheckpointError: the family does not have such a tensor.
     """
-    used = set(places.values())
+    used = {name for names in places.values() for name in names}
     ignored_tensors: dict[str, str] = {}
     for full, name in stored.items():
         if name in used or full in copies:

@@ -35,6 +35,7 @@ class Source:
         index: the place of this one among them.
         groups: in how many groups their rows come; a group has a share of each member. A vector
             without other members is published as a matrix with a row for each group.
+        spread: whether each group is a tensor of its own; {h} in the name is its number.
         stacked: whether the tensor holds all experts of a layer, one after another.
         expert: the expert of this parameter, if they are stacked.
     """
@@ -44,6 +45,7 @@ class Source:
     members: tuple[str, ...] = ()
     index: int = 0
     groups: Groups = "one"
+    spread: bool = False
     stacked: bool = False
     expert: int | None = None
 
@@ -160,25 +162,35 @@ class Layout:
             raise CheckpointError(f"there is no tensor for {parameter}")
         return source
 
+    def tensor_names(self, parameter: str) -> tuple[str, ...]:
+        """The names of the tensors with a parameter: one, or one for each of its groups."""
+        source = self.source(parameter)
+        if not source.spread:
+            return (source.name,)
+        numbers = range(self._n_groups(parameter))
+        return tuple(source.name.replace("{h}", str(number)) for number in numbers)
+
     def sizes(self, parameter: str) -> list[int]:
         """The rows of each member of a parameter's tensor, in order."""
         members = self.source(parameter).members or (parameter,)
         return [self._shapes[member][0] for member in members]
 
     def published_shape(self, parameter: str) -> Shape:
-        """The shape of the tensor that contains a parameter."""
+        """The shape of the tensor that contains a parameter, or a group of it."""
         source = self.source(parameter)
         shape = (sum(self.sizes(parameter)), *self._shapes[parameter][1:])
         if self._is_cut(parameter):
             n_groups = self._n_groups(parameter)
-            return (n_groups, shape[0] // n_groups)
+            width = shape[0] // n_groups
+            return (width,) if source.spread else (n_groups, width)
         shape = shape[::-1] if source.transposed else shape
         return shape if source.expert is None else (self._n_experts[source.name], *shape)
 
     def take(self, parameter: str, published: Tensor) -> Tensor:
         """A parameter in its published tensor: the same memory if the layout is the same.
 
-        Of a tensor with all experts, `published` is the part of the parameter's own.
+        Of a tensor with all experts, `published` is the part of the parameter's own; of tensors
+        with a group each, it is the matrix of all.
         """
         source = self.source(parameter)
         tensor = published.t() if source.transposed and published.ndim == 2 else published
@@ -212,8 +224,14 @@ class Layout:
         """All published tensors, by their full names."""
         for parameter in tensors:
             source = self.source(parameter)
-            if source.index == 0 and not source.expert:
-                yield source.name, self._published(parameter, source, tensors)
+            if source.index or source.expert:
+                continue
+            published = self._published(parameter, source, tensors)
+            yield from zip(
+                self.tensor_names(parameter),
+                published if source.spread else (published,),
+                strict=True,
+            )
 
     def _published(self, parameter: str, source: Source, tensors: Mapping[str, Tensor]) -> Tensor:
         if source.expert is None:

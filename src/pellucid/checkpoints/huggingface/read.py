@@ -54,7 +54,7 @@ class Published:
         attributes: the `config.json`, with begin and end tokens from `generation_config.json`.
         ignored_tensors: tensors without a parameter, with the reason.
         layout: where each parameter is in its tensor.
-        places: the name of each parameter's tensor in the files.
+        places: the names of each parameter's tensors in the files.
         shards: the files.
     """
 
@@ -64,13 +64,14 @@ class Published:
     attributes: Table
     ignored_tensors: dict[str, str]
     layout: Layout
-    places: dict[str, str]
+    places: dict[str, tuple[str, ...]]
     shards: Shards
 
     def tensor(self, parameter: str, dtype: torch.dtype = torch.float32) -> Tensor:
         """The tensor of a parameter in a dtype, which is that of the file if it needs no copy."""
         expert = self.layout.source(parameter).expert
-        published = self.shards.read_float(self.places[parameter], dtype, expert)
+        parts = [self.shards.read_float(name, dtype, expert) for name in self.places[parameter]]
+        published = parts[0] if len(parts) == 1 else torch.stack(parts)
         tensor = self.layout.take(parameter, published)
         shared = tensor.untyped_storage().data_ptr() == published.untyped_storage().data_ptr()
         if shared and (tensor is not published or expert is not None or _WINDOWS):
@@ -125,7 +126,8 @@ class Published:
                 assert_never(weights)
 
     def _stored(self, parameter: str) -> Stored:
-        return self.shards.stored[self.places[parameter]]
+        """The first tensor of a parameter."""
+        return self.shards.stored[self.places[parameter][0]]
 
 
 def open_published(

@@ -84,6 +84,7 @@ def write_published(
     table: Table = {
         "architectures": [family.architecture_for(model)],
         "model_type": family.model_type,
+        **dict.fromkeys(family.absent_ids),
         **ends,
         **attributes,  # a family may count positions from the padding id
         **({} if problem_type is None else {"problem_type": problem_type}),

@@ -7,6 +7,7 @@ from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION
 from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
 from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
 from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
+from pellucid.checkpoints.huggingface.families.ernie4_5_moe import ERNIE_MOE
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2
 from pellucid.checkpoints.huggingface.families.glm4_moe import GLM4_MOE
@@ -15,7 +16,7 @@ from pellucid.checkpoints.huggingface.families.gpt_neo import GPT_NEO
 from pellucid.checkpoints.huggingface.families.gpt_neox import GPT_NEOX
 from pellucid.checkpoints.huggingface.families.gpt_oss import GPT_OSS
 from pellucid.checkpoints.huggingface.families.gptj import CODEGEN, GPTJ
-from pellucid.checkpoints.huggingface.families.granite import GRANITE
+from pellucid.checkpoints.huggingface.families.granite import GRANITE, GRANITEMOE
 from pellucid.checkpoints.huggingface.families.layers_in_turn import (
     EXAONE4,
     GEMMA3,
@@ -29,7 +30,9 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     QWEN2_MOE,
     QWEN3_MOE,
 )
+from pellucid.checkpoints.huggingface.families.modernbert import MODERNBERT
 from pellucid.checkpoints.huggingface.families.mpnet import MPNET
+from pellucid.checkpoints.huggingface.families.opt import OPT
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
 from pellucid.checkpoints.huggingface.families.relatives import (
     ARCEE,
@@ -76,6 +79,7 @@ FAMILIES: dict[str, Family] = {
         BLOOM,
         MPT,
         GPT_NEO,
+        OPT,
         FALCON,
         COHERE,
         GEMMA3,
@@ -88,6 +92,8 @@ FAMILIES: dict[str, Family] = {
         OLMOE,
         GLM4_MOE,
         GPT_OSS,
+        GRANITEMOE,
+        ERNIE_MOE,
         COHERE2,
         DEEPSEEK_V2,
         DEEPSEEK_V3,
@@ -115,6 +121,7 @@ FAMILIES: dict[str, Family] = {
         ALBERT,
         MPNET,
         DEBERTA_V2,
+        MODERNBERT,
         ERNIE_ENCODER,
         BERT_GENERATION,
     )

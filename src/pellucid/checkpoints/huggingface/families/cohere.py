@@ -38,17 +38,19 @@ from pellucid.checkpoints.huggingface.names import Names, Source
 from pellucid.checkpoints.huggingface.rotary import rotary_row
 
 
-def _read_qk_norm(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
-    if attributes["use_qk_norm"]:
-        set_values(tree, f"{ATTENTION}.qk_norm", {"kind": "LayerNorm", "bias": False})
-        set_values(tree, f"{ATTENTION}.qk_norm_over", "each_head_own_gain")
+def head_norms(name: str) -> Row:
+    """Whether queries and keys are normalised, with a gain of each head's own."""
 
+    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        if attributes[name]:
+            set_values(tree, f"{ATTENTION}.qk_norm", {"kind": "LayerNorm", "bias": False})
+            set_values(tree, f"{ATTENTION}.qk_norm_over", "each_head_own_gain")
 
-_QK_NORM = Row(
-    rules={"use_qk_norm": Read(bool, False)},
-    read=_read_qk_norm,
-    write=lambda tree: {"use_qk_norm": values_at(tree, f"{ATTENTION}.qk_norm")[0] is not None},
-)
+    return Row(
+        rules={name: Read(bool, False)},
+        read=read,
+        write=lambda tree: {name: values_at(tree, f"{ATTENTION}.qk_norm")[0] is not None},
+    )
 
 
 _ROWS = (
@@ -87,7 +89,7 @@ COHERE = decoder_family(
     (
         *_ROWS,
         rotary_row(base=500_000.0, interleaved=True),
-        _QK_NORM,
+        head_norms("use_qk_norm"),
         number("layer_norm_eps", _EPS, f"{ATTENTION}.qk_norm?.eps", default=1e-5),
     ),
     skeleton=_skeleton({"kind": "Rotary"}),

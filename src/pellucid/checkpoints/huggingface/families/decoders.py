@@ -176,6 +176,7 @@ def decoder_family(
     classifies: bool = True,
     head: Table = LANGUAGE_HEAD,
     ignored_tensors: Mapping[str, str] = IGNORED_TENSORS,
+    absent_ids: tuple[str, ...] = (),
 ) -> Family:
     """A family of decoders with the classes `stem`ForCausalLM, `stem`Model and one for classes.
 
@@ -189,6 +190,7 @@ def decoder_family(
         classifies: whether it has the class `stem`ForSequenceClassification.
         head: of the language model.
         ignored_tensors: patterns of tensors that have no parameter, with the reason.
+        absent_ids: as `Family` explains.
     """
     heads = {f"{stem}ForCausalLM": head, f"{stem}Model": NO_HEAD}
     if classifies:
@@ -201,6 +203,7 @@ def decoder_family(
         names=names,
         prefix=prefix,
         ignored_tensors=ignored_tensors,
+        absent_ids=absent_ids,
     )
 
 

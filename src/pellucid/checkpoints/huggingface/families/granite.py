@@ -1,4 +1,4 @@
-"""Granite: a Llama with four factors, of embeddings, layers, scores and logits.
+"""Granite, dense or with experts: four factors, of embeddings, layers, scores and logits.
 
 Source: IBM 2024, "Granite 3.0 Language Models", and its released code.
 """
@@ -6,19 +6,39 @@ Source: IBM 2024, "Granite 3.0 Language Models", and its released code.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
     BIASES,
+    BLOCK,
     FEED,
+    LAYER,
+    NAMES,
     ROTARY,
     ROWS,
     decoder_family,
     skeleton,
 )
-from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Row, attribute, flag
+from pellucid.checkpoints.huggingface.families.mixtures import (
+    ACTIVATION,
+    ACTIVE,
+    DECODER_ROWS,
+    MIXTURE,
+    balance_row,
+    joint_names,
+    mixture,
+)
+from pellucid.checkpoints.huggingface.mapping import (
+    DirectoryContents,
+    Row,
+    attribute,
+    flag,
+    integer,
+)
+from pellucid.checkpoints.huggingface.names import linear
 from pellucid.config.checks import positive
 
 _SCORES = "attention_multiplier"
@@ -61,19 +81,50 @@ def _write_scores(tree: Table) -> Table:
     return {_SCORES: d_head**-0.5 if scale is None else scale}
 
 
+#: The factors, and what dense models and mixtures share besides.
+_SHARED: tuple[Row, ...] = (
+    ROTARY,
+    flag("attention_bias", *BIASES, default=False),
+    factor("embedding_multiplier", "embedding.multiplier"),
+    factor("residual_multiplier", "decoder.residual.multiplier"),
+    divisor("logits_scaling", "head:LanguageHead.multiplier"),
+    Row(rules={_SCORES: Read(float, 1.0)}, read=_read_scores, write=_write_scores),
+)
 GRANITE = decoder_family(
     "granite",
     "Granite",
-    (
-        *ROWS,
-        ROTARY,
-        flag("attention_bias", *BIASES, default=False),
-        flag("mlp_bias", f"{FEED}.bias", default=False),
-        factor("embedding_multiplier", "embedding.multiplier"),
-        factor("residual_multiplier", "decoder.residual.multiplier"),
-        divisor("logits_scaling", "head:LanguageHead.multiplier"),
-        Row(rules={_SCORES: Read(float, 1.0)}, read=_read_scores, write=_write_scores),
-    ),
+    (*ROWS, *_SHARED, flag("mlp_bias", f"{FEED}.bias", default=False)),
     skeleton=skeleton(),
     classifies=False,
+)
+
+_SPARSE = f"{LAYER}.block_sparse_moe"
+_ROUTER = f"{BLOCK}.feed_forward.router"
+GRANITEMOE = replace(
+    decoder_family(
+        "granitemoe",
+        "GraniteMoe",
+        (
+            *DECODER_ROWS,
+            *_SHARED,
+            ACTIVATION,
+            integer("intermediate_size", f"{MIXTURE}.expert.d_ff"),
+            integer("num_local_experts", f"{MIXTURE}.n_experts", default=8),
+            integer("num_experts_per_tok", ACTIVE, default=2),
+            balance_row(),
+        ),
+        skeleton=skeleton(feed_forward=mixture(router={"normalised": True})),
+        names={
+            **NAMES,
+            **dict(
+                joint_names(f"{_SPARSE}.input_linear.weight", f"{_SPARSE}.output_linear.weight")
+            ),
+            **dict(linear(_ROUTER, f"{_SPARSE}.router.layer")),
+        },
+        classifies=False,
+    ),
+    other_names={
+        **dict(joint_names(f"{_SPARSE}.experts.gate_up_proj", f"{_SPARSE}.experts.down_proj")),
+        **dict(linear(_ROUTER, f"{_SPARSE}.router")),
+    },
 )

@@ -183,10 +183,9 @@ SMOLLM3 = decoder_family(
         flag("attention_bias", *BIASES, default=False),
         flag("mlp_bias", f"{FEED}.bias", default=False),
         flag("tie_word_embeddings", "embedding.tied", default=True),
-        # the default is a row that a smaller vocabulary does not have
-        Row(rules={}, write=lambda tree: {"pad_token_id": None}),
     ),
     skeleton=skeleton(positions=_NO_SCHEME),
+    absent_ids=("pad_token_id",),
 )
 
 

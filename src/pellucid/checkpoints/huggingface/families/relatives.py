@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Table
+from pellucid.checkpoints.huggingface.families.cohere import head_norms
 from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
     BIASES,
@@ -36,9 +37,10 @@ from pellucid.checkpoints.huggingface.mapping import (
     flag,
     integer,
     number,
+    same_as,
     training_number,
 )
-from pellucid.checkpoints.huggingface.names import Names, linear, norm
+from pellucid.checkpoints.huggingface.names import Groups, Names, Source, linear, norm
 from pellucid.checkpoints.huggingface.rotary import rotary_row
 
 _LAYER_NORM: Table = {"kind": "LayerNorm", "bias": True}
@@ -90,13 +92,24 @@ STARCODER2 = decoder_family(
     },
 )
 
+
+def _head_gain(published: str, groups: Groups) -> Source:
+    """A gain of each head's own, in a tensor of its own."""
+    name = f"{LAYER}.self_attn.{published}.norms.{{h}}.weight"
+    return Source(name, groups=groups, spread=True)
+
+
 STABLELM = decoder_family(
     "stablelm",
     "StableLm",
     (
         *(row for row in ROWS if not row.rules.keys() & {"head_dim", "rms_norm_eps"}),
+        integer(
+            "num_key_value_heads",
+            f"{ATTENTION}.n_kv_heads",
+            default=replace(same_as("num_attention_heads"), absent=32),
+        ),
         _NO_HEAD_DIM,
-        number("layer_norm_eps", "decoder.norm.eps", default=1e-5),
         flag("use_qkv_bias", f"{ATTENTION}.qkv_bias", default=False),
         choice(
             "use_parallel_residual",
@@ -105,10 +118,16 @@ STABLELM = decoder_family(
             default=False,
         ),
         training_number("hidden_dropout", "decoder.dropout"),
-        fixed("qk_layernorm", False),
+        head_norms("qk_layernorm"),
+        number("layer_norm_eps", "decoder.norm.eps", f"{ATTENTION}.qk_norm?.eps", default=1e-5),
         rotary_row(share={"partial_rotary_factor": 0.25}),
     ),
     skeleton=skeleton(norm=_LAYER_NORM, residual=None),
+    names={
+        **NAMES,
+        f"{BLOCK}.attention.query_norm.gain": _head_gain("q_layernorm", "heads"),
+        f"{BLOCK}.attention.key_norm.gain": _head_gain("k_layernorm", "kv_heads"),
+    },
 )
 
 NEMOTRON = decoder_family(
