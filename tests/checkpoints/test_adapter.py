@@ -30,6 +30,17 @@ from support.published import config_of
 
 LORA = config.LoRA(rank=3, alpha=5.0, dropout=0.125, targets=("*",))
 FUSED = ("gpt2", "gpt_neox")
+#: Their experts are one tensor, so only what lies outside of them is adapted.
+STACKED = ("gpt_oss", "granitemoe")
+OUTSIDE = ("query", "key", "value", "output")
+#: Models that another family, which comes first, writes as well.
+TWINS = {
+    "codegen": "gptj",
+    "xlm-roberta": "roberta",
+    "camembert": "roberta",
+    "ernie": "bert",
+    "bert-generation": "distilbert",
+}
 
 
 def adapted(model: config.Transformer, lora: config.LoRA = LORA, *, fresh: bool = False) -> Any:
@@ -52,7 +63,8 @@ def write(
     folder.mkdir()
     described = config_of(family)
     model = adapted(described, lora, **more)
-    assert write_adapter(folder, described, lora, model.state_dict(), base="there") == family
+    written = write_adapter(folder, described, lora, model.state_dict(), base="there")
+    assert written == TWINS.get(family, family)
     return model
 
 
@@ -66,7 +78,8 @@ def same(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path: Path) -> None:
     folder = tmp_path / "adapter"
     assert not is_adapter(folder)
-    model = write(folder, family, fresh=fresh)
+    lora = replace(LORA, targets=OUTSIDE) if family in STACKED else LORA
+    model = write(folder, family, lora, fresh=fresh)
     assert is_adapter(folder)
     read = read_adapter(folder, config_of(family))
     assert read.base == "there"
@@ -74,6 +87,12 @@ def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path
     again = adapted(config_of(family), read.lora)
     assert list(adapters(again)) == list(adapters(model))
     assert (read.lora.rank, read.lora.alpha, read.lora.dropout) == (3, 5.0, 0.125)
+
+
+@pytest.mark.parametrize("family", STACKED)
+def test_an_adapter_of_an_expert_within_a_stack_is_refused(family: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="all experts of a layer in one tensor"):
+        write(tmp_path / "adapter", family)
 
 
 @pytest.mark.parametrize(

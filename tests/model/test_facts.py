@@ -239,14 +239,14 @@ def latent_by_facts(
         for name in (facts.key, facts.value)
     )
     assert latents.shape[-1] == facts.d_latent
-    if positions.bias(q, view, facts.scale) is None:
+    k = torch.cat(
+        (latents[:, None] @ key.mT, shared[:, None].expand(-1, facts.n_heads, -1, -1)), -1
+    )
+    if positions.bias(q, k, view, facts.scale) is None:
         q = q * facts.scale * facts.d_head**0.5
         order = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
         mixed = latent_attention(q, latents, shared, key, value, mask=order)
     else:
-        k = torch.cat(
-            (latents[:, None] @ key.mT, shared[:, None].expand(-1, facts.n_heads, -1, -1)), -1
-        )
         values = KeysAndValues(k, latents[:, None] @ value.mT)
         mixed = gather(q, values, Scoring(facts.scale), positions, view)
     return layer.get_submodule(facts.output)(mixed.transpose(1, 2).flatten(2))

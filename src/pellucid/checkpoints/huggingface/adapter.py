@@ -86,8 +86,8 @@ def write_adapter(
         base: the name or path of the base, for `peft`.
 
     Raises:
-        CheckpointError: no family fits the base, there are no adapters, or there is a
-            classification head, which is not an adapter.
+        CheckpointError: no family fits the base, there are no adapters, there is a classification
+            head, which is not an adapter, or an adapter of an expert that has no module of its own.
     """
     heads = [name for name in tensors if name.split(".")[0] == "classifier"]
     if heads:
@@ -99,6 +99,12 @@ def write_adapter(
     adapted = {name.removesuffix(".lora_down") for name in tensors if name.endswith(".lora_down")}
     if not adapted:
         raise CheckpointError("this model has no adapters: export the whole model")
+    if stacked := sorted(adapted & set(base_layers.stacked)):
+        raise CheckpointError(
+            f"{stacked[0]} has an adapter, but a {base_layers.family} keeps all experts of a layer "
+            "in one tensor, and an adapter's file cannot update one of them: export the model with "
+            "its updates merged"
+        )
     published: dict[str, Tensor] = {}
     blocks: dict[str, list[int]] = {}
     modules: list[str] = []
