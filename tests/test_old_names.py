@@ -56,6 +56,8 @@ GONE = {
     ),
     "the registry of runs opens them": ("web.Session(opener=)",),
     "a field of a C structure, called `program`": ("native.Call.tape",),
+    "a field of a C structure, now one number for each row": ("native.Call.position",),
+    "the entry of a stack holds its norm": ("model.Stack(input_norm=)",),
     "looked up on the class, which has `from_model`": ("objectives.LazyLogits.of",),
     "memory is counted from the config, before there is a task": (
         "runs.tasks.Task(asked=)",

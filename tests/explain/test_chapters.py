@@ -181,7 +181,7 @@ def test_a_receipt_can_differ() -> None:
 def test_one_changed_weight_changes_the_chapters_and_the_receipts_still_agree() -> None:
     model = build(BASE)
     before = build_chapter(traced(model), "scores", PLACES[1]).receipts[0]
-    model.decoder.blocks[1].attention.query.weight.data[4] += 0.25
+    model.decoder.blocks[1].attention.query.weight.data[4, 0] += 0.25
     trace = traced(model)
     after = build_chapter(trace, "scores", PLACES[1])
     assert after.receipts[0].model != before.model

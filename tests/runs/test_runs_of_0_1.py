@@ -21,7 +21,7 @@ from pellucid.checkpoints import load
 from pellucid.runs.prepare import ready_data
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config, read_plan
-from pellucid.saved_runs.machine import machine_changes
+from pellucid.saved_runs.machine import device_name, machine_changes
 from pellucid.training import Job
 
 OLD = Path(__file__).parents[1] / "data" / "runs_0_1"
@@ -66,17 +66,18 @@ def test_a_run_of_0_1_resumes_bit_for_bit(
 
     monkeypatch.setattr(Job, "batch_of", record_batch)
     # another machine rounds differently: there the batches are the same, and the weights about so
-    same_machine = not machine_changes(read_plan(folder))
-    runs.resume(folder.path, show=False, allow_drift=not same_machine)
+    drifts = bool(machine_changes(read_plan(folder)))
+    runs.resume(folder.path, show=False, allow_drift=drifts)
     assert batches == EXPECTED[name]["batches"]
     weights, digest = load(folder.shelf.latest()).model, hashlib.sha256()
     for tensor_name in sorted(weights):
         digest.update(tensor_name.encode())
         add(digest, weights[tensor_name])
     norms = {key: float(value.double().norm()) for key, value in weights.items()}
-    assert norms == pytest.approx(EXPECTED[name]["norms"], rel=1e-3)
-    if same_machine:
-        assert digest.hexdigest() == EXPECTED[name]["weights"]
+    assert norms == pytest.approx(EXPECTED[name]["norms"], rel=1e-2)
+    processor = device_name(torch.device("cpu"))
+    if not drifts and processor in EXPECTED[name]["weights"]:
+        assert digest.hexdigest() == EXPECTED[name]["weights"][processor]
     files = [str(file.relative_to(folder.path)) for file in folder.path.rglob("*")]
     assert {*EXPECTED[name]["files"]} <= {*files}
     assert not {file for file in files if ".partial" in file}

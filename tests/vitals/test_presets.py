@@ -30,6 +30,7 @@ FAMILIES = (
     "qwen3-0.6b",
     "gemma2-2b",
     "olmo2-1b",
+    "nano-experts",
 )
 
 

@@ -209,17 +209,20 @@ class MultiHeadAttention(_Attention):
         self, vectors: Float[Tensor, "rows d_model"]
     ) -> Float[Tensor, "heads rows d_head"]:
         """The queries of vectors of distances."""
-        return self._of_distances(self.position_query or self.query, vectors, self.n_heads)
+        return self._of_distances(self.position_query, self.query, vectors, self.n_heads)
 
     def position_keys(
         self, vectors: Float[Tensor, "rows d_model"]
     ) -> Float[Tensor, "kv_heads rows d_head"]:
         """The keys of vectors of distances."""
-        return self._of_distances(self.position_key or self.key, vectors, self.n_kv_heads)
+        return self._of_distances(self.position_key, self.key, vectors, self.n_kv_heads)
 
-    def _of_distances(self, project: nn.Module, vectors: Tensor, n_heads: int) -> Tensor:
-        # `forward` itself, so that hooks of a projection see content only
-        return split_heads(project.forward(for_products(vectors)[None]), n_heads)[0]
+    def _of_distances(
+        self, own: nn.Module | None, shared: nn.Module, vectors: Tensor, n_heads: int
+    ) -> Tensor:
+        # `forward` itself, so that hooks of a shared projection see content only
+        project = shared.forward if own is None else own
+        return split_heads(project(for_products(vectors)[None]), n_heads)[0]
 
     def _normed(self, x: Tensor, norm: nn.Module, n_heads: int) -> Tensor:
         if self.norms_over_all_heads:

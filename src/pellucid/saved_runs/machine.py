@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -44,10 +45,28 @@ def find_precision(name: Literal["auto", "float32", "bfloat16"], device: torch.d
 
 
 def device_name(device: torch.device) -> str:
-    """The GPU's name, or the CPU's vector instructions: the arithmetic depends on it."""
+    """The GPU's name, or the CPU's vector instructions and its model: the arithmetic depends on it.
+
+    Libraries of matrix products choose their kernels by the model, too: two processors with the
+    same vector instructions can round differently.
+    """
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    instructions = f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+    return ", ".join((instructions, *_processor()))
+
+
+def _processor() -> tuple[str, ...]:
+    """Vendor, family, model and stepping as Linux lists them; elsewhere what Python knows."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").partition("\n\n")[0].splitlines()
+    except OSError:
+        return tuple(filter(None, (platform.processor(),)))
+    facts = {name.strip(): value.strip() for name, _, value in (x.partition(":") for x in lines)}
+    names = ("vendor_id", "cpu family", "model", "stepping")
+    arm = ("CPU implementer", "CPU variant", "CPU part", "CPU revision")
+    known = (" ".join(facts[name] for name in kind if name in facts) for kind in (names, arm))
+    return tuple(filter(None, known))
 
 
 def has_native(device: torch.device) -> bool:
@@ -65,8 +84,11 @@ def machine_changes(plan: config.Plan) -> tuple[Change, ...]:
         device = find_device(plan.device)
     except ConfigError as error:
         raise RunError(f"the run was trained on {plan.device}: {error}") from None
+    name = device_name(device)
+    # 0.1 saved the instructions alone
+    known = name.startswith(f"{plan.device_name}, ")
     facts: dict[str, str | bool] = {
-        "device_name": device_name(device),
+        "device_name": plan.device_name if known else name,
         "torch_version": torch.__version__,
     }
     if plan.native:  # a run without C code continues everywhere
