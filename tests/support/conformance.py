@@ -92,7 +92,10 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     # the newest library ties every head of these, unless a file holds two matrices
     **{name: {"tie_word_embeddings": (True,)} for name in ("t5", "mt5")},
     # in the newest library an untied head brings three tables of tokens, which is refused
-    **{name: {"tie_word_embeddings": (True,)} for name in ("bart", "mbart", "marian", "pegasus")},
+    **{
+        name: {"tie_word_embeddings": (True,)}
+        for name in ("bart", "mbart", "marian", "pegasus", "blenderbot")
+    },
 }
 
 

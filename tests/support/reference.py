@@ -614,6 +614,8 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "pegasus": ("PegasusForConditionalGeneration", "PegasusConfig", {"scale_embedding": True}),
     "pegasus uneven": ("PegasusForConditionalGeneration", "PegasusConfig", _UNEVEN),
+    "blenderbot": ("BlenderbotForConditionalGeneration", "BlenderbotConfig", {}),
+    "blenderbot uneven": ("BlenderbotForConditionalGeneration", "BlenderbotConfig", _UNEVEN),
     "gpt2, other scales": (
         "GPT2LMHeadModel",
         "GPT2Config",
@@ -774,7 +776,9 @@ _BASES = {
     "GPT2Config": _GPT2,
     "T5Config": _T5,
     "MT5Config": _T5,
-    **dict.fromkeys(("BartConfig", "MBartConfig", "MarianConfig", "PegasusConfig"), _BART),
+    **dict.fromkeys(
+        ("BartConfig", "MBartConfig", "MarianConfig", "PegasusConfig", "BlenderbotConfig"), _BART
+    ),
     "BloomConfig": _BLOOM,
     "CodeGenConfig": _GPT2,
     "DistilBertConfig": {},

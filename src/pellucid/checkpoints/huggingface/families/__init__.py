@@ -2,7 +2,13 @@
 
 from pellucid.checkpoints.huggingface.families.albert import ALBERT
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
-from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
+from pellucid.checkpoints.huggingface.families.bart import (
+    BART,
+    BLENDERBOT,
+    MARIAN,
+    MBART,
+    PEGASUS,
+)
 from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE_ENCODER
 from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
 from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
@@ -76,6 +82,7 @@ FAMILIES: dict[str, Family] = {
         MBART,
         MARIAN,
         PEGASUS,
+        BLENDERBOT,
         BLOOM,
         MPT,
         GPT_NEO,

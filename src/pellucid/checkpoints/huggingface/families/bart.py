@@ -4,14 +4,16 @@
     mBART    learned positions, norms before each layer and at the end
     Marian   sinusoids, norms after each layer
     Pegasus  sinusoids, norms before each layer and at the end
+    Blenderbot  learned positions, norms before each layer and at the end
 
-The bias of the logits is a constant. Learned positions begin at row 2 of their table.
+The bias of the logits is a constant. Learned positions begin at row 2 of their table, in Blenderbot
+at row 0.
 
 Source: Lewis et al. 2020, "BART: Denoising Sequence-to-Sequence Pre-training for Natural Language
 Generation, Translation, and Comprehension"; Liu et al. 2020, "Multilingual Denoising Pre-training
 for Neural Machine Translation"; Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine
 Translation in C++"; Zhang et al. 2020, "PEGASUS: Pre-training with Extracted Gap-sentences for
-Abstractive Summarization".
+Abstractive Summarization"; Roller et al. 2021, "Recipes for Building an Open-Domain Chatbot".
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pellucid.checkpoints.huggingface.activations import activation
-from pellucid.checkpoints.huggingface.attributes import Table
+from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.families.decoders import initial_std, initialisation
 from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
@@ -234,5 +236,32 @@ PEGASUS = _family(
     fixed("normalize_embedding", False),
     fixed("add_bias_logits", False),
     fixed("static_position_embeddings", True),
+    embedding_norm=False,
+)
+#: The defaults of its sizes are other ones.
+_BLENDERBOT_SIZES = {
+    "vocab_size": 8008,
+    "max_position_embeddings": 128,
+    "d_model": 2560,
+    "encoder_layers": 2,
+    "decoder_layers": 24,
+    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 32),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 10240),
+}
+BLENDERBOT = _family(
+    "blenderbot",
+    "Blenderbot",
+    "BlenderbotForConditionalGeneration",
+    "PreNorm",
+    {"kind": "Learned"},
+    Row(rules={name: Read(int, default) for name, default in _BLENDERBOT_SIZES.items()}),
+    fixed("normalize_before", True),
+    fixed("layernorm_variant", "prelayernorm"),
+    fixed("add_final_layer_norm", True),
+    fixed("extra_layer_norm", False),
+    fixed("normalize_embedding", False),
+    fixed("add_bias_logits", False),
+    fixed("static_position_embeddings", False),
+    ignored("nothing reads it", "do_blenderbot_90_layernorm"),
     embedding_norm=False,
 )

@@ -229,9 +229,9 @@ def windows_row(
         layers = tree["decoder"]["layers"]
         size = attributes["sliding_window"] if enabled(attributes) else None
         names = {False: "full_attention", True: "sliding_attention"}
-        default_types = [
-            names[size is not None and in_window(attributes, n)] for n in range(len(layers))
-        ]
+        # of types that are stated, these give the number alone
+        decides = size is not None and attributes["layer_types"] is None
+        default_types = [names[decides and in_window(attributes, n)] for n in range(len(layers))]
         kinds = list(names.values())[: 1 if size is None else 2]
         for layer, kind in zip(layers, layer_types(attributes, default_types, kinds), strict=True):
             if kind == names[True]:

@@ -24,7 +24,14 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     dropout_row,
     skeleton,
 )
-from pellucid.checkpoints.huggingface.mapping import choice, computed, flag, integer, number
+from pellucid.checkpoints.huggingface.mapping import (
+    choice,
+    computed,
+    fixed,
+    flag,
+    integer,
+    number,
+)
 from pellucid.checkpoints.huggingface.names import Names, Source, fused, linear, norm
 from pellucid.checkpoints.huggingface.rotary import rotary_row
 
@@ -80,6 +87,7 @@ PHI3 = decoder_family(
         number("rms_norm_eps", "decoder.norm.eps", default=1e-5),
         dropout_row("resid_pdrop", "embd_pdrop"),
         integer("sliding_window", f"{ATTENTION}.window", default=None, or_none=True),
+        fixed("attention_bias", False),
         rotary_row(
             share={"partial_rotary_factor": 1.0}, original="original_max_position_embeddings"
         ),
