@@ -53,6 +53,8 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
     "scores scaled twice": ("ARC007", but(facts={"score_scale": 0.125})),
     "queries and keys zero": ("ARC008", but(signs={"attention.max_logit": (0.0, 0.0)})),
     "dead units": ("ARC009", but(signs={"units.dead": (1.0, 1.0)})),
+    "router collapsed": ("ARC015", but(signs={"experts.evenness": (0.9, 0.05)})),
+    "experts unused": ("ARC015", but(signs={"experts.unused": (0.0, 0.75)})),
     "dropout absurd": ("ARC010", but(facts={"dropout": 0.9}, losses=flat(3.3))),
     "tokens alike": (
         "ARC011",

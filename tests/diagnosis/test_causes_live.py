@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from pellucid import config
 from pellucid.batches import TokenBatch
 from pellucid.diagnosis import Finding, diagnose, history_of_run, history_of_watch
-from pellucid.model import assemble
+from pellucid.model import Transformer, assemble
 from pellucid.vitals import watch
 from support.tiny import train_tiny
 from support.watched import small, text, windows
@@ -68,6 +68,29 @@ def degenerate(step: int) -> TokenBatch:
     return replace(batch, ids=ids[:, :-1], targets=ids[:, 1:])
 
 
+def mixture() -> config.Transformer:
+    """A model with experts, balanced as they start."""
+    return decoder(
+        feed_forward=config.Experts(
+            n_experts=8,
+            n_active=2,
+            expert=config.MLP(d_ff=16, activation="gelu", bias=False),
+            router=config.Router(scores="softmax", normalised=True, bias=True),
+        )
+    )
+
+
+def collapse(model: Transformer) -> None:
+    """Send every token to the same two experts."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("router.bias"):
+            parameter.data[:2] += 20.0
+
+
+def leave(model: Transformer) -> None:
+    """Change nothing."""
+
+
 @dataclass(frozen=True)
 class Loop:
     """A training loop as people write it, and what may be wrong with it."""
@@ -85,11 +108,13 @@ class Loop:
     half: bool = False
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     sgd: bool = False
+    harm: Callable[[Transformer], None] = leave
 
     def run(self) -> list[Finding]:
         """Train, watched; what is found."""
         torch.manual_seed(0)
         model = assemble(self.model(), seed=0)
+        self.harm(model)
         named = list(model.parameters())[:: 2 if self.half else 1]
         adam: dict[str, Any] = {"betas": (0.9, 0.95), "weight_decay": 0.1, **self.options}
         optimizer: torch.optim.Optimizer = torch.optim.AdamW(named, lr=self.rate, **adam)
@@ -129,6 +154,7 @@ FAULTS: dict[str, tuple[str, Loop]] = {
         "ARC014",
         Loop(lambda: decoder(norm=config.LayerNorm(eps=10.0, bias=False))),
     ),
+    "router collapsed": ("ARC015", Loop(mixture, harm=collapse)),
     "scores not scaled": ("ARC006", Loop(lambda: attention(scale=1.0))),
     "weights too large": ("INI004", Loop(lambda: started(decoder(), 1.0, 1.0))),
     "embedding too large": ("INI005", Loop(lambda: started(decoder(), 0.1, 1.0))),

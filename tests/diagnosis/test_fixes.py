@@ -28,10 +28,10 @@ from pellucid.presets import PRESETS, find
 NANO = find("nano")
 
 
-def changed(**changes: Any) -> config.Run:
-    """`nano` with some values changed, by their paths with __ for the dots."""
+def changed(base: str = "nano", **changes: Any) -> config.Run:
+    """A preset with some values changed, by their paths with __ for the dots."""
     return run_from_table(
-        {"base": "nano"}, find, [f"{k.replace('__', '.')}={v}" for k, v in changes.items()]
+        {"base": base}, find, [f"{k.replace('__', '.')}={v}" for k, v in changes.items()]
     )
 
 
@@ -115,6 +115,11 @@ def test_what_is_replayed_has_the_shapes_of_the_run(preset: str) -> None:
             "ARC009",
             changed(model__decoder__feed_forward__activation="relu_squared"),
             ('model.decoder.feed_forward.activation="gelu"',),
+        ),
+        (
+            "ARC015",
+            changed("nano-experts", model__decoder__feed_forward__load_loss=0.0),
+            ("model.decoder.feed_forward.load_loss=0.01",),
         ),
     ],
 )  # fmt: skip

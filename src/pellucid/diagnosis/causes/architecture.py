@@ -101,6 +101,23 @@ def dead_units(view: HistoryView) -> Candidate | None:
     )
 
 
+def collapsed_router(view: HistoryView) -> Candidate | None:
+    """Experts that no token uses, or a load that lies on few of them, reading after reading."""
+    least = limit("ARC015", "evenness")
+    unused = view.lasting("experts.unused", lambda v: v > limit("ARC015", "unused"))
+    uneven = view.lasting("experts.evenness", lambda v: v < least)
+    first = min(filter(None, (unused, uneven)), key=lambda reading: reading.step, default=None)
+    if first is None:
+        return None
+    return suspect(
+        "ARC015",
+        evenness=view.last("experts.evenness"),
+        unused=view.last("experts.unused"),
+        place=first.place,
+        step=first.step,
+    )
+
+
 def heavy_dropout(view: HistoryView) -> Candidate | None:
     """A dropout of more than a half."""
     p = view.facts.dropout
@@ -146,6 +163,7 @@ CAUSES: tuple[Cause, ...] = (
     score_scale,
     zero_scores,
     dead_units,
+    collapsed_router,
     heavy_dropout,
     similar_tokens,
     Comparison("ARC012", "gradient.depth_ratio", ("<", "least"), condition=goes_badly),

@@ -159,7 +159,8 @@ def _gelu(stack: config.Stack) -> Changes:
             case config.MLP() | config.GatedMLP() if layer.activation in ("relu", "relu_squared"):
                 return replace(layer, activation="gelu")
             case config.Experts():
-                return replace(layer, expert=soften(layer.expert))
+                shared = None if layer.shared is None else soften(layer.shared)
+                return replace(layer, expert=soften(layer.expert), shared=shared)
             case _:
                 return layer
 
@@ -179,15 +180,40 @@ def _swiglu(stack: config.Stack) -> Changes:
     return _feed_forward(stack, gate)
 
 
+def _experts(change: Callable[[config.Experts], config.Experts]) -> ConfigChange:
+    """Change every mixture of experts."""
+
+    def change_layer(layer: config.OneFeedForward) -> config.OneFeedForward:
+        return change(layer) if isinstance(layer, config.Experts) else layer
+
+    return _in_stacks(lambda stack: _feed_forward(stack, change_layer))
+
+
+def _with_load_loss(layer: config.Experts) -> config.Experts:
+    return layer if layer.load_loss >= 0.01 else replace(layer, load_loss=0.01)
+
+
+def _with_balancing_bias(layer: config.Experts) -> config.Experts:
+    router = layer.router
+    if router.balancing_rate:
+        return layer
+    return replace(layer, router=replace(router, balancing_rate=0.001))
+
+
 def _feed_forward(
     stack: config.Stack, change: Callable[[config.OneFeedForward], config.OneFeedForward]
 ) -> Changes:
-    """Change the feed-forward of every layer: a single activation, or the whole part."""
+    """Change the feed-forward of every layer: a single value, or the whole part."""
     old, new = stack.feed_forward, config.map_kinds(stack.feed_forward, change)
     if new == old:
         return {}
     if isinstance(new, config.MLP | config.GatedMLP) and type(new) is type(old):
         return {"feed_forward.activation": new.activation}
+    if isinstance(old, config.Experts) and isinstance(new, config.Experts):
+        if new == replace(old, load_loss=new.load_loss):
+            return {"feed_forward.load_loss": new.load_loss}
+        if new == replace(old, router=new.router):
+            return {"feed_forward.router": new.router}
     return {"feed_forward": new}
 
 
@@ -222,6 +248,8 @@ MODEL_FIXES: Mapping[str, ConfigChange] = {
     "positions": _positions,
     "gelu": _gelu,
     "swiglu": _swiglu,
+    "load_loss": _experts(_with_load_loss),
+    "balancing_bias": _experts(_with_balancing_bias),
     "small_init": _small_init,
     "scaled_init": lambda run: _small_init(run) | {"model.initialisation.outputs": "depth_scaled"},
     "xavier": _initialise("weights", config.Xavier()),
