@@ -26,10 +26,12 @@ from pellucid.checkpoints.huggingface.adapter_layers import Base
 from pellucid.errors import CheckpointError
 from pellucid.model import Transformer, adapters, assemble, assemble_trained, merged
 from support.models import VARIANTS
-from support.published import config_of
+from support.published import WRITTEN_AS, config_of
 
 LORA = config.LoRA(rank=3, alpha=5.0, dropout=0.125, targets=("*",))
 FUSED = ("gpt2", "gpt_neox")
+#: Families with all experts of a layer in one tensor.
+STACKED = ("gpt_oss", "granitemoe")
 
 
 def adapted(model: config.Transformer, lora: config.LoRA = LORA, *, fresh: bool = False) -> Any:
@@ -52,7 +54,8 @@ def write(
     folder.mkdir()
     described = config_of(family)
     model = adapted(described, lora, **more)
-    assert write_adapter(folder, described, lora, model.state_dict(), base="there") == family
+    written_as = write_adapter(folder, described, lora, model.state_dict(), base="there")
+    assert written_as == WRITTEN_AS.get(family, family)
     return model
 
 
@@ -66,7 +69,8 @@ def same(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path: Path) -> None:
     folder = tmp_path / "adapter"
     assert not is_adapter(folder)
-    model = write(folder, family, fresh=fresh)
+    lora = replace(LORA, targets=("query", "value", "router")) if family in STACKED else LORA
+    model = write(folder, family, lora, fresh=fresh)
     assert is_adapter(folder)
     read = read_adapter(folder, config_of(family))
     assert read.base == "there"
@@ -74,6 +78,13 @@ def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path
     again = adapted(config_of(family), read.lora)
     assert list(adapters(again)) == list(adapters(model))
     assert (read.lora.rank, read.lora.alpha, read.lora.dropout) == (3, 5.0, 0.125)
+
+
+@pytest.mark.parametrize("family", STACKED)
+def test_an_update_of_an_expert_in_a_tensor_of_all_is_refused(family: str, tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="all experts of a layer in one tensor"):
+        write(tmp_path / "adapter", family)
+    assert not list((tmp_path / "adapter").iterdir())
 
 
 @pytest.mark.parametrize(
