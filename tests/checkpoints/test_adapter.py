@@ -26,21 +26,12 @@ from pellucid.checkpoints.huggingface.adapter_layers import Base
 from pellucid.errors import CheckpointError
 from pellucid.model import Transformer, adapters, assemble, assemble_trained, merged
 from support.models import VARIANTS
-from support.published import config_of
+from support.published import WRITTEN_AS, config_of
 
 LORA = config.LoRA(rank=3, alpha=5.0, dropout=0.125, targets=("*",))
 FUSED = ("gpt2", "gpt_neox")
-#: Their experts are one tensor, so only what lies outside of them is adapted.
+#: Families with all experts of a layer in one tensor.
 STACKED = ("gpt_oss", "granitemoe")
-OUTSIDE = ("query", "key", "value", "output")
-#: Models that another family, which comes first, writes as well.
-TWINS = {
-    "codegen": "gptj",
-    "xlm-roberta": "roberta",
-    "camembert": "roberta",
-    "ernie": "bert",
-    "bert-generation": "distilbert",
-}
 
 
 def adapted(model: config.Transformer, lora: config.LoRA = LORA, *, fresh: bool = False) -> Any:
@@ -63,8 +54,8 @@ def write(
     folder.mkdir()
     described = config_of(family)
     model = adapted(described, lora, **more)
-    written = write_adapter(folder, described, lora, model.state_dict(), base="there")
-    assert written == TWINS.get(family, family)
+    written_as = write_adapter(folder, described, lora, model.state_dict(), base="there")
+    assert written_as == WRITTEN_AS.get(family, family)
     return model
 
 
@@ -78,7 +69,7 @@ def same(got: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
 def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path: Path) -> None:
     folder = tmp_path / "adapter"
     assert not is_adapter(folder)
-    lora = replace(LORA, targets=OUTSIDE) if family in STACKED else LORA
+    lora = replace(LORA, targets=("query", "value", "router")) if family in STACKED else LORA
     model = write(folder, family, lora, fresh=fresh)
     assert is_adapter(folder)
     read = read_adapter(folder, config_of(family))
@@ -90,9 +81,10 @@ def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path
 
 
 @pytest.mark.parametrize("family", STACKED)
-def test_an_adapter_of_an_expert_within_a_stack_is_refused(family: str, tmp_path: Path) -> None:
+def test_an_update_of_an_expert_in_a_tensor_of_all_is_refused(family: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="all experts of a layer in one tensor"):
         write(tmp_path / "adapter", family)
+    assert not list((tmp_path / "adapter").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,8 @@ def write_adapter(
 
     Raises:
         CheckpointError: no family fits the base, there are no adapters, there is a classification
-            head, which is not an adapter, or an adapter of an expert that has no module of its own.
+            head, which is not an adapter, or an adapted layer is published as a part of a tensor
+            with all experts.
     """
     heads = [name for name in tensors if name.split(".")[0] == "classifier"]
     if heads:
@@ -99,11 +100,12 @@ def write_adapter(
     adapted = {name.removesuffix(".lora_down") for name in tensors if name.endswith(".lora_down")}
     if not adapted:
         raise CheckpointError("this model has no adapters: export the whole model")
-    if stacked := sorted(adapted & set(base_layers.stacked)):
+    stacked = [path for path in base_layers.layers if base_layers.source(path).stacked]
+    if stacked_update := next((path for path in stacked if path in adapted), None):
         raise CheckpointError(
-            f"{stacked[0]} has an adapter, but a {base_layers.family} keeps all experts of a layer "
-            "in one tensor, and an adapter's file cannot update one of them: export the model with "
-            "its updates merged"
+            f"{stacked_update} has an update, but a {base_layers.family} has all experts of a "
+            "layer in one tensor, and an adapter updates linear layers alone: export the model "
+            "with its updates merged"
         )
     published: dict[str, Tensor] = {}
     blocks: dict[str, list[int]] = {}

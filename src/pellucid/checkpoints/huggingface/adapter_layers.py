@@ -46,11 +46,7 @@ class Base:
         bare, names = isinstance(model.head, config.NoHead), family.names_for(model)
         published = [source_of(f"{path}.weight", names) for path in self.layers]
         self.transposed = any(source is not None and source.transposed for source in published)
-        #: layers of experts that the family keeps in one tensor: no published module is theirs
-        self.stacked = [
-            path for path in self.layers if len(self.layout.published_shape(f"{path}.weight")) > 2
-        ]
-        for path in (path for path in self.layers if path not in self.stacked):
+        for path in self.layers:
             module = self.source(path).name.removesuffix(".weight")
             self.modules.setdefault(
                 module.removeprefix(family.prefix) if bare else module, []
