@@ -12,6 +12,16 @@ from pellucid.errors import ConfigError
 from pellucid.model import assemble
 from pellucid.optim import group
 from support.architectures import MEMORY, SMALL, SMALL_HEADS, SMALL_STACK, transformers, with_stack
+from support.models import ENCODERS, PAIRS, VARIANTS
+
+#: Only attention within a text projects the vectors of distances.
+CROSSED = replace(
+    PAIRS["t5"],
+    decoder=replace(
+        PAIRS["t5"].stacks[-1],
+        positions=VARIANTS["disentangled with own projections"].stacks[0].positions,
+    ),
+)
 
 
 def counted(model: config.Transformer) -> dict[str, int]:
@@ -222,3 +232,14 @@ def test_a_head_for_classes_is_counted_as_on_paper() -> None:
     assert (row.hidden, row.formula) == (0, "n_classes d_model + n_classes")
     with pytest.raises(ConfigError, match=r"model\.head\.classes is not set"):
         parameter_count(replace(SMALL, head=replace(classes, classes=None)))
+
+
+@pytest.mark.parametrize(
+    "model", [*VARIANTS.values(), *ENCODERS.values(), *PAIRS.values(), CROSSED]
+)
+def test_counts_of_every_variant_are_those_of_the_assembled_model(
+    model: config.Transformer,
+) -> None:
+    with torch.device("meta"):
+        built = assemble(model, seed=0)
+    assert parameter_count(model) == sum(p.numel() for p in built.parameters())

@@ -141,7 +141,7 @@ def cross_attention_row(model: Transformer, named_stack: NamedStack) -> Paramete
         return None
     dims = symbols(model, named_stack) | attention_symbols(cross)
     layers = LayerGroup("cross attention", cross, stack.n_layers, n_owners(stack), "n_layers")
-    return _layers(layers, attention_part(cross, stack), dims)
+    return _layers(layers, attention_part(cross, stack, crosses=True), dims)
 
 
 def feed_forward_row(

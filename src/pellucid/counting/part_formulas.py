@@ -67,13 +67,18 @@ def block_norms(stack: Stack) -> int:
     return 2 * layers if isinstance(stack.residual, SandwichNorm) else layers
 
 
-def attention_part(attention: OneAttention, stack: Stack) -> Part:
-    """Projections of queries, keys, values and output; also biases, norms and sinks."""
+def attention_part(attention: OneAttention, stack: Stack, *, crosses: bool = False) -> Part:
+    """Projections of queries, keys, values and output; also biases, norms and sinks.
+
+    Args:
+        attention: the layer.
+        stack: where it is.
+        crosses: whether it looks at an encoder's states; positions have no projections there.
+    """
     match attention:
         case MultiHead():
             part = _multi_head(attention)
-            part = _multi_head(attention)
-            own = distance_projections(stack.positions)
+            own = [] if crosses else distance_projections(stack.positions)
             rows = [{"position_query": "h d_k", "position_key": "h_kv d_k"}[name] for name in own]
             query_bias, key_bias, _ = attention.biases
             has_bias: dict[str, bool] = {"position_query": query_bias, "position_key": key_bias}

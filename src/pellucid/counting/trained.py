@@ -96,7 +96,9 @@ def _last_layers(model: Transformer, count: int) -> TrainedCounts:
         attention, feed_forward = stack.layers[owner].attention, stack.layers[owner].feed_forward
         parts = [(attention_part(attention, stack), dims | attention_symbols(attention))]
         if (cross := stack.cross_attention) is not None:
-            parts.append((attention_part(cross, stack), dims | attention_symbols(cross)))
+            parts.append(
+                (attention_part(cross, stack, crosses=True), dims | attention_symbols(cross))
+            )
         inner = dims | feed_forward_symbols(feed_forward)
         parts.append((feed_forward_part(feed_forward, stack), inner))
         n += sum(evaluate_int(part.formula, part_dims) for part, part_dims in parts)
