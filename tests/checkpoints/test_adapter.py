@@ -80,6 +80,29 @@ def test_adapter_is_the_same_after_out_and_in(family: str, fresh: bool, tmp_path
     assert (read.lora.rank, read.lora.alpha, read.lora.dropout) == (3, 5.0, 0.125)
 
 
+@pytest.mark.parametrize("family", WRITTEN_AS)
+def test_an_adapter_of_a_base_that_leaves_as_another_family_has_the_names_of_its_files(
+    family: str, tmp_path: Path
+) -> None:
+    described = config_of(family)
+    model = adapted(described)
+    written_as = write_adapter(tmp_path, described, LORA, model.state_dict(), family=family)
+    assert written_as == family
+    same(read_adapter(tmp_path, described).tensors, learnt(model))
+    names = Base(described, family)
+    modules = json.loads((tmp_path / "adapter_config.json").read_text())["target_modules"]
+    assert set(modules) == names.modules.keys()
+
+
+def test_a_family_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    described = config_of("llama")
+    state = adapted(described).state_dict()
+    with pytest.raises(CheckpointError, match="a gpt2 does not fit this model: "):
+        write_adapter(tmp_path, described, LORA, state, family="gpt2")
+    with pytest.raises(CheckpointError, match="pellucid is no family of transformers"):
+        write_adapter(tmp_path, described, LORA, state, family="pellucid")
+
+
 @pytest.mark.parametrize("family", STACKED)
 def test_an_update_of_an_expert_in_a_tensor_of_all_is_refused(family: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="all experts of a layer in one tensor"):

@@ -41,6 +41,8 @@ pytestmark = [
 
 #: `transformers` turns all rows by the longest one's angles, and keeps old keys in its cache.
 DYNAMIC = "llama dynamic"
+#: The share of one expert is 1 whatever the router says. Theirs is a softmax in float32: rounding.
+NO_GRADIENT = {"mixtral one expert": "router.weight"}
 DECODERS = [
     case
     for case in CASES
@@ -98,10 +100,12 @@ def layout_in_memory(published: Published, model: Transformer, names: Iterable[s
 
 
 def full_name(published: Published, name: str, model: Any) -> str:
-    """The name with what the names of a model without a head lack."""
-    prefix = FAMILIES[published.family].prefix
-    has_prefix = any(name.startswith(prefix) for name, _ in model.named_parameters())
-    return name if has_prefix else prefix + name
+    """The name in the family's table: with the prefix of a model with a head, and the later end."""
+    family = FAMILIES[published.family]
+    has_prefix = any(name.startswith(family.prefix) for name, _ in model.named_parameters())
+    full = name if has_prefix else family.prefix + name
+    ends = (end for end in family.older if full.endswith(end))
+    return next((full.removesuffix(end) + family.older[end] for end in ends), full)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -132,6 +136,10 @@ def test_gradients_equal_parameter_by_parameter(case: str, tmp_path: Path) -> No
             assert there is None
             assert parameter.grad is None
             continue
+        if case in NO_GRADIENT and name.endswith(NO_GRADIENT[case]):
+            assert parameter.grad.abs().max() < 1e-14
+            assert there.abs().max() < 1e-5
+            continue
         seen += 1
         expected_here = layout.take(name, there)
         # biases of keys change no softmax: what they get is rounding
@@ -158,7 +166,10 @@ def test_greedy_text_with_a_cache_equals(case: str, tmp_path: Path) -> None:
 def test_encoder_decoder_writes_the_same_with_a_cache(case: str, tmp_path: Path) -> None:
     theirs, ours, published = both(case, tmp_path)
     source = token_ids(1, 9)
-    expected = theirs.generate(source, max_new_tokens=12, do_sample=False, eos_token_id=None)[0]
+    # without a cache: theirs has as many layers as the encoder of a T5
+    expected = theirs.generate(
+        source, max_new_tokens=12, do_sample=False, eos_token_id=None, use_cache=False
+    )[0]
     with torch.no_grad():
         encoded, caches = ours.encode(source), ours.new_caches()
         written = [published.attributes["decoder_start_token_id"]]

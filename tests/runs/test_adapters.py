@@ -118,6 +118,20 @@ def test_adapters_leave_alone_and_come_back_on_their_base(
     assert torch.equal(logits(pellucid.load(tmp_path / "told")), logits(run))
 
 
+def test_adapters_get_the_names_of_the_published_base_that_is_named(
+    base: Path, adapted: Path, tmp_path: Path
+) -> None:
+    below = tmp_path / "base"
+    runs.export_run(base, below)
+    file = below / "config.json"
+    told = json.loads(file.read_text())
+    told = {name: value for name, value in told.items() if not name.endswith("_bias")}
+    other = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+    file.write_text(json.dumps({**told, **other, "sliding_window": None}))
+    found = runs.export_adapter(adapted, tmp_path / "alone", base=str(below))
+    assert found.family == "LoRA of rank 2 for a mistral"
+
+
 def test_what_starts_from_adapters_starts_from_the_sum(adapted: Path, tmp_path: Path) -> None:
     sgd = 'optimiser={kind = "SGD", learning_rate = 1e-30, momentum = 0.0, l2 = 0.0}'
     run = adapt(adapted, tmp_path / "on", lora=None, steps=1, settings=[*PACE, sgd])

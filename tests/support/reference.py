@@ -316,7 +316,13 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "seed_oss": (
         "SeedOssForCausalLM",
         "SeedOssConfig",
-        {"num_key_value_heads": 2, "head_dim": 6, "attention_out_bias": True},
+        {
+            "num_key_value_heads": 2,
+            "head_dim": 6,
+            "attention_out_bias": True,
+            # it is written as a llama, which has none
+            "residual_dropout": 0.0,
+        },
     ),
     "glm": ("GlmForCausalLM", "GlmConfig", _GLM),
     "glm4": ("Glm4ForCausalLM", "Glm4Config", _GLM),

@@ -12,6 +12,8 @@ from pellucid.checkpoints import load_model_tensors, refuse_non_finite, write_fo
 from pellucid.checkpoints.huggingface import (
     ADAPTER_FILES,
     base_of_adapter,
+    is_huggingface,
+    open_published,
     read_adapter,
     write_adapter,
 )
@@ -31,11 +33,14 @@ def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None)
     Args:
         run: a run, or one of its checkpoints.
         out: the folder to write.
-        base: where `peft` looks for the base by default: its exported folder, or a name.
+        base: where `peft` looks for the base by default: its exported folder, or a name. The
+            updates get the names of a published model in this folder, and by default those of an
+            exported base.
 
     Raises:
         RunError: there is no run, it has no adapters, or `out` exists.
-        CheckpointError: no published family has a base like this; names the parts.
+        CheckpointError: no published family has a base like this, or the one in `base` has not;
+            names the parts.
     """
     folder, checkpoint = existing_folder(Path(run))
     out = Path(out)
@@ -50,11 +55,11 @@ def export_adapter(run: str | Path, out: str | Path, *, base: str | None = None)
     checkpoint = checkpoint or folder.shelf.latest()
     tensors = load_model_tensors(checkpoint)
     refuse_non_finite(tensors, checkpoint)
-    family = ""
+    family = None if base is None else _family_in(Path(base))
 
     def write(place: Path) -> None:
         nonlocal family
-        family = write_adapter(place, run_config.model, lora, tensors, base=base)
+        family = write_adapter(place, run_config.model, lora, tensors, base=base, family=family)
 
     write_folder(out, ADAPTER_FILES, write)
     return Exported(folder=out, family=f"LoRA of rank {lora.rank} for a {family}")
@@ -92,6 +97,11 @@ def import_adapter(source: Path, out: Path, *, base: str | Path | None) -> Impor
         kind=kind_of(run.model),
         parameters=sum(tensor.numel() for tensor in adapter.tensors.values()),
     )
+
+
+def _family_in(base: Path) -> str | None:
+    """The family of the published model in a folder; None if there is none."""
+    return open_published(base).family if is_huggingface(base) else None
 
 
 def _find_base(source: Path) -> Path:

@@ -75,6 +75,7 @@ def write_adapter(
     tensors: Mapping[str, Tensor],
     *,
     base: str | None = None,
+    family: str | None = None,
 ) -> str:
     """Write the adapters among `tensors` into an existing folder; returns the family.
 
@@ -84,11 +85,13 @@ def write_adapter(
         lora: rank, alpha and targets.
         tensors: the state of the adapted model, or a part of it.
         base: the name or path of the base, for `peft`.
+        family: the `model_type` of the base's files, whose names the updates get; by default the
+            first that fits, as which `write_published` writes the base.
 
     Raises:
-        CheckpointError: no family fits the base, there are no adapters, there is a classification
-            head, which is not an adapter, or an adapted layer is published as a part of a tensor
-            with all experts.
+        CheckpointError: no family fits the base, or `family` does not, there are no adapters, there
+            is a classification head, which is not an adapter, or an adapted layer is published as a
+            part of a tensor with all experts.
     """
     heads = [name for name in tensors if name.split(".")[0] == "classifier"]
     if heads:
@@ -96,7 +99,7 @@ def write_adapter(
             f"{heads[0]} is fully trained, and an adapter cannot contain it: export the model with "
             "its updates merged"
         )
-    base_layers = Base(model)
+    base_layers = Base(model, family)
     adapted = {name.removesuffix(".lora_down") for name in tensors if name.endswith(".lora_down")}
     if not adapted:
         raise CheckpointError("this model has no adapters: export the whole model")
@@ -154,10 +157,11 @@ def read_adapter(folder: Path, model: config.Transformer) -> Adapter:
     file = folder / ADAPTER_WEIGHTS
     stored, metadata = read_tensors(file)
     blocks = _blocks(metadata.get(_BLOCKS), file)
-    base = Base(model)
+    pairs = _pairs(stored, file)
+    base = Base.with_modules(model, pairs)
     tensors: dict[str, Tensor] = {}
     alphas: dict[str, float] = {}
-    for module, (down, up) in _pairs(stored, file).items():
+    for module, (down, up) in pairs.items():
         layers = base.paths_in(module)
         _check_shapes(base, module, layers, down, up, numbers)
         alpha = numbers.for_layer(module)[1]

@@ -24,7 +24,7 @@ from pellucid.checkpoints.huggingface.names import (
     source_of,
     untransposed,
 )
-from pellucid.checkpoints.huggingface.write import choose_family
+from pellucid.checkpoints.huggingface.write import choose_family, fitting_families
 from pellucid.errors import CheckpointError
 from pellucid.model import adaptable, assemble, names_matching
 
@@ -32,10 +32,12 @@ from pellucid.model import adaptable, assemble, names_matching
 class Base:
     """The adaptable linear layers of a base by path, and the published modules that hold them."""
 
-    def __init__(self, model: config.Transformer) -> None:
+    def __init__(self, model: config.Transformer, model_type: str | None = None) -> None:
+        """The names of a family; by default of the first that fits the model."""
         with torch.device("meta"):
             built = assemble(model, seed=0)
-        family, _ = choose_family(model, [name for name, _ in built.named_parameters()])
+        parameters = [name for name, _ in built.named_parameters()]
+        family, _ = choose_family(model, parameters, model_type=model_type)
         self.layers: dict[str, nn.Linear] = adaptable(built)
         self.family = family.model_type
         self.prefix = family.prefix
@@ -51,10 +53,27 @@ class Base:
             self.modules.setdefault(
                 module.removeprefix(family.prefix) if bare else module, []
             ).append(path)
+        for paths in self.modules.values():  # as their rows come
+            paths.sort(key=lambda path: self.source(path).index)
+
+    @classmethod
+    def with_modules(cls, model: config.Transformer, modules: Iterable[str]) -> Base:
+        """The names of the first family that fits and has these modules, else that fits."""
+        first, modules = cls(model), list(modules)
+        if all(map(first.own_name, modules)):
+            return first
+        fitting = fitting_families(model, first.layout.sources)
+        others = (cls(model, family.model_type) for family in fitting)
+        return next((base for base in others if all(map(base.own_name, modules))), first)
 
     def source(self, path: str) -> Source:
         """The source of a layer's matrix."""
         return self.layout.source(f"{path}.weight")
+
+    def own_name(self, module: str) -> str | None:
+        """The name here of a module, given with the family's prefix or without; None if absent."""
+        names = (module, self.prefix + module, module.removeprefix(self.prefix))
+        return next((name for name in names if name in self.modules), None)
 
     def paths_in(self, module: str) -> list[str]:
         """The paths of the layers in a published module: queries, keys, values.
@@ -64,9 +83,8 @@ class Base:
         Raises:
             CheckpointError: there are none.
         """
-        for name in (module, self.prefix + module, module.removeprefix(self.prefix)):
-            if name in self.modules:
-                return sorted(self.modules[name], key=lambda path: self.source(path).index)
+        if (name := self.own_name(module)) is not None:
+            return self.modules[name]
         patterns = dict.fromkeys(re.sub(r"\.\d+\.", ".*.", name) for name in self.modules)
         raise CheckpointError(
             f"the adapter has an update of {module}, which is no linear layer of this base (a "

@@ -8,9 +8,9 @@ A family fits a model if its files read back as the same model (`fit`).
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import safetensors.torch
 from torch import Tensor
@@ -33,31 +33,63 @@ _NO_FIT = 1000
 PUBLISHED_FILES = (CONFIG, GENERATION, WEIGHTS)
 
 
-def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple[Family, Table]:
+class _Fit(NamedTuple):
+    """How well a family holds a model: the attributes, or the reasons against it."""
+
+    family: Family
+    attributes: Table
+    reasons: list[str]
+    distance: int
+
+
+def fitting_families(model: config.Transformer, parameters: Iterable[str]) -> Iterator[Family]:
+    """Every family that fits a model with these parameters, in order."""
+    parameters = list(parameters)
+    for family in FAMILIES.values():
+        if not _fit(family, model, parameters).reasons:
+            yield family
+
+
+def choose_family(
+    model: config.Transformer, parameters: Iterable[str], *, model_type: str | None = None
+) -> tuple[Family, Table]:
     """The first family that fits a model with these parameters, and its attributes.
 
+    Args:
+        model: the config.
+        parameters: the names of its parameters.
+        model_type: the only family to try; by default all.
+
     Raises:
-        CheckpointError: none fits; names the differences from the nearest one.
+        CheckpointError: none fits; names the differences from the nearest one. Or there is no
+            such family.
     """
-    parameters = list(parameters)
-    nearest: tuple[int, str, list[str]] | None = None
-    for family in FAMILIES.values():
-        try:
-            attributes = family.describe(model)
-            reasons = reasons_against(family, model, parameters, attributes)
-            distance = len(reasons)
-        except Unfit as unfit:
-            attributes, reasons = {}, list(unfit.reasons)
-            distance = (2 if unfit.shape else 1) * _NO_FIT + len(reasons)
-        if not reasons:
-            return family, attributes
-        if nearest is None or distance < nearest[0]:
-            nearest = distance, family.model_type, reasons
-    assert nearest is not None
+    if model_type is not None and model_type not in FAMILIES:
+        raise CheckpointError(f"{model_type} is no family of transformers that pellucid writes")
+    parameters, fits = list(parameters), list[_Fit]()
+    for family in FAMILIES.values() if model_type is None else (FAMILIES[model_type],):
+        fit = _fit(family, model, parameters)
+        if not fit.reasons:
+            return family, fit.attributes
+        fits.append(fit)
+    nearest = min(fits, key=lambda fit: fit.distance)
+    reasons = "; ".join(nearest.reasons)
+    if model_type is not None:
+        raise CheckpointError(f"a {model_type} does not fit this model: {reasons}")
     raise CheckpointError(
         "no family of transformers that pellucid writes fits this model. The nearest is "
-        f"{nearest[1]}, but: {'; '.join(nearest[2])}"
+        f"{nearest.family.model_type}, but: {reasons}"
     )
+
+
+def _fit(family: Family, model: config.Transformer, parameters: list[str]) -> _Fit:
+    try:
+        attributes = family.describe(model)
+        reasons = reasons_against(family, model, parameters, attributes)
+    except Unfit as unfit:
+        distance = (2 if unfit.shape else 1) * _NO_FIT + len(unfit.reasons)
+        return _Fit(family, {}, list(unfit.reasons), distance)
+    return _Fit(family, attributes, reasons, len(reasons))
 
 
 def write_published(

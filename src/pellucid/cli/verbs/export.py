@@ -43,9 +43,7 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--adapter", action="store_true", help="write the run's adapters (train --lora) alone"
     )
-    parser.add_argument(
-        "--base", metavar="DIR", help="with --adapter: where peft finds the exported base"
-    )
+    parser.add_argument("--base", metavar="DIR", help="with --adapter: where peft finds the base")
     finish_parser(parser, call, force=True)
 
 
