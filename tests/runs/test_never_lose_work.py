@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -44,7 +45,7 @@ def assert_same_end(one: Path, two: Path) -> None:
     assert losses(one) == losses(two)
 
 
-def stop_at(step: int, folder: Path) -> None:
+def stop_at(step: int, folder: Path, settings: Sequence[str] = ()) -> None:
     """Start the tiny run and stop it after `step` updates, as Ctrl-C would."""
     from pellucid.training import StepFinished
 
@@ -53,7 +54,7 @@ def stop_at(step: int, folder: Path) -> None:
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        train_tiny(folder, observers=[press])
+        train_tiny(folder, settings=settings, observers=[press])
 
 
 @pytest.mark.parametrize("step", [1, 3, 4, 7, 11])
@@ -97,6 +98,40 @@ def test_what_grows_is_taken_up_where_it_was(tmp_path: Path, growth: str, positi
     runs.resume(tmp_path / "run" / "checkpoints" / "step-8", show=False)
     assert_same_end(tmp_path / "straight", tmp_path / "run")
     assert load(RunFolder(tmp_path / "run").shelf.latest()).state["position"] == position
+
+
+#: In the second layer of two; its rate moves each bias at once.
+BALANCED = (
+    'model.decoder.feed_forward={kind="AlternatingFeedForward", layers=['
+    '{kind="MLP", d_ff=32, activation="gelu", bias=false}, '
+    '{kind="Experts", n_experts=4, n_active=2, '
+    'expert={kind="MLP", d_ff=16, activation="gelu", bias=false}, '
+    'router={scores="sigmoid", normalised=true, balancing_rate=0.05}}]}'
+)
+
+
+def test_the_bias_that_balances_experts_is_taken_up_where_it_was(tmp_path: Path) -> None:
+    train_tiny(tmp_path / "straight", settings=[BALANCED])
+    stop_at(5, tmp_path / "run", settings=[BALANCED])  # between two checkpoints
+    shutil.copytree(tmp_path / "run", tmp_path / "forgetful")
+    runs.resume(tmp_path / "run", show=False)
+    assert_same_end(tmp_path / "straight", tmp_path / "run")
+    # without the bias the resumed run ends elsewhere
+    shelf = RunFolder(tmp_path / "forgetful").shelf
+    stopped = load(shelf.latest())
+    bias = "decoder.blocks.1.feed_forward.choice_bias"
+    assert stopped.model[bias].count_nonzero() >= 2
+    zeros = {**stopped.model, bias: torch.zeros(4)}
+    shelf.save(5, replace(stopped, model=zeros), best=False, keep=5)
+    runs.resume(tmp_path / "forgetful", show=False)
+    with pytest.raises(AssertionError, match="model"):
+        assert_same_end(tmp_path / "straight", tmp_path / "forgetful")
+
+
+@pytest.mark.nightly
+def test_a_run_with_balanced_experts_is_killed_and_ends_the_same(tmp_path: Path) -> None:
+    train_tiny(tmp_path / "run", settings=[BALANCED])
+    assert runs.verify_kills(tmp_path / "run", kills=1).is_equal
 
 
 def test_a_run_stopped_before_its_first_checkpoint_starts_again(

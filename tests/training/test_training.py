@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import random
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.checkpoints import load_model_tensors
 from pellucid.errors import NonFiniteError
+from pellucid.model import Experts, Transformer, assemble_balancing, expert_layers
 from pellucid.objectives import NextToken
 from pellucid.runs import RunFolder, read_events
 from pellucid.runs.plan import StepSeconds
@@ -37,7 +40,7 @@ from pellucid.training import (
 from pellucid.training.non_finite import find_culprit
 from pellucid.training.randomness import generator_states, restore_generators, seed_step
 from support.events import LOGGED
-from support.models import VARIANTS, build, random_ids
+from support.models import VARIANTS, build, random_ids, with_stack
 from support.tiny import train_tiny
 
 
@@ -65,6 +68,122 @@ def test_accumulated_gradients_equal_the_large_batch(ignored: list[int], parts: 
         )
         results.append((sums["total"], [p.grad for p in model.parameters()]))
     torch.testing.assert_close(results[0], results[1])
+
+
+class Accumulated(NamedTuple):
+    """What one batch with experts leaves behind."""
+
+    sums: dict[str, torch.Tensor]
+    gradients: list[torch.Tensor | None]
+    biases: dict[str, torch.Tensor]
+
+
+def accumulated(model: Transformer, batch: TokenBatch, parts: int) -> Accumulated:
+    """Forward and backward over a batch in parts, and one balancing step."""
+    layers = expert_layers(model)
+    for layer in layers.values():
+        if layer.choice_bias is not None:
+            layer.choice_bias.copy_(torch.linspace(-0.1, 0.1, len(layer.choice_bias)))
+    model.zero_grad()
+    balancing = assemble_balancing(model)
+    sums = accumulate(
+        model,
+        NextToken(),
+        batch,
+        accumulation=parts,
+        device=torch.device("cpu"),
+        precision="float32",
+        balancing=balancing,
+    )
+    if balancing is not None:
+        balancing.step(torch.tensor(0.0))
+    return Accumulated(
+        sums,
+        [p.grad for p in model.parameters()],
+        {n: x.choice_bias.clone() for n, x in layers.items() if x.choice_bias is not None},
+    )
+
+
+def with_experts(**changes: object) -> Transformer:
+    """A model whose layers are experts with a bias of the choice, without a loss of their own."""
+    experts = VARIANTS["grouped experts and a shared one"].decoder.feed_forward
+    return build(with_stack(feed_forward=replace(experts, **{"router_z_loss": 0.0, **changes})))
+
+
+def text_batch(rows: int) -> TokenBatch:
+    """Rows whose first targets are ignored, more of them in each next row."""
+    ids = random_ids(rows, 12)
+    targets = ids[:, 1:].clone()
+    for row in range(rows):
+        targets[row, : 2 * row] = IGNORED
+    n_supervised = int((targets != IGNORED).sum())
+    return TokenBatch(ids=ids[:, :-1], targets=targets, n_supervised=n_supervised)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_parts_of_a_batch_balance_experts_as_the_whole_batch_does(parts: int) -> None:
+    model, batch = with_experts(), text_batch(4)
+    whole, cut = (accumulated(model, batch, n) for n in (1, parts))
+    torch.testing.assert_close(cut.sums, whole.sums)
+    torch.testing.assert_close(cut.gradients, whole.gradients)
+    assert whole.biases.keys() == expert_layers(model).keys()
+    for name, bias in whole.biases.items():
+        assert torch.equal(cut.biases[name], bias)
+    # a step for each part would move some biases further, or nowhere
+    moved = torch.cat([b - torch.linspace(-0.1, 0.1, 6) for b in whole.biases.values()])
+    assert moved.abs().max() == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("parts", [2, 4])
+def test_each_part_of_a_batch_has_its_own_load_loss_and_their_mean_counts(parts: int) -> None:
+    model, batch = with_experts(load_loss=0.5, router_z_loss=0.25), text_batch(4)
+    whole, cut = (accumulated(model, batch, n) for n in (1, parts))
+    by_hand = [load_losses(model, ids) for ids in batch.ids.chunk(parts)]
+    assert float(cut.sums["load_loss"]) == pytest.approx(sum(by_hand) / parts)
+    assert float(whole.sums["load_loss"]) == pytest.approx(load_losses(model, batch.ids))
+    # not the same number: the shares of a part are not those of the batch
+    assert abs(float(cut.sums["load_loss"] - whole.sums["load_loss"])) > 1e-4
+    for name in ("loss_nats", "router_z_loss"):  # means over tokens do not differ
+        torch.testing.assert_close(cut.sums[name], whole.sums[name])
+    expected = cut.sums["loss_nats"] + 0.5 * sum(by_hand) / parts
+    torch.testing.assert_close(cut.sums["total"], expected + 0.25 * cut.sums["router_z_loss"])
+    assert all(torch.equal(cut.biases[name], bias) for name, bias in whole.biases.items())
+
+
+def test_parts_that_are_alike_have_the_load_loss_of_the_whole_batch() -> None:
+    model, half = with_experts(load_loss=0.5), text_batch(2)
+    batch = TokenBatch(
+        ids=half.ids.repeat(2, 1),
+        targets=half.targets.repeat(2, 1),
+        n_supervised=2 * half.n_supervised,
+    )
+    whole, cut = (accumulated(model, batch, n) for n in (1, 2))
+    torch.testing.assert_close(cut.sums, whole.sums)
+    torch.testing.assert_close(cut.gradients, whole.gradients)
+
+
+def load_losses(model: Transformer, ids: torch.Tensor) -> float:
+    """The mean load loss of the layers, N sum_i f_i P_i, before the balancing step."""
+    found: list[float] = []
+
+    def after(layer: Experts, inputs: tuple[torch.Tensor, ...], output: object) -> None:
+        bias = torch.linspace(-0.1, 0.1, len(layer.experts))
+        logits = inputs[0].flatten(0, -2) @ layer.router.weight.T
+        routing = layer.rule(logits, bias.to(logits.dtype))
+        probability = (routing.scores / routing.scores.sum(-1, keepdim=True)).mean(0)
+        share = routing.experts.flatten().bincount(minlength=len(bias)) / len(logits)
+        found.append(float(len(bias) * (probability * share).sum()))
+
+    layers = expert_layers(model).values()
+    for layer in layers:
+        assert layer.choice_bias is not None
+        layer.choice_bias.copy_(torch.linspace(-0.1, 0.1, len(layer.choice_bias)))
+    hooks = [layer.register_forward_hook(after) for layer in layers]
+    with torch.no_grad():
+        model.states(ids)
+    for hook in hooks:
+        hook.remove()
+    return sum(found) / len(found)
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
