@@ -37,15 +37,8 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     checkout = tmp_path_factory.mktemp("checkout")
     package = checkout / "src" / "pellucid"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    layers = package / "model" / "facts" / "layers.py"
-    text = layers.read_text("utf-8")
     for slot in SLOTS:
-        start = re.search(rf"^{slot} = \(?\s*", text, re.MULTILINE)
-        assert start is not None
-        text = text[: start.end()] + f"New{slot}Facts | " + text[start.end() :]
-    first = text.index("NormPart = ")
-    classes = "".join(NEW.format(slot=slot) for slot in SLOTS)
-    layers.write_text(text[:first].rstrip() + classes + text[first:], "utf-8")
+        add_kind(package / "model" / "facts", slot)
     config = {"include": sorted(readers()), "typeCheckingMode": "standard", "extraPaths": ["src"]}
     (checkout / "pyrightconfig.json").write_text(json.dumps(config), "utf-8")
     command = [sys.executable, "-m", "basedpyright", "--outputjson", "-p", str(checkout)]
@@ -62,6 +55,19 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
             if f'"New{slot}Facts" is not assignable to type "Never"' in diagnostic["message"]:
                 named[slot].add(str(Path(diagnostic["file"]).relative_to(checkout.resolve())))
     return named
+
+
+def add_kind(folder: Path, slot: str) -> None:
+    """Add a class of facts to a union, in the file that has it."""
+    union = re.compile(rf"^{slot} = \(?\s*", re.MULTILINE)
+    ((file, text),) = (
+        (file, text)
+        for file in folder.glob("*.py")
+        if union.search(text := file.read_text("utf-8"))
+    )
+    text = union.sub(rf"\g<0>New{slot}Facts | ", text)
+    first = text.index(f"{slot} = ")
+    file.write_text(text[:first].rstrip() + NEW.format(slot=slot) + text[first:], "utf-8")
 
 
 def readers(function: str = "|".join(SLOTS.values())) -> set[str]:
