@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from torch import Tensor, nn
 
 from pellucid.generation.decode_program import DecodeProgram
 from pellucid.model import Positions, Stack
-from pellucid.model.facts import AddedPositionFacts, position_facts, tensor_at
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    DisentangledFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    NoPositionFacts,
+    RotaryFacts,
+    UnknownFacts,
+    position_facts,
+    tensor_at,
+)
 from pellucid.native import Operation
 
 
@@ -46,9 +58,21 @@ def _project(program: DecodeProgram, project: nn.Module | None, place: int, x: i
 def _add_positions(program: DecodeProgram, positions: Positions, place: int) -> None:
     """Add positions to the embedding; each layer handles or refuses those that act within it."""
     facts = position_facts(positions)
-    if isinstance(facts, AddedPositionFacts):
-        table = tensor_at(positions, facts.table)[facts.first_row :]
-        _add_row(program, table, place, stride=table.shape[1])
+    match facts:
+        case AddedPositionFacts(table=name, first_row=first_row):
+            table = tensor_at(positions, name)[first_row:]
+            _add_row(program, table, place, stride=table.shape[1])
+        case (
+            NoPositionFacts()
+            | RotaryFacts()
+            | DistanceBiasFacts()
+            | DistanceVectorFacts()
+            | DisentangledFacts()
+            | UnknownFacts()
+        ):
+            return
+        case _:
+            assert_never(facts)
 
 
 def _add_row(program: DecodeProgram, table: Tensor, place: int, *, stride: int) -> None:

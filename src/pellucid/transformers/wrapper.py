@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
-from pellucid.model import Transformer, assemble
-from pellucid.model.facts import AddedPositionFacts, position_facts
+from pellucid.model import Positions, Transformer, assemble
+from pellucid.model.facts import (
+    AddedPositionFacts,
+    DisentangledFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
+    NoPositionFacts,
+    RotaryFacts,
+    UnknownFacts,
+    position_facts,
+)
 from pellucid.transformers.library import transformers
 from pellucid.transformers.settings import PellucidConfig
 
@@ -101,7 +110,25 @@ def decoder_padding(model: Transformer, attention_mask: Tensor | None) -> Tensor
 def _counts_from_the_start(model: Transformer) -> bool:
     stack = model.stack
     schemes = (stack.positions.for_layer(layer) for layer in range(len(stack.blocks)))
-    return any(isinstance(position_facts(scheme), AddedPositionFacts) for scheme in schemes)
+    return any(map(_is_added, schemes))
+
+
+def _is_added(scheme: Positions) -> bool:
+    facts = position_facts(scheme)
+    match facts:
+        case AddedPositionFacts():
+            return True
+        case (
+            NoPositionFacts()
+            | RotaryFacts()
+            | DistanceBiasFacts()
+            | DistanceVectorFacts()
+            | DisentangledFacts()
+            | UnknownFacts()
+        ):
+            return False
+        case _:
+            assert_never(facts)
 
 
 def real_tokens(attention_mask: Tensor | None) -> Tensor | None:

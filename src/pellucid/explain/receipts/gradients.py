@@ -16,12 +16,17 @@ from pellucid.explain.trace_types import Trace
 from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import LanguageHead, Transformer
 from pellucid.model.facts import (
+    AddedPositionFacts,
     DisentangledFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
     LatentAttentionFacts,
     LinearAttentionFacts,
     LinearFacts,
     LoRAFacts,
     NeuralMemoryFacts,
+    NoPositionFacts,
+    RotaryFacts,
     SoftmaxAttentionFacts,
     UnknownFacts,
     attention_facts,
@@ -215,7 +220,19 @@ def _input_and_output(
 def _projections_of_distances(trace: Trace, selection: Selection) -> tuple[str, ...]:
     """The projections of content that make queries or keys of distances too."""
     facts = position_facts(trace.stack_pass(selection.side).positions(selection.layer))
-    if not isinstance(facts, DisentangledFacts) or facts.own_projections:
-        return ()
-    queries = ("attention.query",) * facts.position_to_content
-    return queries + ("attention.key",) * facts.content_to_position
+    match facts:
+        case DisentangledFacts(own_projections=False):
+            queries = ("attention.query",) * facts.position_to_content
+            return queries + ("attention.key",) * facts.content_to_position
+        case (
+            NoPositionFacts()
+            | AddedPositionFacts()
+            | RotaryFacts()
+            | DistanceBiasFacts()
+            | DistanceVectorFacts()
+            | DisentangledFacts()
+            | UnknownFacts()
+        ):
+            return ()
+        case _:
+            assert_never(facts)
