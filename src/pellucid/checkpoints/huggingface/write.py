@@ -33,6 +33,20 @@ _NO_FIT = 1000
 PUBLISHED_FILES = (CONFIG, GENERATION, WEIGHTS)
 
 
+def families_that_fit(model: config.Transformer, parameters: Iterable[str]) -> list[str]:
+    """The `model_type` of every family that fits a model with these parameters, in their order."""
+    parameters = list(parameters)
+    fitting: list[str] = []
+    for family in FAMILIES.values():
+        try:
+            reasons = reasons_against(family, model, parameters, family.describe(model))
+        except Unfit:
+            continue
+        if not reasons:
+            fitting.append(family.model_type)
+    return fitting
+
+
 def choose_family(model: config.Transformer, parameters: Iterable[str]) -> tuple[Family, Table]:
     """The first family that fits a model with these parameters, and its attributes.
 
