@@ -22,6 +22,7 @@ from pellucid.exports.gguf.architectures import ARCHITECTURES
 from pellucid.exports.gguf.fit import architecture_for
 from pellucid.exports.gguf.layouts import pairing_order
 from pellucid.exports.gguf.names import gguf_name
+from pellucid.exports.gguf.number_types import gguf_library
 from pellucid.tokenizers import train_bytes
 from pellucid.tokenizers.train import train_byte_pairs, train_characters, train_words
 from support.exported import filled, small_preset, untrained, weights
@@ -541,6 +542,12 @@ def test_the_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(PellucidError, match=r"pellucid\[gguf\]"):
         runs.export_run(run, tmp_path / "out", file_format="gguf")
     assert not (tmp_path / "out").exists()
+
+
+def test_an_old_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(gguf.GGUFWriter, "add_rope_freq_base_swa")
+    with pytest.raises(PellucidError, match=r"gguf 0\.18 or later"):
+        gguf_library()
 
 
 def test_byte_pairs_keep_their_merges(tmp_path: Path) -> None:

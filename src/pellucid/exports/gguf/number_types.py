@@ -27,14 +27,19 @@ def gguf_library() -> Any:
     """The module `gguf`.
 
     Raises:
-        PellucidError: it is missing; tells how to install it.
+        PellucidError: it is missing or too old; tells how to install it.
     """
     try:
-        return import_module("gguf")
+        library: Any = import_module("gguf")
     except ImportError:
         raise PellucidError(
             "GGUF files need the library gguf, which is missing: pip install 'pellucid[gguf]'"
         ) from None
+    if not hasattr(library.GGUFWriter, "add_rope_freq_base_swa"):
+        raise PellucidError(
+            "GGUF files need the library gguf 0.18 or later: pip install --upgrade 'pellucid[gguf]'"
+        )
+    return library
 
 
 def check_type(name: str) -> None:
