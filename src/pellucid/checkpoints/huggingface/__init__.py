@@ -24,7 +24,12 @@ from pellucid.checkpoints.huggingface.own import (
     write_own,
 )
 from pellucid.checkpoints.huggingface.read import Published, open_published
-from pellucid.checkpoints.huggingface.write import PUBLISHED_FILES, choose_family, write_published
+from pellucid.checkpoints.huggingface.write import (
+    PUBLISHED_FILES,
+    choose_family,
+    fitting_families,
+    write_published,
+)
 from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
@@ -40,6 +45,7 @@ __all__ = [
     "base_of_adapter",
     "choose_family",
     "complete",
+    "fitting_families",
     "is_adapter",
     "is_huggingface",
     "open_published",

@@ -7,9 +7,11 @@ from typing import Any
 
 from pellucid import config
 from pellucid.checkpoints import write_folder
-from pellucid.checkpoints.huggingface import Completed, choose_family, complete
+from pellucid.checkpoints.huggingface import Completed, complete, fitting_families
 from pellucid.exports.card import CARD, CardFacts, card
-from pellucid.exports.gguf.architectures import Architecture, architecture_for, dense
+from pellucid.exports.gguf.architecture import Architecture
+from pellucid.exports.gguf.fit import architecture_for
+from pellucid.exports.gguf.layers import dense_of, windows_of
 from pellucid.exports.gguf.metadata import add_sizes, context_length
 from pellucid.exports.gguf.modelfile import MODELFILE, modelfile
 from pellucid.exports.gguf.number_types import (
@@ -82,28 +84,37 @@ def write_gguf(subject: Subject, out: Path, type_name: str) -> Exported:
 
 
 def _fitted(subject: Subject) -> tuple[Architecture, Completed]:
-    """The architecture, and the model with the parts that its family adds."""
+    """The architecture of the first family that has one, and the model with that family's parts."""
     completed = complete(subject.config, subject.tensors)
-    family, _ = choose_family(completed.model, completed.tensors)
-    return architecture_for(family.model_type, completed.model), completed
+    fitting = fitting_families(completed.model, completed.tensors)
+    families = [family.model_type for family in fitting]
+    return architecture_for(families, completed.model, completed.tensors), completed
 
 
 def _notes(architecture: Architecture, completed: Completed, vocabulary: Vocabulary) -> list[str]:
     """What a reader has to know, as sentences."""
     model = completed.model
     notes = [completed.note] if completed.note else []
-    layers = [stack.layers[0] for stack in model.stacks]  # the others have the same feed-forward
-    if any(dense(layer.feed_forward).activation == "gelu" for layer in layers):
+    kinds = [dense_of(stack) for stack in model.stacks]
+    if any(
+        isinstance(kind, config.MLP | config.GatedMLP) and kind.activation == "gelu"
+        for kind in kinds
+    ):
         notes.append(
             "llama.cpp computes GELU by its approximation with tanh, and this model was trained "
             "with the exact one: activations differ by less than 0.001."
         )
     length = context_length(architecture, model)
     if length < model.context_length:
+        is_window = any(length in windows_of(stack) for stack in model.stacks)
+        reason = (
+            f"llama.cpp has no windows in {architecture.name}"
+            if is_window
+            else "llama.cpp takes LongRoPE's long factors by its context, and not by the text"
+        )
         notes.append(
-            f"llama.cpp has no windows in {architecture.name}, so the file's context is cut from "
-            f"{model.context_length:,} to {length:,} tokens, the window, within which nothing "
-            "changes."
+            f"{reason}, so the file's context is cut from {model.context_length:,} to {length:,} "
+            "tokens, within which nothing changes."
         )
     if model.decoder is None and not isinstance(model.head, config.NoHead):
         notes.append(

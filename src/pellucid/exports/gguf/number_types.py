@@ -19,22 +19,27 @@ _TYPES = {
 TYPES = tuple(_TYPES)
 #: A block of q8_0 has so many numbers of one row.
 _BLOCK = 32
-#: Matrices that llama.cpp adds to states, which need float32.
-_ADDED = ("position_embd", "token_types", "attn_rel_b", "rope_freqs")
+#: Matrices that llama.cpp adds to states or multiplies them by, and routers: float32.
+_EXACT = ("position_embd", "token_types", "attn_rel_b", "_norm.", ".bias", "ffn_gate_inp.")
 
 
 def gguf_library() -> Any:
     """The module `gguf`.
 
     Raises:
-        PellucidError: it is missing; tells how to install it.
+        PellucidError: it is missing or too old; tells how to install it.
     """
     try:
-        return import_module("gguf")
+        library: Any = import_module("gguf")
     except ImportError:
         raise PellucidError(
             "GGUF files need the library gguf, which is missing: pip install 'pellucid[gguf]'"
         ) from None
+    if not hasattr(library.GGUFWriter, "add_rope_freq_base_swa"):
+        raise PellucidError(
+            "GGUF files need the library gguf 0.18 or later: pip install --upgrade 'pellucid[gguf]'"
+        )
+    return library
 
 
 def check_type(name: str) -> None:
@@ -53,7 +58,7 @@ def file_type(library: Any, name: str) -> int:
 
 
 def number_type(library: Any, name: str, tensor_name: str, tensor: Tensor) -> Any:
-    """The type of one tensor: vectors, and tables that are added to states, stay float32.
+    """The type of one tensor: vectors, routers, and tables added to states stay float32.
 
     A matrix whose rows do not divide into blocks is half precision in a file of type q8_0.
 
@@ -64,7 +69,7 @@ def number_type(library: Any, name: str, tensor_name: str, tensor: Tensor) -> An
         tensor: the tensor.
     """
     types = library.GGMLQuantizationType
-    if tensor.ndim < 2 or any(part in tensor_name for part in _ADDED):
+    if tensor.ndim < 2 or any(part in tensor_name for part in _EXACT):
         return types.F32
     if name == "q8_0" and tensor.shape[-1] % _BLOCK:
         return types.F16
