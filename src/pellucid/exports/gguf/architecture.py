@@ -96,3 +96,23 @@ class Architecture:
     wide_scale_at: int | None = None
     mixture: Mixture | None = None
     refuses: Callable[[config.Stack], str] = _accept
+
+
+Activations = dict[str, tuple[config.Activation, ...]]
+SILU: Activations = {"gated": ("silu",)}
+#: llama.cpp has one GELU, the approximation by tanh.
+GELU: Activations = {"plain": ("gelu", "gelu_tanh")}
+GEGLU: Activations = {"gated": ("gelu_tanh",)}
+SQUARED: Activations = {"plain": ("relu_squared",)}
+
+QKV = ("attention.query", "attention.key", "attention.value")
+OUT = ("attention.output",)
+FEED = ("feed_forward.up", "feed_forward.down")
+GATED_FEED = ("feed_forward.gate", *FEED)
+ALL = (*QKV, *OUT, *FEED)
+EXPERT_BIASES = (
+    "feed_forward.router",
+    *(f"feed_forward.experts.{part}" for part in ("gate", "up", "down")),
+)
+#: The norm before a feed-forward under the name of one behind attention.
+POST_ATTENTION = {"feed_forward_norm": "post_attention_norm"}

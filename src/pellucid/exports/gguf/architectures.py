@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid import config
-from pellucid.exports.gguf.architecture import Architecture, Mixture
-from pellucid.exports.gguf.dense_architectures import DENSE, GRANITE, LLAMA
-from pellucid.exports.gguf.layer_names import (
+from pellucid.exports.gguf.architecture import (
     EXPERT_BIASES,
     OUT,
     POST_ATTENTION,
     QKV,
     SILU,
+    Architecture,
+    Mixture,
 )
+from pellucid.exports.gguf.dense_architectures import DENSE, GRANITE, LLAMA
 from pellucid.exports.gguf.refusals import (
     query_latents_by_depth,
 )

@@ -7,8 +7,7 @@ Source:
 from __future__ import annotations
 
 from pellucid import config
-from pellucid.exports.gguf.architecture import Architecture, Mixture
-from pellucid.exports.gguf.layer_names import (
+from pellucid.exports.gguf.architecture import (
     ALL,
     GATED_FEED,
     GEGLU,
@@ -18,6 +17,8 @@ from pellucid.exports.gguf.layer_names import (
     QKV,
     SILU,
     SQUARED,
+    Architecture,
+    Mixture,
 )
 from pellucid.exports.gguf.refusals import (
     bloom_slopes,
