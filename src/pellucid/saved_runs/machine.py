@@ -84,11 +84,11 @@ def machine_changes(plan: config.Plan) -> tuple[Change, ...]:
         device = find_device(plan.device)
     except ConfigError as error:
         raise RunError(f"the run was trained on {plan.device}: {error}") from None
-    name = device_name(device)
+    this_device = device_name(device)
     # 0.1 saved the instructions alone
-    known = name.startswith(f"{plan.device_name}, ")
+    is_named_so = this_device.startswith(f"{plan.device_name}, ")
     facts: dict[str, str | bool] = {
-        "device_name": plan.device_name if known else name,
+        "device_name": plan.device_name if is_named_so else this_device,
         "torch_version": torch.__version__,
     }
     if plan.native:  # a run without C code continues everywhere
