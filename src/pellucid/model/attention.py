@@ -218,10 +218,10 @@ class MultiHeadAttention(_Attention):
         return self._of_distances(self.position_key, self.key, vectors, self.n_kv_heads)
 
     def _of_distances(
-        self, own: nn.Module | None, shared: nn.Module, vectors: Tensor, n_heads: int
+        self, projection: nn.Module | None, of_content: nn.Module, vectors: Tensor, n_heads: int
     ) -> Tensor:
-        # `forward` itself, so that hooks of a shared projection see content only
-        project = shared.forward if own is None else own
+        # without one of its own, `forward` itself: hooks of content's projection see content only
+        project = of_content.forward if projection is None else projection
         return split_heads(project(for_products(vectors)[None]), n_heads)[0]
 
     def _normed(self, x: Tensor, norm: nn.Module, n_heads: int) -> Tensor:

@@ -103,7 +103,7 @@ def write_adapter(
     adapted = {name.removesuffix(".lora_down") for name in tensors if name.endswith(".lora_down")}
     if not adapted:
         raise CheckpointError("this model has no adapters: export the whole model")
-    stacked = [path for path in base_layers.layers if base_layers.source(path).stacked]
+    stacked = (path for path in base_layers.layers if base_layers.source(path).stacked)
     if stacked_update := next((path for path in stacked if path in adapted), None):
         raise CheckpointError(
             f"{stacked_update} has an update, but a {base_layers.family} has all experts of a "

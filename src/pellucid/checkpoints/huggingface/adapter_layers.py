@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -62,7 +63,7 @@ class Base:
         first, modules = cls(model), list(modules)
         if all(map(first.own_name, modules)):
             return first
-        fitting = fitting_families(model, first.layout.sources)
+        fitting = islice(fitting_families(model, first.layout.sources), 1, None)
         others = (cls(model, family.model_type) for family in fitting)
         return next((base for base in others if all(map(base.own_name, modules))), first)
 

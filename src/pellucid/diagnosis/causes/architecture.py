@@ -103,9 +103,8 @@ def dead_units(view: HistoryView) -> Candidate | None:
 
 def collapsed_router(view: HistoryView) -> Candidate | None:
     """Experts that no token uses, or a load that lies on few of them, reading after reading."""
-    least = limit("ARC015", "evenness")
     unused = view.lasting("experts.unused", lambda v: v > limit("ARC015", "unused"))
-    uneven = view.lasting("experts.evenness", lambda v: v < least)
+    uneven = view.lasting("experts.evenness", lambda v: v < limit("ARC015", "evenness"))
     first = min(filter(None, (unused, uneven)), key=lambda reading: reading.step, default=None)
     if first is None:
         return None

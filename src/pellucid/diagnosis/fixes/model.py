@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from pellucid import config
@@ -112,17 +112,7 @@ def _attention(
         return change(layer) if isinstance(layer, config.MultiHead) else layer
 
     new_attention = config.map_kinds(stack.attention, change_layer)
-    if isinstance(new_attention, config.Alternating):
-        return {
-            f"attention.{name}": getattr(new_attention, name)
-            for name in ("layers", "first")
-            if getattr(new_attention, name) != getattr(stack.attention, name)
-        }
-    return {
-        f"attention.{name}": getattr(new_attention, name)
-        for name in ("qk_norm", "soft_cap", "scale", "window")
-        if getattr(new_attention, name, None) != getattr(stack.attention, name, None)
-    }
+    return _differences("attention", stack.attention, new_attention)
 
 
 def _in_attention(change: Callable[[config.MultiHead], config.MultiHead]) -> ConfigChange:
@@ -207,14 +197,18 @@ def _feed_forward(
     old, new = stack.feed_forward, config.map_kinds(stack.feed_forward, change)
     if new == old:
         return {}
-    if isinstance(new, config.MLP | config.GatedMLP) and type(new) is type(old):
-        return {"feed_forward.activation": new.activation}
-    if isinstance(old, config.Experts) and isinstance(new, config.Experts):
-        if new == replace(old, load_loss=new.load_loss):
-            return {"feed_forward.load_loss": new.load_loss}
-        if new == replace(old, router=new.router):
-            return {"feed_forward.router": new.router}
-    return {"feed_forward": new}
+    if type(new) is not type(old) or isinstance(new, config.AlternatingFeedForward):
+        return {"feed_forward": new}
+    return _differences("feed_forward", old, new)
+
+
+def _differences(path: str, old: Any, new: Any) -> Changes:
+    """The values of a part that another of its kind has otherwise, by their paths."""
+    return {
+        f"{path}.{field.name}": getattr(new, field.name)
+        for field in fields(new)
+        if getattr(new, field.name) != getattr(old, field.name)
+    }
 
 
 def _small(run: config.Run) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from pellucid import config
+from pellucid.errors import CheckpointError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,10 @@ class Architecture:
     wide_scale_at: int | None = None
     mixture: Mixture | None = None
     refuses: Callable[[config.Stack], str] = _accept
+
+    def lacks(self, part: str) -> CheckpointError:
+        """The refusal of a model with a part that it does not have."""
+        return CheckpointError(f"llama.cpp's {self.name} does not have {part}")
 
 
 Activations = dict[str, tuple[config.Activation, ...]]

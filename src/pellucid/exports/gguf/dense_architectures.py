@@ -6,6 +6,8 @@ Source:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pellucid import config
 from pellucid.exports.gguf.architecture import (
     ALL,
@@ -51,13 +53,7 @@ BERT = Architecture(name="bert", pairing=None, activations=GELU, biases=ALL, squ
 T5 = Architecture(
     name="t5", pairing=None, activations={"plain": ("relu",), "gated": ("gelu_tanh",)}
 )
-GRANITE = Architecture(
-    name="granite",
-    pairing="interleaved",
-    activations=SILU,
-    may_have=(*QKV, *OUT, *GATED_FEED),
-    frequency_factors=True,
-)
+GRANITE = replace(LLAMA, name="granite", mixture=None)
 #: By the `model_type` of the family that holds the model.
 DENSE: dict[str, Architecture] = {
     "llama": LLAMA,

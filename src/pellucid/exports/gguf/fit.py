@@ -57,7 +57,7 @@ def architecture_for(
 
 def _check(architecture: Architecture, model: config.Transformer, parameters: list[str]) -> None:
     if architecture.head == "tied" and not model.embedding.tied:
-        raise _lacks(architecture, "a head other than the embedding (embedding.tied = false)")
+        raise architecture.lacks("a head other than the embedding (embedding.tied = false)")
     for stack in model.stacks:
         _check_attention(architecture, model, stack)
         _check_feed_forward(architecture, stack)
@@ -65,12 +65,8 @@ def _check(architecture: Architecture, model: config.Transformer, parameters: li
         _check_positions(architecture, stack)
         _check_norms(architecture, stack)
         if missing := architecture.refuses(stack):
-            raise _lacks(architecture, missing)
+            raise architecture.lacks(missing)
     _check_biases(architecture, parameters)
-
-
-def _lacks(architecture: Architecture, part: str) -> CheckpointError:
-    return CheckpointError(f"llama.cpp's {architecture.name} does not have {part}")
 
 
 def _check_attention(
@@ -87,20 +83,19 @@ def _check_attention(
         )
     (attention,) = kinds
     if len({window for window in windows_of(stack) if window is not None}) > 1:
-        raise _lacks(architecture, "windows of different sizes")
+        raise architecture.lacks("windows of different sizes")
     if isinstance(attention, config.LatentAttention) and attention.latent_bias:
-        raise _lacks(architecture, "biases in the projections to latents")
+        raise architecture.lacks("biases in the projections to latents")
     if not isinstance(attention, config.MultiHead):
         return
     width = attention.n_heads * attention.d_head
     if architecture.square and width != model.d_model:
-        raise _lacks(
-            architecture,
+        raise architecture.lacks(
             f"heads of {attention.d_head} features that together are not as wide as the model: "
             f"n_heads x d_head is {width}, and d_model {model.d_model}",
         )
     if architecture.full_keys and attention.n_kv_heads != attention.n_heads:
-        raise _lacks(architecture, "fewer heads of keys than of queries (attention.n_kv_heads)")
+        raise architecture.lacks("fewer heads of keys than of queries (attention.n_kv_heads)")
 
 
 def _check_feed_forward(architecture: Architecture, stack: config.Stack) -> None:
@@ -113,7 +108,7 @@ def _check_feed_forward(architecture: Architecture, stack: config.Stack) -> None
         )
     kind = dense_of(stack)
     if isinstance(kind, config.ClampedGatedMLP):
-        raise _lacks(architecture, "dense layers of the kind ClampedGatedMLP")
+        raise architecture.lacks("dense layers of the kind ClampedGatedMLP")
     if kind is None:
         return
     allowed = architecture.activations.get(
@@ -153,7 +148,7 @@ def _check_norms(architecture: Architecture, stack: config.Stack) -> None:
             pass
     sizes = [norm.eps for norm in norms if norm is not None]
     if not math.isclose(min(sizes), max(sizes), rel_tol=1e-6):
-        raise _lacks(architecture, f"norms of different eps ({min(sizes):g} and {max(sizes):g})")
+        raise architecture.lacks(f"norms of different eps ({min(sizes):g} and {max(sizes):g})")
 
 
 def _check_biases(architecture: Architecture, parameters: list[str]) -> None:
@@ -164,4 +159,4 @@ def _check_biases(architecture: Architecture, parameters: list[str]) -> None:
         if match is None or match[1] + (match[2] or "") in allowed:
             continue
         if not (architecture.norm_biases and "_norm" in match[1]):
-            raise _lacks(architecture, f"biases in {match[1]}{match[2] or ''}")
+            raise architecture.lacks(f"biases in {match[1]}{match[2] or ''}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid import config
-from pellucid.errors import CheckpointError
 from pellucid.exports.gguf.architecture import Architecture, Mixture
 from pellucid.exports.gguf.layers import mixture_of, n_leading_dense
 
@@ -26,71 +25,65 @@ def check_mixtures(architecture: Architecture, stack: config.Stack) -> None:
     kind, mixture = mixture_of(stack), architecture.mixture
     if kind is None:
         if mixture is not None and not mixture.optional:
-            raise _lacks(architecture, "a model without experts")
+            raise architecture.lacks("a model without experts")
         return
     if mixture is None:
-        raise _lacks(architecture, "experts")
+        raise architecture.lacks("experts")
     n_dense = n_leading_dense(stack)
     if any(layer.feed_forward != kind for layer in stack.layers[n_dense:]):
-        raise _lacks(architecture, "layers behind the first experts that differ from them")
+        raise architecture.lacks("layers behind the first experts that differ from them")
     if n_dense and not mixture.dense_first:
-        raise _lacks(architecture, "dense layers in front of those with experts")
+        raise architecture.lacks("dense layers in front of those with experts")
     _check_expert(architecture, kind)
     _check_router(architecture, mixture, kind.router)
     _check_shared(architecture, mixture, kind)
 
 
-def _lacks(architecture: Architecture, part: str) -> CheckpointError:
-    return CheckpointError(f"llama.cpp's {architecture.name} does not have {part}")
-
-
 def _check_expert(architecture: Architecture, kind: config.Experts) -> None:
     if kind.weights_on != "output":
-        raise _lacks(architecture, 'feed_forward.weights_on = "input"')
+        raise architecture.lacks('feed_forward.weights_on = "input"')
     match kind.expert:
         case config.ClampedGatedMLP(limit=limit, slope=slope):
             if "clamped" not in architecture.activations or (limit, slope) != (_LIMIT, _SLOPE):
-                raise _lacks(
-                    architecture,
+                raise architecture.lacks(
                     f"experts of the kind ClampedGatedMLP with limit {limit:g} and slope {slope:g}",
                 )
         case config.GatedMLP(activation=activation):
             if activation not in architecture.activations.get("gated", ()):
-                raise _lacks(architecture, f"experts with the activation {activation}")
+                raise architecture.lacks(f"experts with the activation {activation}")
         case config.MLP():
-            raise _lacks(architecture, "experts without a gate (MLP)")
+            raise architecture.lacks("experts without a gate (MLP)")
 
 
 def _check_router(architecture: Architecture, mixture: Mixture, router: config.Router) -> None:
     if router.scores not in mixture.scores:
-        raise _lacks(architecture, f'router.scores = "{router.scores}"')
+        raise architecture.lacks(f'router.scores = "{router.scores}"')
     if mixture.normalised not in (None, router.normalised):
-        raise _lacks(architecture, f"router.normalised = {str(router.normalised).lower()}")
+        raise architecture.lacks(f"router.normalised = {str(router.normalised).lower()}")
     if router.scale != 1 and not mixture.scaled:
-        raise _lacks(architecture, f"router.scale = {router.scale:g}")
+        raise architecture.lacks(f"router.scale = {router.scale:g}")
     if router.balancing_rate is not None and mixture.choice_bias == "no":
-        raise _lacks(architecture, "a bias of the router's choice (router.balancing_rate)")
+        raise architecture.lacks("a bias of the router's choice (router.balancing_rate)")
     groups = router.groups
     if groups is None or groups.n_active == groups.n_groups:
         return  # all groups are in use: they change nothing
     if not mixture.groups or groups.score != "two_largest":
-        raise _lacks(architecture, f'router.groups with score = "{groups.score}"')
+        raise architecture.lacks(f'router.groups with score = "{groups.score}"')
 
 
 def _check_shared(architecture: Architecture, mixture: Mixture, kind: config.Experts) -> None:
     shared, expert = kind.shared, kind.expert
     if mixture.shared not in ("may", "no" if shared is None else "must"):
         presence = "without" if shared is None else "with"
-        raise _lacks(architecture, f"experts {presence} a shared layer")
+        raise architecture.lacks(f"experts {presence} a shared layer")
     if shared is None:
         return
     if kind.shared_gate != mixture.shared_gate:
-        raise _lacks(architecture, f"feed_forward.shared_gate = {str(kind.shared_gate).lower()}")
+        raise architecture.lacks(f"feed_forward.shared_gate = {str(kind.shared_gate).lower()}")
     if replace(shared, d_ff=expert.d_ff) != expert:
-        raise _lacks(architecture, "a shared layer of another kind than the experts")
+        raise architecture.lacks("a shared layer of another kind than the experts")
     if mixture.shared_by_count and shared.d_ff % expert.d_ff:
-        raise _lacks(
-            architecture,
+        raise architecture.lacks(
             f"a shared layer of {shared.d_ff} units that is no multiple of an expert's "
             f"{expert.d_ff}",
         )

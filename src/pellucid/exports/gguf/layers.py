@@ -8,6 +8,19 @@ from pellucid import config
 Dense = config.MLP | config.GatedMLP | config.ClampedGatedMLP
 
 
+def last_stack(model: config.Transformer) -> tuple[str, config.Stack]:
+    """The decoder, or else the encoder, with its name."""
+    stack = model.decoder or model.encoder
+    assert stack is not None  # config refuses a model of neither
+    return ("encoder" if model.decoder is None else "decoder"), stack
+
+
+def named_stacks(model: config.Transformer) -> dict[str, config.Stack]:
+    """The stacks of a model by their names."""
+    stacks = {"encoder": model.encoder, "decoder": model.decoder}
+    return {name: stack for name, stack in stacks.items() if stack is not None}
+
+
 def windows_of(stack: config.Stack) -> list[int | None]:
     """The window of each layer; None for a layer that sees all."""
     attentions = [layer.attention for layer in stack.layers]

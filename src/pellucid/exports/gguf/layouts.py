@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.exports.gguf.architecture import Architecture
-from pellucid.exports.gguf.layers import rotary_of
+from pellucid.exports.gguf.layers import last_stack, rotary_of
 
 _EXPERT = re.compile(r"(.+\.feed_forward\.experts)\.(\d+)\.(.+)")
 
@@ -42,11 +42,10 @@ def with_stacked_experts(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def lay_out_heads(model: config.Transformer, tensors: dict[str, Tensor]) -> None:
     """Latents, and gains of each head's own, as llama.cpp has them."""
-    stack = model.decoder or model.encoder
-    assert stack is not None
+    side, stack = last_stack(model)
     attention = stack.layers[0].attention
     for layer in range(stack.n_layers):
-        path = f"{'decoder' if model.decoder is not None else 'encoder'}.blocks.{layer}.attention"
+        path = f"{side}.blocks.{layer}.attention"
         if isinstance(attention, config.LatentAttention):
             _lay_out_latents(attention, path, tensors)
         elif (
@@ -80,12 +79,10 @@ def pair_features(
         model: the config.
         tensors: by pellucid's names; changed in place.
     """
-    stack = model.decoder or model.encoder
-    assert stack is not None
+    side, stack = last_stack(model)
     rotary = rotary_of(stack)
     if rotary is None or rotary.pairing == architecture.pairing:
         return
-    side = "decoder" if model.decoder is not None else "encoder"
     for number, layer in enumerate(stack.layers):
         if not isinstance(layer.positions, config.Rotary):
             continue

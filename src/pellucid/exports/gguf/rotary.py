@@ -10,9 +10,14 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.exports.gguf.architecture import Architecture
-from pellucid.exports.gguf.layers import rotary_of
+from pellucid.exports.gguf.layers import last_stack, rotary_of
 from pellucid.maths.positions.rotary import rotary_frequencies
 from pellucid.maths.positions.rotary_scaling import llama3_frequencies
+
+#: llama.cpp rounds the length of a context up to a multiple of it.
+CONTEXT_STEP = 256
+#: How much of the logarithm of YaRN's factor is added to 1.
+_YARN_WEIGHT = 0.1
 
 
 def add_rotary(
@@ -26,8 +31,7 @@ def add_rotary(
         architecture: of llama.cpp.
         model: the config.
     """
-    stack = model.decoder or model.encoder
-    assert stack is not None
+    _, stack = last_stack(model)
     rotary, local = rotary_of(stack), rotary_of(stack, windowed=True)
     if rotary is None:
         return
@@ -54,12 +58,6 @@ def add_rotary(
             writer.add_rope_scaling_attn_factors(scaling.attention_factor)
         case _:
             pass
-
-
-#: llama.cpp rounds the length of a context up to a multiple of it.
-CONTEXT_STEP = 256
-#: How much of the logarithm of YaRN's factor is added to 1.
-_YARN_WEIGHT = 0.1
 
 
 def yarn_attention_factor(scaling: config.YaRN) -> float:

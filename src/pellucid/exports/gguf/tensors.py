@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.exports.gguf.architecture import Architecture
-from pellucid.exports.gguf.layers import rotary_of
+from pellucid.exports.gguf.layers import last_stack, named_stacks, rotary_of
 from pellucid.exports.gguf.layouts import (
     joined,
     lay_out_heads,
@@ -71,11 +71,9 @@ def _add_zero_biases(
 
 
 def _paths(model: config.Transformer, parts: tuple[str, ...]) -> list[str]:
-    stacks = (("encoder", model.encoder), ("decoder", model.decoder))
     return [
         f"{name}.blocks.{layer}.{part}"
-        for name, stack in stacks
-        if stack is not None
+        for name, stack in named_stacks(model).items()
         for layer in range(stack.n_layers)
         for part in parts
     ]
@@ -87,8 +85,7 @@ def _scale_queries(
     """Fold a factor of the scores into the queries, where llama.cpp has another."""
     if model.encoder is not None and model.decoder is not None:
         return  # T5 has no factor there either
-    stack = model.decoder or model.encoder
-    assert stack is not None
+    _, stack = last_stack(model)
     attention = stack.layers[0].attention
     assert isinstance(attention, config.MultiHead | config.LatentAttention)  # a family holds it
     d_score = attention.d_head
@@ -125,8 +122,8 @@ def _prepare_norms(model: config.Transformer, tensors: dict[str, Tensor]) -> Non
     """Gains that are 1 + the weight are written as they act."""
     offset = {
         name
-        for name, stack in (("encoder", model.encoder), ("decoder", model.decoder))
-        if stack is not None and getattr(stack.norm, "unit_offset", False)
+        for name, stack in named_stacks(model).items()
+        if getattr(stack.norm, "unit_offset", False)
     }
     for name in list(tensors):
         if name.endswith(".gain") and name.partition(".")[0] in offset:
@@ -135,9 +132,9 @@ def _prepare_norms(model: config.Transformer, tensors: dict[str, Tensor]) -> Non
 
 def _leave_out_offset(model: config.Transformer, tensors: dict[str, Tensor]) -> None:
     """Learned positions from the row of the first token on."""
-    for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+    for side, stack in named_stacks(model).items():
         name = f"{side}.positions.embedding.weight"
-        if stack is not None and isinstance(stack.positions, config.Learned) and name in tensors:
+        if isinstance(stack.positions, config.Learned) and name in tensors:
             tensors[name] = tensors[name][stack.positions.offset :]
 
 
