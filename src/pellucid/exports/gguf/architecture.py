@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from pellucid import config
 from pellucid.errors import CheckpointError
+from pellucid.exports.gguf.own_metadata import nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,14 +67,21 @@ class Architecture:
         rotates: which layers do: all, those with a window (with `windows_if_any` all if none has
             one), or three of four.
         windows: whether layers have windows, all of one size.
+        window_if_any: whether the file names a window only if a layer has one.
         local: how those layers rotate: as the others do, at a base of their own without
             scaling, or without scaling alone.
+        yarn_in_scores: whether YaRN's attention factor multiplies scores instead of angles.
+        scales: whether the file has factors of the embedding and of what sublayers write.
+        logit_scale: whether the file has a factor of the logits, or what divides them.
         square: whether the heads together must be as wide as the model.
         full_keys: whether there must be as many heads of keys as of queries.
         wide_scale_at: the number of layers at which the factor of scores is
             1 / sqrt(d_model / n_heads).
         mixture: of experts, if it has one.
+        own_norms: names of norms if attention and a feed-forward beside it have one each.
         refuses: what else it lacks of a stack, as words; "" if nothing.
+        own_metadata: writes the keys that it alone has; gets the writer, the library `gguf` and
+            the config.
     """
 
     name: str
@@ -91,12 +99,18 @@ class Architecture:
     partial: bool = False
     rotates: Literal["all", "windows", "windows_if_any", "three_of_four"] = "all"
     windows: bool = False
+    window_if_any: bool = False
     local: Literal["same", "own_base", "unscaled"] = "same"
+    yarn_in_scores: bool = False
+    scales: bool = False
+    logit_scale: Literal["no", "factor", "divisor"] = "no"
     square: bool = False
     full_keys: bool = False
     wide_scale_at: int | None = None
     mixture: Mixture | None = None
+    own_norms: Mapping[str, str] = field(default_factory=dict[str, str])
     refuses: Callable[[config.Stack], str] = _accept
+    own_metadata: Callable[[Any, Any, config.Transformer], None] = nothing
 
     def lacks(self, part: str) -> CheckpointError:
         """The refusal of a model with a part that it does not have."""

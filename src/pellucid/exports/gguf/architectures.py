@@ -19,12 +19,12 @@ from pellucid.exports.gguf.architecture import (
     Mixture,
 )
 from pellucid.exports.gguf.dense_architectures import DENSE, GRANITE, LLAMA
-from pellucid.exports.gguf.refusals import (
-    query_latents_by_depth,
-)
+from pellucid.exports.gguf.own_metadata import experts_everywhere
+from pellucid.exports.gguf.refusals import query_latents_by_depth
 
 DEEPSEEK = Architecture(
     name="deepseek2",
+    yarn_in_scores=True,
     pairing="interleaved",
     activations=SILU,
     scalings=(config.YaRN,),
@@ -77,6 +77,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     ),
     "ernie4_5_moe": Architecture(
         name="ernie4_5-moe",
+        own_metadata=experts_everywhere,
         pairing="interleaved",
         activations=SILU,
         may_have=QKV,

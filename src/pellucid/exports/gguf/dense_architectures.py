@@ -22,6 +22,12 @@ from pellucid.exports.gguf.architecture import (
     Architecture,
     Mixture,
 )
+from pellucid.exports.gguf.own_metadata import (
+    buckets,
+    encoder_states,
+    residual_rule,
+    slopes,
+)
 from pellucid.exports.gguf.refusals import (
     bloom_slopes,
     head_norms_by_depth,
@@ -41,6 +47,7 @@ LLAMA = Architecture(
 )
 OLMO2 = Architecture(
     name="olmo2",
+    window_if_any=True,
     pairing="half_split",
     activations=SILU,
     may_have=QKV,
@@ -49,11 +56,21 @@ OLMO2 = Architecture(
     local="unscaled",
     square=True,
 )
-BERT = Architecture(name="bert", pairing=None, activations=GELU, biases=ALL, square=True)
-T5 = Architecture(
-    name="t5", pairing=None, activations={"plain": ("relu",), "gated": ("gelu_tanh",)}
+BERT = Architecture(
+    name="bert",
+    own_metadata=encoder_states,
+    pairing=None,
+    activations=GELU,
+    biases=ALL,
+    square=True,
 )
-GRANITE = replace(LLAMA, name="granite", mixture=None)
+T5 = Architecture(
+    name="t5",
+    own_metadata=buckets,
+    pairing=None,
+    activations={"plain": ("relu",), "gated": ("gelu_tanh",)},
+)
+GRANITE = replace(LLAMA, name="granite", mixture=None, scales=True, logit_scale="divisor")
 #: By the `model_type` of the family that holds the model.
 DENSE: dict[str, Architecture] = {
     "llama": LLAMA,
@@ -63,6 +80,7 @@ DENSE: dict[str, Architecture] = {
     ),
     "gpt_neox": Architecture(
         name="gptneox",
+        own_metadata=residual_rule,
         pairing="half_split",
         activations=GELU,
         joined=True,
@@ -94,6 +112,7 @@ DENSE: dict[str, Architecture] = {
     ),
     "gemma3_text": Architecture(
         name="gemma3",
+        window_if_any=True,
         pairing="half_split",
         activations=GEGLU,
         may_have=QKV,
@@ -137,6 +156,7 @@ DENSE: dict[str, Architecture] = {
     ),
     "cohere": Architecture(
         name="command-r",
+        logit_scale="factor",
         pairing="interleaved",
         activations=SILU,
         may_have=QKV,
@@ -146,6 +166,7 @@ DENSE: dict[str, Architecture] = {
     ),
     "cohere2": Architecture(
         name="cohere2",
+        logit_scale="factor",
         pairing="interleaved",
         activations=SILU,
         may_have=QKV,
@@ -165,6 +186,7 @@ DENSE: dict[str, Architecture] = {
     ),
     "exaone4": Architecture(
         name="exaone4",
+        window_if_any=True,
         pairing="half_split",
         activations=SILU,
         may_have=QKV,
@@ -217,6 +239,7 @@ DENSE: dict[str, Architecture] = {
     ),
     "falcon": Architecture(
         name="falcon",
+        own_norms={"attention_norm": "attn_norm_2", "feed_forward_norm": "attn_norm"},
         pairing="half_split",
         activations=GELU,
         joined=True,
@@ -234,6 +257,7 @@ DENSE: dict[str, Architecture] = {
     ),
     "mpt": Architecture(
         name="mpt",
+        own_metadata=slopes,
         pairing=None,
         activations=GELU,
         joined=True,
@@ -248,6 +272,8 @@ DENSE: dict[str, Architecture] = {
     "distilbert": BERT,
     "modernbert": Architecture(
         name="modern-bert",
+        window_if_any=True,
+        own_metadata=encoder_states,
         pairing="half_split",
         activations={"gated": ("gelu", "gelu_tanh")},
         joined=True,

@@ -122,8 +122,8 @@ def _check_yarn(architecture: Architecture, scaling: config.YaRN) -> None:
             "positions.scaling.truncated is false, and llama.cpp rounds the ends of YaRN's ramp to "
             "whole features"
         )
-    if architecture.name == "deepseek2" and not math.isclose(scaling.attention_factor, 1.0):
+    if architecture.yarn_in_scores and not math.isclose(scaling.attention_factor, 1.0):
         raise CheckpointError(
             f"positions.scaling.attention_factor is {scaling.attention_factor:g}, and llama.cpp's "
-            "deepseek2 has 1"
+            f"{architecture.name} has 1"
         )

@@ -43,7 +43,7 @@ def add_sizes(
         writer.add_layer_norm_rms_eps(stack.norm.eps)
     add_rotary(writer, library, architecture, model)
     _add_factors(writer, architecture, model, stack)
-    _add_of_kind(writer, library, architecture, model, stack)
+    architecture.own_metadata(writer, library, model)
 
 
 def context_length(architecture: Architecture, model: config.Transformer) -> int:
@@ -127,7 +127,7 @@ def _add_windows(
     if not architecture.windows:
         return
     window = next((window for window in windows if window is not None), None)
-    if window is None and architecture.name in ("gemma3", "modern-bert", "olmo2", "exaone4"):
+    if window is None and architecture.window_if_any:
         return  # without the key no layer has a window
     if window is not None and model.decoder is None:
         window = 2 * (window - 1)  # to both sides
@@ -139,44 +139,19 @@ def _add_factors(
     writer: Any, architecture: Architecture, model: config.Transformer, stack: config.Stack
 ) -> None:
     """The numbers that multiply states, and the soft cap of logits."""
-    if architecture.name in ("granite", "granitemoe"):
+    if architecture.scales:
         writer.add_embedding_scale(model.embedding_scale)
         assert isinstance(stack.residual, config.PreNorm)
         writer.add_residual_scale(stack.residual.multiplier or 1.0)
     if not isinstance(model.head, config.LanguageHead):
         return
     multiplier = model.head.multiplier or 1.0
-    if architecture.name in ("granite", "granitemoe"):
-        writer.add_logit_scale(1 / multiplier)
-    elif architecture.name in ("command-r", "cohere2"):
-        writer.add_logit_scale(multiplier)
+    match architecture.logit_scale:
+        case "no":
+            pass
+        case "factor":
+            writer.add_logit_scale(multiplier)
+        case "divisor":
+            writer.add_logit_scale(1 / multiplier)
     if model.head.soft_cap is not None:
         writer.add_final_logit_softcapping(model.head.soft_cap)
-
-
-def _add_of_kind(
-    writer: Any,
-    library: Any,
-    architecture: Architecture,
-    model: config.Transformer,
-    stack: config.Stack,
-) -> None:
-    match architecture.name:
-        case "gptneox":
-            writer.add_parallel_residual(isinstance(stack.residual, config.Parallel))
-        case "mpt":
-            assert isinstance(stack.positions, config.ALiBi)
-            writer.add_max_alibi_bias(stack.positions.max_exponent)
-        case "ernie4_5-moe":
-            writer.add_interleave_moe_layer_step(1)
-        case "bert" | "modern-bert":
-            writer.add_causal_attention(False)
-            writer.add_pooling_type(library.PoolingType.MEAN)
-            writer.add_token_type_count(model.embedding.segments or 1)
-        case "t5":
-            assert model.decoder is not None
-            assert isinstance(stack.positions, config.BucketedBias)
-            writer.add_decoder_block_count(model.decoder.n_layers)
-            writer.add_relative_attn_buckets_count(stack.positions.n_buckets)
-        case _:
-            pass

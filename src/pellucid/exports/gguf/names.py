@@ -82,8 +82,6 @@ _T5_INNER = {
     "cross_attention.output": "cross_attn_o",
     "cross_attention_norm": "cross_attn_norm",
 }
-#: In Falcon the feed-forward reads the first norm; attention may have a second.
-_FALCON_TWO_NORMS = {"attention_norm": "attn_norm_2", "feed_forward_norm": "attn_norm"}
 
 
 def gguf_name(parameter: str, architecture: Architecture, model: config.Transformer) -> str:
@@ -130,9 +128,8 @@ def _inner_names(
         names |= _LATENT
         if attention.d_query_latent is not None:
             names["attention.query"] = "attn_q_b"
-    own_norms = isinstance(stack.residual, config.Parallel) and not stack.residual.shared_norm
-    if architecture.name == "falcon" and own_norms:
-        names |= _FALCON_TWO_NORMS
+    if isinstance(stack.residual, config.Parallel) and not stack.residual.shared_norm:
+        names |= architecture.own_norms
     return names
 
 

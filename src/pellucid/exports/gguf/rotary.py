@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from pellucid import config
 from pellucid.exports.gguf.architecture import Architecture
 from pellucid.exports.gguf.layers import last_stack, rotary_of
 from pellucid.maths.positions.rotary import rotary_frequencies
-from pellucid.maths.positions.rotary_scaling import llama3_frequencies
+from pellucid.maths.positions.rotary_scaling import llama3_frequencies, yarn_attention_factor
 
 #: llama.cpp rounds the length of a context up to a multiple of it.
 CONTEXT_STEP = 256
@@ -47,10 +46,11 @@ def add_rotary(
             writer.add_rope_scaling_type(library.RopeScalingType.YARN)
             writer.add_rope_scaling_factor(scaling.factor)
             writer.add_rope_scaling_orig_ctx_len(scaling.original_context_length)
-            if architecture.name == "deepseek2":
+            if architecture.yarn_in_scores:
                 writer.add_rope_scaling_yarn_log_mul(_YARN_WEIGHT)
             else:
-                usual = yarn_attention_factor(scaling)
+                # by what llama.cpp multiplies cos and sin, if the file does not say more
+                usual = yarn_attention_factor(scaling.factor)
                 writer.add_rope_scaling_attn_factors(scaling.attention_factor / usual)
         case config.LongRoPE() as scaling:
             writer.add_rope_scaling_type(library.RopeScalingType.LONGROPE)
@@ -58,11 +58,6 @@ def add_rotary(
             writer.add_rope_scaling_attn_factors(scaling.attention_factor)
         case _:
             pass
-
-
-def yarn_attention_factor(scaling: config.YaRN) -> float:
-    """By how much llama.cpp multiplies cos and sin, if the file does not say more."""
-    return 1 + _YARN_WEIGHT * math.log(scaling.factor)
 
 
 def frequency_factors(model: config.Transformer) -> dict[str, Tensor]:

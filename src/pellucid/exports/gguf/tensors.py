@@ -18,7 +18,8 @@ from pellucid.exports.gguf.layouts import (
     with_stacked_experts,
 )
 from pellucid.exports.gguf.names import gguf_name
-from pellucid.exports.gguf.rotary import frequency_factors, yarn_attention_factor
+from pellucid.exports.gguf.rotary import frequency_factors
+from pellucid.maths.positions.rotary_scaling import yarn_attention_factor
 
 #: Heads that llama.cpp does not compute: it gives an encoder's states.
 _DROPPED = ("head_bias", "head_transform.", "head.", "pooler.")
@@ -113,8 +114,8 @@ def _usual_factor(
     rotary = rotary_of(stack)
     scaling = None if rotary is None else rotary.scaling
     stretch = 1.0
-    if architecture.name == "deepseek2" and isinstance(scaling, config.YaRN):
-        stretch = yarn_attention_factor(scaling) ** 2
+    if architecture.yarn_in_scores and isinstance(scaling, config.YaRN):
+        stretch = yarn_attention_factor(scaling.factor) ** 2
     return stretch / math.sqrt(d_score)
 
 

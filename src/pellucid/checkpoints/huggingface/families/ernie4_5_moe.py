@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pellucid.checkpoints.huggingface.attributes import Read, Table
-from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
     BIASES,
@@ -21,6 +20,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     decoder_family,
     skeleton,
 )
+from pellucid.checkpoints.huggingface.families.glm4_moe import shared_row
 from pellucid.checkpoints.huggingface.families.mixtures import (
     ACTIVATION,
     ACTIVE,
@@ -36,8 +36,6 @@ from pellucid.checkpoints.huggingface.families.mixtures import (
     sparse_layers_row,
 )
 from pellucid.checkpoints.huggingface.mapping import (
-    DirectoryContents,
-    Row,
     Unfit,
     fixed,
     flag,
@@ -51,7 +49,6 @@ from pellucid.errors import CheckpointError
 
 _FIRST, _LAST = "moe_layer_start_index", "moe_layer_end_index"
 _STEP = "moe_layer_interval"
-_SHARED = "moe_num_shared_experts"
 
 
 def _is_sparse(attributes: Table, layer: int) -> bool:
@@ -72,18 +69,6 @@ def _describe_layers(is_sparse: list[bool]) -> Table:
     return table
 
 
-def _read_shared(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
-    number_ = attributes[_SHARED]
-    shared = {**GATED, "d_ff": number_ * attributes["moe_intermediate_size"]} if number_ else None
-    set_values(tree, f"{MIXTURE}.shared", shared)
-
-
-def _write_shared(tree: Table) -> Table:
-    width: int = values_at(tree, f"{MIXTURE}.expert.d_ff")[0]
-    shared: Table | None = values_at(tree, f"{MIXTURE}.shared")[0]
-    return {_SHARED: 0 if shared is None else shared["d_ff"] // width}
-
-
 _BIAS = f"{BLOCK}.feed_forward.choice_bias"
 ERNIE_MOE = replace(
     decoder_family(
@@ -92,7 +77,7 @@ ERNIE_MOE = replace(
         (
             *(row for row in DECODER_ROWS if "attention_dropout" not in row.rules),
             sparse_layers_row(
-                mixture(router={"normalised": True, "balancing_rate": 0.0}),
+                mixture(shared=GATED, router={"normalised": True, "balancing_rate": 0.0}),
                 _is_sparse,
                 {_FIRST: Read(int, 1), _LAST: Read(int, -1), _STEP: Read(int, 1)},
                 _describe_layers,
@@ -102,7 +87,7 @@ ERNIE_MOE = replace(
             integer("moe_intermediate_size", f"{MIXTURE}.expert.d_ff", default=1536),
             integer("moe_num_experts", f"{MIXTURE}.n_experts", default=64),
             integer("moe_k", ACTIVE, default=6),
-            Row(rules={_SHARED: Read(int, 2)}, read=_read_shared, write=_write_shared),
+            shared_row(2, "moe_num_shared_experts", optional=True),
             ACTIVATION,
             number("rms_norm_eps", "decoder.norm.eps", default=1e-5),
             flag(

@@ -69,28 +69,36 @@ def _write_groups(tree: Table) -> Table:
     return {"n_group": groups["n_groups"], "topk_group": groups["n_active"]}
 
 
-def _read_shared(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
-    width = attributes["n_shared_experts"] * attributes["moe_intermediate_size"]
-    set_values(tree, f"{MIXTURE}.shared.d_ff", width)
-
-
-def _write_shared(tree: Table) -> Table:
-    width: int = values_at(tree, f"{MIXTURE}.expert.d_ff")[0]
-    shared: int = values_at(tree, f"{MIXTURE}.shared.d_ff")[0]
-    return {"n_shared_experts": shared // width}
-
-
 def dense_first_row(sparse: Table, default: int) -> Row:
     """How many dense layers come before the mixtures."""
     rules = {"first_k_dense_replace": Read(int, default)}
     return sparse_layers_row(sparse, _is_after_dense, rules, _count_dense)
 
 
-def shared_row(default: int) -> Row:
-    """The width of the layer that every token uses, in widths of an expert."""
-    return Row(
-        rules={"n_shared_experts": Read(int, default)}, read=_read_shared, write=_write_shared
-    )
+def shared_row(default: int, name: str = "n_shared_experts", *, optional: bool = False) -> Row:
+    """The width of the layer that every token uses, in widths of an expert.
+
+    Args:
+        default: of the attribute.
+        name: of the attribute.
+        optional: whether 0 says that there is no such layer.
+    """
+
+    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        width: int = attributes[name] * attributes["moe_intermediate_size"]
+        if optional and not width:
+            set_values(tree, f"{MIXTURE}.shared", None)
+        else:
+            set_values(tree, f"{MIXTURE}.shared.d_ff", width)
+
+    def write(tree: Table) -> Table:
+        shared: Table | None = values_at(tree, f"{MIXTURE}.shared")[0]
+        if shared is None and not optional:
+            raise Unfit("no layer is shared by all tokens, but in this family one is")
+        width: int = values_at(tree, f"{MIXTURE}.expert.d_ff")[0]
+        return {name: 0 if shared is None else shared["d_ff"] // width}
+
+    return Row(rules={name: Read(int, default)}, read=read, write=write)
 
 
 def groups_row(n_groups: int, n_active: int) -> Row:
