@@ -12,6 +12,8 @@ import pellucid
 from pellucid import runs
 from pellucid.evaluation.objective import standard_error
 from pellucid.exports.card.recipe import table
+from pellucid.exports.card.results import time_section
+from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.records import read_events
 from pellucid.training import events
 from support.exported import small_preset, untrained
@@ -59,8 +61,21 @@ def test_the_card_has_every_section(card: str) -> None:
     ]  # fmt: skip
     assert card.startswith("---\nlicense: other  # to fill in\n")
     assert "| optimiser.learning_rate | 0.03 |" in card
-    assert "Energy was not measured." in card
     assert "# my-model" in card
+
+
+@pytest.mark.parametrize(
+    ("joules", "sentence"),
+    [
+        (None, "The machine reported no energy."),
+        (7200.0, "Meanwhile the machine used 7.2 kJ (2 Wh), other programs included."),
+    ],
+)
+def test_the_card_has_the_energy_that_the_machine_reported(
+    joules: float | None, sentence: str, run: Path
+) -> None:
+    finished = events.Finished(step=3, seconds=60.0, joules=joules)
+    assert sentence in time_section([finished], RunFolder(run))
 
 
 def test_weights_that_were_imported_have_no_recipe(tmp_path: Path) -> None:

@@ -15,6 +15,12 @@ def size(n_bytes: float | None) -> str:
     return "–" if n_bytes is None else _scaled(n_bytes, (" B", " kB", " MB", " GB", " TB", " PB"))
 
 
+def energy(joules: float) -> str:
+    """3.6 kJ (1 Wh)."""
+    scaled = _scaled(joules, (" J", " kJ", " MJ", " GJ", " TJ", " PJ"))
+    return f"{scaled} ({short(joules / 3600)} Wh)"
+
+
 def _scaled(value: float, units: tuple[str, ...]) -> str:
     for unit in units[:-1]:
         # 999.5 would round to 1000, which is one of the next unit

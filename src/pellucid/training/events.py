@@ -163,10 +163,14 @@ class CheckpointSaved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """All steps are done."""
+    """All steps are done.
+
+    `joules` is what the machine used meanwhile; None if it does not count its energy.
+    """
 
     step: int
     seconds: float
+    joules: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

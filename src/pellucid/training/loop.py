@@ -21,6 +21,7 @@ from pellucid.errors import NonFiniteError, PellucidError
 from pellucid.json_text import json_text
 from pellucid.signals import name_of
 from pellucid.training import events
+from pellucid.training.energy import EnergyMeter
 from pellucid.training.forecast import Forecast, Work, count_remaining
 from pellucid.training.interrupts import Interrupts, interruption
 from pellucid.training.job import Job, Progress
@@ -84,7 +85,7 @@ class _Loop:
         self.last_evaluated = (-1, math.inf)
 
     def run(self) -> None:
-        started = time.perf_counter()
+        started, energy = time.perf_counter(), EnergyMeter(torch.device(self.job.plan.device))
         progress, settings, total = self.progress, self.job.settings, self.job.plan.total_steps
         if progress.step == 0:
             seed_step(self.job.seed, 0)  # preparing the run may have drawn from the generators
@@ -96,6 +97,7 @@ class _Loop:
             step, last = progress.step, progress.step == total
             if step % settings.log_every == 0 or last:
                 self.report()
+                energy.read()
             if step % settings.evaluate_every == 0 or last:
                 self.evaluate()
             if step % settings.checkpoint_every == 0 or last:
@@ -104,7 +106,8 @@ class _Loop:
             if self.interrupts.save_asked:
                 self.interrupts.save_asked = False
                 self.save()
-        self.emit(events.Finished(step=progress.step, seconds=time.perf_counter() - started))
+        seconds = time.perf_counter() - started
+        self.emit(events.Finished(step=progress.step, seconds=seconds, joules=energy.read()))
 
     def stop(self) -> NoReturn:
         """Save the state unless it is saved already, and end as the signal asks."""

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from pellucid.display.metric_labels import in_order
-from pellucid.display.numbers import duration
+from pellucid.display.numbers import duration, energy
 from pellucid.display.vital_rows import rows_of
 from pellucid.errors import PellucidError
 from pellucid.exports.card.recipe import table
@@ -90,7 +90,7 @@ def vitals_section(happened: Sequence[Event], step: int) -> str:
 
 
 def time_section(happened: Sequence[Event], folder: RunFolder) -> str:
-    """How long the training took, and on what.
+    """How long the training took, on what, and its energy if the machine counts it.
 
     Args:
         happened: the record of the run.
@@ -113,5 +113,9 @@ def time_section(happened: Sequence[Event], folder: RunFolder) -> str:
             f"It ran on {plan.device} ({plan.device_name}{threads}) in {plan.precision}, with "
             f"torch {plan.torch_version}."
         )
-    lines.append("Energy was not measured.")
+    joules = finished[-1].joules if finished else None
+    if joules is None:
+        lines.append("The machine reported no energy.")
+    else:
+        lines.append(f"Meanwhile the machine used {energy(joules)}, other programs included.")
     return f"## Time\n\n{' '.join(lines)}"
