@@ -11,9 +11,12 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
+import torch
 
+from pellucid import runs
 from pellucid.cli import main
 from pellucid.cli.main import parser
+from pellucid.web.session import Session
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no signal to end it with")
@@ -75,3 +78,20 @@ def test_flags_choose_where_the_page_opens() -> None:
     words = ["explain", "r", "x", "--serve", "--chapter", "scores", "--layer", "2", "--token", "3"]
     told = _fragment(parser().parse_args(words), {"L2.H1": 0.0})
     assert told == "#chapter=scores&stack=decoder&t=3&l=2&x=L2.H1%3D0"
+
+
+def test_the_page_and_the_api_read_the_same_rounded_weights(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[Session] = []
+
+    def serve(session: Session, **flags: object) -> None:
+        sessions.append(session)
+
+    monkeypatch.setattr("pellucid.web.serving.serve", serve)
+    assert main(["serve", str(trained), "--weights", "int8"]) == 0
+    served = sessions[0].shelf.load("run0").model.state_dict()
+    rounded = runs.load(trained, weights="int8").model.state_dict()
+    stored = runs.load(trained).model.state_dict()
+    assert all(torch.equal(served[name], rounded[name]) for name in rounded)
+    assert not all(torch.equal(served[name], stored[name]) for name in stored)

@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -94,7 +94,8 @@ def _cuda_counters(device: torch.device) -> list[_Counter]:
     except Exception:  # not installed, or no driver: NVML raises errors of its own
         return []
     try:
-        properties: Any = torch.cuda.get_device_properties(device)
+        # torch's stubs do not know the type
+        properties = cast("Callable[..., Any]", torch.cuda.get_device_properties)(device)
         card = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
 
         def read() -> int:

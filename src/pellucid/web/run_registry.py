@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,23 @@ _MAX_MODELS = 2
 
 
 class RunRegistry:
-    """Runs with the keys `run0`, `run1`, ... in their order."""
+    """Runs with the keys `run0`, `run1`, ... in their order.
 
-    def __init__(self, sources: Sequence[str | Path | Run]) -> None:
+    Args:
+        sources: the runs.
+        open_run: opens a path.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[str | Path | Run],
+        *,
+        open_run: Callable[[Path], Run] = runs.load,
+    ) -> None:
         if not sources:
             raise PellucidError(message("no-runs"))
         self._sources = {f"run{n}": source for n, source in enumerate(sources)}
+        self._open_run = open_run
         self._models: OrderedDict[tuple[str, str], Run] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -52,7 +63,7 @@ class RunRegistry:
                 raise RequestError(message("unknown-checkpoint", checkpoint=repr(checkpoint)))
             run = self._models.get((key, checkpoint))
             if run is None or self._outdated(key, checkpoint, run):
-                run = runs.load(self._path(key, checkpoint))
+                run = self._open_run(self._path(key, checkpoint))
             self._models[key, checkpoint] = run
             self._models.move_to_end((key, checkpoint))
             while len(self._models) > _MAX_MODELS:

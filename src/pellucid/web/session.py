@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
-from pellucid.runs import Run
+from pellucid.runs import Run, load
 from pellucid.version import __version__
 from pellucid.web.assets import message
 from pellucid.web.cancellation import stoppable
@@ -158,10 +158,20 @@ class Session:
         return sentence
 
 
-def open_session(runs: Sequence[str | Path | Run], *, sentence: str = "") -> Session:
-    """A session over runs; `sentence` is the first one that a page shows.
+def open_session(
+    runs: Sequence[str | Path | Run],
+    *,
+    sentence: str = "",
+    open_run: Callable[[Path], Run] = load,
+) -> Session:
+    """A session over runs.
+
+    Args:
+        runs: at least one.
+        sentence: the first one that a page shows.
+        open_run: opens a path, such as on another device or with fewer bits.
 
     Raises:
         PellucidError: `runs` is empty.
     """
-    return Session(RunRegistry(runs), sentence=sentence)
+    return Session(RunRegistry(runs, open_run=open_run), sentence=sentence)

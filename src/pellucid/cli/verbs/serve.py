@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from pellucid.cli.flags.against import compare_is_meant
 from pellucid.cli.flags.numbers import PORT, QUEUE, ROWS
-from pellucid.cli.flags.shared import finish_parser
+from pellucid.cli.flags.shared import add_weights, finish_parser
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pellucid.api import Limits, ServedModels
     from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
+    from pellucid.runs import Run
     from pellucid.web import Session
 
 #: The sentence of a page without --sentence.
@@ -60,7 +61,8 @@ def add_to(verbs: Any) -> None:
         metavar="N",
         help="texts that may wait; a request for more gets status 429 (default: 64)",
     )
-    finish_parser(parser, call, force=True, when_stopped="and closed the page")
+    add_weights(parser)
+    finish_parser(parser, call, device=True, force=True, when_stopped="and closed the page")
 
 
 def add_page_flags(parser: argparse.ArgumentParser) -> None:
@@ -85,12 +87,18 @@ def _add_address(parser: argparse.ArgumentParser) -> None:
 
 def call(arguments: argparse.Namespace) -> None:
     """Serve until interrupted."""
+    from pellucid import runs
     from pellucid.api import Limits
 
     limits = {"rows": arguments.rows, "waiting": arguments.queue}
     engine_limits = Limits(**{name: value for name, value in limits.items() if value is not None})
     serve_page(
-        arguments, arguments.runs, arguments.sentence, limits=engine_limits, token=arguments.token
+        arguments,
+        arguments.runs,
+        arguments.sentence,
+        limits=engine_limits,
+        token=arguments.token,
+        open_run=partial(runs.load, device=arguments.device, weights=arguments.weights),
     )
 
 
@@ -102,6 +110,7 @@ def serve_page(
     fragment: str = "",
     limits: Limits | None = None,
     token: str | None = None,
+    open_run: Callable[[Path], Run] | None = None,
 ) -> None:
     """Serve a page of runs, and the API, until Ctrl-C.
 
@@ -112,14 +121,18 @@ def serve_page(
         fragment: the first selection, as in the page's address.
         limits: how many texts are written at a time, and how many wait.
         token: the secret of every client; by default PELLUCID_TOKEN.
+        open_run: opens a run; by default on the processor, with its weights as they are.
     """
+    from pellucid import runs
     from pellucid.api import api_routes, refusal_of
     from pellucid.hub import local_model
     from pellucid.web import ProgramRoutes, open_session
     from pellucid.web.serving import serve
 
     token = _checked(os.environ.get("PELLUCID_TOKEN") if token is None else token)
-    session = open_session([local_model(path) for path in paths], sentence=sentence)
+    session = open_session(
+        [local_model(path) for path in paths], sentence=sentence, open_run=open_run or runs.load
+    )
     # load it now: a refusal belongs here, not in the browser
     session.shelf.load(session.shelf.keys[0]).require_tokenizer()
     models = _models(session, paths, limits)

@@ -106,17 +106,18 @@ def _check_feed_forward(architecture: Architecture, stack: config.Stack) -> None
             "feed_forward differs from layer to layer, and llama.cpp's "
             f"{architecture.name} has one for all layers"
         )
-    kind = dense_of(stack)
-    if isinstance(kind, config.ClampedGatedMLP):
-        raise architecture.lacks("dense layers of the kind ClampedGatedMLP")
-    if kind is None:
-        return
-    allowed = architecture.activations.get(
-        "gated" if isinstance(kind, config.GatedMLP) else "plain", ()
-    )
-    if kind.activation not in allowed:
+    match dense_of(stack):
+        case None:
+            return
+        case config.GatedMLP(activation=activation):
+            allowed = architecture.activations.get("gated", ())
+        case config.MLP(activation=activation):
+            allowed = architecture.activations.get("plain", ())
+        case dense:
+            raise architecture.lacks(f"dense layers of the kind {type(dense).__name__}")
+    if activation not in allowed:
         raise CheckpointError(
-            f"feed_forward.activation is {kind.activation}, and llama.cpp's "
+            f"feed_forward.activation is {activation}, and llama.cpp's "
             f"{architecture.name} has {', '.join(allowed) or 'no such feed-forward'}"
         )
 

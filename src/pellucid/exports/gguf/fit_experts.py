@@ -51,8 +51,8 @@ def _check_expert(architecture: Architecture, kind: config.Experts) -> None:
         case config.GatedMLP(activation=activation):
             if activation not in architecture.activations.get("gated", ()):
                 raise architecture.lacks(f"experts with the activation {activation}")
-        case config.MLP():
-            raise architecture.lacks("experts without a gate (MLP)")
+        case expert:
+            raise architecture.lacks(f"experts of the kind {type(expert).__name__}")
 
 
 def _check_router(architecture: Architecture, mixture: Mixture, router: config.Router) -> None:

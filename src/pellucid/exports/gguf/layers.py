@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pellucid import config
 
-#: A feed-forward that is the same for all tokens.
-Dense = config.MLP | config.GatedMLP | config.ClampedGatedMLP
-
 
 def last_stack(model: config.Transformer) -> tuple[str, config.Stack]:
     """The decoder, or else the encoder, with its name."""
@@ -49,7 +46,7 @@ def mixture_of(stack: config.Stack) -> config.Experts | None:
     return next((kind for kind in kinds if isinstance(kind, config.Experts)), None)
 
 
-def dense_of(stack: config.Stack) -> Dense | None:
+def dense_of(stack: config.Stack) -> config.DenseFeedForward | None:
     """The first feed-forward that is the same for all tokens; None if there is none."""
     kinds = (layer.feed_forward for layer in stack.layers)
     return next((kind for kind in kinds if not isinstance(kind, config.Experts)), None)
