@@ -115,6 +115,7 @@ def served_by_peer(arguments: argparse.Namespace) -> Generator[tuple[str, str]]:
         port = probe.getsockname()[1]
     command = [str(arguments.peer), "-m", "llama_cpp.server", "--model", str(arguments.gguf)]
     command += ["--port", str(port), "--n_threads", str(arguments.threads), "--n_ctx", "0"]
+    command += ["--interrupt_requests", "false"]  # by default a new request ends the one before
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     api = f"http://127.0.0.1:{port}/v1"
     try:
