@@ -16,9 +16,9 @@ from pellucid.explain import Trace, backward_segments, gradients, trace
 from pellucid.explain.backward_segments import Segment, trainable_parameters, walk_backward
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
-from pellucid.explain.outputs import next_token_loss
 from pellucid.maths import linear_head_grads
 from pellucid.model import Transformer, assemble_trained
+from support.losses import plain_loss
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, with_stack
 from support.traced import MODELS, traced
 
@@ -54,7 +54,7 @@ def to_plain(found: Trace) -> Transformer:
     model = copy.deepcopy(found.model)
     source = found.sentence.source_ids
     encoded = None if source is None else model.encode(torch.tensor([source]))
-    next_token_loss(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
+    plain_loss(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
     return model
 
 
@@ -104,7 +104,7 @@ def test_what_reaches_states_and_parts_is_what_hooks_hear(name: str) -> None:
         block.feed_forward_norm.register_forward_hook(keep(f"L{number}.feed_forward_norm"))
     source = found.sentence.source_ids
     encoded = None if source is None else model.encode(torch.tensor([source]))
-    next_token_loss(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
+    plain_loss(model(found.ids[None], encoded=encoded)[0], found.ids).backward()
     assert len(record_block) == 8
     for at, grad in record_block.items():
         torch.testing.assert_close(found[f"{at}.grad"], grad, rtol=1e-9, atol=1e-15)
@@ -190,7 +190,7 @@ def test_the_gradients_of_one_layer_are_alive_at_a_time(name: str) -> None:
         alive.append((each, weakref.ref(grad)))
         most.append({name for name, grad in alive if grad() is not None})
 
-    walk_backward(found, take, lambda done, total: None)
+    walk_backward([found], take, lambda done, total: None)
     places = [Segment("decoder", place) for place in range(-1, 3)]
     owners = [set(trainable_parameters(found, place)) for place in places]
     assert len(most) == len(dict(found.model.named_parameters()))
@@ -215,7 +215,7 @@ def test_the_way_back_is_told_step_by_step_and_gone_once() -> None:
     assert found.has_gradients
 
 
-@pytest.mark.parametrize("why", ["an encoder sees every token", "a text of one token"])
+@pytest.mark.parametrize("why", ["An encoder sees every token", "One token alone"])
 def test_what_has_no_loss_has_no_way_back(why: str) -> None:
     found = traced(build(ENCODERS["bert"])) if "encoder" in why else trace(build(BASE), ids=[3])
     with pytest.raises(pellucid.PellucidError, match=why):

@@ -18,9 +18,9 @@ from pellucid.explain import trace
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import build_chapter
 from pellucid.explain.optimiser_step import after_update, choose_settings, divisor
-from pellucid.explain.outputs import next_token_loss
 from pellucid.maths import adamw_step
 from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonalise
+from support.losses import plain_loss
 from support.models import BASE, build
 from support.traced import traced
 
@@ -39,7 +39,7 @@ def test_the_step_is_the_next_one_of_the_run_in_the_type_of_its_plan(
     assert isinstance(run.config.optimiser, config.Muon)
     found = trace(run, "the fox sat")
     model = copy.deepcopy(run.model)
-    loss = next_token_loss(model(found.ids[None])[0], found.ids)
+    loss = plain_loss(model(found.ids[None])[0], found.ids)
     loss.backward()
     tensors, step = load_optimiser(run.checkpoint)
     optimiser = assemble_optimiser(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 import pellucid
 from pellucid import config
@@ -211,11 +212,12 @@ def test_a_step_names_two_numbers_that_differ_where_the_weight_moves(
     assert ("AdamW" in chapter.sentence.partition(":")[0]) == (kind == "AdamW")
 
 
-def test_a_run_of_another_goal_says_that_the_step_is_not_its_own(tmp_path: Path) -> None:
+def test_a_run_with_label_smoothing_is_explained_with_it(tmp_path: Path) -> None:
     found = step_parameter(tmp_path, "objective.label_smoothing=0.1", "model.decoder.dropout=0")
-    assert list_left_out(found) == [
-        "left out of this step, and part of the run's training: label smoothing"
-    ]
+    assert list_left_out(found) == []
+    smoothed = F.cross_entropy(found["logits"][:-1], found.ids[1:], label_smoothing=0.1)
+    assert float(found["loss"]) == pytest.approx(float(smoothed), rel=1e-6)
+    assert f"{float(smoothed):.4f}" in build_chapter(found, "loss", Place()).sentence
 
 
 def test_no_chapter_says_that_a_part_looks_at_other_tokens_which_does_not() -> None:

@@ -174,7 +174,7 @@ def test_an_encoder_has_probabilities_and_no_surprisal() -> None:
     assert found["E0.H1.weights"].shape == (7, 7)
     assert found["E0.H1.mask"].all()
     assert found["probabilities"].shape == (7, 23)
-    with pytest.raises(pellucid.PellucidError, match="an encoder sees every token"):
+    with pytest.raises(pellucid.PellucidError, match="An encoder sees every token"):
         found["surprisal"]
 
 

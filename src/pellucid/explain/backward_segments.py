@@ -9,14 +9,16 @@ after the last of them. So only the gradients of one block and of shared paramet
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
+from pellucid.explain import outputs
 from pellucid.explain.forward_pass import ONE_AT_A_TIME, StackPass, evaluating, scaled
-from pellucid.explain.outputs import next_token_loss
+from pellucid.explain.losses.compute import loss_value
+from pellucid.explain.losses.types import ClassLoss, ExampleLoss
 from pellucid.explain.trace_types import Progress, Segment, SegmentGradients, Trace
 from pellucid.model import Encoded, NoCache
 from pellucid.typed import gradients
@@ -39,6 +41,11 @@ class _Rerun(NamedTuple):
     entering: Tensor
     states: dict[str, Tensor]
     encoded: Tensor | None = None
+
+
+def texts_of(trace: Trace) -> list[Trace]:
+    """The texts in the loss of a trace, its own first."""
+    return [trace] if trace.companion is None else [trace, trace.companion]
 
 
 def list_segments(trace: Trace) -> list[Segment]:
@@ -67,9 +74,12 @@ def trainable_parameters(trace: Trace, segment: Segment) -> dict[str, nn.Paramet
     elif segment.place < len(stack.blocks):
         parts = [stack.blocks[segment.place], stack.positions.for_layer(segment.place)]
     elif segment.side == trace.side:
-        reads = model.token_embedding if model.head is None else model.head
-        parts = [stack.final_norm, model.head_transform, reads]
-        loose = [model.head_bias]
+        if isinstance(trace.loss, ClassLoss):
+            parts = [stack.final_norm, model.pooler, model.classifier_transform, model.classifier]
+        else:
+            reads = model.token_embedding if model.head is None else model.head
+            parts = [stack.final_norm, model.head_transform, reads]
+            loose = [model.head_bias]
     else:
         parts = [stack.final_norm]
     parameter_ids = {id(p) for part in parts if part is not None for p in part.parameters()}
@@ -94,7 +104,8 @@ def backward_segment(trace: Trace, segment: Segment, upstream: Tensor | None) ->
         elif segment.place < len(stack_pass.stack.blocks):
             rerun = _block(stack_pass, segment.place)
         else:
-            rerun = _end(trace, stack_pass, with_loss=segment.side == trace.side)
+            loss = outputs.require_loss(trace) if segment.side == trace.side else None
+            rerun = _end(trace, stack_pass, loss)
         states = list(rerun.states.values())
         encoded = [] if rerun.encoded is None else [rerun.encoded]
         grads = gradients(
@@ -115,42 +126,44 @@ def backward_segment(trace: Trace, segment: Segment, upstream: Tensor | None) ->
     )
 
 
-def walk_backward(trace: Trace, take: Take, progress: Progress) -> dict[Segment, Tensor]:
+def walk_backward(
+    traces: Sequence[Trace], take: Take, progress: Progress
+) -> list[dict[Segment, Tensor]]:
     """Run all segments, from the loss to the ids, and return the gradients of their outputs.
 
     Args:
-        trace: the sentence.
-        take: called with every parameter's gradient.
+        traces: the texts in one loss, each with the same segments.
+        take: called with every parameter's gradient, which is the sum over the texts.
         progress: called with the number of segments that are done.
 
     Raises:
         PellucidError: the model has no loss; says why.
     """
-    _ = trace["loss"]  # for its refusal
+    trace = traces[0]
+    outputs.require_loss(trace)
     order = list_segments(trace)
     pending = Counter(name for segment in order for name in trainable_parameters(trace, segment))
     parts: dict[str, Tensor] = {}
-    upstream: dict[Segment, Tensor] = {}
+    upstreams: list[dict[Segment, Tensor]] = [{} for _ in traces]
     for n_done, segment in enumerate(order):
         progress(n_done, len(order))
-        segment_gradients = backward_segment(trace, segment, upstream.get(segment))
-        if segment.place >= 0:
-            upstream[Segment(segment.side, segment.place - 1)] = segment_gradients.entering
-        if segment_gradients.encoded is not None:
-            end = Segment("encoder", trace.n_layers("encoder"))
-            encoded = segment_gradients.encoded
-            upstream[end] = upstream[end] + encoded if end in upstream else encoded
+        for text, upstream in zip(traces, upstreams, strict=True):
+            segment_gradients = backward_segment(text, segment, upstream.get(segment))
+            if segment.place >= 0:
+                upstream[Segment(segment.side, segment.place - 1)] = segment_gradients.entering
+            if segment_gradients.encoded is not None:
+                end = Segment("encoder", trace.n_layers("encoder"))
+                encoded = segment_gradients.encoded
+                upstream[end] = upstream[end] + encoded if end in upstream else encoded
+            for name, grad in segment_gradients.parameters.items():
+                parts[name] = grad if name not in parts else parts[name] + grad
+            del segment_gradients
         for name in trainable_parameters(trace, segment):
             pending[name] -= 1
-            grad = segment_gradients.parameters.pop(name, None)
-            if grad is not None:
-                parts[name] = grad if name not in parts else parts[name] + grad
-            del grad
             if not pending[name] and name in parts:
                 take(name, parts.pop(name))
-        del segment_gradients
     progress(len(order), len(order))
-    return upstream
+    return upstreams
 
 
 def make_leaf(x: Tensor) -> Tensor:
@@ -178,12 +191,16 @@ def _block(stack_pass: StackPass, number: int) -> _Rerun:
     return _Rerun(output, state, {}, None if encoded is None else encoded.states)
 
 
-def _end(trace: Trace, stack_pass: StackPass, *, with_loss: bool) -> _Rerun:
+def _end(trace: Trace, stack_pass: StackPass, loss: ExampleLoss | None) -> _Rerun:
     state = make_leaf(stack_pass.states[-1])
     final = stack_pass.stack.final_norm(state.view_as(state))
-    if not with_loss:
+    if loss is None:
         return _Rerun(final, state, {"final_norm": final})
+    if isinstance(loss, ClassLoss):
+        logits = trace.model.output_head(final)[0]
+        states = {"final_norm": final, "class_logits": logits}
+        return _Rerun(loss_value(loss, logits), state, states)
     hidden = trace.model.readable(final[0])
     logits = trace.model.logits(hidden)
     states = {"final_norm": final, "hidden": hidden, "logits": logits}
-    return _Rerun(next_token_loss(logits, trace.ids), state, states)
+    return _Rerun(loss_value(loss, logits, outputs.read_other(trace)), state, states)

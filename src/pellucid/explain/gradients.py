@@ -26,6 +26,7 @@ from pellucid.explain.backward_segments import (
     backward_segment,
     detach_encoded,
     make_leaf,
+    texts_of,
     trainable_parameters,
     walk_backward,
 )
@@ -47,9 +48,9 @@ from pellucid.typed import gradients, length
 class ModelGradients(Gradients):
     """The gradients of a trace whose model is in memory."""
 
-    _open: ClassVar[deque[tuple[weakref.ref[ModelGradients], Segment, SegmentGradients]]] = deque(
-        maxlen=2
-    )
+    _open: ClassVar[
+        deque[tuple[weakref.ref[ModelGradients], tuple[int, Segment], SegmentGradients]]
+    ] = deque(maxlen=2)
 
     def __init__(self, trace: Trace, progress: Progress = lambda n_done, total: None) -> None:
         self.trace = trace
@@ -61,8 +62,10 @@ class ModelGradients(Gradients):
             self.norms[name] = length(grad)
             self.sizes[name] = length(weights[name])
 
+        self._traces = texts_of(trace)
         with torch.no_grad():
-            self._upstream = walk_backward(trace, take, progress)
+            self._upstreams = walk_backward(self._traces, take, progress)
+        self._upstream = self._upstreams[0]
         self._layers: OrderedDict[tuple[Side, int], dict[str, Tensor]] = OrderedDict()
 
     @property
@@ -126,23 +129,33 @@ class ModelGradients(Gradients):
             segments = [
                 candidate for candidate in segments if (candidate.place != -1) == (path == "head")
             ]
-        parts = [self.segment(segment).parameters.get(name) for segment in segments]
+        parts = [
+            self.segment(segment, text).parameters.get(name)
+            for text in range(len(self._traces))
+            for segment in segments
+        ]
         terms = [part for part in parts if part is not None]
         total = terms[0]
         for part in terms[1:]:
             total = total + part
         return total
 
-    def segment(self, segment: Segment) -> SegmentGradients:
-        """The gradients of one segment, run again unless it is one of the last two."""
+    def segment(self, segment: Segment, text: int = 0) -> SegmentGradients:
+        """The gradients of one segment, run again unless it is one of the last two.
+
+        Args:
+            segment: which one.
+            text: 0 for the trace's own text, 1 for its companion.
+        """
         with ONE_AT_A_TIME:
             for owner, place, segment_gradients in self._open:
-                if owner() is self and place == segment:
+                if owner() is self and place == (text, segment):
                     return segment_gradients
             if len(self._open) == self._open.maxlen:
                 self._open.popleft()  # before others are made: both would be alive
-            segment_gradients = backward_segment(self.trace, segment, self._upstream.get(segment))
-            self._open.append((weakref.ref(self), segment, segment_gradients))
+            upstream = self._upstreams[text].get(segment)
+            segment_gradients = backward_segment(self._traces[text], segment, upstream)
+            self._open.append((weakref.ref(self), (text, segment), segment_gradients))
             return segment_gradients
 
     def layer(self, side: Side, number: int) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.checkpoints import load_optimiser
-from pellucid.explain.backward_segments import walk_backward
+from pellucid.explain.backward_segments import texts_of, walk_backward
 from pellucid.explain.trace_types import Progress, Trace
 from pellucid.optim import (
     AdamW,
@@ -209,19 +209,8 @@ def list_left_out(trace: Trace) -> list[str]:
     """The parts of the run's training that the loss of the sentence does not have, in words."""
     if trace.run is None or is_published(trace.run.folder):
         return []
-    goal = trace.run.config.objective
-    notes: list[str] = []
-    if not isinstance(goal, config.NextToken):
-        notes.append(
-            f"this run is trained by {type(goal).__name__}; the loss here is the mean surprisal of "
-            "the sentence, so its gradients and this step differ from the run's training"
-        )
-    extra = [
-        name.replace("_", " ")
-        for name in ("label_smoothing", "z_loss", "entropy_bonus")
-        if getattr(goal, name, 0.0)
-    ]
-    extra += ["penalties"] if trace.run.config.penalties else []
+    notes = [trace.sentence.loss_note] if trace.sentence.loss_note else []
+    extra = ["penalties"] if trace.run.config.penalties else []
     stacks = trace.run.config.model.stacks
     extra += ["dropout"] if any(s.dropout or s.input_dropout for s in stacks) else []
     if extra:
@@ -239,7 +228,7 @@ def after_update(trace: Trace, progress: Progress = lambda n_done, total: None) 
         weights[name].data.copy_(step_parameter(trace, name, grad)["next"])
 
     with torch.no_grad():
-        walk_backward(trace, take, progress)
+        walk_backward(texts_of(trace), take, progress)
     return trace.with_model(parameter)
 
 

@@ -1,7 +1,7 @@
 """The outputs after the last state: logits, probabilities, surprisal and loss; or classes.
 
-Row t of `surprisal` is -log p of token t + 1, in nats: it has one row less than there are tokens.
-`loss` is their mean.
+Row i of `surprisal` and of `error` is of the i-th place that counts in the loss. For a plain text
+these are all tokens but the last, which predict the token after them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
 from pellucid.explain.forward_pass import ONE_AT_A_TIME, evaluating, scaled
+from pellucid.explain.losses import compute
+from pellucid.explain.losses.compute import widen
+from pellucid.explain.losses.types import ClassLoss, ExampleLoss, PreferenceLoss, TokensLoss
 from pellucid.explain.trace_types import Trace
 
 
@@ -36,15 +38,61 @@ def read_probabilities(trace: Trace) -> Tensor:
 
 
 def read_surprisal(trace: Trace) -> Tensor:
-    """(time - 1,): -log p of each token that came, in nats."""
-    _check_next_token(trace)
-    return F.cross_entropy(widen(trace["logits"][:-1]), trace.ids[1:], reduction="none")
+    """(n,): -log p of each token that counts, in nats."""
+    loss = require_loss(trace)
+    if isinstance(loss, ClassLoss):
+        raise PellucidError("the loss of a classifier has no tokens: read `class_probabilities`")
+    return -compute.log_ps(loss, trace["logits"])
 
 
 def read_loss(trace: Trace) -> Tensor:
-    """(): the mean of all surprisals."""
-    _check_next_token(trace)
-    return next_token_loss(trace["logits"], trace.ids)
+    """(): the loss, as the objective counts it."""
+    loss = require_loss(trace)
+    return compute.loss_value(loss, read_loss_logits(trace, loss), read_other(trace))
+
+
+def read_error(trace: Trace) -> Tensor:
+    """(n, vocabulary): the gradient of each term of the loss by its logits."""
+    loss = require_loss(trace)
+    return compute.errors(loss, read_loss_logits(trace, loss), read_other(trace))
+
+
+def read_loss_logits(trace: Trace, loss: ExampleLoss) -> Tensor:
+    """The logits that a loss reads: of all tokens, or of the classes."""
+    return trace["class_logits" if isinstance(loss, ClassLoss) else "logits"]
+
+
+def read_other(trace: Trace) -> tuple[Tensor, PreferenceLoss] | None:
+    """The logits and the loss of the other answer of a preference."""
+    companion = trace.companion
+    if companion is None:
+        return None
+    assert isinstance(companion.loss, PreferenceLoss)
+    return companion["logits"], companion.loss
+
+
+def require_loss(trace: Trace) -> ExampleLoss:
+    """The loss of a trace.
+
+    Raises:
+        PellucidError: it has none; says why.
+    """
+    reason = explain_no_loss(trace)
+    if trace.loss is None or reason is not None:
+        raise PellucidError(f"this trace has no loss. {reason}")
+    return trace.loss
+
+
+def token_rows(trace: Trace) -> TokensLoss:
+    """The loss of a trace whose terms belong to tokens.
+
+    Raises:
+        PellucidError: it has another loss, or none.
+    """
+    loss = require_loss(trace)
+    if isinstance(loss, ClassLoss):
+        raise PellucidError("the loss of a classifier is of the whole text, and not of its tokens")
+    return loss
 
 
 def read_class_logits(trace: Trace) -> Tensor | None:
@@ -60,20 +108,6 @@ def read_class_probabilities(trace: Trace) -> Tensor | None:
     """(classes,): their softmax."""
     logits = read_class_logits(trace)
     return None if logits is None else torch.softmax(widen(logits), dim=-1)
-
-
-def next_token_loss(logits: Tensor, ids: Tensor) -> Tensor:
-    """The mean of -log p of each token that came, in nats; `logits` (time, vocab), `ids` (time,).
-
-    Source:
-        Bengio et al. 2003, "A Neural Probabilistic Language Model", section 2.
-    """
-    return F.cross_entropy(widen(logits[:-1]), ids[1:])
-
-
-def widen(x: Tensor) -> Tensor:
-    """The tensor in float32 at least, for exponentials and sums."""
-    return x if x.dtype == torch.float64 else x.float()
 
 
 @torch.no_grad()
@@ -110,29 +144,22 @@ def mask_or(trace: Trace, token: int) -> int:
 
 def explain_no_loss(trace: Trace) -> str | None:
     """Why no token of a trace has a loss; None if they have."""
-    if "loss" in trace.addresses():
+    if trace.loss is not None:
         return None
     if trace.model.classifier is not None:
-        return "This model names the class of a text: it predicts no token of it."
+        return (
+            "This model names the class of a text. Its loss needs the class: give it with --target."
+        )
     if not trace.model.has_head:
         return "This model has no head: it gives no token a probability, so none has a loss."
     if trace.model.decoder is None:
         return (
             "An encoder sees every token at once and predicts none from those before it: it "
-            "predicts masked words only, and the sentence does not tell the word behind a mask."
+            "predicts masked words only, and the sentence does not tell the word behind a mask: "
+            "give the whole text with --target."
         )
     return "One token alone has no next token to predict: write another."
 
 
 def _check_head(trace: Trace) -> None:
     _ = trace.model.head_weight  # refuses a model without one
-
-
-def _check_next_token(trace: Trace) -> None:
-    _check_head(trace)
-    if not trace.predicts or len(trace.ids) < 2:
-        raise PellucidError(
-            "this trace has no surprisal: an encoder sees every token and predicts none from "
-            "those before it, and a text of one token has no next one. Read `probabilities` "
-            "at a masked token instead"
-        )

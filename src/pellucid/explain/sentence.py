@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from pellucid.errors import PellucidError, TextError
+from pellucid.explain.losses.types import ExampleLoss
 from pellucid.generation import Reader
 from pellucid.model import Transformer
 from pellucid.runs import Run
@@ -28,7 +29,10 @@ _MAX_QUOTED = 8
 class Sentence:
     """Ids and pieces of the text that the model predicts, and of its source if it has one.
 
-    `masks` are the places of an encoder's masks. `notes` are sentences for you.
+    `masks` are the places of an encoder's masks. `notes` are sentences for you. `loss` is what
+    the loss is made of; None leaves it to the trace. `is_example` says whether it is the loss of
+    the run's objective on one of its examples, and
+    `loss_note` why not. `companion` is the other text in that loss.
     """
 
     text: str
@@ -39,6 +43,10 @@ class Sentence:
     source_pieces: tuple[str, ...] = ()
     masks: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    loss: ExampleLoss | None = None
+    companion: Sentence | None = None
+    is_example: bool = False
+    loss_note: str = ""
 
 
 def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:

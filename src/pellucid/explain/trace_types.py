@@ -10,6 +10,7 @@ from torch import Tensor
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.forward_pass import HeadPlace, HeadScale, Side, StackPass
+from pellucid.explain.losses.types import ExampleLoss
 from pellucid.explain.record_block import BlockRecord
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.model import Transformer
@@ -62,11 +63,18 @@ class Trace(Protocol):
     spelling: Spelling | None
     #: whether each token is predicted from those before it
     predicts: bool
+    #: what the loss is made of; None if the text has none
+    loss: ExampleLoss | None
     #: the states after the final norm of the stack that the head reads, (time, d_model)
     last: Tensor
 
     def _repr_html_(self) -> str | None:
         """The page of the sentence, for a notebook."""
+        ...
+
+    @property
+    def companion(self) -> Trace | None:
+        """The other text in the loss: the other answer of a preference; None if there is none."""
         ...
 
     @property

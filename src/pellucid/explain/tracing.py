@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -36,6 +37,7 @@ from pellucid.explain.forward_pass import (
 )
 from pellucid.explain.gradients import ModelGradients
 from pellucid.explain.head_scales import check_scales
+from pellucid.explain.losses.examples import default_loss, describe_default
 from pellucid.explain.record_block import BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace
@@ -62,8 +64,9 @@ class ModelTrace(Trace):
         *,
         run: Run | None = None,
         scales: HeadScales | None = None,
+        companion: Trace | None = None,
     ) -> None:
-        self.model, self.sentence, self.run = model, sentence, run
+        self.model, self.run = model, run
         self.scales: dict[HeadPlace, HeadScale] = dict(scales or {})
         ids = torch.tensor([sentence.ids], device=model.device)
         source = sentence.source_ids
@@ -72,12 +75,33 @@ class ModelTrace(Trace):
         self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
         self._gradients: Gradients | None = None
         self.ids, self.sides = ids[0], tuple(self._passes)
+        self.sentence = sentence if sentence.loss is not None else self._with_loss(sentence)
+        self.loss = self.sentence.loss
+        self._companion = companion
         self.side = "encoder" if model.decoder is None else "decoder"
         self.dtype = str(model.token_embedding.weight.dtype).removeprefix("torch.")
         tokenizer = None if run is None else run.tokenizer
         self.spelling = None if tokenizer is None else Spelling(tokenizer)
         self.predicts = model.decoder is not None and model.has_head
         self.last = self._passes[self.side].final[0]
+
+    def _with_loss(self, sentence: Sentence) -> Sentence:
+        """A plain text with its loss, and why that is not the run's own."""
+        note = describe_default(self.run) or ""
+        return replace(sentence, loss=default_loss(self.run, self.model, self.ids), loss_note=note)
+
+    @property
+    def companion(self) -> Trace | None:
+        """The other text in the loss."""
+        if self._companion is None and self.sentence.companion is not None:
+            self._companion = ModelTrace(
+                self.model,
+                self.sentence.companion,
+                run=self.run,
+                scales=self.scales,
+                companion=self,
+            )
+        return self._companion
 
     def stack_pass(self, side: Side) -> StackPass:
         """What went through a stack.

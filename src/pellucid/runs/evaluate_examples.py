@@ -93,14 +93,19 @@ def evaluate_rows(
 
 
 @contextmanager
-def task_on(run: Run, paths: Sequence[str]) -> Generator[Task]:
+def task_on(run: Run, paths: Sequence[str], *, reward: Reward | None = None) -> Generator[Task]:
     """The task of a run, on rows of other files: its batches are made as in training.
+
+    Args:
+        run: the run.
+        paths: files with rows.
+        reward: what judges answers, if the run learnt from a reward.
 
     Raises:
         TextError: the rows cannot be read, or no row is left.
     """
     with _examples(run, paths, ()) as (data, _):
-        yield _task(run, data, None)
+        yield _task(run, data, reward)
 
 
 def evaluate_held_out(run: Run, *, reward: str | None = None, force: bool = False) -> HeldOut:

@@ -24,7 +24,7 @@ from pellucid.json_text import json_text
 from pellucid.model import Transformer, adapters, assemble, merged
 from pellucid.objectives import assemble as assemble_objective
 from pellucid.reader import read_json_table
-from pellucid.saved_runs.folder import existing_folder, is_published
+from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.initial_weights import config_of
 from pellucid.saved_runs.load import Run, fill, load
 from pellucid.saved_runs.published import open_tokenizer
@@ -100,31 +100,54 @@ def check_teacher(run: config.Run) -> None:
         )
 
 
+def teacher_of(run: Run) -> Transformer:
+    """The teacher of a trained run, frozen, with its adapters merged; no file is written.
+
+    Raises:
+        ConfigError: its tokenizer is not the student's.
+        RunError: the teacher does not exist, or is not the one that this run learnt from.
+    """
+    teacher, _ = _open(
+        run.config, RunFolder(run.folder), run.require_tokenizer(), str(run.model.device)
+    )
+    return teacher.model
+
+
 def open_teacher(inputs: TaskInputs) -> Teacher:
-    """The teacher, frozen, with its adapters merged.
+    """The teacher, frozen, with its adapters merged; its digest goes into the run's folder.
 
     Raises:
         ConfigError: its tokenizer is not the student's, or the number of its tokens differs: their
             predictions cannot be compared.
         RunError: the teacher does not exist, or is not the one that this run started with.
     """
-    objective, note = inputs.run.objective, inputs.folder.teacher
+    teacher, opened = _open(inputs.run, inputs.folder, inputs.tokenizer, str(inputs.model.device))
+    note = inputs.folder.teacher
+    if not note.exists():
+        content = {"checkpoint": str(opened.checkpoint), "sha256": teacher.sha256}
+        write_text(note, json_text(content))
+    return teacher
+
+
+def _open(
+    run: config.Run, folder: RunFolder, tokenizer: Tokenizer, device: str
+) -> tuple[Teacher, Run]:
+    """The teacher, and its run."""
+    objective, note = run.objective, folder.teacher
     assert isinstance(objective, config.Distillation)
     recorded = read_json_table(note, refusal=RunError) if note.exists() else None
-    opened = _load_teacher(objective.teacher, recorded, device=str(inputs.model.device))
-    rows = opened.config.model.rows, inputs.run.model.rows
-    _compare(objective.teacher, opened.require_tokenizer(), rows[0], inputs.tokenizer, rows[1])
+    opened = _load_teacher(objective.teacher, recorded, device=device)
+    rows = opened.config.model.rows, run.model.rows
+    _compare(objective.teacher, opened.require_tokenizer(), rows[0], tokenizer, rows[1])
     model = _merge_adapters(opened)
     digest = sha256_of(model.state_dict())
-    if recorded is None:
-        write_text(note, json_text({"checkpoint": str(opened.checkpoint), "sha256": digest}))
-    elif recorded["sha256"] != digest:
+    if recorded is not None and recorded["sha256"] != digest:
         raise RunError(
             f"objective.teacher: the weights at {opened.checkpoint} are not those that this run "
             f"began to learn from (SHA-256 {digest[:12]}, was {recorded['sha256'][:12]}): put the "
             "old ones back, or distil anew from these"
         )
-    return Teacher(model, digest)
+    return Teacher(model, digest), opened
 
 
 def sha256_of(tensors: dict[str, Tensor]) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from pellucid.explain import attention_heads, experts, optimiser_step, outputs
+from pellucid.explain import attention_heads, experts, optimiser_step
 from pellucid.explain.addresses.row import Forward, Site
 from pellucid.explain.addresses.shapes import (
     axis_sizes,
@@ -17,7 +16,6 @@ from pellucid.explain.addresses.shapes import (
 )
 from pellucid.explain.addresses.syntax import find_weight
 from pellucid.explain.trace_types import Trace
-from pellucid.maths.cross_entropy import cross_entropy_grad
 
 
 def of_trace(read: Callable[[Trace], Tensor | None]) -> Forward:
@@ -116,13 +114,6 @@ def read_head_part(trace: Trace, site: Site) -> Tensor | None:
     attentions = trace.layer(site.side, site.layer).attentions
     attention = attentions.get("cross" if site.cross else "")
     return None if attention is None else attention_heads.read_part(attention, site.part, site.head)
-
-
-def read_error(trace: Trace) -> Tensor:
-    """(time - 1, vocabulary): p - y, the gradient of each token's surprisal by its logits."""
-    _ = trace["loss"]  # refuses a trace without one
-    logits = outputs.widen(trace["logits"][:-1])
-    return cast("Tensor", cross_entropy_grad(logits, trace.ids[1:]))
 
 
 def read_grad_norm(trace: Trace) -> Tensor:

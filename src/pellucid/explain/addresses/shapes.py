@@ -10,6 +10,7 @@ from pellucid.explain import experts
 from pellucid.explain.addresses.row import Site
 from pellucid.explain.addresses.syntax import find_weight
 from pellucid.explain.forward_pass import attention_at
+from pellucid.explain.losses.types import ClassLoss
 from pellucid.explain.part_facts import (
     KnownAttention,
     is_sandwich,
@@ -42,8 +43,13 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return trace.stack_pass("encoder" if site.cross else site.side).ids.shape[1]
         case "one":
             return 1
-        case "time - 1":
-            return stack_pass.ids.shape[1] - 1
+        case "places":
+            loss = trace.loss
+            return 1 if loss is None or isinstance(loss, ClassLoss) else len(loss.places)
+        case "outputs":
+            return _axis_size(
+                trace, site, "classes" if isinstance(trace.loss, ClassLoss) else "vocabulary"
+            )
         case "d_model":
             return stack_pass.final.shape[-1]
         case "d_embedding":
@@ -203,9 +209,14 @@ def has_head(trace: Trace, site: Site) -> bool:
     return trace.model.classifier is None and trace.model.has_head
 
 
-def has_next_token(trace: Trace, site: Site) -> bool:
-    """Whether a token is predicted whose successor is known."""
-    return has_head(trace, site) and trace.predicts and len(trace.ids) > 1
+def has_loss(trace: Trace, site: Site) -> bool:
+    """Whether the text has a loss."""
+    return trace.loss is not None
+
+
+def has_token_losses(trace: Trace, site: Site) -> bool:
+    """Whether the terms of the loss belong to tokens."""
+    return trace.loss is not None and not isinstance(trace.loss, ClassLoss)
 
 
 def has_classes(trace: Trace, site: Site) -> bool:

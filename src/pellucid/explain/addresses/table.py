@@ -9,6 +9,7 @@ from pellucid.explain.addresses.layer_table import FAMILIES, LAYER_ADDRESSES
 from pellucid.explain.addresses.row import Address
 from pellucid.explain.receipts import embedding_receipt, gradient_lengths
 from pellucid.explain.receipts import gradients as gradient_receipts
+from pellucid.explain.receipts import losses as loss_receipts
 from pellucid.explain.receipts import outputs as output_receipts
 
 _ONE_LOSS = "its gradient is fixed by the loss, and no layer has to be run for it"
@@ -75,7 +76,7 @@ FORWARD: tuple[Address, ...] = (
         axes=("classes",),
         doc="the logits of a classifier",
         forward=of_trace(outputs.read_class_logits),
-        backward="a classifier has no loss of a next token",
+        backward=backward.end_gradient,
         receipt="the state that the classifier reads is not kept",
         exists=shapes.has_classes,
     ),
@@ -84,7 +85,7 @@ FORWARD: tuple[Address, ...] = (
         axes=("classes",),
         doc="their softmax",
         forward=of_trace(outputs.read_class_probabilities),
-        backward="a classifier has no loss of a next token",
+        backward=_ONE_LOSS,
         receipt="it is the softmax of `class_logits`",
         exists=shapes.has_classes,
     ),
@@ -117,21 +118,22 @@ FORWARD: tuple[Address, ...] = (
     ),
     Address(
         pattern="surprisal",
-        axes=("time - 1",),
-        doc="-log p of each token that came, in nats: row t is of token t + 1",
+        axes=("places",),
+        doc="-log p of each token that counts in the loss, in nats; in a plain text row t is of "
+        "token t + 1",
         forward=of_trace(outputs.read_surprisal),
         backward=_ONE_LOSS,
-        receipt=receipts.by_index(output_receipts.surprisal_receipt),
-        exists=shapes.has_next_token,
+        receipt=receipts.by_index(loss_receipts.surprisal_receipt),
+        exists=shapes.has_token_losses,
     ),
     Address(
         pattern="loss",
         axes=(),
-        doc="the mean of all surprisals",
+        doc="the loss of the text or example, as the run's objective counts it",
         forward=of_trace(outputs.read_loss),
         backward="it is 1: every gradient is the loss's",
-        receipt=receipts.by_index(output_receipts.loss_receipt),
-        exists=shapes.has_next_token,
+        receipt=receipts.by_index(loss_receipts.loss_receipt),
+        exists=shapes.has_loss,
     ),
 )
 
@@ -147,12 +149,13 @@ BACKWARD: tuple[Address, ...] = (
     ),
     Address(
         pattern="error",
-        axes=("time - 1", "vocabulary"),
-        doc="p - y at each token: row t is of token t + 1",
-        forward=of_trace(forward.read_error),
+        axes=("places", "outputs"),
+        doc="the gradient of each term of the loss by its logits, which is p - y of a plain loss; "
+        "in a plain text row t is of token t + 1",
+        forward=of_trace(outputs.read_error),
         backward=_IS_A_GRADIENT,
-        receipt=receipts.by_index(gradient_receipts.error_receipt),
-        exists=shapes.has_next_token,
+        receipt=receipts.by_index(loss_receipts.error_receipt),
+        exists=shapes.has_loss,
     ),
     *(
         Address(

@@ -7,11 +7,14 @@ import math
 from pellucid.explain import optimiser_step
 from pellucid.explain.ablation import change
 from pellucid.explain.chapter_types import Content, Table
-from pellucid.explain.chapters.backward import token_with_target
+from pellucid.explain.chapters.backward import place_with_target
+from pellucid.explain.chapters.loss import name_targets
 from pellucid.explain.chapters.pictures import window
-from pellucid.explain.outputs import distribution_at
+from pellucid.explain.losses.types import ClassLoss
+from pellucid.explain.outputs import distribution_at, token_rows
+from pellucid.explain.receipts.losses import loss_receipt, name_class
 from pellucid.explain.receipts.optimiser_step import prefix_addresses
-from pellucid.explain.receipts.outputs import loss_receipt, piece, probability_receipt
+from pellucid.explain.receipts.outputs import piece, probability_receipt
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
@@ -23,8 +26,11 @@ def build(trace: Trace, selection: Selection) -> Content:
     """p of the next word before and after; the other changes; the loss, token by token."""
     if not trace.backward().norms:
         return Content(sentence="Every weight of this model is frozen: no step moves it.")
-    token, updated = token_with_target(trace, selection), optimiser_step.after_update(trace)
-    next_id, name = int(trace.ids[token + 1]), label(trace.pieces(trace.side), token)
+    updated = optimiser_step.after_update(trace)
+    if isinstance(trace.loss, ClassLoss):
+        return _classes(trace, updated, trace.loss)
+    row, token, next_id = place_with_target(trace, selection)
+    name = label(trace.pieces(trace.side), token)
     p_before, p_after = (
         float(distribution_at(version, token)[next_id]) for version in (trace, updated)
     )
@@ -45,7 +51,7 @@ def build(trace: Trace, selection: Selection) -> Content:
                     )
                 ),
             ),
-            _tokens(trace, updated, token),
+            _tokens(trace, updated, row),
         ),
         receipts=[
             prefix_addresses(receipt, "after_update.")
@@ -60,14 +66,44 @@ def build(trace: Trace, selection: Selection) -> Content:
     )
 
 
-def _tokens(trace: Trace, updated: Trace, token: int) -> Table:
+def _tokens(trace: Trace, updated: Trace, row: int) -> Table:
+    loss = token_rows(trace)
     before, after = (to_list(version["surprisal"].double()) for version in (trace, updated))
-    places, pieces = window(token, len(before), _ROWS), trace.pieces(trace.side)
+    rows, places = window(row, len(before), _ROWS), to_list(loss.places)
+    pieces, shift = name_targets(trace, loss), 1 if trace.predicts else 0
     return Table(
-        title="p of each token that came" + ("" if len(places) == len(before) else ": a part"),
+        title="p of each token that counts" + ("" if len(rows) == len(before) else ": a part"),
         columns=("place", "token", "p before", "p after", "nats before", "nats after"),
         rows=tuple(
-            (i + 1, pieces[i + 1], math.exp(-before[i]), math.exp(-after[i]), before[i], after[i])
-            for i in places
+            (
+                places[i] + shift,
+                pieces[i],
+                *(math.exp(-cost[i]) for cost in (before, after)),
+                *(cost[i] for cost in (before, after)),
+            )
+            for i in rows
+        ),
+    )
+
+
+def _classes(trace: Trace, updated: Trace, loss: ClassLoss) -> Content:
+    before, after = (version["class_probabilities"].double() for version in (trace, updated))
+    return Content(
+        sentence="One step of all weights that learn, on a copy, and the text again: the loss goes "
+        f"from {float(trace['loss']):.4f} to {float(updated['loss']):.4f}.",
+        pictures=(
+            Table(
+                title="p of each class",
+                columns=("class", "p before", "p after", "change"),
+                rows=tuple(
+                    (name_class(loss, n), float(p), float(q), float(q - p))
+                    for n, (p, q) in enumerate(zip(before, after, strict=True))
+                ),
+            ),
+        ),
+        receipts=(prefix_addresses(loss_receipt(updated), "after_update."),),
+        notes=(
+            *optimiser_step.list_left_out(trace),
+            "your model did not change: pellucid moved a copy and dropped it",
         ),
     )

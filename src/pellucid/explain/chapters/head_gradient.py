@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 from pellucid.explain.chapter_types import Bars, Content, Table
-from pellucid.explain.chapters.backward import token_with_target
-from pellucid.explain.chapters.pictures import bars, largest
+from pellucid.explain.chapters.backward import place_with_target
+from pellucid.explain.chapters.pictures import bars, feature_bars, largest
+from pellucid.explain.losses.compute import n_terms
+from pellucid.explain.losses.types import ClassLoss
+from pellucid.explain.outputs import token_rows
 from pellucid.explain.receipts.gradients import both_receipt, head_receipt, input_receipt
+from pellucid.explain.receipts.losses import name_class
 from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
+from pellucid.typed import to_list
 
 _PLACES = 16
 
 
 def build(trace: Trace, selection: Selection) -> Content:
     """dW = (p - y) x^T / n, for the next word and the selected feature."""
+    if isinstance(trace.loss, ClassLoss):
+        return _class_matrix(trace, trace.loss)
     if not trace.model.head_weight.requires_grad:
         return Content(sentence="The matrix of the head is frozen: nothing moves it.")
-    token, feature = token_with_target(trace, selection), selection.feature
-    next_id, input_id = int(trace.ids[token + 1]), int(trace.ids[token])
+    feature = selection.feature
+    _, place, next_id = place_with_target(trace, selection)
+    input_id = int(trace.ids[place])
     tied, word = trace.model.head is None, piece(trace, next_id)
     return Content(
         sentence=f"A step pulls the row of {word} in the head towards the states before {word}, "
         f"and pushes it away from the states where the model expected {word} in vain. The gradient "
-        f"of its feature {feature} sums p - y times feature {feature} of the state over all "
-        "places.",
+        f"of its feature {feature} sums the error of its logit times feature {feature} of the "
+        "state, over all places that count.",
         pictures=(
             _terms(trace, next_id, feature),
             _tabulate_paths(trace, (next_id, input_id), feature) if tied else None,
@@ -36,29 +44,43 @@ def build(trace: Trace, selection: Selection) -> Content:
         ),
         notes=(
             "this table is the embedding too (tied): its gradient is the sum along both paths. So "
-            "(p - y) x / n alone is not .grad; they differ in the rows of the tokens of the text, "
-            "and in no other"
+            "the sum of the head alone is not .grad; they differ in the rows of the tokens of the "
+            "text, and in no other"
             if tied
             else "the embedding is another matrix here: nothing else reaches the head",
         ),
     )
 
 
+def _class_matrix(trace: Trace, loss: ClassLoss) -> Content:
+    """The gradient of the row of the class that moves most."""
+    gradient = trace["classifier.weight.grad"]
+    number = int(gradient.square().sum(-1).argmax())
+    return Content(
+        sentence=f"The row of {name_class(loss, number)} in the matrix of the classes moves most: "
+        "along the state that stands for the text, by the error of its logit.",
+        pictures=(
+            feature_bars(f"gradient of the row of {name_class(loss, number)}", gradient[number]),
+        ),
+    )
+
+
 def _terms(trace: Trace, word: int, feature: int) -> Bars:
     """The term of each place in the sum, the largest first."""
+    loss = token_rows(trace)
     error = trace["error"][:, word].double()
-    state = trace["hidden"][:-1, feature].double()
+    state = trace["hidden"][loss.places, feature].double()
     slope = 1.0
     if trace.model.soft_cap is not None:
-        slope = 1 - (trace["logits"][:-1, word].double() / trace.model.soft_cap) ** 2
-    parts = error * slope * state / len(error)
-    pieces = trace.pieces(trace.side)
+        slope = 1 - (trace["logits"][loss.places, word].double() / trace.model.soft_cap) ** 2
+    parts = error * slope * state / n_terms(loss)
+    pieces, places = trace.pieces(trace.side), to_list(loss.places)
     return bars(
         f"what each place adds to dW[{word}, {feature}], the row of {piece(trace, word)}",
         parts,
         largest(parts.abs(), _PLACES),
-        lambda place: label(pieces, place),
-        "(p - y) x / n",
+        lambda n: label(pieces, places[n]),
+        "error x / n",
     )
 
 

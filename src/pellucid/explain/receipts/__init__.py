@@ -15,13 +15,9 @@ from pellucid.explain.receipts.attention import (
 )
 from pellucid.explain.receipts.feed_forward import activation_receipt
 from pellucid.explain.receipts.linear import linear_receipt
+from pellucid.explain.receipts.losses import loss_receipt, surprisal_receipt
 from pellucid.explain.receipts.norms import norm_receipt
-from pellucid.explain.receipts.outputs import (
-    logit_receipt,
-    loss_receipt,
-    probability_receipt,
-    surprisal_receipt,
-)
+from pellucid.explain.receipts.outputs import logit_receipt, probability_receipt
 from pellucid.explain.receipts.sums import (
     embedding_receipt,
     position_receipt,

@@ -1,19 +1,20 @@
-"""Receipts of the backward pass: p - y, a row of the head, a weight of any linear layer."""
+"""Receipts of the backward pass: a row of the head, a weight of any linear layer."""
 
 from __future__ import annotations
 
 from typing import assert_never
 
-from pellucid.explain import outputs
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, constant, evaluate
+from pellucid.explain.losses.compute import n_terms
+from pellucid.explain.losses.types import TokensLoss
+from pellucid.explain.outputs import token_rows
 from pellucid.explain.part_facts import projection_input
-from pellucid.explain.receipts.builder import TERMS_SHOWN, ReceiptBuilder, Source, cell, total
-from pellucid.explain.receipts.outputs import piece, probability_receipt
+from pellucid.explain.receipts.builder import TERMS_SHOWN, ReceiptBuilder, cell, row, total
+from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.receipts.sums import embedding_scale_name
 from pellucid.explain.selection import SelectedWeight, Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.maths.cross_entropy import cross_entropy_grad
 from pellucid.model import LanguageHead, Transformer
 from pellucid.model.facts import (
     AddedPositionFacts,
@@ -35,7 +36,6 @@ from pellucid.model.facts import (
 )
 from pellucid.typed import to_list
 
-_ERROR_SOURCE: Source = (cross_entropy_grad, "return softmax(logits) * scale - y")
 _TABLE = "token_embedding.weight.grad"
 #: Addresses of the input and the output of a block's linear layers; `_input_and_output` has those
 #: of the projections of attention.
@@ -44,71 +44,53 @@ _INPUT_AND_OUTPUT = {
 }
 
 
-def error_receipt(trace: Trace, token: int, word: int) -> Receipt:
-    """p - y of one word: its probability, less 1 if it came next."""
-    is_next = int(trace.ids[token + 1]) == word
-    return ReceiptBuilder(trace).receipt(
-        cell("error", token, word),
-        title=f"p - y of {piece(trace, word)} after token {token}",
-        formula=f"exp(z - max) / Σ exp(z - max) - {int(is_next)}",
-        expression=probability_receipt(trace, token, word).expression - constant(is_next, "y"),
-        source=_ERROR_SOURCE,
-    )
-
-
-def zero_sum_receipt(trace: Trace, token: int) -> Receipt:
-    """The sum of all p - y of a token is 0: p and y sum to 1."""
-    build = ReceiptBuilder(trace)
-    return build.receipt(
-        cell("error", token),
-        title=f"all p - y after token {token} together",
-        formula="Σ (p - y)",
-        expression=build.vector("p - y", "error", token).sum(),
-        source=_ERROR_SOURCE,
-        model=float(trace["error"][token].double().sum()),
-    )
-
-
-def mean_receipt(trace: Trace, token: int, word: int) -> Receipt:
-    """dL/dlogit: p - y over the number of tokens in the mean of the loss."""
-    build = ReceiptBuilder(trace)
-    n = constant(len(trace.ids) - 1, "n")
-    return build.gradient(
-        cell("logits.grad", token, word),
-        title=f"gradient of the logit of {piece(trace, word)} after token {token}",
-        formula="(p - y) / n",
-        expression=build.number("p - y", "error", token, word) / n,
-        source=(outputs.next_token_loss, "return F.cross_entropy("),
-    )
-
-
 def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
-    """dW[i, j] = sum_t (p - y)[t, i] x[t, j] / n of the head, or of a tied table as the head."""
-    build, tied = ReceiptBuilder(trace), trace.model.head is None
-    errors = build.vector(f"(p - y)[:, {word}]", f"error[:, {word}]")
-    states = build.vector(f"x[:, {feature}]", f"hidden[:-1, {feature}]")
+    """dW[i, j] = sum_t error[t, i] x[t, j] / n of the head, or of a tied table as the head.
+
+    The sum is over the places that count; in a preference, over those of both answers.
+    """
+    build, tied, loss = ReceiptBuilder(trace), trace.model.head is None, token_rows(trace)
+    errors = build.vector(f"error[:, {word}]", f"error[:, {word}]")
+    states = row(trace["hidden"][loss.places, feature], f"x[:, {feature}]")
     cap, slope, numerator = trace.model.soft_cap, "", errors @ states
     if cap is not None:
-        slope, numerator = "(1 - (z[t] / cap)²) ", _sum_capped(build, word, feature, cap)
+        slope, numerator = "(1 - (z[t] / cap)²) ", _sum_capped(build, loss, word, feature, cap)
+    formula = f"Σ error[t, {word}] {slope}x[t, {feature}] / n"
+    expression: Expression = numerator / constant(n_terms(loss), "n")
+    if trace.companion is not None:
+        other = _head_share(trace.companion, word, feature, cap)
+        expression = expression + constant(other, "the same of the other answer")
+        formula += " + the same of the other answer"
     return build.gradient(
         cell(f"{_TABLE}.head" if tied else "head.weight.grad", word, feature),
         title=f"dW[{word}, {feature}]: the head's row of {piece(trace, word)}"
         + (", as the head" if tied else ""),
-        formula=f"Σ (p - y)[t, {word}] {slope}x[t, {feature}] / n",
-        expression=numerator / constant(len(errors.values), "n"),
+        formula=formula,
+        expression=expression,
         source=(LanguageHead.logits, "F.linear(hidden"),
     )
 
 
-def _sum_capped(build: ReceiptBuilder, word: int, feature: int, cap: float) -> Expression:
+def _head_share(trace: Trace, word: int, feature: int, cap: float | None) -> float:
+    """What one answer of a preference adds to the gradient of the head."""
+    loss = token_rows(trace)
+    errors, states = trace["error"][:, word].double(), trace["hidden"][loss.places, feature]
+    if cap is not None:
+        errors = errors * (1 - (trace["logits"][loss.places, word].double() / cap) ** 2)
+    return float((errors * states.double()).sum()) / n_terms(loss)
+
+
+def _sum_capped(
+    build: ReceiptBuilder, loss: TokensLoss, word: int, feature: int, cap: float
+) -> Expression:
     """The same sum behind a cap, whose slope is 1 - (z / cap)^2."""
 
-    def term(place: int) -> Expression:
+    def term(place_row: int, place: int) -> Expression:
         share = build.number(f"z{place}", "logits", place, word) / constant(cap, "cap")
-        error = build.number("p - y", "error", place, word)
+        error = build.number("error", "error", place_row, word)
         return error * (1.0 - share * share) * build.number("x", "hidden", place, feature)
 
-    terms = [term(place) for place in range(len(build.trace.ids) - 1)]
+    terms = [term(n, place) for n, place in enumerate(to_list(loss.places))]
     return total(terms[:TERMS_SHOWN], [evaluate(term) for term in terms[TERMS_SHOWN:]])
 
 
@@ -123,6 +105,10 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     expression, formula = total(terms), f"Σ dL/de[t, {feature}] over the places of the word"
     if not terms:
         expression, formula = constant(0.0, "not in the text"), "0: it is not in the text"
+    if trace.companion is not None:
+        other = _input_share(trace.companion, word, feature)
+        expression += constant(other, "the same of the other answer")
+        formula += " + the same of the other answer"
     if trace.model.embedding_scale != 1.0:
         name = embedding_scale_name(trace.model)
         expression *= constant(trace.model.embedding_scale, name)
@@ -134,6 +120,11 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
         expression=expression,
         source=(Transformer.embed, "x = self.token_embedding(ids)"),
     )
+
+
+def _input_share(trace: Trace, word: int, feature: int) -> float:
+    """What one answer of a preference adds to the gradient of an embedding's row."""
+    return float(trace["embedding.grad"][trace.ids == word, feature].double().sum())
 
 
 def both_receipt(trace: Trace, word: int, feature: int) -> Receipt:
@@ -165,6 +156,12 @@ def weight_gradient_receipt(
     if weight.column is not None:
         formula += f" x[t, {weight.column}]"
         expression = delta @ build.vector(f"x[:, {weight.column}]", input_address)
+    if trace.companion is not None:
+        other = trace.companion[f"{output_address}.grad[:, {weight.row}]"].double()
+        if weight.column is not None:
+            other = other * trace.companion[input_address].double()
+        expression = expression + constant(float(other.sum()), "the same of the other answer")
+        formula += " + the same of the other answer"
     return build.gradient(
         weight.address(".grad"),
         title=f"gradient of {weight.address()}",

@@ -1,4 +1,4 @@
-"""Receipts of the outputs: a logit, a probability, a surprisal, the loss, a filmed probability.
+"""Receipts of the outputs: a logit, a probability, a filmed probability.
 
 Of a large vocabulary they write out the largest logits; one number holds the sum of the others.
 """
@@ -44,33 +44,8 @@ def probability_receipt(trace: Trace, token: int, word: int) -> Receipt:
         cell("probabilities", token, word),
         title=f"probability of {piece(trace, word)} after token {token}",
         formula="exp(z - max) / Σ exp(z - max)",
-        expression=_probability(trace, token, word),
+        expression=probability_of(trace, token, word),
         source=_SOFTMAX_SOURCE,
-    )
-
-
-def surprisal_receipt(trace: Trace, token: int) -> Receipt:
-    """-log of the probability of the token after `token`, in nats."""
-    word = int(trace.ids[token + 1])
-    return ReceiptBuilder(trace).receipt(
-        cell("surprisal", token),
-        title=f"surprisal of {piece(trace, word)} after token {token}",
-        formula="-log p",
-        expression=-_probability(trace, token, word).log(),
-        source=(outputs.read_surprisal, 'reduction="none"'),
-    )
-
-
-def loss_receipt(trace: Trace) -> Receipt:
-    """The mean of all surprisals."""
-    build = ReceiptBuilder(trace)
-    surprisals = build.vector("surprisals", "surprisal")
-    return build.receipt(
-        "loss",
-        title="loss of the sentence",
-        formula="Σ surprisals / n",
-        expression=surprisals.sum() / constant(len(surprisals.values), "n"),
-        source=(outputs.next_token_loss, "return F.cross_entropy("),
     )
 
 
@@ -92,7 +67,8 @@ def piece(trace: Trace, word: int) -> str:
     return str(word) if trace.spelling is None else repr(trace.spelling.piece(word))
 
 
-def _probability(trace: Trace, token: int, word: int) -> Expression:
+def probability_of(trace: Trace, token: int, word: int) -> Expression:
+    """exp(z - max) over its sum, for one word at one token."""
     values = row(trace.logits_at(token), "z").values
 
     def term(place: int) -> Number:

@@ -1,0 +1,1 @@
+"""The loss of one example under each objective: what counts, its parts, and its formula."""
