@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from pellucid.errors import PellucidError
+from pellucid.explain.losses.examples import encode_example, example_in_words, read_example
 from pellucid.explain.sentence import Sentence, Spelling, encode_sentence
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.tracing import ModelTrace
@@ -19,16 +24,25 @@ def trace(
     *,
     ids: TokenIds | None = None,
     target: str | None = None,
+    rejected: str | None = None,
+    example: str | Path | Mapping[str, Any] | None = None,
+    reward: str | None = None,
     source_ids: TokenIds | None = None,
     force: bool = False,
 ) -> Trace:
-    """Trace a sentence in a run, or token ids in a run or a bare model.
+    """Trace a sentence or an example in a run, or token ids in a run or a bare model.
+
+    An example has the loss of the run's own objective, and so have all its gradients.
 
     Args:
         run: a run, or a bare model.
         sentence: the text, for a run with a tokenizer; or the ids.
         ids: (time,), the token ids.
-        target: the text of the decoder, for an encoder-decoder.
+        target: what the run should make of the sentence: the text of an encoder-decoder's decoder,
+            the whole text behind masks, the class, or the answer to a prompt.
+        rejected: the answer that is not preferred, for a run that learnt from preferences.
+        example: a row as it is trained on, or a file with one, in place of a sentence.
+        reward: what judges answers, for an example of a run that learnt from a reward.
         source_ids: the ids of the encoder's text, for an encoder-decoder with ids.
         force: trace a run even if it may need more memory than is free.
 
@@ -38,6 +52,8 @@ def trace(
     """
     ids = _only_ids(sentence, ids)
     if ids is not None:
+        if example is not None or rejected is not None:
+            raise PellucidError("an example was given with ids: pass one of them")
         return _trace_ids(run, ids, source_ids, target, force=force)
     if not isinstance(run, Run):
         raise PellucidError(
@@ -46,12 +62,34 @@ def trace(
         )
     if source_ids is not None:
         raise PellucidError("source_ids were given without ids: pass the ids of both texts")
-    if not isinstance(sentence, str):
-        raise PellucidError("nothing was given to trace: pass a sentence or token ids")
-    words = encode_sentence(run, sentence, target)
+    words = _encode(run, sentence, target, rejected, example, reward)
     longest = max(len(words.ids), len(words.source_ids or ()))
     check_looking(run, longest, force=force)
     return ModelTrace(run.model, words, run=run)
+
+
+def _encode(
+    run: Run,
+    sentence: TokenIds | str | None,
+    target: str | None,
+    rejected: str | None,
+    example: str | Path | Mapping[str, Any] | None,
+    reward: str | None,
+) -> Sentence:
+    if example is not None:
+        if not (sentence is None and target is None and rejected is None):
+            raise PellucidError("an example has its own texts: leave sentence and target out")
+        row = example if isinstance(example, Mapping) else read_example(example)
+        return encode_example(run, row, reward=reward)
+    if reward is not None:
+        raise PellucidError("a reward judges the answers to an example: pass the example too")
+    if not isinstance(sentence, str):
+        raise PellucidError("nothing was given to trace: pass a sentence, an example or token ids")
+    if target is None and rejected is None:
+        return encode_sentence(run, sentence)
+    if target is None:
+        raise PellucidError("a rejected answer was given without the chosen one: pass target too")
+    return example_in_words(run, sentence, target, rejected)
 
 
 def _only_ids(sentence: str | TokenIds | None, ids: TokenIds | None) -> TokenIds | None:

@@ -66,7 +66,7 @@ def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
             "it reads one text; leave the target out"
         )
     ids, masks = _read(run, text, kind)
-    _refuse_long(ids, model, "sentence")
+    refuse_long(ids, model, "sentence")
     mask = "" if kind == "decoder" else tokenizer.roles().get("mask_token", "")
     read = text.replace(mask, " ") if mask else text
     notes = _unread(tokenizer, read, ids, "sentence")
@@ -79,7 +79,7 @@ def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
         if target is None
         else _encode_target(tokenizer, target)
     )
-    _refuse_long(target_ids, model, "target")
+    refuse_long(target_ids, model, "target")
     if target is None:
         notes += ("no target was given: the decoder reads the greedy output of the model",)
     else:
@@ -135,7 +135,12 @@ def _read(run: Run, text: str, kind: Kind) -> tuple[tuple[int, ...], tuple[int, 
     return ids, tuple(masks) if kind == "encoder" else ()
 
 
-def _refuse_long(ids: tuple[int, ...], model: Transformer, text_name: str) -> None:
+def refuse_long(ids: tuple[int, ...], model: Transformer, text_name: str) -> None:
+    """Refuse a text that the model cannot read whole.
+
+    Raises:
+        PellucidError: it is longer than the context.
+    """
     if len(ids) > model.context_length:
         raise PellucidError(
             f"the {text_name} has {len(ids):,} tokens with its special tokens, but the model reads "

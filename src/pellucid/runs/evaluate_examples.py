@@ -93,18 +93,25 @@ def evaluate_rows(
 
 
 @contextmanager
-def task_on(run: Run, paths: Sequence[str], *, reward: Reward | None = None) -> Generator[Task]:
+def task_on(
+    run: Run,
+    paths: Sequence[str],
+    *,
+    columns: tuple[str, ...] = (),
+    reward: Reward | None = None,
+) -> Generator[Task]:
     """The task of a run, on rows of other files: its batches are made as in training.
 
     Args:
         run: the run.
         paths: files with rows.
+        columns: which column of a row holds what; by default as in the run.
         reward: what judges answers, if the run learnt from a reward.
 
     Raises:
         TextError: the rows cannot be read, or no row is left.
     """
-    with _examples(run, paths, ()) as (data, _):
+    with _examples(run, paths, columns) as (data, _):
         yield _task(run, data, reward)
 
 

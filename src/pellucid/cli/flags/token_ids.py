@@ -68,7 +68,7 @@ def _lists(text: str, name: str) -> list[list[int]]:
 
 
 def trace_request(
-    arguments: argparse.Namespace, run: Run, sentence: str, *, target: str | None
+    arguments: argparse.Namespace, run: Run, sentence: str | None, *, target: str | None
 ) -> Trace:
     """The trace of a sentence, or with `--ids` of token ids.
 
@@ -80,7 +80,17 @@ def trace_request(
     from pellucid.explain import trace
 
     if not arguments.ids:
-        return trace(run, sentence, target=target, force=arguments.force)
+        return trace(
+            run,
+            sentence,
+            target=target,
+            rejected=arguments.rejected,
+            example=arguments.example,
+            reward=arguments.reward,
+            force=arguments.force,
+        )
+    if sentence is None:
+        raise ConfigError("--ids and --example were both given: leave one of them out")
     ids = parse_ids(sentence, "SENTENCE")
     if run.model.encoder is None or run.model.decoder is None:
         if target is not None:

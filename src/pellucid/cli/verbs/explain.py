@@ -32,7 +32,7 @@ def add_to(verbs: Any) -> None:
         "the sentence's way through the model: every number is the model's own, and has a receipt.",
     )
     add_run(parser)
-    parser.add_argument("sentence", metavar="SENTENCE")
+    parser.add_argument("sentence", metavar="SENTENCE", nargs="?", help="none with --example")
     add_ids(parser, 'SENTENCE is token ids, such as "5 17 9": for a model without a tokenizer')
     parser.add_argument("--chapter", metavar="NAME", help="one chapter; without it they are listed")
     parser.add_argument("--all", action="store_true", help="all chapters, one after another")
@@ -67,7 +67,17 @@ def add_to(verbs: Any) -> None:
     parser.add_argument(
         "--target",
         metavar="TEXT",
-        help="of an encoder-decoder: what its decoder reads (what it would write itself)",
+        help="what the run should make of SENTENCE, for the loss of its own objective: the text "
+        "to write, the whole text behind masks, the class, or the (chosen) answer",
+    )
+    parser.add_argument(
+        "--rejected", metavar="TEXT", help="the answer that is not preferred, of a DPO run"
+    )
+    parser.add_argument(
+        "--example", metavar="FILE", help="a JSON file with one row as the run is trained on"
+    )
+    parser.add_argument(
+        "--reward", metavar="NAME", help="what judges answers, for --example of a policy gradient"
     )
     parser.add_argument(
         "--ablate",
@@ -94,7 +104,15 @@ def call(arguments: argparse.Namespace) -> None:
     scales = dict(map(_scale, arguments.ablate))
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
+    if (arguments.sentence is None) == (arguments.example is None):
+        raise ConfigError("give either SENTENCE or --example FILE: the text to explain")
+    is_example = any(
+        value is not None for value in (arguments.example, arguments.target, arguments.rejected)
+    )
+    if is_example and not arguments.all and arguments.chapter is None and not arguments.ablate:
+        arguments.chapter = "loss"
     if page_was_asked_for(arguments):
+        _refuse_example_on_page(arguments)
         if arguments.ids:
             raise ConfigError("--ids is for the terminal: a page shows text; leave it out there")
         show_page(arguments, scales)
@@ -115,6 +133,12 @@ def call(arguments: argparse.Namespace) -> None:
     else:
         chapter_name: str = arguments.chapter or ""
         _print_one(traced, chapter_name, arguments, versus)
+
+
+def _refuse_example_on_page(arguments: argparse.Namespace) -> None:
+    for name in ("rejected", "example", "reward"):
+        if getattr(arguments, name) is not None:
+            raise ConfigError(f"--{name} is for the terminal: a page shows plain texts")
 
 
 def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None) -> None:
@@ -205,8 +229,6 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     if kind_of(run.model) != "decoder" or run.model.output_head.no_token_logits is not None:
         _print_tokens(run, arguments, chapters)
         return
-    if arguments.target is not None:
-        raise ConfigError("--target is for an encoder-decoder: leave it out")
     sentence: str = arguments.sentence
     reading = explain.read_sentence(
         run, parse_ids(sentence, "SENTENCE") if arguments.ids else sentence

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Picture, Receipt
 from pellucid.explain.chapters.pictures import bars, largest
+from pellucid.explain.losses.types import ClassLoss
 from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts.local_gradients import (
     norm_rule,
@@ -26,6 +28,7 @@ _KEYS = 16
 
 def build(trace: Trace, selection: Selection) -> Content:
     """The Jacobian of the selected query's softmax, and each step's rule with its numbers."""
+    chosen, selection = selection, _with_gradient(trace, selection)
     block = trace.stack_pass(selection.side).stack.blocks[selection.layer]
     kind = "cross_attention_norm" if selection.cross else "attention_norm"
     norm = norm_rule(trace, selection, entry_norm(block, kind))
@@ -47,11 +50,26 @@ def build(trace: Trace, selection: Selection) -> Content:
         receipts=(*receipts, norm),
         notes=(
             reason,
+            f"nothing comes back to token {chosen.token}, which predicts nothing that counts: this "
+            f"is token {selection.token}"
+            if chosen.token != selection.token
+            else None,
             "the norm of this layer is of another kind: its rule is not shown"
             if norm is None
             else "but for its eps, a norm passes nothing on along the features themselves, nor "
             "along their mean if it subtracts that: it would undo it",
         ),
+    )
+
+
+def _with_gradient(trace: Trace, selection: Selection) -> Selection:
+    """The selection, at a token that the loss reaches: none comes after the last that counts."""
+    loss = trace.loss
+    if loss is None or isinstance(loss, ClassLoss) or selection.side != trace.side:
+        return selection
+    last = int(loss.places.max())
+    return (
+        replace(selection, token=last) if selection.token > last and trace.predicts else selection
     )
 
 

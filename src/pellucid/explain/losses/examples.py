@@ -35,7 +35,8 @@ from pellucid.explain.losses.types import (
     PreferenceLoss,
     TokenLoss,
 )
-from pellucid.explain.sentence import Sentence, Spelling, encode_sentence
+from pellucid.explain.sentence import Sentence, Spelling, encode_sentence, refuse_long
+from pellucid.inference.classification import class_names, has_several_labels
 from pellucid.model import Transformer
 from pellucid.objectives import DPO, open_reference, row_log_p
 from pellucid.reader import parse_json, read_text
@@ -54,24 +55,122 @@ Row = Mapping[str, Any]
 def read_example(file: str | Path) -> Row:
     """The one row of a file of JSON.
 
+    Raises:
+        ConfigError: it is no JSON, holds no row, or holds several.
+    """
+    lines = [line for line in read_text(file, refusal=ConfigError).splitlines() if line.strip()]
+    hint = 'an example is one row as it is trained on, an object such as {"text": "..."}'
+    if len(lines) > 1 and all(line.lstrip()[:1] == "{" for line in lines):
+        raise ConfigError(f"{file} has {len(lines)} rows: {hint}; keep one of them")
+    value = parse_json("\n".join(lines), str(file), refusal=ConfigError, lenient=True)
+    rows = cast("list[Any]", value) if isinstance(value, list) else [value]
+    if len(rows) != 1 or not isinstance(rows[0], dict):
+        raise ConfigError(f"{file} is not one row: {hint}")
+    return cast("Row", rows[0])
+
+
+def example_in_words(run: Run, text: str, target: str, rejected: str | None = None) -> Sentence:
+    """An example from its texts.
+
     Args:
-        file: a JSON object, or JSON Lines with one line.
+        run: the run; its objective is meant.
+        text: a text with masks, a text to classify, a source, a prompt or a question.
+        target: the whole text, the class, or the text to write.
+        rejected: the answer that is not preferred, for a run that learnt from preferences.
 
     Raises:
-        PellucidError: it holds no row, or several.
+        PellucidError: the texts do not fit the objective; says what is missing.
     """
-    text = read_text(Path(file), refusal=ConfigError).strip()
-    lines = [line for line in text.splitlines() if line.strip()]
-    try:
-        row = parse_json(text if text.startswith("{\n") else lines[0] if lines else "", str(file))
-    except PellucidError:
-        row = parse_json(text, str(file))
-    if not isinstance(row, dict) or (len(lines) > 1 and lines[0].rstrip().endswith("}")):
+    kind, objective = kind_of(run.model), run.config.objective
+    if rejected is not None and not isinstance(objective, config.DPO):
         raise ConfigError(
-            f'{file}: expected one row, an object such as {{"text": "..."}}: an example is one '
-            "row as it is trained on"
+            f"a rejected answer was given, but this run was trained by {type(objective).__name__}: "
+            "only preferences (DPO) have one; leave it out"
         )
-    return cast("Row", row)
+    if run.model.classifier is not None:
+        return _classified(run, text, target)
+    if kind == "encoder-decoder":
+        sentence = encode_sentence(run, text, target)
+        ids = torch.tensor(sentence.ids, device=run.model.device)
+        loss = default_loss(run, run.model, ids)
+        return replace(sentence, loss=loss, is_example=loss is not None)
+    if kind == "encoder":
+        return masked_sentence(run, text, target)
+    match objective:
+        case config.SFT():
+            return _row_example(run, *_conversation(run, text, target))
+        case config.DPO():
+            if rejected is None:
+                raise ConfigError(
+                    "this run learnt from pairs of answers: give the rejected one too (--rejected)"
+                )
+            row = {"prompt": text, "chosen": target, "rejected": rejected}
+            return _row_example(run, row, tuple(f"{name}={name}" for name in row))
+        case config.PolicyGradient():
+            raise ConfigError(
+                "this run learnt from answers that it sampled itself, so none can be given: pass a "
+                "row with its prompt (--example FILE) and what judges answers (--reward NAME)"
+            )
+        case (
+            config.NextToken()
+            | config.Distillation()
+            | config.MLM()
+            | config.SpanCorruption()
+            | config.Seq2Seq()
+            | config.Classification()
+        ):
+            return _continued(run, text, target)
+        case _:
+            assert_never(objective)
+
+
+def _conversation(run: Run, text: str, target: str) -> tuple[Row, tuple[str, ...]]:
+    """A row with a prompt and an answer in the form of the run's rows, and its columns."""
+    corpus = run.config.text.corpus
+    if isinstance(corpus, config.Conversations) and corpus.messages is not None:
+        turns = [("user", text), ("assistant", target)]
+        return {corpus.messages: [{"role": r, "content": words} for r, words in turns]}, ()
+    return {"prompt": text, "answer": target}, ("prompt=prompt", "answer=answer")
+
+
+def _continued(run: Run, text: str, target: str) -> Sentence:
+    """A text and what follows it: the loss is that of what follows."""
+    tokenizer = run.require_tokenizer()
+    prompt, answer = tokenizer.encode_prompt(text, name="sentence"), tokenizer.encode(target)
+    if not answer:
+        raise PellucidError("the target is empty: write some of it, or leave it out")
+    ids = torch.tensor([*prompt, *answer], device=run.model.device)
+    refuse_long(tuple(to_list(ids)), run.model, "sentence and its target")
+    loss = default_loss(run, run.model, ids)
+    assert isinstance(loss, TokenLoss | DistillationLoss)
+    first = len(prompt) - 1
+    changes: dict[str, Any] = {"places": loss.places[first:], "targets": loss.targets[first:]}
+    if isinstance(loss, DistillationLoss):
+        changes["teacher_logits"] = loss.teacher_logits[first:]
+    return _sentence(run, ids, text + target, replace(loss, **changes))
+
+
+def _classified(run: Run, text: str, target: str) -> Sentence:
+    """A text and its class, or its classes with commas between them."""
+    names, sentence = class_names(run), encode_sentence(run, text)
+    several = has_several_labels(run)
+    given = [part.strip() for part in target.split(",")] if several else [target.strip()]
+    given = [name for name in given if name]
+    unknown = next((name for name in given if name not in names), None)
+    if unknown is not None or not (several or given):
+        raise ConfigError(
+            f"the target {target!r} is no class of this run: it has {', '.join(names)}"
+        )
+    numbers = [names.index(name) for name in given]
+    labels = torch.tensor(numbers[0] if not several else [n in numbers for n in range(len(names))])
+    objective = run.config.objective
+    smoothing = objective.label_smoothing if isinstance(objective, config.Classification) else 0.0
+    loss = ClassLoss(
+        classes=tuple(names),
+        labels=(labels.float() if several else labels).to(run.model.device),
+        label_smoothing=smoothing,
+    )
+    return replace(sentence, loss=loss, is_example=True)
 
 
 def encode_example(run: Run, row: Row, *, reward: str | None = None) -> Sentence:
@@ -99,7 +198,7 @@ def encode_example(run: Run, row: Row, *, reward: str | None = None) -> Sentence
             | config.DPO()
             | config.PolicyGradient()
         ):
-            return _row_example(run, row, reward)
+            return _row_example(run, row, reward=reward)
         case _:
             assert_never(run.config.objective)
 
@@ -270,13 +369,15 @@ def _span_example(run: Run, row: Row, objective: config.SpanCorruption) -> Sente
     return _pair_sentence(run, next(windows), text)
 
 
-def _row_example(run: Run, row: Row, reward: str | None) -> Sentence:
+def _row_example(
+    run: Run, row: Row, columns: tuple[str, ...] = (), *, reward: str | None = None
+) -> Sentence:
     objective = run.config.objective
     rewards = find_reward(objective, reward)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "example.jsonl"
         file.write_text(json.dumps(dict(row)) + "\n", encoding="utf-8")
-        with task_on(_unpacked(run), [str(file)], reward=rewards) as task:
+        with task_on(_unpacked(run), [str(file)], columns=columns, reward=rewards) as task:
             n_rows = objective.n_samples if isinstance(objective, config.PolicyGradient) else 1
             batch = task.batch(0, n_rows)
     text = " ".join(value for value in row.values() if isinstance(value, str))
@@ -368,7 +469,7 @@ def _label_sentence(run: Run, batch: LabelBatch, text: str) -> Sentence:
     assert isinstance(objective, config.Classification)
     assert isinstance(head, config.ClassificationHead)
     loss = ClassLoss(
-        classes=head.classes or (),
+        classes=tuple(head.names),
         labels=batch.labels[0].to(run.model.device),
         label_smoothing=objective.label_smoothing,
     )
