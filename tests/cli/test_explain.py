@@ -153,7 +153,7 @@ def test_models_without_logits_show_what_there_is(kinds: dict[str, Path], out: A
         (("the", "--chapter", "softmx"), "did you mean 'softmax'"),
         (("the", "--all", "--chapter", "loss"), "leave one of them out"),
         (("the", "--cross"), "only the decoder of an encoder-decoder looks at another text"),
-        (("the", "--target", "fox"), "this model is a decoder"),
+        (("the", "--rejected", "fox"), "without the chosen one"),
         (("the", "--ablate", "L0.H9"), "no head 9"),
         (("the", "--ablate", "H9"), "names no head"),
         (("the", "--ablate", "L0.H0=x"), "is no number"),

@@ -268,7 +268,7 @@ def test_masked_tokens_are_explained_with_what_stands_behind_them(home: Path) ->
     run.model.zero_grad()
     drawn = trace(run, example={"text": "the quick brown fox jumps"})
     assert "loss" in drawn.addresses()
-    with pytest.raises(pellucid.PellucidError, match=r"each .* stands for one token"):
+    with pytest.raises(pellucid.PellucidError, match=r"each .* hides one token"):
         trace(run, f"the {mask} sat", target="the cat sat")
     with pytest.raises(pellucid.PellucidError, match="differ at token"):
         trace(run, f"the c{mask}t sat", target="the cat sit")

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.errors import PellucidError
-from pellucid.explain.losses.examples import encode_example, example_in_words, read_example
+from pellucid.explain.losses.examples import encode_example, read_example
+from pellucid.explain.losses.in_words import example_in_words
 from pellucid.explain.sentence import Sentence, Spelling, encode_sentence
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.tracing import ModelTrace

@@ -37,7 +37,7 @@ from pellucid.explain.forward_pass import (
 )
 from pellucid.explain.gradients import ModelGradients
 from pellucid.explain.head_scales import check_scales
-from pellucid.explain.losses.examples import default_loss, describe_default
+from pellucid.explain.losses.plain_text import default_loss, describe_default
 from pellucid.explain.record_block import BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace

@@ -8,6 +8,7 @@ from pellucid.explain.addresses.forward import of_trace
 from pellucid.explain.addresses.layer_table import FAMILIES, LAYER_ADDRESSES
 from pellucid.explain.addresses.row import Address
 from pellucid.explain.receipts import embedding_receipt, gradient_lengths
+from pellucid.explain.receipts import errors as error_receipts
 from pellucid.explain.receipts import gradients as gradient_receipts
 from pellucid.explain.receipts import losses as loss_receipts
 from pellucid.explain.receipts import outputs as output_receipts
@@ -154,7 +155,7 @@ BACKWARD: tuple[Address, ...] = (
         "in a plain text row t is of token t + 1",
         forward=of_trace(outputs.read_error),
         backward=_IS_A_GRADIENT,
-        receipt=receipts.by_index(loss_receipts.error_receipt),
+        receipt=receipts.by_index(error_receipts.error_receipt),
         exists=shapes.has_loss,
     ),
     *(

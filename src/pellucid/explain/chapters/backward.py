@@ -17,14 +17,14 @@ from pellucid.explain.losses.types import (
     TokensLoss,
 )
 from pellucid.explain.outputs import require_loss, token_rows
-from pellucid.explain.receipts.losses import (
+from pellucid.explain.receipts.errors import (
     describe_error,
     error_receipt,
     mean_receipt,
-    name_class,
     preference_weight,
     zero_sum_receipt,
 )
+from pellucid.explain.receipts.losses import name_class
 from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
@@ -43,12 +43,12 @@ def build(trace: Trace, selection: Selection) -> Content:
     error, name = trace["error"][row].double(), describe_error(loss)
     order = [word for word in largest(error.abs(), _MAX_WORDS) if word != target]
     words = [target, *order][:_MAX_WORDS]
-    where = f"{'after' if trace.predicts else 'at'} {label(trace.pieces(trace.side), place)}"
+    place_name = f"{'after' if trace.predicts else 'at'} {label(trace.pieces(trace.side), place)}"
     return Content(
-        sentence=_describe(trace, loss, row, where),
+        sentence=_describe(trace, loss, row, place_name),
         pictures=(
             bars(
-                f"{name} {where}, the target first",
+                f"{name} {place_name}, the target first",
                 error,
                 words,
                 lambda word: piece(trace, word),
@@ -74,26 +74,26 @@ def build(trace: Trace, selection: Selection) -> Content:
     )
 
 
-def _describe(trace: Trace, loss: TokensLoss, row: int, where: str) -> str:
+def _describe(trace: Trace, loss: TokensLoss, row: int, place_name: str) -> str:
     target = int(loss.targets[row])
     error = float(trace["error"][row, target])
     word = piece(trace, target)
     match loss:
         case TokenLoss() if loss.is_plain:
-            came = "came" if trace.predicts else "belongs"
+            verb = "came" if trace.predicts else "belongs"
             return (
-                f"{where[0].upper()}{where[1:]} {came} {word}, with a probability of "
+                f"{place_name[0].upper()}{place_name[1:]} {verb} {word}, with a probability of "
                 f"{1 + error:.4f}. Its logit should rise by {-error:.4f}, which is what p lacks to "
                 "1; every other logit should fall by its own p. All of these p - y sum to 0."
             )
         case TokenLoss():
             return (
-                f"The target {where} is {word}; its logit should rise by {-error:.4f}. Smoothing "
-                "and penalties change p - y: each receipt shows by how much."
+                f"The target {place_name} is {word}; its logit should rise by {-error:.4f}. "
+                "Smoothing and penalties change p - y: each receipt shows by how much."
             )
         case DistillationLoss():
             return (
-                f"The logits {where} should move towards the teacher's probabilities, and "
+                f"The logits {place_name} should move towards the teacher's probabilities, and "
                 f"{loss.hard_weight:.0%} of the way towards the token that came, {word}. By the "
                 f"logit of {word} the gradient is {error:+.4f}."
             )
@@ -103,13 +103,13 @@ def _describe(trace: Trace, loss: TokensLoss, row: int, where: str) -> str:
             return (
                 f"Every token of the {side} answer has the same weight, {weight:+.4f}: β times the "
                 f"share by which the pair is still wrong. The gradient by the logit of {word} "
-                f"{where} is that weight times p - y: {error:+.4f}."
+                f"{place_name} is that weight times p - y: {error:+.4f}."
             )
         case PolicyLoss():
             return (
                 f"Every token of the answer has the weight of the answer's advantage, "
                 f"{loss.advantage:+.4f}, and of its KL if that is a loss. The gradient by the "
-                f"logit of {word} {where} is {error:+.4f}."
+                f"logit of {word} {place_name} is {error:+.4f}."
             )
         case _:
             assert_never(loss)

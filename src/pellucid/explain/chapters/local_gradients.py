@@ -28,7 +28,7 @@ _KEYS = 16
 
 def build(trace: Trace, selection: Selection) -> Content:
     """The Jacobian of the selected query's softmax, and each step's rule with its numbers."""
-    chosen, selection = selection, _with_gradient(trace, selection)
+    original, selection = selection, _with_gradient(trace, selection)
     block = trace.stack_pass(selection.side).stack.blocks[selection.layer]
     kind = "cross_attention_norm" if selection.cross else "attention_norm"
     norm = norm_rule(trace, selection, entry_norm(block, kind))
@@ -50,9 +50,9 @@ def build(trace: Trace, selection: Selection) -> Content:
         receipts=(*receipts, norm),
         notes=(
             reason,
-            f"nothing comes back to token {chosen.token}, which predicts nothing that counts: this "
-            f"is token {selection.token}"
-            if chosen.token != selection.token
+            f"nothing comes back to token {original.token}, which predicts nothing that counts: "
+            f"this is token {selection.token}"
+            if original.token != selection.token
             else None,
             "the norm of this layer is of another kind: its rule is not shown"
             if norm is None

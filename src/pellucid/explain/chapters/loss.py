@@ -159,7 +159,7 @@ def _describe_rest(trace: Trace, loss: TokensLoss) -> str:
     if not trace.predicts:
         return f"only masked tokens count: the other {n_read} are read, and have no loss"
     if len(loss.places) == len(trace.ids) - 1 and int(loss.places[0]) == 0:
-        return "the first token is given, and has no loss"
+        return "the first token is numbers, and has no loss"
     first = int(loss.places[0])
     return (
         f"{len(loss.places)} of the {len(trace.ids)} tokens count: those up to token {first} are "
@@ -168,7 +168,7 @@ def _describe_rest(trace: Trace, loss: TokensLoss) -> str:
 
 
 def _teacher(trace: Trace, loss: DistillationLoss, row: int) -> Table:
-    """Teacher and student beside each other at one place, and each word's share of the KL."""
+    """Teacher and student at one place, and each word's share of the KL."""
     student = compute.at_places(loss, trace["logits"])[row].double() / loss.temperature
     teacher = loss.teacher_logits[row].double() / loss.temperature
     q, p = teacher.softmax(-1), student.softmax(-1)
@@ -193,7 +193,9 @@ def _log_ps(parts: compute.Parts) -> Table:
     return Table(
         title="log P of the two answers",
         columns=("answer", "model", "reference", "gain"),
-        rows=tuple((name, own, reference, own - reference) for name, own, reference in rows),
+        rows=tuple(
+            (name, policy, reference, policy - reference) for name, policy, reference in rows
+        ),
     )
 
 
@@ -243,8 +245,8 @@ def _classes(trace: Trace, loss: ClassLoss) -> Content:
     p, value = trace["class_probabilities"].double(), float(trace["loss"])
     n_classes = len(p)
     if loss.multi_label:
-        given = [number for number in range(n_classes) if loss.labels[number]]
-        names = ", ".join(name_class(loss, number) for number in given) or "no class"
+        numbers = [number for number in range(n_classes) if loss.labels[number]]
+        names = ", ".join(name_class(loss, number) for number in numbers) or "no class"
         sentence = (
             f"The text has {names}. Each class costs -log of the probability of its right answer, "
             f"yes or no; the mean is {value:.4f} nats. Guessing would cost {math.log(2):.4f}."

@@ -1,7 +1,7 @@
 """The value of an example's loss, and its parts, from logits; torch differentiates it.
 
-The equations are those of `pellucid.maths`, and tests compare the values and gradients with the
-objectives of the trainer on the same rows.
+The equations are in `pellucid.maths`. Tests compare values and gradients with the trainer's
+objectives on the same rows.
 """
 
 from __future__ import annotations
@@ -126,9 +126,9 @@ def four_log_ps(
     loss: PreferenceLoss, logits: Tensor, other_logits: Tensor, other: PreferenceLoss
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """log P of the chosen and the rejected answer, under the model, then under the reference."""
-    own, companion = answer_log_ps(loss, logits), answer_log_ps(other, other_logits)
-    chosen, rejected = (own, companion) if loss.is_chosen else (companion, own)
-    return chosen[0], rejected[0], chosen[1], rejected[1]
+    this, companion = answer_log_ps(loss, logits), answer_log_ps(other, other_logits)
+    first, second = (this, companion) if loss.is_chosen else (companion, this)
+    return first[0], second[0], first[1], second[1]
 
 
 def _preference_loss(
@@ -146,9 +146,9 @@ def _preference_loss(
 
 def _policy_loss(loss: PolicyLoss, logits: Tensor) -> Tensor:
     """The answer's share, before the mean over all answers of an update."""
-    own = log_ps(loss, logits, temperature=loss.temperature)
-    log_ratios = loss.reference_log_ps.to(own.dtype) - own
-    total = policy_gradient_loss(own.sum(), torch.tensor(loss.advantage, dtype=own.dtype))
+    policy = log_ps(loss, logits, temperature=loss.temperature)
+    log_ratios = loss.reference_log_ps.to(policy.dtype) - policy
+    total = policy_gradient_loss(policy.sum(), torch.tensor(loss.advantage, dtype=policy.dtype))
     match loss.kl:
         case "in_reward":
             pass
@@ -186,7 +186,7 @@ def n_terms(loss: ExampleLoss) -> int:
 def parts_of(
     loss: ExampleLoss, logits: Tensor, other: tuple[Tensor, PreferenceLoss] | None = None
 ) -> Parts:
-    """The named parts of a loss, in nats unless the name says otherwise.
+    """The log_ps_by_name parts of a loss, in nats unless the name says otherwise.
 
     Args:
         loss: what it is made of.
@@ -213,17 +213,23 @@ def parts_of(
             names = ("chosen", "rejected", "reference_chosen", "reference_rejected")
             values = four_log_ps(loss, logits, *other)
             margin = dpo_margin(*values, beta=loss.beta)
-            named = {f"log_p_{name}": float(v) for name, v in zip(names, values, strict=True)}
-            return {**named, "margin": float(margin), "sigmoid": float(torch.sigmoid(margin))}
+            log_ps_by_name = {
+                f"log_p_{name}": float(v) for name, v in zip(names, values, strict=True)
+            }
+            return {
+                **log_ps_by_name,
+                "margin": float(margin),
+                "sigmoid": float(torch.sigmoid(margin)),
+            }
         case PolicyLoss():
-            own = log_ps(loss, logits, temperature=loss.temperature)
-            ratios = loss.reference_log_ps.to(own.dtype) - own
+            policy = log_ps(loss, logits, temperature=loss.temperature)
+            ratios = loss.reference_log_ps.to(policy.dtype) - policy
             baseline = loss.rewards[0] - loss.advantage
             return {
                 "reward": loss.rewards[0],
                 "baseline": baseline,
                 "advantage": loss.advantage,
-                "log_p": float(own.sum()),
+                "log_p": float(policy.sum()),
                 "log_ratio": float(-ratios.sum()),
                 "kl_k3": float(kl_k3(ratios).sum()),
             }

@@ -1,0 +1,104 @@
+"""The loss of a plain text: that of the run if it learnt from plain text, else -log p."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+import torch
+from torch import Tensor
+
+from pellucid import config
+from pellucid.explain.losses.types import (
+    DistillationLoss,
+    ExampleLoss,
+    TokenLoss,
+)
+from pellucid.model import Transformer
+from pellucid.runs import Run
+from pellucid.tasks.distillation import teacher_of
+
+
+def default_loss(run: Run | None, model: Transformer, ids: Tensor) -> ExampleLoss | None:
+    """The loss of a plain text: that of the run if it learnt from plain text, else -log p.
+
+    Args:
+        run: the run, if there is one.
+        model: the model.
+        ids: (time,), the text that the model predicts.
+
+    Returns:
+        None if the model predicts no token from those before it, or there is one token only.
+    """
+    if model.decoder is None or not model.has_head or len(ids) < 2:
+        return None
+    places, targets = torch.arange(len(ids) - 1, device=ids.device), ids[1:]
+    plain = TokenLoss(places=places, targets=targets)
+    objective = None if run is None else run.config.objective
+    match objective:
+        case config.NextToken() | config.Seq2Seq():
+            return replace(
+                plain,
+                label_smoothing=objective.label_smoothing,
+                z_loss=objective.z_loss,
+                entropy_bonus=objective.entropy_bonus,
+            )
+        case config.Distillation():
+            assert run is not None
+            return _distilled(run, objective, plain, ids)
+        case (
+            config.MLM()
+            | config.SpanCorruption()
+            | config.Classification()
+            | config.SFT()
+            | config.DPO()
+            | config.PolicyGradient()
+            | None
+        ):
+            return plain
+        case _:
+            assert_never(objective)
+
+
+def describe_default(run: Run | None) -> str | None:
+    """Why the loss of a plain text is not the run's own; None if it is."""
+    objective = None if run is None else run.config.objective
+    match objective:
+        case config.SFT():
+            form = "a prompt with --target ANSWER"
+        case config.DPO():
+            form = "a prompt with --target CHOSEN and --rejected REJECTED"
+        case config.PolicyGradient():
+            form = "a prompt with --target ANSWER and --reward NAME"
+        case (
+            config.NextToken()
+            | config.Distillation()
+            | config.MLM()
+            | config.SpanCorruption()
+            | config.Seq2Seq()
+            | config.Classification()
+            | None
+        ):
+            return None
+        case _:
+            assert_never(objective)
+    return (
+        f"this run was trained by {type(objective).__name__}, and a plain text has none of its "
+        f"loss: this is -log p of each token. For the run's own loss give {form}, or --example FILE"
+    )
+
+
+def _distilled(
+    run: Run, objective: config.Distillation, plain: TokenLoss, ids: Tensor
+) -> DistillationLoss:
+    teacher = teacher_of(run)
+    with torch.no_grad():
+        logits = teacher(ids[None])[0, plain.places]
+    return DistillationLoss(
+        places=plain.places,
+        targets=plain.targets,
+        teacher_logits=logits,
+        divergence=objective.divergence,
+        temperature=objective.temperature,
+        hard_weight=objective.hard_weight,
+    )
