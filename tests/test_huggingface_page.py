@@ -16,6 +16,7 @@ from pellucid.checkpoints.huggingface.attributes import (
     Derived,
     FixedValue,
     Ignored,
+    OtherName,
     Read,
     Rule,
     Rules,
@@ -35,11 +36,18 @@ def said(name: str, rule: Rule) -> str:
         return f"`{name}` ({json.dumps(rule.default)})"
     if isinstance(rule, FixedValue):
         return f"`{name}` = {json.dumps(rule.value)}"
+    if isinstance(rule, OtherName):
+        return f"`{name}` ({rule.of})"
     return f"`{name}`"
 
 
 def lines(rules: Rules) -> Iterator[str]:
-    kinds = ((Read, "decides"), (FixedValue, "one value only"), (Ignored, "ignored"))
+    kinds: tuple[tuple[type[object], str], ...] = (
+        (Read, "decides"),
+        (FixedValue, "one value only"),
+        (OtherName, "other names"),
+        (Ignored, "ignored"),
+    )
     for kind, title in kinds:
         found = [said(name, rule) for name, rule in sorted(rules.items()) if isinstance(rule, kind)]
         if found:

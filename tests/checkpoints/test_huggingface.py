@@ -255,9 +255,9 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "wrong type": (saying(hidden_size="16"), "hidden_size must be of type int, was '16'"),
     "null": (saying(hidden_size=None), "hidden_size must be of type int, was None"),
     "impossible": (saying(num_key_value_heads=3), "n_heads must be a multiple of n_kv_heads"),
-    "no such family": (saying(model_type="spiral"), "'spiral'; those that are handled: llama,"),
-    "no transformer": (saying(model_type="mamba"), "state spaces, RWKV, xLSTM"),
-    "a family that is a table": (saying(model_type={"a": [1]}), "those that are handled: llama,"),
+    "no such family": (saying(model_type="spiral"), "'spiral'; docs/huggingface.md lists"),
+    "no transformer": (saying(model_type="mamba"), "outside the ground of pellucid"),
+    "a family that is a table": (saying(model_type={"a": [1]}), "families that are handled"),
     "no family": (saying(model_type=None), "has no model_type"),
     "no such architecture": (
         saying(architectures=["LlamaForTokenClassification"]),

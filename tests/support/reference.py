@@ -14,6 +14,7 @@ from pellucid.checkpoints.huggingface import Published, open_published
 from pellucid.model import Transformer
 from pellucid.saved_runs.published import build_published
 from support.expert_cases import EXPERT_CASES
+from support.later_cases import LATER_CASES
 
 #: Longer than any window and any original context below.
 LENGTH = 32
@@ -459,6 +460,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "classes bert": ("BertForSequenceClassification", "BertConfig", _NAMED),
     **EXPERT_CASES,
+    **LATER_CASES,
     "classes mixtral": (
         "MixtralForSequenceClassification",
         "MixtralConfig",
@@ -789,10 +791,12 @@ _BASES = {
     "CodeGenConfig": _GPT2,
     "DistilBertConfig": {},
     "FalconConfig": _FALCON,
+    "GPTBigCodeConfig": _GPT2,
     "GPTJConfig": _GPT2,
     "GPTNeoConfig": _GPT_NEO,
     "MptConfig": _MPT,
     "OPTConfig": _OPT,
+    "OpenAIGPTConfig": _GPT2,
 }
 #: Cases whose models read one text and write another.
 PAIRS = [
