@@ -42,14 +42,14 @@ def said(name: str, rule: Rule) -> str:
 
 
 def lines(rules: Rules) -> Iterator[str]:
-    kinds: tuple[tuple[type[object], str], ...] = (
+    kinds = (
         (Read, "decides"),
         (FixedValue, "one value only"),
         (OtherName, "other names"),
         (Ignored, "ignored"),
     )
     for kind, title in kinds:
-        found = [said(name, rule) for name, rule in sorted(rules.items()) if isinstance(rule, kind)]
+        found = [said(name, rule) for name, rule in sorted(rules.items()) if type(rule) is kind]
         if found:
             yield f"| {title} | {', '.join(found)} |"
 

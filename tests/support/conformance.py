@@ -40,10 +40,10 @@ LENGTH = 24
 #: The sizes of a model: each name of an attribute, and its role.
 _WIDTHS = ("hidden_size", "d_model", "n_embd", "dim")
 _HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads",
-          "encoder_attention_heads", "decoder_attention_heads")  # fmt: skip
+          "attention_heads", "encoder_attention_heads", "decoder_attention_heads")  # fmt: skip
 _DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers",
            "encoder_layers", "decoder_layers")  # fmt: skip
-_FEEDS = ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "hidden_dim", "encoder_ffn_dim",
+_FEEDS = ("intermediate_size", "n_inner", "d_ff", "dff", "ffn_dim", "hidden_dim", "encoder_ffn_dim",
           "decoder_ffn_dim")  # fmt: skip
 _HEAD_WIDTHS = ("head_dim", "d_kv")
 
@@ -86,6 +86,8 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "global_rope_theta": (50.0, 10_000.0),
         "classifier_pooling": ("cls", "mean"),
     },
+    # the default, the mean of all tokens' logits, is refused
+    "eurobert": {"classifier_pooling": ("bos", "mean")},
     "openai-gpt": {"afn": ("relu", "gelu", "silu")},
     "granitemoeshared": {"shared_intermediate_size": (0, 7)},
     "hunyuan_v1_dense": {"rope_scaling": (None, _LINEAR, _ALPHA)},
@@ -98,7 +100,7 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     # in the newest library an untied head brings three tables of tokens, which is refused
     **{
         name: {"tie_word_embeddings": (True,)}
-        for name in ("bart", "mbart", "marian", "pegasus", "blenderbot")
+        for name in ("bart", "mbart", "marian", "pegasus", "blenderbot", "plbart", "m2m_100")
     },
 }
 

@@ -14,6 +14,10 @@ _ALPHA: dict[str, Any] = {
     "rope_parameters": {"rope_type": "dynamic", "factor": 1.0, "alpha": 5.0, "rope_theta": 1e4}
 }
 
+_LABELS: dict[str, Any] = {"num_labels": 3}
+#: The table of positions begins behind the padding id, which is 1.
+_BEHIND_PADDING: dict[str, Any] = {"max_position_embeddings": 34}
+
 LATER_CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "ministral": (
         "MinistralForCausalLM",
@@ -118,5 +122,123 @@ LATER_CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
             "layer_types": ["full_attention", "sliding_attention"],
             "tie_word_embeddings": False,
         },
+    ),
+    "encoder eurobert": (
+        "EuroBertForMaskedLM",
+        "EuroBertConfig",
+        {**_GROUPED, "pad_token_id": 0},
+    ),
+    "encoder eurobert, biases, tied": (
+        "EuroBertForMaskedLM",
+        "EuroBertConfig",
+        {
+            "pad_token_id": 0,
+            "head_dim": 6,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "hidden_act": "gelu",
+            "rms_norm_eps": 1e-3,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "encoder eurobert, without head": (
+        "EuroBertModel",
+        "EuroBertConfig",
+        {**_GROUPED, "pad_token_id": 0},
+    ),
+    "classes eurobert": (
+        "EuroBertForSequenceClassification",
+        "EuroBertConfig",
+        {**_CLASSES, "classifier_pooling": "bos"},
+    ),
+    "classes eurobert, mean": (
+        "EuroBertForSequenceClassification",
+        "EuroBertConfig",
+        {**_CLASSES, "classifier_pooling": "mean"},
+    ),
+    "encoder megatron-bert": ("MegatronBertForMaskedLM", "MegatronBertConfig", {}),
+    "encoder megatron-bert, with all heads": (
+        "MegatronBertForPreTraining",
+        "MegatronBertConfig",
+        {"hidden_act": "relu", "type_vocab_size": 3, "layer_norm_eps": 1e-3},
+    ),
+    "encoder megatron-bert, without head": ("MegatronBertModel", "MegatronBertConfig", {}),
+    "classes megatron-bert": (
+        "MegatronBertForSequenceClassification",
+        "MegatronBertConfig",
+        _LABELS,
+    ),
+    "encoder roberta-prelayernorm": (
+        "RobertaPreLayerNormForMaskedLM",
+        "RobertaPreLayerNormConfig",
+        _BEHIND_PADDING,
+    ),
+    "encoder roberta-prelayernorm, without head": (
+        "RobertaPreLayerNormModel",
+        "RobertaPreLayerNormConfig",
+        {**_BEHIND_PADDING, "layer_norm_eps": 1e-3, "hidden_act": "relu"},
+    ),
+    "classes roberta-prelayernorm": (
+        "RobertaPreLayerNormForSequenceClassification",
+        "RobertaPreLayerNormConfig",
+        {**_BEHIND_PADDING, "num_labels": 3},
+    ),
+    "encoder data2vec-text": ("Data2VecTextForMaskedLM", "Data2VecTextConfig", _BEHIND_PADDING),
+    "classes data2vec-text": (
+        "Data2VecTextForSequenceClassification",
+        "Data2VecTextConfig",
+        {**_BEHIND_PADDING, "num_labels": 3},
+    ),
+    "encoder xlm-roberta-xl": ("XLMRobertaXLForMaskedLM", "XLMRobertaXLConfig", _BEHIND_PADDING),
+    "encoder xlm-roberta-xl, untied, two kinds of text": (
+        "XLMRobertaXLForMaskedLM",
+        "XLMRobertaXLConfig",
+        {**_BEHIND_PADDING, "type_vocab_size": 2, "tie_word_embeddings": False},
+    ),
+    "classes xlm-roberta-xl": (
+        "XLMRobertaXLForSequenceClassification",
+        "XLMRobertaXLConfig",
+        {**_BEHIND_PADDING, "num_labels": 3},
+    ),
+    "plbart": ("PLBartForConditionalGeneration", "PLBartConfig", {}),
+    "m2m_100": ("M2M100ForConditionalGeneration", "M2M100Config", {}),
+    "m2m_100, uneven": (
+        "M2M100ForConditionalGeneration",
+        "M2M100Config",
+        {
+            "encoder_layers": 1,
+            "decoder_layers": 3,
+            "decoder_attention_heads": 8,
+            "scale_embedding": False,
+            "activation_function": "gelu",
+        },
+    ),
+    "xglm": ("XGLMForCausalLM", "XGLMConfig", {}),
+    "xglm, unscaled, untied": (
+        "XGLMForCausalLM",
+        "XGLMConfig",
+        {
+            "scale_embedding": False,
+            "tie_word_embeddings": False,
+            "activation_function": "relu",
+        },
+    ),
+    "biogpt": ("BioGptForCausalLM", "BioGptConfig", {}),
+    "biogpt, unscaled, untied": (
+        "BioGptForCausalLM",
+        "BioGptConfig",
+        {"scale_embedding": False, "tie_word_embeddings": False, "hidden_act": "relu"},
+    ),
+    "classes biogpt": (
+        "BioGptForSequenceClassification",
+        "BioGptConfig",
+        {"num_labels": 3, "pad_token_id": 0},
+    ),
+    "ctrl": ("CTRLLMHeadModel", "CTRLConfig", {}),
+    "ctrl, untied": ("CTRLLMHeadModel", "CTRLConfig", {"tie_word_embeddings": False, "dff": 13}),
+    "classes ctrl": (
+        "CTRLForSequenceClassification",
+        "CTRLConfig",
+        {"num_labels": 3, "pad_token_id": 0},
     ),
 }

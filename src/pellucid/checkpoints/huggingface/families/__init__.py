@@ -2,18 +2,16 @@
 
 from pellucid.checkpoints.huggingface.families.albert import ALBERT
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
-from pellucid.checkpoints.huggingface.families.bart import (
-    BART,
-    BLENDERBOT,
-    MARIAN,
-    MBART,
-    PEGASUS,
-)
+from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
+from pellucid.checkpoints.huggingface.families.bart_relatives import BLENDERBOT, M2M_100, PLBART
 from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE_ENCODER
 from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
+from pellucid.checkpoints.huggingface.families.ctrl import CTRL
 from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
 from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from pellucid.checkpoints.huggingface.families.ernie4_5_moe import ERNIE_MOE
+from pellucid.checkpoints.huggingface.families.eurobert import EUROBERT
+from pellucid.checkpoints.huggingface.families.fairseq import BIOGPT, XGLM
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2, VAULTGEMMA
 from pellucid.checkpoints.huggingface.families.glm4_moe import DOTS1, GLM4_MOE
@@ -52,6 +50,11 @@ from pellucid.checkpoints.huggingface.families.modernbert import MODERNBERT
 from pellucid.checkpoints.huggingface.families.mpnet import MPNET
 from pellucid.checkpoints.huggingface.families.opt import OPT
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
+from pellucid.checkpoints.huggingface.families.prenorm_encoders import (
+    MEGATRON_BERT,
+    ROBERTA_PRELAYERNORM,
+    XLM_ROBERTA_XL,
+)
 from pellucid.checkpoints.huggingface.families.refused import REFUSED
 from pellucid.checkpoints.huggingface.families.relatives import (
     ARCEE,
@@ -69,6 +72,7 @@ from pellucid.checkpoints.huggingface.families.relatives import (
 )
 from pellucid.checkpoints.huggingface.families.roberta import (
     CAMEMBERT,
+    DATA2VEC_TEXT,
     DISTILBERT,
     ELECTRA,
     ROBERTA,
@@ -152,11 +156,21 @@ FAMILIES: dict[str, Family] = {
         FLEX_OLMO,
         HUNYUAN,
         GRANITEMOESHARED,
+        EUROBERT,
+        MEGATRON_BERT,
+        ROBERTA_PRELAYERNORM,
+        DATA2VEC_TEXT,
+        XLM_ROBERTA_XL,
+        PLBART,
+        M2M_100,
+        XGLM,
+        BIOGPT,
         OPENAI_GPT,
         EXAONE,
         JAIS2,
         VAULTGEMMA,
         INTERNLM3,
+        CTRL,
     )
 }
 
