@@ -96,7 +96,7 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
     # untied, its head has two biases, and files in which they differ are refused
     "bert": {"tie_word_embeddings": (True,)},
     # the newest library ties every head of these, unless a file holds two matrices
-    **{name: {"tie_word_embeddings": (True,)} for name in ("t5", "mt5")},
+    **{name: {"tie_word_embeddings": (True,)} for name in ("t5", "mt5", "umt5")},
     # in the newest library an untied head brings three tables of tokens, which is refused
     **{
         name: {"tie_word_embeddings": (True,)}

@@ -200,6 +200,12 @@ LATER_CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
         "XLMRobertaXLConfig",
         {**_BEHIND_PADDING, "num_labels": 3},
     ),
+    "umt5": ("UMT5ForConditionalGeneration", "UMT5Config", {}),
+    "umt5, deeper decoder, plain": (
+        "UMT5ForConditionalGeneration",
+        "UMT5Config",
+        {"num_decoder_layers": 3, "feed_forward_proj": "relu", "d_kv": 6},
+    ),
     "plbart": ("PLBartForConditionalGeneration", "PLBartConfig", {}),
     "m2m_100": ("M2M100ForConditionalGeneration", "M2M100Config", {}),
     "m2m_100, uneven": (

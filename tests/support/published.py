@@ -78,6 +78,7 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "bert": _WIDTHS,
     "t5": _T5,
     "mt5": {**_T5, "tie_word_embeddings": True},
+    "umt5": _T5,
     **dict.fromkeys(("bart", "mbart", "marian", "pegasus", "blenderbot"), _BART),
     "roberta": {**_WIDTHS, "max_position_embeddings": 34},
     "xlm-roberta": {**_WIDTHS, "max_position_embeddings": 34},

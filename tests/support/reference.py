@@ -785,6 +785,7 @@ _BASES = {
     "GPT2Config": _GPT2,
     "T5Config": _T5,
     "MT5Config": _T5,
+    "UMT5Config": _T5,
     **dict.fromkeys(
         (
             *("BartConfig", "MBartConfig", "MarianConfig", "PegasusConfig", "BlenderbotConfig"),

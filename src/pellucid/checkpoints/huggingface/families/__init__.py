@@ -78,7 +78,7 @@ from pellucid.checkpoints.huggingface.families.roberta import (
     ROBERTA,
     XLM_ROBERTA,
 )
-from pellucid.checkpoints.huggingface.families.t5 import MT5, T5
+from pellucid.checkpoints.huggingface.families.t5 import MT5, T5, UMT5
 from pellucid.checkpoints.huggingface.family import Family
 
 #: If several families fit a model, pellucid writes it as the first.
@@ -161,6 +161,7 @@ FAMILIES: dict[str, Family] = {
         ROBERTA_PRELAYERNORM,
         DATA2VEC_TEXT,
         XLM_ROBERTA_XL,
+        UMT5,
         PLBART,
         M2M_100,
         XGLM,
