@@ -37,7 +37,7 @@ def said(name: str, rule: Rule) -> str:
     if isinstance(rule, FixedValue):
         return f"`{name}` = {json.dumps(rule.value)}"
     if isinstance(rule, OtherName):
-        return f"`{name}` ({rule.of})"
+        return f"`{name}` ({rule.usual})"
     return f"`{name}`"
 
 

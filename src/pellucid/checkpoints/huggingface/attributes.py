@@ -66,9 +66,9 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True)
 class OtherName:
-    """Another name of the attribute `of`. A file that has both must agree with itself."""
+    """Another name of the attribute `usual`. A file that has both must agree with itself."""
 
-    of: str
+    usual: str
 
 
 Rule = Read | FixedValue | Ignored | OtherName
@@ -178,7 +178,7 @@ def _one_name_each(table: Table, rules: Rules) -> Table:
     renamed: Table = {}
     for name, value in table.items():
         rule = rules.get(name)
-        usual = rule.of if isinstance(rule, OtherName) else name
+        usual = rule.usual if isinstance(rule, OtherName) else name
         if renamed.setdefault(usual, value) != value:
             raise CheckpointError(
                 f"config.json has {usual} under two names, and one of them, {name}, is "

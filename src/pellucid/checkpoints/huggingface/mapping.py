@@ -230,9 +230,9 @@ def ignored(reason: str, *names: str) -> Row:
     return Row(rules=dict.fromkeys(names, Ignored(reason)))
 
 
-def other_name(of: str, *names: str) -> Row:
+def other_name(usual: str, *names: str) -> Row:
     """Other names of an attribute that another row reads; they are never written."""
-    return Row(rules=dict.fromkeys(names, OtherName(of)))
+    return Row(rules=dict.fromkeys(names, OtherName(usual)))
 
 
 def computed(value: Callable[[Table], Any], *paths: str) -> Row:

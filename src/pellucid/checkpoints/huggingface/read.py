@@ -199,8 +199,10 @@ def _family(table: Table) -> Family:
         raise CheckpointError(f"config.json names the family {kind!r}, {REFUSED[kind]}")
     if family is None:
         fault = f"names the family {short(kind)}" if kind is not None else "has no model_type"
-        near = difflib.get_close_matches(str(kind), (*FAMILIES, OWN_TYPE), n=3)
-        names = f"those with a similar name are {', '.join(near)}" if near else "such as llama"
+        similar = difflib.get_close_matches(str(kind), (*FAMILIES, OWN_TYPE), n=3)
+        names = (
+            f"those with a similar name are {', '.join(similar)}" if similar else "such as llama"
+        )
         raise CheckpointError(
             f"config.json {fault}; docs/huggingface.md lists the {len(FAMILIES)} families that are "
             f"handled, {names}"

@@ -66,8 +66,8 @@ _SHARED: tuple[Row, ...] = (
         "summary_first_dropout",
     ),
 )
-#: And those of GPT-2 and GPT-BigCode.
-_LATER: tuple[Row, ...] = (
+#: The attributes that GPT-2 and GPT-BigCode share.
+_GPT2_SHARED: tuple[Row, ...] = (
     *_SHARED,
     integer("n_positions", "context_length", default=1024),
     integer(
@@ -76,7 +76,7 @@ _LATER: tuple[Row, ...] = (
     choice("scale_attn_weights", {True: None, False: 1.0}, f"{ATTENTION}.scale", default=True),
 )
 _ROWS: tuple[Row, ...] = (
-    *_LATER,
+    *_GPT2_SHARED,
     activation(
         "activation_function",
         f"{FEED}.activation",
@@ -203,7 +203,7 @@ GPT_BIGCODE = decoder_family(
     "gpt_bigcode",
     "GPTBigCode",
     (
-        *(row for row in _LATER if "n_head" not in row.rules),
+        *(row for row in _GPT2_SHARED if "n_head" not in row.rules),
         integer("n_head", f"{ATTENTION}.n_heads"),
         Row(rules={"multi_query": Read(bool, True)}, read=_read_keys, write=_write_keys),
         activation("activation_function", f"{FEED}.activation", default="gelu_pytorch_tanh"),

@@ -1,6 +1,6 @@
 """Granite, dense or with experts: four factors, of embeddings, layers, scores and logits.
 
-Beside the experts there can be a layer that every token uses.
+A layer that every token uses can be added to the experts.
 
 Source: IBM 2024, "Granite 3.0 Language Models", and its released code.
 """
