@@ -1,16 +1,35 @@
 """The supported families of published models, by their `model_type`."""
 
-from pellucid.checkpoints.huggingface.families.albert import ALBERT
 from pellucid.checkpoints.huggingface.families.alibi import BLOOM, MPT
 from pellucid.checkpoints.huggingface.families.bart import BART, MARIAN, MBART, PEGASUS
 from pellucid.checkpoints.huggingface.families.bart_relatives import BLENDERBOT, M2M_100, PLBART
-from pellucid.checkpoints.huggingface.families.bert import BERT, BERT_GENERATION, ERNIE_ENCODER
 from pellucid.checkpoints.huggingface.families.cohere import COHERE, COHERE2
 from pellucid.checkpoints.huggingface.families.ctrl import CTRL
-from pellucid.checkpoints.huggingface.families.deberta import DEBERTA_V2
 from pellucid.checkpoints.huggingface.families.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
+from pellucid.checkpoints.huggingface.families.encoders.albert import ALBERT
+from pellucid.checkpoints.huggingface.families.encoders.bert import (
+    BERT,
+    BERT_GENERATION,
+    ERNIE_ENCODER,
+)
+from pellucid.checkpoints.huggingface.families.encoders.deberta import DEBERTA_V2
+from pellucid.checkpoints.huggingface.families.encoders.eurobert import EUROBERT
+from pellucid.checkpoints.huggingface.families.encoders.modernbert import MODERNBERT
+from pellucid.checkpoints.huggingface.families.encoders.mpnet import MPNET
+from pellucid.checkpoints.huggingface.families.encoders.prenorm import (
+    MEGATRON_BERT,
+    ROBERTA_PRELAYERNORM,
+    XLM_ROBERTA_XL,
+)
+from pellucid.checkpoints.huggingface.families.encoders.roberta import (
+    CAMEMBERT,
+    DATA2VEC_TEXT,
+    DISTILBERT,
+    ELECTRA,
+    ROBERTA,
+    XLM_ROBERTA,
+)
 from pellucid.checkpoints.huggingface.families.ernie4_5_moe import ERNIE_MOE
-from pellucid.checkpoints.huggingface.families.eurobert import EUROBERT
 from pellucid.checkpoints.huggingface.families.fairseq import BIOGPT, XGLM
 from pellucid.checkpoints.huggingface.families.falcon import FALCON
 from pellucid.checkpoints.huggingface.families.gemma2 import GEMMA2, VAULTGEMMA
@@ -46,15 +65,8 @@ from pellucid.checkpoints.huggingface.families.mixtral import (
     QWEN2_MOE,
     QWEN3_MOE,
 )
-from pellucid.checkpoints.huggingface.families.modernbert import MODERNBERT
-from pellucid.checkpoints.huggingface.families.mpnet import MPNET
 from pellucid.checkpoints.huggingface.families.opt import OPT
 from pellucid.checkpoints.huggingface.families.phi import PHI, PHI3
-from pellucid.checkpoints.huggingface.families.prenorm_encoders import (
-    MEGATRON_BERT,
-    ROBERTA_PRELAYERNORM,
-    XLM_ROBERTA_XL,
-)
 from pellucid.checkpoints.huggingface.families.refused import REFUSED
 from pellucid.checkpoints.huggingface.families.relatives import (
     ARCEE,
@@ -69,14 +81,6 @@ from pellucid.checkpoints.huggingface.families.relatives import (
     SEED_OSS,
     STABLELM,
     STARCODER2,
-)
-from pellucid.checkpoints.huggingface.families.roberta import (
-    CAMEMBERT,
-    DATA2VEC_TEXT,
-    DISTILBERT,
-    ELECTRA,
-    ROBERTA,
-    XLM_ROBERTA,
 )
 from pellucid.checkpoints.huggingface.families.t5 import MT5, T5, UMT5
 from pellucid.checkpoints.huggingface.family import Family

@@ -20,7 +20,8 @@ from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
 from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
-from pellucid.checkpoints.huggingface.families.bert import (
+from pellucid.checkpoints.huggingface.families.decoders import initial_std
+from pellucid.checkpoints.huggingface.families.encoders.bert import (
     ATTENTION,
     FEED,
     LAYER_NORM,
@@ -33,7 +34,6 @@ from pellucid.checkpoints.huggingface.families.bert import (
     encoder_names,
     pooler_row,
 )
-from pellucid.checkpoints.huggingface.families.decoders import initial_std
 from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,

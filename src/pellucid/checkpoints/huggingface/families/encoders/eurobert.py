@@ -11,7 +11,6 @@ from __future__ import annotations
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
-from pellucid.checkpoints.huggingface.families.bert import pooler_row
 from pellucid.checkpoints.huggingface.families.decoders import (
     GATED,
     HEAD_WIDTH,
@@ -23,6 +22,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     initial_std,
     initialisation,
 )
+from pellucid.checkpoints.huggingface.families.encoders.bert import pooler_row
 from pellucid.checkpoints.huggingface.family import LANGUAGE_HEAD, NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.classes import classes_row
-from pellucid.checkpoints.huggingface.families.bert import (
+from pellucid.checkpoints.huggingface.families.encoders.bert import (
     BERT,
     HIDDEN_ACT,
     ROWS,
@@ -25,7 +25,7 @@ from pellucid.checkpoints.huggingface.families.bert import (
     bert_names,
     pooler_row,
 )
-from pellucid.checkpoints.huggingface.families.roberta import roberta_family
+from pellucid.checkpoints.huggingface.families.encoders.roberta import roberta_family
 from pellucid.checkpoints.huggingface.mapping import Row, fixed
 from pellucid.checkpoints.huggingface.names import Names, norm
 
