@@ -392,7 +392,10 @@ INEXPRESSIBLE: dict[str, tuple[config.Transformer, str]] = {
         with_stack(residual=config.SandwichNorm()),
         "decoder.residual is SandwichNorm",
     ),
-    "sinusoidal": (with_stack(positions=config.Sinusoidal(base=1e4)), "positions is Sinusoidal"),
+    "sinusoids from the first row": (
+        with_stack(positions=config.Sinusoidal(base=1e4)),
+        "decoder.positions.offset is 0, it could only be 2",
+    ),
     "linear attention": (
         with_stack(
             attention=config.LinearAttention(
