@@ -16,6 +16,7 @@ from pellucid.checkpoints.huggingface.attributes import (
     Derived,
     FixedValue,
     Ignored,
+    OtherName,
     Read,
     Rule,
     Rules,
@@ -35,13 +36,20 @@ def said(name: str, rule: Rule) -> str:
         return f"`{name}` ({json.dumps(rule.default)})"
     if isinstance(rule, FixedValue):
         return f"`{name}` = {json.dumps(rule.value)}"
+    if isinstance(rule, OtherName):
+        return f"`{name}` ({rule.usual})"
     return f"`{name}`"
 
 
 def lines(rules: Rules) -> Iterator[str]:
-    kinds = ((Read, "decides"), (FixedValue, "one value only"), (Ignored, "ignored"))
+    kinds = (
+        (Read, "decides"),
+        (FixedValue, "one value only"),
+        (OtherName, "other names"),
+        (Ignored, "ignored"),
+    )
     for kind, title in kinds:
-        found = [said(name, rule) for name, rule in sorted(rules.items()) if isinstance(rule, kind)]
+        found = [said(name, rule) for name, rule in sorted(rules.items()) if type(rule) is kind]
         if found:
             yield f"| {title} | {', '.join(found)} |"
 

@@ -31,7 +31,7 @@ from support.published import WRITTEN_AS, config_of
 LORA = config.LoRA(rank=3, alpha=5.0, dropout=0.125, targets=("*",))
 FUSED = ("gpt2", "gpt_neox")
 #: Families with all experts of a layer in one tensor.
-STACKED = ("gpt_oss", "granitemoe")
+STACKED = ("gpt_oss", "granitemoe", "granitemoeshared")
 
 
 def adapted(model: config.Transformer, lora: config.LoRA = LORA, *, fresh: bool = False) -> Any:

@@ -255,9 +255,9 @@ REFUSED: dict[str, tuple[Damage, str]] = {
     "wrong type": (saying(hidden_size="16"), "hidden_size must be of type int, was '16'"),
     "null": (saying(hidden_size=None), "hidden_size must be of type int, was None"),
     "impossible": (saying(num_key_value_heads=3), "n_heads must be a multiple of n_kv_heads"),
-    "no such family": (saying(model_type="spiral"), "'spiral'; those that are handled: llama,"),
-    "no transformer": (saying(model_type="mamba"), "state spaces, RWKV, xLSTM"),
-    "a family that is a table": (saying(model_type={"a": [1]}), "those that are handled: llama,"),
+    "no such family": (saying(model_type="spiral"), "'spiral'; docs/huggingface.md lists"),
+    "no transformer": (saying(model_type="mamba"), "outside the ground of pellucid"),
+    "a family that is a table": (saying(model_type={"a": [1]}), "families that are handled"),
     "no family": (saying(model_type=None), "has no model_type"),
     "no such architecture": (
         saying(architectures=["LlamaForTokenClassification"]),
@@ -392,7 +392,10 @@ INEXPRESSIBLE: dict[str, tuple[config.Transformer, str]] = {
         with_stack(residual=config.SandwichNorm()),
         "decoder.residual is SandwichNorm",
     ),
-    "sinusoidal": (with_stack(positions=config.Sinusoidal(base=1e4)), "positions is Sinusoidal"),
+    "sinusoids from the first row": (
+        with_stack(positions=config.Sinusoidal(base=1e4)),
+        "decoder.positions.offset is 0, it could only be 2",
+    ),
     "linear attention": (
         with_stack(
             attention=config.LinearAttention(

@@ -54,12 +54,14 @@ HELD = {
 CONVERTED = ("mixtral", "mixtral one expert", "ernie4_5_moe, none shared", "qwen3_moe", "olmoe")
 #: One block for all layers.
 SHARED = tuple(case for case in CASES if case.startswith("encoder albert"))
+#: Norms after the layers leave next to nothing of the update of one matrix.
+FLAT = ("openai-gpt", "openai-gpt, untied")
 LOADED = [
     (case, targets)
     for case in CASES
     for targets in TARGETS
     # a head for classes is trained whole, which an adapter alone does not hold: that is refused
-    if not case.startswith("classes") and not (case in SHARED and targets == "one")
+    if not case.startswith("classes") and not (case in (*SHARED, *FLAT) and targets == "one")
 ]
 
 

@@ -31,6 +31,7 @@ WITHOUT = {
     "alibi, scaled",
     "alternating",
     "bucketed",
+    "bucketed in each layer",
     "experts",
     "experts with weighted inputs",
     "grouped experts and a shared one",

@@ -40,10 +40,10 @@ LENGTH = 24
 #: The sizes of a model: each name of an attribute, and its role.
 _WIDTHS = ("hidden_size", "d_model", "n_embd", "dim")
 _HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads",
-          "encoder_attention_heads", "decoder_attention_heads")  # fmt: skip
+          "attention_heads", "encoder_attention_heads", "decoder_attention_heads")  # fmt: skip
 _DEPTHS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "num_decoder_layers",
            "encoder_layers", "decoder_layers")  # fmt: skip
-_FEEDS = ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "hidden_dim", "encoder_ffn_dim",
+_FEEDS = ("intermediate_size", "n_inner", "d_ff", "dff", "ffn_dim", "hidden_dim", "encoder_ffn_dim",
           "decoder_ffn_dim")  # fmt: skip
 _HEAD_WIDTHS = ("head_dim", "d_kv")
 
@@ -51,6 +51,7 @@ _LINEAR = {"rope_type": "linear", "factor": 2.5}
 _YARN = {"rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 8}
 _LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 3.0,
            "original_max_position_embeddings": 10}  # fmt: skip
+_ALPHA = {"rope_type": "dynamic", "factor": 1.0, "alpha": 5.0}
 #: Values of attributes of any family that are neither sizes nor switches nor activations.
 COMMON: Mapping[str, Sequence[Any]] = {
     **dict.fromkeys(
@@ -85,16 +86,21 @@ OPTIONS: Mapping[str, Mapping[str, Sequence[Any]]] = {
         "global_rope_theta": (50.0, 10_000.0),
         "classifier_pooling": ("cls", "mean"),
     },
+    # the default, the mean of all tokens' logits, is refused
+    "eurobert": {"classifier_pooling": ("bos", "mean")},
+    "openai-gpt": {"afn": ("relu", "gelu", "silu")},
+    "granitemoeshared": {"shared_intermediate_size": (0, 7)},
+    "hunyuan_v1_dense": {"rope_scaling": (None, _LINEAR, _ALPHA)},
     # its newest configuration keeps an old rope_theta beside the new one
     "gpt_neox": {"rope_theta": (10_000.0,), "rope_scaling": (None, _LINEAR)},
     # untied, its head has two biases, and files in which they differ are refused
     "bert": {"tie_word_embeddings": (True,)},
     # the newest library ties every head of these, unless a file holds two matrices
-    **{name: {"tie_word_embeddings": (True,)} for name in ("t5", "mt5")},
+    **{name: {"tie_word_embeddings": (True,)} for name in ("t5", "mt5", "umt5")},
     # in the newest library an untied head brings three tables of tokens, which is refused
     **{
         name: {"tie_word_embeddings": (True,)}
-        for name in ("bart", "mbart", "marian", "pegasus", "blenderbot")
+        for name in ("bart", "mbart", "marian", "pegasus", "blenderbot", "plbart", "m2m_100")
     },
 }
 
@@ -109,6 +115,8 @@ TOGETHER: Mapping[str, Sequence[Mapping[str, Any]]] = {
             "window_size": 3,
         },
     ),
+    # the library refuses others
+    "internlm3": tuple({"attention_bias": bias, "mlp_bias": bias} for bias in (False, True)),
     # not more groups than layers
     "albert": tuple(
         {"num_hidden_layers": layers, "num_hidden_groups": groups}
@@ -128,8 +136,13 @@ FUSED = ("falcon",)
 
 #: The heads of these are as wide as the model together: the library has no other output matrix.
 FULL_WIDTH = ("helium",)
-#: An old name of another class; and one whose head, for replaced tokens, is not read.
-LEFT_OUT = ("T5WithLMHeadModel", "ElectraForPreTraining")
+#: Old names of other classes; and one whose head, for replaced tokens, is not read.
+LEFT_OUT = (
+    "T5WithLMHeadModel",
+    "ElectraForPreTraining",
+    "InternLM3ForCausalLM",
+    "ExaoneForCausalLM",
+)
 
 
 @dataclass(frozen=True)

@@ -262,6 +262,30 @@ CASES: dict[str, Case] = {
             },
         },
     ),
+    "llama of ministral": Case(
+        "llama",
+        "ministral",
+        {"sliding_window": 40, "layer_types": ["sliding_attention", "full_attention"] * 2},
+    ),
+    "starcoder": Case("starcoder", "gpt_bigcode", {"n_embd": 64, "n_positions": 130}),
+    "hunyuan-dense": Case("hunyuan-dense", "hunyuan_v1_dense", {}),
+    "granitemoe with a shared layer": Case(
+        "granitemoe",
+        "granitemoeshared",
+        {**_EXPERTS, **_GRANITE, "shared_intermediate_size": 32},
+    ),
+    "glm4moe of dots1": Case(
+        "glm4moe",
+        "dots1",
+        {
+            **_EXPERTS,
+            "n_shared_experts": 2,
+            "first_k_dense_replace": 1,
+            "norm_topk_prob": True,
+            "routed_scaling_factor": 1.7,
+        },
+    ),
+    "t5 of umt5": Case("t5", "umt5", {"num_layers": 2}),
     "t5 of mt5": Case("t5", "mt5", {"num_layers": 2}),
 }
 #: Every case, by name: its architecture.

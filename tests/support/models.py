@@ -144,6 +144,9 @@ VARIANTS: dict[str, config.Transformer] = {
     "shaw": with_stack(positions=config.ShawRelative(max_distance=3, values=False)),
     "shaw with values": with_stack(positions=config.ShawRelative(max_distance=3, values=True)),
     "bucketed": with_stack(positions=config.BucketedBias(n_buckets=8, max_distance=12)),
+    "bucketed in each layer": with_stack(
+        positions=config.BucketedBias(n_buckets=8, max_distance=12, per_layer=True)
+    ),
     "alibi": with_stack(positions=config.ALiBi()),
     "alibi, scaled": with_stack(positions=config.ALiBi(max_exponent=4.0, scaled=True)),
     "alibi, rounded": with_stack(positions=config.ALiBi(rounded=True)),

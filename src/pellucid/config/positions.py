@@ -57,11 +57,13 @@ class BucketedBias(Checked):
     """A trained number per head and bucket of distances, added to the scores, as in T5.
 
     Half of the buckets hold one distance each, the others grow with the logarithm up to
-    `max_distance`. An encoder uses half of them for each direction.
+    `max_distance`. An encoder uses half of them for each direction. The layers share the numbers;
+    with `per_layer` each has its own, as in umT5.
     """
 
     n_buckets: Annotated[int, AtLeast(4)]
     max_distance: int
+    per_layer: bool = False
 
     def _check(self) -> None:
         if self.n_buckets % 2:

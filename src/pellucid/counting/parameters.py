@@ -216,10 +216,10 @@ def position_row_name(named_stack: NamedStack, scheme: OnePositions) -> str:
 def _positions(
     model: Transformer, named_stack: NamedStack, scheme: OnePositions
 ) -> list[ParameterRow]:
-    """The table of a scheme, if it has one; the layers that have the scheme share it."""
+    """The table of a scheme, if it has one; the layers that have it share it, or have one each."""
     stack = named_stack.stack
-    attentions = (layer.attention for layer in stack.layer_counts if layer.positions == scheme)
-    attention = next(attentions, stack.pattern[0])
+    layers = [layer for layer in stack.layers if layer.positions == scheme]
+    attention = layers[0].attention if layers else stack.pattern[0]
     dims = symbols(model, named_stack) | attention_symbols(attention)
     name = position_row_name(named_stack, scheme)
     match scheme:
@@ -227,8 +227,13 @@ def _positions(
             rows = f"(context_length + {offset})" if offset else "context_length"
             width = _input_symbol(model, model.positions_width)
             return [_embedding(name, f"{rows} {width}", dims)]
-        case BucketedBias(n_buckets=n):
-            return [_embedding(name, "n_buckets h", dims | {"n_buckets": n})]
+        case BucketedBias(n_buckets=n, per_layer=per_layer):
+            dims = dims | {"n_buckets": n}
+            if not per_layer:
+                return [_embedding(name, "n_buckets h", dims)]
+            number = "n_layers" if len(layers) == stack.n_layers else ""
+            formula = times(len(layers), number, "n_buckets h")
+            return [ParameterRow(name, len(layers), evaluate_int(formula, dims), formula)]
         case ShawRelative(max_distance=furthest, values=values):
             formula = f"(2 max_distance + 1) {'(d_k + d_v)' if values else 'd_k'}"
             return [_embedding(name, formula, dims | {"max_distance": furthest})]

@@ -64,7 +64,14 @@ class Ignored:
     reason: str
 
 
-Rule = Read | FixedValue | Ignored
+@dataclass(frozen=True, slots=True)
+class OtherName:
+    """Another name of the attribute `usual`. A file that has both must agree with itself."""
+
+    usual: str
+
+
+Rule = Read | FixedValue | Ignored | OtherName
 Rules = Mapping[str, Rule]
 
 _IDS = Ignored("names a token; the tokenizer's begin and end are found with it")
@@ -143,6 +150,7 @@ def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
             value; names it and the supported values.
     """
     all_rules = {**ANYWHERE, **rules}
+    table = _one_name_each(table, rules)
     for name, value in table.items():
         rule = all_rules.get(name)
         if rule is None:
@@ -163,6 +171,20 @@ def read_attributes(table: Table, rules: Rules, *, family: str) -> Table:
         if isinstance(rule, Read):
             values[name] = _read(table, name, rule, family, values)
     return values
+
+
+def _one_name_each(table: Table, rules: Rules) -> Table:
+    """The table without other names."""
+    renamed: Table = {}
+    for name, value in table.items():
+        rule = rules.get(name)
+        usual = rule.usual if isinstance(rule, OtherName) else name
+        if renamed.setdefault(usual, value) != value:
+            raise CheckpointError(
+                f"config.json has {usual} under two names, and one of them, {name}, is "
+                f"{short(value)}: remove one"
+            )
+    return renamed
 
 
 def _read(table: Table, name: str, rule: Read, family: str, values: Table) -> Any:

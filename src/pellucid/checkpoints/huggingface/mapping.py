@@ -18,6 +18,7 @@ from pellucid.checkpoints.huggingface.attributes import (
     Derived,
     FixedValue,
     Ignored,
+    OtherName,
     Read,
     Rules,
     Table,
@@ -227,6 +228,11 @@ def fixed(name: str, value: Any) -> Row:
 def ignored(reason: str, *names: str) -> Row:
     """Attributes that change no number of the model."""
     return Row(rules=dict.fromkeys(names, Ignored(reason)))
+
+
+def other_name(usual: str, *names: str) -> Row:
+    """Other names of an attribute that another row reads; they are never written."""
+    return Row(rules=dict.fromkeys(names, OtherName(usual)))
 
 
 def computed(value: Callable[[Table], Any], *paths: str) -> Row:

@@ -8,6 +8,7 @@ and one tensor.
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from pellucid import config
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, Stored, read_json
-from pellucid.checkpoints.huggingface.families import FAMILIES, NOT_TRANSFORMERS
+from pellucid.checkpoints.huggingface.families import FAMILIES, REFUSED
 from pellucid.checkpoints.huggingface.family import Family
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.checkpoints.huggingface.match_tensors import (
@@ -37,6 +38,7 @@ from pellucid.checkpoints.huggingface.own import OWN_TYPE, own_family, read_own
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
 from pellucid.model.build.shared_layers import tie_weights
+from pellucid.reader import short
 
 _WINDOWS = os.name == "nt"
 #: The types of half precision, as files name them.
@@ -193,15 +195,18 @@ def _describe_model(
 def _family(table: Table) -> Family:
     kind = table.get("model_type")
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
-    if isinstance(kind, str) and kind in NOT_TRANSFORMERS:
-        raise CheckpointError(
-            f"config.json names the family {kind!r}, whose layers keep a recurrent state (state "
-            "spaces, RWKV, xLSTM): outside the ground of pellucid, which opens transformers alone"
-        )
+    if isinstance(kind, str) and kind in REFUSED:
+        raise CheckpointError(f"config.json names the family {kind!r}, {REFUSED[kind]}")
     if family is None:
-        fault = f"names the family {kind!r}" if kind is not None else "has no model_type"
-        names = ", ".join((*FAMILIES, OWN_TYPE))
-        raise CheckpointError(f"config.json {fault}; those that are handled: {names}")
+        fault = f"names the family {short(kind)}" if kind is not None else "has no model_type"
+        similar = difflib.get_close_matches(str(kind), (*FAMILIES, OWN_TYPE), n=3)
+        names = (
+            f"those with a similar name are {', '.join(similar)}" if similar else "such as llama"
+        )
+        raise CheckpointError(
+            f"config.json {fault}; docs/huggingface.md lists the {len(FAMILIES)} families that are "
+            f"handled, {names}"
+        )
     return family
 
 

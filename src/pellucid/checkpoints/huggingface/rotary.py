@@ -105,6 +105,28 @@ def rotary_row(
     return Row(rules={**ROTARY_RULES, **rules}, read=read, write=write)
 
 
+def rotary_row_with_default(default: Table, *, base: float) -> Row:
+    """As `rotary_row`, for a family that stretches the angles if a file says nothing.
+
+    Args:
+        default: the parameters without rope attributes. base: as in `rotary_row`.
+    """
+    row = rotary_row(base=base)
+
+    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+        if attributes["rope_scaling"] is None and attributes["rope_parameters"] is None:
+            attributes = {**attributes, "rope_parameters": default}
+        row.read(attributes, tree, stored)
+
+    def write(tree: Table) -> Table:
+        table = row.write(tree)
+        scaling = table.pop("rope_scaling") or {"rope_type": "default"}
+        rotary = {"rope_theta": table.pop("rope_theta"), **scaling}
+        return {**table, "rope_parameters": rotary}
+
+    return Row(rules=row.rules, read=read, write=write)
+
+
 def _with_original(attributes: Table, length: int) -> Table:
     """The attributes with the length of texts in training among the parameters of scaling."""
     parameters = _parameters(attributes)

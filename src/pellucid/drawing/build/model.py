@@ -178,6 +178,7 @@ def _positions(model_boxes: ModelBoxes, named_stack: NamedStack, scheme: OnePosi
             return (Box(name="Sinusoidal positions", lines=lines), shape)
         case BucketedBias():
             lines = [f"{scheme.n_buckets} buckets of distances", "a number per head in each"]
+            lines += ["each layer has its own"] if scheme.per_layer else []
             return (_side_box(model_boxes, named_stack, scheme, lines), Arrow())
         case ShawRelative():
             lines = [f"a vector per distance up to {scheme.max_distance}"]

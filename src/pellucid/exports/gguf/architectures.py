@@ -40,6 +40,11 @@ DEEPSEEK = Architecture(
     ),
     refuses=query_latents_by_depth,
 )
+GRANITEMOE = replace(
+    GRANITE,
+    name="granitemoe",
+    mixture=Mixture(normalised=True, shared="may", own_width=False),
+)
 #: By the `model_type` of the family that holds the model.
 ARCHITECTURES: dict[str, Architecture] = {
     **DENSE,
@@ -70,11 +75,8 @@ ARCHITECTURES: dict[str, Architecture] = {
         full_keys=True,
         mixture=Mixture(normalised=False, own_width=False),
     ),
-    "granitemoe": replace(
-        GRANITE,
-        name="granitemoe",
-        mixture=Mixture(normalised=True, shared="may", own_width=False),
-    ),
+    "granitemoe": GRANITEMOE,
+    "granitemoeshared": GRANITEMOE,
     "ernie4_5_moe": Architecture(
         name="ernie4_5-moe",
         own_metadata=experts_everywhere,

@@ -75,8 +75,15 @@ GRANITE = replace(LLAMA, name="granite", mixture=None, scales=True, logit_scale=
 DENSE: dict[str, Architecture] = {
     "llama": LLAMA,
     "mistral": LLAMA,
+    "ministral": LLAMA,
     "gpt2": Architecture(
         name="gpt2", pairing=None, activations=GELU, joined=True, biases=ALL, square=True
+    ),
+    "gpt_bigcode": Architecture(
+        name="starcoder", pairing=None, activations=GELU, joined=True, biases=ALL, square=True
+    ),
+    "hunyuan_v1_dense": Architecture(
+        name="hunyuan-dense", pairing="half_split", activations=SILU, may_have=QKV
     ),
     "gpt_neox": Architecture(
         name="gptneox",
@@ -286,4 +293,5 @@ DENSE: dict[str, Architecture] = {
     ),
     "t5": T5,
     "mt5": T5,
+    "umt5": T5,
 }

@@ -12,6 +12,8 @@ from pellucid.errors import CheckpointError
 from pellucid.exports.gguf.architecture import Architecture
 
 _LAYER = re.compile(r"(encoder|decoder)\.blocks\.(\d+)\.(.+)\.(weight|bias|gain)")
+#: The biases of all layers, or of one.
+_TABLE = re.compile(r"\w+\.positions\.(?:schemes\.(\d+)\.)?table\.weight")
 #: Parts outside of layers. In T5 each stack has its own.
 _OUTER = {
     "token_embedding.weight": "token_embd.weight",
@@ -137,8 +139,8 @@ def _outer_name(parameter: str, *, is_pair: bool) -> str:
     path, _, leaf = parameter.rpartition(".")
     if is_pair and path in ("encoder.final_norm", "decoder.final_norm"):
         return f"{path[:3]}.output_norm.weight"
-    if is_pair and parameter.endswith("positions.table.weight"):
-        return f"{path[:3]}.blk.0.attn_rel_b.weight"
+    if is_pair and (table := _TABLE.fullmatch(parameter)):
+        return f"{path[:3]}.blk.{table[1] or 0}.attn_rel_b.weight"
     if parameter in _OUTER:
         return _OUTER[parameter]
     if path in _OUTER:

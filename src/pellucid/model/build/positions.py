@@ -47,14 +47,16 @@ def entry(model: config.Transformer, stack: config.Stack) -> Entry:
 
 def positions(model: config.Transformer, stack: config.Stack, *, causal: bool) -> Positions:
     """The positions of a stack: one scheme, or several that take turns."""
-    attention_of = {layer.positions: layer.attention for layer in stack.layer_counts}
-    schemes = stack.schemes
-    modules = [
-        _scheme(model, stack, scheme, attention_of[scheme], causal=causal) for scheme in schemes
-    ]
-    if len(modules) == 1:
-        return modules[0]
-    return AlternatingPositions(modules, [schemes.index(layer.positions) for layer in stack.layers])
+    modules, places = list[Positions](), list[int]()
+    place_of: dict[config.OnePositions, int] = {}
+    for layer in stack.layers:
+        scheme = layer.positions
+        own = isinstance(scheme, config.BucketedBias) and scheme.per_layer
+        if own or scheme not in place_of:
+            place_of[scheme] = len(modules)
+            modules.append(_scheme(model, stack, scheme, layer.attention, causal=causal))
+        places.append(place_of[scheme])
+    return modules[0] if len(modules) == 1 else AlternatingPositions(modules, places)
 
 
 def _scheme(

@@ -4,16 +4,14 @@
     mBART    learned positions, norms before each layer and at the end
     Marian   sinusoids, norms after each layer
     Pegasus  sinusoids, norms before each layer and at the end
-    Blenderbot  learned positions, norms before each layer and at the end
 
-The bias of the logits is a constant. Learned positions begin at row 2 of their table, in Blenderbot
-at row 0.
+The bias of the logits is a constant. Learned positions begin at row 2 of their table.
 
 Source: Lewis et al. 2020, "BART: Denoising Sequence-to-Sequence Pre-training for Natural Language
 Generation, Translation, and Comprehension"; Liu et al. 2020, "Multilingual Denoising Pre-training
 for Neural Machine Translation"; Junczys-Dowmunt et al. 2018, "Marian: Fast Neural Machine
 Translation in C++"; Zhang et al. 2020, "PEGASUS: Pre-training with Extracted Gap-sentences for
-Abstractive Summarization"; Roller et al. 2021, "Recipes for Building an Open-Domain Chatbot".
+Abstractive Summarization".
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pellucid.checkpoints.huggingface.activations import activation
-from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.attributes import Table
 from pellucid.checkpoints.huggingface.families.decoders import initial_std, initialisation
 from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
@@ -40,7 +38,7 @@ from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 _STACKS = ("encoder", "decoder")
 _NORM: Table = {"kind": "LayerNorm", "eps": 1e-5, "bias": True}
 _ATTENTION: Table = {"kind": "MultiHead", "qkv_bias": True, "out_bias": True}
-_LEARNED: Table = {"kind": "Learned", "offset": 2}
+LEARNED: Table = {"kind": "Learned", "offset": 2}
 _SINUSOIDAL: Table = {"kind": "Sinusoidal", "base": 10_000.0, "pairing": "half_split"}
 _ATTENTIONS = {
     "encoder": ("encoder.layers.attention",),
@@ -151,7 +149,10 @@ _NAMES: Names = {
 }
 
 
-def _family(
+_HEAD: Table = {"kind": "LanguageHead", "bias": True, "fixed_bias": True}
+
+
+def pair_family(
     model_type: str,
     stem: str,
     architecture: str,
@@ -159,11 +160,22 @@ def _family(
     positions: Table,
     *rows: Row,
     embedding_norm: bool,
+    head: Table = _HEAD,
 ) -> Family:
+    """A family of encoder-decoders.
+
+    Args:
+        model_type: its name. stem: of its class without a head. architecture: the class with one.
+        residual: PreNorm or PostNorm, in both stacks.
+        positions: of both stacks.
+        rows: its own attributes.
+        embedding_norm: whether the embedding has a norm.
+        head: of the language model.
+    """
     return Family(
         model_type=model_type,
         heads={
-            architecture: {"kind": "LanguageHead", "bias": True, "fixed_bias": True},
+            architecture: head,
             f"{stem}Model": NO_HEAD,
         },
         skeleton=_skeleton(residual, positions, embedding_norm=embedding_norm),
@@ -171,7 +183,7 @@ def _family(
         names=_NAMES,
         prefix="model.",
         ignored_tensors={
-            r"model\.(encoder|decoder)\.embed_positions\.weight": "computed from the config",
+            r"model\.(encoder|decoder)\.embed_positions\.weights?": "computed from the config",
             r"model\.(encoder|decoder)\.version": "of an early file",
         },
         copies={f"model.{stack}.embed_tokens.weight": "model.shared.weight" for stack in _STACKS},
@@ -184,25 +196,29 @@ def _family(
     )
 
 
-BART = _family(
-    "bart",
-    "Bart",
-    "BartForConditionalGeneration",
-    "PostNorm",
-    _LEARNED,
+#: What early files say of BART, and of its twin PLBart.
+BART_ROWS: tuple[Row, ...] = (
     fixed("normalize_before", False),
     fixed("add_final_layer_norm", False),
     fixed("add_bias_logits", False),
     fixed("normalize_embedding", True),
     fixed("static_position_embeddings", False),
+)
+BART = pair_family(
+    "bart",
+    "Bart",
+    "BartForConditionalGeneration",
+    "PostNorm",
+    LEARNED,
+    *BART_ROWS,
     embedding_norm=True,
 )
-MBART = _family(
+MBART = pair_family(
     "mbart",
     "MBart",
     "MBartForConditionalGeneration",
     "PreNorm",
-    _LEARNED,
+    LEARNED,
     fixed("normalize_before", True),
     fixed("add_final_layer_norm", True),
     fixed("add_bias_logits", False),
@@ -210,7 +226,7 @@ MBART = _family(
     fixed("static_position_embeddings", False),
     embedding_norm=True,
 )
-MARIAN = _family(
+MARIAN = pair_family(
     "marian",
     "Marian",
     "MarianMTModel",
@@ -225,7 +241,7 @@ MARIAN = _family(
     ignored("nothing reads it", "add_bias_logits"),
     embedding_norm=False,
 )
-PEGASUS = _family(
+PEGASUS = pair_family(
     "pegasus",
     "Pegasus",
     "PegasusForConditionalGeneration",
@@ -236,32 +252,5 @@ PEGASUS = _family(
     fixed("normalize_embedding", False),
     fixed("add_bias_logits", False),
     fixed("static_position_embeddings", True),
-    embedding_norm=False,
-)
-#: The defaults of its sizes are other ones.
-_BLENDERBOT_SIZES = {
-    "vocab_size": 8008,
-    "max_position_embeddings": 128,
-    "d_model": 2560,
-    "encoder_layers": 2,
-    "decoder_layers": 24,
-    **dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 32),
-    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), 10240),
-}
-BLENDERBOT = _family(
-    "blenderbot",
-    "Blenderbot",
-    "BlenderbotForConditionalGeneration",
-    "PreNorm",
-    {"kind": "Learned"},
-    Row(rules={name: Read(int, default) for name, default in _BLENDERBOT_SIZES.items()}),
-    fixed("normalize_before", True),
-    fixed("layernorm_variant", "prelayernorm"),
-    fixed("add_final_layer_norm", True),
-    fixed("extra_layer_norm", False),
-    fixed("normalize_embedding", False),
-    fixed("add_bias_logits", False),
-    fixed("static_position_embeddings", False),
-    ignored("nothing reads it", "do_blenderbot_90_layernorm"),
     embedding_norm=False,
 )

@@ -1,6 +1,9 @@
-"""Gemma 2: norms on both sides, soft caps, every other layer a sliding window.
+"""Gemma 2 and VaultGemma: soft caps, every other layer a sliding window.
 
-Source: Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size".
+Gemma 2 has norms on both sides of each layer, VaultGemma only before it.
+
+Source: Gemma Team 2024, "Gemma 2: Improving Open Language Models at a Practical Size"; Sinha et al.
+2025, "VaultGemma: A Differentially Private Gemma Model".
 """
 
 from __future__ import annotations
@@ -11,7 +14,9 @@ from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
     BIASES,
+    BLOCK,
     FEED,
+    LAYER,
     NAMES,
     ROTARY,
     ROWS,
@@ -29,6 +34,7 @@ from pellucid.checkpoints.huggingface.mapping import (
     integer,
     number,
 )
+from pellucid.checkpoints.huggingface.names import norm
 from pellucid.config.checks import positive
 
 _SCALAR = "query_pre_attn_scalar"
@@ -62,22 +68,40 @@ GEMMA_ROWS: tuple[Row, ...] = (
     scalar_row(),
 )
 
+_ROWS: tuple[Row, ...] = (
+    *GEMMA_ROWS,
+    ROTARY,
+    windows_row(lambda attributes, layer: layer % 2 == 0),
+    ignored("repeats sliding_window", "sliding_window_size"),
+    number("attn_logit_softcapping", f"{ATTENTION}.soft_cap", default=50.0, or_none=True),
+    number("final_logit_softcapping", "head:LanguageHead.soft_cap", default=30.0, or_none=True),
+    fixed("use_bidirectional_attention", None),
+)
+
+
+def _skeleton(residual: str) -> Table:
+    return skeleton(
+        norm={"kind": "RMSNorm", "unit_offset": True},
+        residual=residual,
+        embedding={"kind": "Embedding", "scaled": True},
+    )
+
+
 GEMMA2 = decoder_family(
     "gemma2",
     "Gemma2",
-    (
-        *GEMMA_ROWS,
-        ROTARY,
-        windows_row(lambda attributes, layer: layer % 2 == 0),
-        ignored("repeats sliding_window", "sliding_window_size"),
-        number("attn_logit_softcapping", f"{ATTENTION}.soft_cap", default=50.0, or_none=True),
-        number("final_logit_softcapping", "head:LanguageHead.soft_cap", default=30.0, or_none=True),
-        fixed("use_bidirectional_attention", None),
-    ),
-    skeleton=skeleton(
-        norm={"kind": "RMSNorm", "unit_offset": True},
-        residual="SandwichNorm",
-        embedding={"kind": "Embedding", "scaled": True},
-    ),
+    _ROWS,
+    skeleton=_skeleton("SandwichNorm"),
     names={**NAMES, **SANDWICH_NAMES},
+)
+VAULTGEMMA = decoder_family(
+    "vaultgemma",
+    "VaultGemma",
+    _ROWS,
+    skeleton=_skeleton("PreNorm"),
+    names={
+        **NAMES,
+        **dict(norm(f"{BLOCK}.feed_forward_norm", f"{LAYER}.pre_feedforward_layernorm")),
+    },
+    classifies=False,
 )

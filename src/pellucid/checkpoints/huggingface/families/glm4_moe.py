@@ -1,21 +1,29 @@
-"""GLM 4.5: a sigmoid router with a bias of the choice and groups, after a few dense layers.
+"""GLM 4.5 and dots.llm1: a sigmoid router with a bias of the choice, after a few dense layers.
 
-Source: GLM-4.5 Team 2025, "GLM-4.5: Agentic, Reasoning, and Coding (ARC) Foundation Models".
+Experts can come in groups. dots.llm1 always normalises queries and keys, and layers can have
+windows.
+
+Source: GLM-4.5 Team 2025, "GLM-4.5: Agentic, Reasoning, and Coding (ARC) Foundation Models"; Huo et
+al. 2025, "dots.llm1 Technical Report".
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
-from pellucid.checkpoints.huggingface.attributes import Read, Table
+from pellucid.checkpoints.huggingface.attributes import REQUIRED, Read, Table
 from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
 from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
+    BIASES,
     BLOCK,
     GATED,
     RMS_NORM,
+    ROTARY,
     decoder_family,
     skeleton,
+    windows_row,
 )
 from pellucid.checkpoints.huggingface.families.mixtures import (
     ACTIVATION,
@@ -40,7 +48,7 @@ from pellucid.checkpoints.huggingface.mapping import (
     integer,
     number,
 )
-from pellucid.checkpoints.huggingface.names import Source
+from pellucid.checkpoints.huggingface.names import Names, Source
 from pellucid.checkpoints.huggingface.rotary import rotary_row
 
 
@@ -75,7 +83,7 @@ def dense_first_row(sparse: Table, default: int) -> Row:
     return sparse_layers_row(sparse, _is_after_dense, rules, _count_dense)
 
 
-def shared_row(default: int, name: str = "n_shared_experts", *, optional: bool = False) -> Row:
+def shared_row(default: Any, name: str = "n_shared_experts", *, optional: bool = False) -> Row:
     """The width of the layer that every token uses, in widths of an expert.
 
     Args:
@@ -117,6 +125,12 @@ def _write_query_key_norm(tree: Table) -> Table:
     return {"use_qk_norm": values_at(tree, f"{ATTENTION}.qk_norm")[0] is not None}
 
 
+_ROUTER_OUTPUTS = ignored("outputs of a call besides the logits", "output_router_logits")
+_NAMES: Names = {
+    **EXPERT_NAMES,
+    **shared_names("shared_experts"),
+    f"{BLOCK}.feed_forward.choice_bias": Source(f"{MLP}.gate.e_score_correction_bias"),
+}
 SIGMOID: Table = {"scores": "sigmoid", "balancing_rate": 0.0}
 GLM4_MOE = replace(
     decoder_family(
@@ -147,14 +161,43 @@ GLM4_MOE = replace(
                 "num_nextn_predict_layers",
                 "num_mtp_layers",
             ),
-            ignored("outputs of a call besides the logits", "output_router_logits"),
+            _ROUTER_OUTPUTS,
         ),
         skeleton=skeleton(feed_forward={}),
-        names={
-            **EXPERT_NAMES,
-            **shared_names("shared_experts"),
-            f"{BLOCK}.feed_forward.choice_bias": Source(f"{MLP}.gate.e_score_correction_bias"),
-        },
+        names=_NAMES,
+        classifies=False,
+    ),
+    other_names=JOINT_NAMES,
+)
+
+DOTS1 = replace(
+    decoder_family(
+        "dots1",
+        "Dots1",
+        (
+            *DECODER_ROWS,
+            dense_first_row(mixture(router=SIGMOID, shared=GATED), 0),
+            ACTIVATION,
+            ROTARY,
+            flag("attention_bias", *BIASES, default=False),
+            number("rms_norm_eps", "decoder.norm.eps", f"{ATTENTION}.qk_norm.eps", default=1e-6),
+            windows_row(
+                lambda attributes, layer: layer >= attributes["max_window_layers"],
+                rules={"max_window_layers": Read(int, 62)},
+                describe=lambda windows: {"max_window_layers": 0},  # layer_types names the layers
+            ),
+            integer("intermediate_size", f"{DENSE}.d_ff", default=10944),
+            integer("moe_intermediate_size", f"{MIXTURE}.expert.d_ff", default=1408),
+            shared_row(REQUIRED),
+            integer("n_routed_experts", f"{MIXTURE}.n_experts"),
+            integer("num_experts_per_tok", ACTIVE),
+            flag("norm_topk_prob", NORMALISED, default=False),
+            number("routed_scaling_factor", f"{MIXTURE}.router.scale", default=1.0),
+            groups_row(1, 1),
+            _ROUTER_OUTPUTS,
+        ),
+        skeleton=skeleton(attention={"qk_norm": RMS_NORM}, feed_forward={}),
+        names=_NAMES,
         classifies=False,
     ),
     other_names=JOINT_NAMES,

@@ -29,15 +29,13 @@ from pellucid.checkpoints.huggingface.families.mixtures import (
     mixture,
 )
 from pellucid.checkpoints.huggingface.mapping import (
-    DirectoryContents,
-    Row,
     flag,
     ignored,
     integer,
     number,
 )
 from pellucid.checkpoints.huggingface.names import Source, linear
-from pellucid.checkpoints.huggingface.rotary import rotary_row
+from pellucid.checkpoints.huggingface.rotary import rotary_row_with_default
 
 #: What `transformers` takes if a file says nothing.
 _GPT_OSS_SCALING: Table = {
@@ -48,24 +46,6 @@ _GPT_OSS_SCALING: Table = {
     "truncate": False,
     "original_max_position_embeddings": 4096,
 }
-
-
-def _gpt_oss_rotary() -> Row:
-    row = rotary_row(base=150_000.0)
-
-    def read(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
-        if attributes["rope_scaling"] is None and attributes["rope_parameters"] is None:
-            attributes = {**attributes, "rope_parameters": _GPT_OSS_SCALING}
-        row.read(attributes, tree, stored)
-
-    def write(tree: Table) -> Table:
-        table = row.write(tree)
-        scaling = table["rope_scaling"] or {"rope_type": "default"}
-        return {"rope_parameters": {"rope_theta": table["rope_theta"], **scaling}}
-
-    return Row(rules=row.rules, read=read, write=write)
-
-
 _GPT_OSS_EXPERT: Table = {"kind": "ClampedGatedMLP", "bias": True}
 GPT_OSS = decoder_family(
     "gpt_oss",
@@ -73,7 +53,7 @@ GPT_OSS = decoder_family(
     (
         *(row for row in DECODER_ROWS if "head_dim" not in row.rules),
         integer("head_dim", f"{ATTENTION}.d_head", default=replace(HEAD_WIDTH, absent=64)),
-        _gpt_oss_rotary(),
+        rotary_row_with_default(_GPT_OSS_SCALING, base=150_000.0),
         windows_row(lambda attributes, layer: layer % 2 == 0, default=128),
         flag("attention_bias", *BIASES, default=True),
         number("rms_norm_eps", "decoder.norm.eps", default=1e-5),

@@ -1,5 +1,7 @@
 """Granite, dense or with experts: four factors, of embeddings, layers, scores and logits.
 
+A layer that every token uses can be added to the experts.
+
 Source: IBM 2024, "Granite 3.0 Language Models", and its released code.
 """
 
@@ -15,6 +17,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     BIASES,
     BLOCK,
     FEED,
+    GATED,
     LAYER,
     NAMES,
     ROTARY,
@@ -38,7 +41,7 @@ from pellucid.checkpoints.huggingface.mapping import (
     flag,
     integer,
 )
-from pellucid.checkpoints.huggingface.names import linear
+from pellucid.checkpoints.huggingface.names import Names, fused, linear
 from pellucid.config.checks import positive
 
 _SCORES = "attention_multiplier"
@@ -100,31 +103,63 @@ GRANITE = decoder_family(
 
 _SPARSE = f"{LAYER}.block_sparse_moe"
 _ROUTER = f"{BLOCK}.feed_forward.router"
+_MOE_ROWS: tuple[Row, ...] = (
+    *DECODER_ROWS,
+    *_SHARED,
+    ACTIVATION,
+    integer("intermediate_size", f"{MIXTURE}.expert.d_ff"),
+    integer("num_local_experts", f"{MIXTURE}.n_experts", default=8),
+    integer("num_experts_per_tok", ACTIVE, default=2),
+    balance_row(),
+)
+_MOE_NAMES: Names = {
+    **NAMES,
+    **dict(joint_names(f"{_SPARSE}.input_linear.weight", f"{_SPARSE}.output_linear.weight")),
+    **dict(linear(_ROUTER, f"{_SPARSE}.router.layer")),
+}
 GRANITEMOE = replace(
     decoder_family(
         "granitemoe",
         "GraniteMoe",
-        (
-            *DECODER_ROWS,
-            *_SHARED,
-            ACTIVATION,
-            integer("intermediate_size", f"{MIXTURE}.expert.d_ff"),
-            integer("num_local_experts", f"{MIXTURE}.n_experts", default=8),
-            integer("num_experts_per_tok", ACTIVE, default=2),
-            balance_row(),
-        ),
+        _MOE_ROWS,
         skeleton=skeleton(feed_forward=mixture(router={"normalised": True})),
-        names={
-            **NAMES,
-            **dict(
-                joint_names(f"{_SPARSE}.input_linear.weight", f"{_SPARSE}.output_linear.weight")
-            ),
-            **dict(linear(_ROUTER, f"{_SPARSE}.router.layer")),
-        },
+        names=_MOE_NAMES,
         classifies=False,
     ),
     other_names={
         **dict(joint_names(f"{_SPARSE}.experts.gate_up_proj", f"{_SPARSE}.experts.down_proj")),
         **dict(linear(_ROUTER, f"{_SPARSE}.router")),
+    },
+)
+
+
+def _read_shared(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
+    if width := attributes["shared_intermediate_size"]:
+        set_values(tree, f"{MIXTURE}.shared", {**GATED, "d_ff": width})
+
+
+def _write_shared(tree: Table) -> Table:
+    shared: Table | None = values_at(tree, f"{MIXTURE}.shared")[0]
+    return {"shared_intermediate_size": 0 if shared is None else shared["d_ff"]}
+
+
+_SHARED_PATH = f"{BLOCK}.feed_forward.shared"
+GRANITEMOESHARED = replace(
+    GRANITEMOE,
+    model_type="granitemoeshared",
+    heads={
+        name.replace("GraniteMoe", "GraniteMoeShared"): head
+        for name, head in GRANITEMOE.heads.items()
+    },
+    rows=(
+        Row(
+            rules={"shared_intermediate_size": Read(int, 0)}, read=_read_shared, write=_write_shared
+        ),
+        *GRANITEMOE.rows,
+    ),
+    names={
+        **_MOE_NAMES,
+        **dict(fused(_SHARED_PATH, ("gate", "up"), f"{LAYER}.shared_mlp.input_linear")),
+        **dict(linear(f"{_SHARED_PATH}.down", f"{LAYER}.shared_mlp.output_linear")),
     },
 )

@@ -1,11 +1,13 @@
-"""Decoders whose layers take turns: Gemma 3, OLMo 3, SmolLM3 and EXAONE 4.
+"""Decoders whose layers take turns: Gemma 3, OLMo 3, SmolLM3, EXAONE 4, Ministral and CWM.
 
-Most layers have a sliding window, some see the whole text. Gemma 3 and OLMo 3 rotate both at their
+Most layers have a sliding window, some see the whole text. Ministral and CWM differ from Llama in
+this alone. Gemma 3 and OLMo 3 rotate both at their
 own angles. EXAONE 4 does not rotate in the layers that see the whole text. SmolLM3 does not rotate
 in every fourth layer.
 
 Source: Gemma Team 2025, "Gemma 3 Technical Report"; Team OLMo 2025, "Olmo 3"; Bakouch et al. 2025,
-"SmolLM3"; LG AI Research 2025, "EXAONE 4.0".
+"SmolLM3"; LG AI Research 2025, "EXAONE 4.0"; Mistral AI 2024, "Un Ministral, des Ministraux"; FAIR
+CodeGen team 2025, "CWM".
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     ATTENTION,
     BIASES,
     FEED,
+    HEAD_WIDTH,
     NAMES,
+    ONE_RANK,
     RMS_NORM,
+    ROTARY,
     ROWS,
     SANDWICH_NAMES,
     decoder_family,
@@ -38,7 +43,7 @@ from pellucid.checkpoints.huggingface.mapping import (
     number,
     same_as,
 )
-from pellucid.checkpoints.huggingface.rotary import rotary_row
+from pellucid.checkpoints.huggingface.rotary import rotary_row, rotary_row_with_default
 from pellucid.errors import CheckpointError
 
 _EPS = "decoder.norm.eps", f"{ATTENTION}.qk_norm.eps"
@@ -219,4 +224,44 @@ EXAONE4 = decoder_family(
     ),
     skeleton=skeleton(attention={"qk_norm": RMS_NORM}, residual="OutputNorm", positions=_NO_SCHEME),
     names=OUTPUT_NORM_NAMES,
+)
+
+MINISTRAL = decoder_family(
+    "ministral",
+    "Ministral",
+    (
+        *ROWS,
+        ROTARY,
+        integer(
+            "num_key_value_heads",
+            f"{ATTENTION}.n_kv_heads",
+            default=replace(same_as("num_attention_heads"), absent=8),
+        ),
+        windows_row(lambda attributes, layer: True),
+    ),
+    skeleton=skeleton(),
+)
+
+#: What `transformers` takes if a file says nothing.
+_CWM_SCALING: Table = {
+    "rope_type": "llama3",
+    "factor": 16.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+CWM = decoder_family(
+    "cwm",
+    "Cwm",
+    (
+        *ROWS,
+        rotary_row_with_default(_CWM_SCALING, base=1e6),
+        integer("head_dim", f"{ATTENTION}.d_head", default=replace(HEAD_WIDTH, absent=128)),
+        number("rms_norm_eps", "decoder.norm.eps", default=1e-5),
+        windows_row(lambda attributes, layer: layer % 4 != 0, default=8192),
+        fixed("mlp_bias", False),
+        ONE_RANK,
+    ),
+    skeleton=skeleton(),
+    classifies=False,
 )

@@ -1,10 +1,11 @@
-"""Decoders with a softmax router: Mixtral, Qwen 2 MoE, Qwen 3 MoE and OLMoE.
+"""Decoders with a softmax router: Mixtral, Qwen 2 and 3 MoE, OLMoE and FlexOlmo.
 
 Mixtral normalises the weights of the chosen experts, the others where they say so. Qwen 2 MoE has a
-layer that every token uses, with a gate. In both Qwens some layers can be dense.
+layer that every token uses, with a gate. In both Qwens some layers can be dense. FlexOlmo is an
+OLMoE with norms after attention and feed-forward.
 
 Source: Jiang et al. 2024, "Mixtral of Experts"; Yang et al. 2024, "Qwen2 Technical Report"; Yang et
-al. 2025, "Qwen3 Technical Report"; Muennighoff et al. 2024, "OLMoE".
+al. 2025, "Qwen3 Technical Report"; Muennighoff et al. 2024, "OLMoE"; Shi et al. 2025, "FlexOlmo".
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     decoder_family,
     skeleton,
 )
-from pellucid.checkpoints.huggingface.families.llama import QWEN2
+from pellucid.checkpoints.huggingface.families.llama import OUTPUT_NORMS, QWEN2
 from pellucid.checkpoints.huggingface.families.mixtures import (
     ACTIVATION,
     ACTIVE,
@@ -56,6 +57,7 @@ from pellucid.checkpoints.huggingface.mapping import (
     number,
 )
 from pellucid.checkpoints.huggingface.names import linear
+from pellucid.checkpoints.huggingface.rotary import rotary_row
 from pellucid.errors import CheckpointError
 
 
@@ -198,29 +200,52 @@ QWEN3_MOE = replace(
     other_names=JOINT_NAMES,
 )
 
+
+def _olmoe_rows(
+    d_ff: int, n_experts: int, n_active: int, eps: float, rotary: Row
+) -> tuple[Row, ...]:
+    """The attributes of OLMoE, with the defaults of a family."""
+    return (
+        *(row for row in DECODER_ROWS if "head_dim" not in row.rules),
+        computed(HEAD_WIDTH.value, f"{ATTENTION}.d_head"),
+        ACTIVATION,
+        rotary,
+        flag("attention_bias", *BIASES, default=False),
+        number("rms_norm_eps", "decoder.norm.eps", f"{ATTENTION}.qk_norm.eps", default=eps),
+        integer("intermediate_size", f"{MIXTURE}.expert.d_ff", default=d_ff),
+        integer("num_experts", f"{MIXTURE}.n_experts", default=n_experts),
+        integer("num_experts_per_tok", ACTIVE, default=n_active),
+        flag("norm_topk_prob", NORMALISED, default=False),
+        balance_row(0.01),
+    )
+
+
+_OLMOE_ATTENTION: Table = {"qk_norm": RMS_NORM, "qk_norm_over": "all_heads"}
 OLMOE = replace(
     decoder_family(
         "olmoe",
         "Olmoe",
         (
-            *(row for row in DECODER_ROWS if "head_dim" not in row.rules),
-            computed(HEAD_WIDTH.value, f"{ATTENTION}.d_head"),
-            ACTIVATION,
-            ROTARY,
-            flag("attention_bias", *BIASES, default=False),
-            number("rms_norm_eps", "decoder.norm.eps", f"{ATTENTION}.qk_norm.eps", default=1e-5),
+            *_olmoe_rows(2048, 64, 8, 1e-5, ROTARY),
             number("clip_qkv", f"{ATTENTION}.clip", default=None, or_none=True),
-            integer("intermediate_size", f"{MIXTURE}.expert.d_ff", default=2048),
-            integer("num_experts", f"{MIXTURE}.n_experts", default=64),
-            integer("num_experts_per_tok", ACTIVE, default=8),
-            flag("norm_topk_prob", NORMALISED, default=False),
-            balance_row(0.01),
         ),
-        skeleton=skeleton(
-            attention={"qk_norm": RMS_NORM, "qk_norm_over": "all_heads"}, feed_forward=mixture()
-        ),
+        skeleton=skeleton(attention=_OLMOE_ATTENTION, feed_forward=mixture()),
         names=EXPERT_NAMES,
         classifies=False,
+    ),
+    other_names=JOINT_NAMES,
+)
+FLEX_OLMO = replace(
+    decoder_family(
+        "flex_olmo",
+        "FlexOlmo",
+        _olmoe_rows(11008, 7, 5, 1e-6, rotary_row(base=500_000.0)),
+        skeleton=skeleton(
+            attention=_OLMOE_ATTENTION, feed_forward=mixture(), residual="OutputNorm"
+        ),
+        names={**EXPERT_NAMES, **OUTPUT_NORMS},
+        classifies=False,
+        absent_ids=("pad_token_id",),
     ),
     other_names=JOINT_NAMES,
 )

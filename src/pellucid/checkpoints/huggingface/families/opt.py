@@ -36,7 +36,6 @@ from pellucid.checkpoints.huggingface.mapping import (
 from pellucid.checkpoints.huggingface.names import Names, Source, linear, norm
 from pellucid.errors import CheckpointError
 
-_LAYER = "model.decoder.layers.{n}"
 _NORM: Table = {"kind": "LayerNorm", "eps": 1e-5, "bias": True}
 
 
@@ -72,23 +71,29 @@ def _write_final_norm(tree: Table) -> Table:
     return {"_remove_final_layer_norm": is_first and not tree["decoder"]["final_norm"]}
 
 
-_NAMES: Names = {
-    "token_embedding.weight": Source("model.decoder.embed_tokens.weight"),
-    "decoder.positions.embedding.weight": Source("model.decoder.embed_positions.weight"),
-    "head.weight": Source("lm_head.weight"),
-    **dict(linear("classifier", "score")),
-    **dict(linear("decoder.input_projection", "model.decoder.project_in")),
-    **dict(linear("head_transform.dense", "model.decoder.project_out")),
-    **dict(norm("decoder.final_norm", "model.decoder.final_layer_norm")),
-    **dict(norm(f"{BLOCK}.attention_norm", f"{_LAYER}.self_attn_layer_norm")),
-    **dict(norm(f"{BLOCK}.feed_forward_norm", f"{_LAYER}.final_layer_norm")),
-    **dict(linear(f"{BLOCK}.attention.query", f"{_LAYER}.self_attn.q_proj")),
-    **dict(linear(f"{BLOCK}.attention.key", f"{_LAYER}.self_attn.k_proj")),
-    **dict(linear(f"{BLOCK}.attention.value", f"{_LAYER}.self_attn.v_proj")),
-    **dict(linear(f"{BLOCK}.attention.output", f"{_LAYER}.self_attn.out_proj")),
-    **dict(linear(f"{BLOCK}.feed_forward.up", f"{_LAYER}.fc1")),
-    **dict(linear(f"{BLOCK}.feed_forward.down", f"{_LAYER}.fc2")),
-}
+def decoder_names(path: str, final_norm: str) -> Names:
+    """The names of a decoder of fairseq.
+
+    Args:
+        path: of the decoder. final_norm: the name of its last norm.
+    """
+    layer = f"{path}.layers.{{n}}"
+    return {
+        "token_embedding.weight": Source(f"{path}.embed_tokens.weight"),
+        "decoder.positions.embedding.weight": Source(f"{path}.embed_positions.weight"),
+        "head.weight": Source("lm_head.weight"),
+        **dict(linear("classifier", "score")),
+        **dict(norm("decoder.final_norm", f"{path}.{final_norm}")),
+        **dict(norm(f"{BLOCK}.attention_norm", f"{layer}.self_attn_layer_norm")),
+        **dict(norm(f"{BLOCK}.feed_forward_norm", f"{layer}.final_layer_norm")),
+        **dict(linear(f"{BLOCK}.attention.query", f"{layer}.self_attn.q_proj")),
+        **dict(linear(f"{BLOCK}.attention.key", f"{layer}.self_attn.k_proj")),
+        **dict(linear(f"{BLOCK}.attention.value", f"{layer}.self_attn.v_proj")),
+        **dict(linear(f"{BLOCK}.attention.output", f"{layer}.self_attn.out_proj")),
+        **dict(linear(f"{BLOCK}.feed_forward.up", f"{layer}.fc1")),
+        **dict(linear(f"{BLOCK}.feed_forward.down", f"{layer}.fc2")),
+    }
+
 
 OPT = decoder_family(
     "opt",
@@ -139,6 +144,10 @@ OPT = decoder_family(
         residual=None,
         positions={"kind": "Learned", "offset": 2},
     ),
-    names=_NAMES,
+    names={
+        **decoder_names("model.decoder", "final_layer_norm"),
+        **dict(linear("decoder.input_projection", "model.decoder.project_in")),
+        **dict(linear("head_transform.dense", "model.decoder.project_out")),
+    },
     absent_ids=("pad_token_id",),
 )

@@ -2,7 +2,7 @@
 
 Source: Gemma Team 2024, "Gemma"; Lozhkov et al. 2024, "StarCoder 2"; Bellagamba et al. 2024,
 "Stable LM 2"; Parmar et al. 2024, "Nemotron-4 15B"; Groeneveld et al. 2024, "OLMo"; GLM Team 2024,
-"ChatGLM"; and the released code of Arcee, Helium, ERNIE 4.5 and Seed-OSS.
+"ChatGLM"; and the released code of Jais 2, Arcee, Helium, ERNIE 4.5 and Seed-OSS.
 """
 
 from __future__ import annotations
@@ -155,6 +155,21 @@ OLMO = decoder_family(
         ROTARY,
     ),
     skeleton=skeleton(norm={"kind": "LayerNorm", "eps": 1e-5, "bias": False, "gain": False}),
+)
+
+JAIS2 = decoder_family(
+    "jais2",
+    "Jais2",
+    (
+        *(row for row in ROWS if "rms_norm_eps" not in row.rules),
+        ROTARY,
+        activation("hidden_act", f"{FEED}.activation", default="relu2"),
+        number("layer_norm_eps", "decoder.norm.eps", default=1e-5),
+        flag("attention_bias", *BIASES, default=True),
+        flag("mlp_bias", f"{FEED}.bias", default=True),
+    ),
+    skeleton=skeleton(feed_forward={"kind": "MLP"}, norm=_LAYER_NORM),
+    classifies=False,
 )
 
 ARCEE = decoder_family(

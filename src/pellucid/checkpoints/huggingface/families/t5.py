@@ -1,10 +1,10 @@
-"""T5: an encoder and a decoder with bucketed biases; 1.0 with ReLU, 1.1 gated and untied; mT5.
+"""T5: an encoder and a decoder with bucketed biases; 1.0 with ReLU, 1.1 gated; mT5; umT5.
 
-All layers share the first layer's table of biases. Scores are not scaled.
+All layers share the first layer's table of biases; in umT5 each has its own. Scores are not scaled.
 
 Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
 Transformer"; 1.1 as in Shazeer 2020, "GLU Variants Improve Transformer"; Xue et al. 2021, "mT5: A
-Massively Multilingual Pre-trained Text-to-Text Transformer".
+Massively Multilingual Pre-trained Text-to-Text Transformer"; Chung et al. 2023, "UniMax".
 """
 
 from __future__ import annotations
@@ -40,12 +40,11 @@ _FEEDS = tuple(f"{stack}.layers.feed_forward" for stack in _STACKS)
 _POSITIONS = tuple(f"{stack}.layers.positions" for stack in _STACKS)
 
 
-def _stack(**extra: object) -> Table:
+def _stack(*, per_layer: bool = False, **extra: object) -> Table:
+    positions = {"kind": "BucketedBias", "per_layer": per_layer}
     return {
         "kind": "Stack",
-        "layers": [
-            {"attention": _ATTENTION, "feed_forward": {}, "positions": {"kind": "BucketedBias"}}
-        ],
+        "layers": [{"attention": _ATTENTION, "feed_forward": {}, "positions": positions}],
         "norm": {"kind": "RMSNorm"},
         "residual": {"kind": "PreNorm"},
         "final_norm": True,
@@ -172,18 +171,22 @@ def names(model: config.Transformer) -> Names:
     }
 
 
-T5 = Family(
-    model_type="t5",
-    heads={"T5ForConditionalGeneration": LANGUAGE_HEAD, "T5WithLMHeadModel": LANGUAGE_HEAD},
-    skeleton={
+def _skeleton(*, per_layer: bool = False) -> Table:
+    return {
         "kind": "Transformer",
         "embedding": {"kind": "Embedding", "scaled": False},
-        "encoder": _stack(),
-        "decoder": _stack(cross_attention=_ATTENTION),
+        "encoder": _stack(per_layer=per_layer),
+        "decoder": _stack(per_layer=per_layer, cross_attention=_ATTENTION),
         "initialisation": {
             **initialisation(), "weights": {"kind": "Normal", "std": 0.02}, "embedding_std": 0.02,
         },
-    },
+    }  # fmt: skip
+
+
+T5 = Family(
+    model_type="t5",
+    heads={"T5ForConditionalGeneration": LANGUAGE_HEAD, "T5WithLMHeadModel": LANGUAGE_HEAD},
+    skeleton=_skeleton(),
     rows=_rows("relu", _HEAD),
     names=names,
     ignored_tensors={
@@ -195,11 +198,32 @@ T5 = Family(
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
     },
-)  # fmt: skip
+)
 
 MT5 = replace(
     T5,
     model_type="mt5",
     heads={"MT5ForConditionalGeneration": LANGUAGE_HEAD},
     rows=_rows("gated-gelu", _MT5_HEAD),
+)
+
+
+def _umt5_names(model: config.Transformer) -> Names:
+    """The same, with a table of biases in each layer."""
+    tables: dict[str, Source] = {}
+    for stack in _STACKS:
+        part = model.encoder if stack == "encoder" else model.decoder
+        for layer in range(0 if part is None else part.n_layers):
+            table = f"{stack}.block.{layer}.layer.0.SelfAttention.relative_attention_bias.weight"
+            tables[f"{stack}.positions.schemes.{layer}.table.weight"] = Source(table)
+    return {**names(model), **tables}
+
+
+UMT5 = replace(
+    T5,
+    model_type="umt5",
+    heads={"UMT5ForConditionalGeneration": LANGUAGE_HEAD},
+    skeleton=_skeleton(per_layer=True),
+    rows=(*_rows("gated-gelu", _HEAD), ignored("nothing reads it", "scalable_attention")),
+    names=_umt5_names,
 )

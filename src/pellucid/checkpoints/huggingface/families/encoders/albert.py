@@ -12,7 +12,7 @@ from pellucid import config
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
-from pellucid.checkpoints.huggingface.families.bert import (
+from pellucid.checkpoints.huggingface.families.encoders.bert import (
     FEED,
     LAYER_ROWS,
     MASKED_HEAD,

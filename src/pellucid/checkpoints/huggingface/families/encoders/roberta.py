@@ -1,16 +1,18 @@
 """RoBERTa and other encoders whose head for classes has a dense layer of its own.
 
-roberta, xlm-roberta, camembert   positions begin behind the padding id; tanh before the classes
+roberta, xlm-roberta, camembert, data2vec-text   positions begin behind the padding id; tanh before
+                                                 the classes
 electra                           the embedding can be narrower than the model; GELU before classes
 distilbert                        no segments, no pooler; ReLU before the classes
 
 Sources: Liu et al. 2019, "RoBERTa"; Conneau et al. 2020, "Unsupervised Cross-lingual Representation
 Learning at Scale"; Martin et al. 2020, "CamemBERT"; Clark et al. 2020, "ELECTRA";
-Sanh et al. 2019, "DistilBERT".
+Sanh et al. 2019, "DistilBERT"; Baevski et al. 2022, "data2vec".
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from pellucid import config
@@ -18,7 +20,8 @@ from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
 from pellucid.checkpoints.huggingface.config_tree import set_values, values_at
-from pellucid.checkpoints.huggingface.families.bert import (
+from pellucid.checkpoints.huggingface.families.decoders import initial_std
+from pellucid.checkpoints.huggingface.families.encoders.bert import (
     ATTENTION,
     FEED,
     LAYER_NORM,
@@ -31,7 +34,6 @@ from pellucid.checkpoints.huggingface.families.bert import (
     encoder_names,
     pooler_row,
 )
-from pellucid.checkpoints.huggingface.families.decoders import initial_std
 from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
     DirectoryContents,
@@ -103,13 +105,28 @@ def padded_positions(path: str, padding_id: int | None = None) -> Row:
 LM_HEAD = MaskedHead("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias")
 
 
-def _roberta(model_type: str, name: str) -> Family:
-    """RoBERTa under another name."""
-    prefix = "roberta."
+def roberta_family(
+    model_type: str,
+    name: str,
+    *rows: Row,
+    prefix: str = "roberta.",
+    skeleton: Table = SKELETON,
+    other_names: Names | None = None,
+) -> Family:
+    """RoBERTa under another name.
+
+    Args:
+        model_type: its name. name: what the names of its classes start with.
+        rows: its own attributes.
+        prefix: what all names of tensors start with.
+        skeleton: the config, if the norms have other places.
+        other_names: published tensors that have other names than in RoBERTa.
+    """
 
     def names(model: config.Transformer) -> Names:
         return {
             **encoder_names(prefix),
+            **(other_names or {}),
             **LM_HEAD.names(model),
             **dict(linear("pooler", f"{prefix}pooler.dense")),
             **dict(linear("classifier_transform.dense", "classifier.dense")),
@@ -123,7 +140,7 @@ def _roberta(model_type: str, name: str) -> Family:
             f"{name}Model": NO_HEAD,
             f"{name}ForSequenceClassification": transformed_classes("tanh"),
         },
-        skeleton=SKELETON,
+        skeleton=skeleton,
         rows=(
             *ROWS,
             _FEED_ACT,
@@ -133,22 +150,24 @@ def _roberta(model_type: str, name: str) -> Family:
             fixed("position_embedding_type", "absolute"),
             classes_row("classifier_dropout", "hidden_dropout_prob"),
             SAME_DROPOUT,
+            *rows,
         ),
         names=names,
         prefix=prefix,
         ignored_tensors={
             **LM_HEAD.ignored(),
             r"(\w+\.)?embeddings\.position_ids": POSITION_IDS,
-            r"roberta\.pooler\.dense\.(weight|bias)": _UNREAD_POOLER,
+            rf"{re.escape(prefix)}pooler\.dense\.(weight|bias)": _UNREAD_POOLER,
         },
         copies=LM_HEAD.copies,
         repeated=LM_HEAD.repeated,
     )
 
 
-ROBERTA = _roberta("roberta", "Roberta")
-XLM_ROBERTA = _roberta("xlm-roberta", "XLMRoberta")
-CAMEMBERT = _roberta("camembert", "Camembert")
+ROBERTA = roberta_family("roberta", "Roberta")
+XLM_ROBERTA = roberta_family("xlm-roberta", "XLMRoberta")
+CAMEMBERT = roberta_family("camembert", "Camembert")
+DATA2VEC_TEXT = roberta_family("data2vec-text", "Data2VecText", prefix="data2vec_text.")
 
 
 def _own_head(dense: str, layer_norm: str, matrix: str) -> Names:

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pellucid import config
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.classes import classes_row
-from pellucid.checkpoints.huggingface.families.bert import (
+from pellucid.checkpoints.huggingface.families.encoders.bert import (
     FEED,
     POSITION_IDS,
     ROWS,
     encoder_skeleton,
     pooler_row,
 )
-from pellucid.checkpoints.huggingface.families.roberta import (
+from pellucid.checkpoints.huggingface.families.encoders.roberta import (
     LM_HEAD,
     SAME_DROPOUT,
     masked_head,

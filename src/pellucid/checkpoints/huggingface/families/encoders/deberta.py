@@ -14,7 +14,7 @@ from pellucid import config
 from pellucid.checkpoints.huggingface.activations import activation
 from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.classes import classes_row
-from pellucid.checkpoints.huggingface.families.bert import (
+from pellucid.checkpoints.huggingface.families.encoders.bert import (
     CLS_HEAD,
     HIDDEN_ACT,
     LAYER_NORM,
@@ -24,7 +24,7 @@ from pellucid.checkpoints.huggingface.families.bert import (
     encoder_skeleton,
     pooler_row,
 )
-from pellucid.checkpoints.huggingface.families.roberta import (
+from pellucid.checkpoints.huggingface.families.encoders.roberta import (
     transformed_classes,
     written_width,
 )

@@ -74,7 +74,7 @@ LAYER_ROWS: tuple[Row, ...] = (
     number(
         "layer_norm_eps",
         "encoder.norm.eps",
-        "encoder.input_norm.eps",
+        "encoder.input_norm?.eps",
         f"{TRANSFORM}?.norm.eps",
         default=1e-12,
     ),
@@ -188,7 +188,8 @@ CLS_HEAD = MaskedHead(
 )
 
 
-def _bert_names(prefix: str, model: config.Transformer) -> Names:
+def bert_names(prefix: str, model: config.Transformer) -> Names:
+    """The names of all parts, with what they start with."""
     return {
         **encoder_names(prefix),
         **CLS_HEAD.names(model),
@@ -228,7 +229,7 @@ BERT = Family(
             *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
         ),
     ),
-    names=partial(_bert_names, "bert."),
+    names=partial(bert_names, "bert."),
     prefix="bert.",
     older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
     ignored_tensors=_IGNORED,
@@ -251,7 +252,7 @@ ERNIE_ENCODER = Family(
         fixed("use_task_id", False),
         ignored("read with use_task_id alone", "task_type_vocab_size"),
     ),
-    names=partial(_bert_names, "ernie."),
+    names=partial(bert_names, "ernie."),
     prefix="ernie.",
     ignored_tensors=_IGNORED,
     copies=CLS_HEAD.copies,
