@@ -58,7 +58,7 @@ def _class_matrix(trace: Trace, loss: ClassLoss) -> Content:
     number = int(gradient.square().sum(-1).argmax())
     return Content(
         sentence=f"The row of {name_class(loss, number)} in the matrix of the classes moves most: "
-        "along the state that stands for the text, by the error of its logit.",
+        "along the state of the text, by the error of its logit.",
         pictures=(
             feature_bars(f"gradient of the row of {name_class(loss, number)}", gradient[number]),
         ),

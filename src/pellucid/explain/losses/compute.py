@@ -126,8 +126,8 @@ def four_log_ps(
     loss: PreferenceLoss, logits: Tensor, other_logits: Tensor, other: PreferenceLoss
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """log P of the chosen and the rejected answer, under the model, then under the reference."""
-    this, companion = answer_log_ps(loss, logits), answer_log_ps(other, other_logits)
-    first, second = (this, companion) if loss.is_chosen else (companion, this)
+    first, second = answer_log_ps(loss, logits), answer_log_ps(other, other_logits)
+    first, second = (first, second) if loss.is_chosen else (second, first)
     return first[0], second[0], first[1], second[1]
 
 
@@ -186,7 +186,7 @@ def n_terms(loss: ExampleLoss) -> int:
 def parts_of(
     loss: ExampleLoss, logits: Tensor, other: tuple[Tensor, PreferenceLoss] | None = None
 ) -> Parts:
-    """The log_ps_by_name parts of a loss, in nats unless the name says otherwise.
+    """The parts parts of a loss, in nats unless the name says otherwise.
 
     Args:
         loss: what it is made of.
@@ -213,11 +213,9 @@ def parts_of(
             names = ("chosen", "rejected", "reference_chosen", "reference_rejected")
             values = four_log_ps(loss, logits, *other)
             margin = dpo_margin(*values, beta=loss.beta)
-            log_ps_by_name = {
-                f"log_p_{name}": float(v) for name, v in zip(names, values, strict=True)
-            }
+            parts = {f"log_p_{name}": float(v) for name, v in zip(names, values, strict=True)}
             return {
-                **log_ps_by_name,
+                **parts,
                 "margin": float(margin),
                 "sigmoid": float(torch.sigmoid(margin)),
             }

@@ -64,8 +64,8 @@ def example_in_words(run: Run, text: str, target: str, rejected: str | None = No
             return row_example(run, row, tuple(f"{name}={name}" for name in row))
         case config.PolicyGradient():
             raise ConfigError(
-                "this run learnt from answers that it sampled itself, so none can be class_list: pass a "
-                "row with its prompt (--example FILE) and what judges answers (--reward NAME)"
+                "this run learnt from answers that it sampled itself, so none can be given: pass "
+                "a row with its prompt (--example FILE) and what judges answers (--reward NAME)"
             )
         case (
             config.NextToken()
@@ -118,9 +118,8 @@ def _classified(run: Run, text: str, target: str) -> Sentence:
             f"the target {target!r} is no class of this run: it has {', '.join(names)}"
         )
     numbers = [names.index(name) for name in class_list]
-    labels = torch.tensor(
-        numbers[0] if not multi_label else [n in numbers for n in range(len(names))]
-    )
+    has_class = [n in numbers for n in range(len(names))]
+    labels = torch.tensor(has_class if multi_label else numbers[0])
     objective = run.config.objective
     smoothing = objective.label_smoothing if isinstance(objective, config.Classification) else 0.0
     loss = ClassLoss(

@@ -1,4 +1,4 @@
-"""A text with masks, and what stands behind them."""
+"""A text with masks, and the tokens behind them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pellucid.runs import Run
 
 
 def masked_sentence(run: Run, masked: str, full: str) -> Sentence:
-    """A text with masks, and what stands behind them.
+    """A text with masks, and the tokens behind them.
 
     Args:
         run: an encoder with a language head.
@@ -32,14 +32,14 @@ def masked_sentence(run: Run, masked: str, full: str) -> Sentence:
     if len(read.ids) != len(answer.ids):
         raise PellucidError(
             f"the text has {len(read.ids)} tokens with its masks, and the target "
-            f"{len(answer.ids)}: each {mask} stands for one token; the target's tokens are "
+            f"{len(answer.ids)}: each {mask} hides one token; the target's tokens are "
             f"{' '.join(map(repr, answer.pieces))}"
         )
     for place, (masked_id, full_id) in enumerate(zip(read.ids, answer.ids, strict=True)):
         if masked_id != full_id and place not in read.masks:
             raise PellucidError(
                 f"the text and the target differ at token {place} ({read.pieces[place]!r} and "
-                f"{answer.pieces[place]!r}), where there is no {mask}"
+                f"{answer.pieces[place]!r}), and no {mask} is there"
             )
     places = torch.tensor(read.masks, device=run.model.device)
     targets = torch.tensor([answer.ids[place] for place in read.masks], device=run.model.device)

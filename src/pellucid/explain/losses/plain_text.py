@@ -1,4 +1,4 @@
-"""The loss of a plain text: that of the run if it learnt from plain text, else -log p."""
+"""The loss of a plain text: the run's own if it learnt from plain text, else -log p."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pellucid.tasks.distillation import teacher_of
 
 
 def default_loss(run: Run | None, model: Transformer, ids: Tensor) -> ExampleLoss | None:
-    """The loss of a plain text: that of the run if it learnt from plain text, else -log p.
+    """The loss of a plain text: the run's own if it learnt from plain text, else -log p.
 
     Args:
         run: the run, if there is one.

@@ -47,7 +47,7 @@ _INPUT_AND_OUTPUT = {
 def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     """dW[i, j] = sum_t error[t, i] x[t, j] / n of the head, or of a tied table as the head.
 
-    The sum is over the places that count; in a preference, over those of both answers.
+    The sum is over the places that count; in a preference, over both answers.
     """
     build, tied, loss = ReceiptBuilder(trace), trace.model.head is None, token_rows(trace)
     errors = build.vector(f"error[:, {word}]", f"error[:, {word}]")
