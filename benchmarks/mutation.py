@@ -42,6 +42,9 @@ LEFT_OUT = {
         "--ignore=tests/maths/test_jax.py",
     ],
     "objectives": ["--ignore=tests/objectives/test_bandit.py"],
+    "training": [
+        "--deselect=tests/training/test_kernels.py::test_the_fast_path_learns_as_the_plain_one_does"
+    ],
 }
 #: Tests of a room that lie outside its folder.
 BEYOND: dict[str, list[str]] = {}
@@ -197,6 +200,8 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
         raise SystemExit(
             "pellucid is loaded, so the children would not see a mutant: use the command"
         )
+    # children that run beside other work must not fight over the cores
+    os.environ["OMP_NUM_THREADS"] = "1"
     # loaded once for all children; nothing of ours, which is read anew for each mutant
     import hypothesis  # noqa: F401
     import numpy  # noqa: F401
