@@ -10,7 +10,7 @@ import pytest
 
 from pellucid.errors import RunError
 from pellucid.runs import RunFolder, attach, read_events
-from pellucid.training import Finished, from_record, to_record
+from pellucid.training import Example, Finished, Preparing, from_record, to_record
 from support.events import LOGGED
 
 ODD: list[tuple[dict[str, Any], str]] = [
@@ -44,6 +44,10 @@ def test_the_largest_step_and_the_first_one_are_read() -> None:
     for step in (0, 2**63 - 1):
         finished = Finished(step=step, seconds=2.0)
         assert from_record(to_record(finished)) == finished
+
+
+def test_what_happens_before_the_first_update_is_of_step_0() -> None:
+    assert Preparing(what="reading").step == Example(title="a row", rows=()).step == 0
 
 
 LINES = (

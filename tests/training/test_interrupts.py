@@ -51,10 +51,10 @@ def test_in_the_loop_the_first_signal_asks_and_the_second_stops(
 
 def test_after_the_loop_a_signal_stops_at_once() -> None:
     interrupts = Interrupts()
-    with pytest.raises(Interrupted, match="by SIGHUP at once"), interrupts:
+    with pytest.raises(Interrupted, match="by SIGTERM at once"), interrupts:
         with interrupts.finishing_steps():
             pass
-        send(signal.SIGHUP)
+        send(signal.SIGTERM)
         pytest.fail("the signal did not stop it")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from pellucid.batches import Batch
-from pellucid.errors import Interrupted, PellucidError
+from pellucid.errors import Interrupted, NonFiniteError, PellucidError
 from pellucid.training import (
     CheckpointSaved,
     Evaluated,
@@ -25,10 +26,12 @@ from pellucid.training import (
     Sampled,
     StepFinished,
     Stepper,
+    StoppedNonFinite,
     TrainedState,
     train,
 )
 from pellucid.training import Interrupted as InterruptedEvent
+from pellucid.training.non_finite import Culprit
 from pellucid.training.randomness import seed_step
 from pellucid.training.step import StepNumbers
 from support.watched import job_of, small
@@ -147,6 +150,13 @@ def test_the_time_that_is_left_is_that_of_updates_evaluations_and_checkpoints(
     assert finished.seconds == pytest.approx(5.0 + 7 * UPDATE + asides)
 
 
+def test_without_an_estimate_a_checkpoint_takes_no_time_until_one_was_saved(clock: Clock) -> None:
+    job = replace(make_job(clock), save_seconds=job_of(small(n_layers=1), steps=1).save_seconds)
+    first, last = of_kind(run(job, Updates(clock)), Logged)
+    assert first.seconds_left == pytest.approx(4 * UPDATE + 2 * EVALUATION)
+    assert last.seconds_left == pytest.approx(EVALUATION + SAVING)
+
+
 def test_one_disturbed_update_does_not_change_the_forecast(clock: Clock) -> None:
     seen = run(make_job(clock), Updates(clock, 5.0, UPDATE, 100.0, UPDATE))
     left = of_kind(seen, Logged)[0].seconds_left
@@ -154,14 +164,14 @@ def test_one_disturbed_update_does_not_change_the_forecast(clock: Clock) -> None
 
 
 def test_work_is_done_at_its_intervals_and_after_the_last_update(clock: Clock) -> None:
-    job = make_job(clock, log_every=3, evaluate_every=5, checkpoint_every=6)
+    job = make_job(clock, log_every=4, evaluate_every=5, checkpoint_every=6)
     seen = run(job, Updates(clock))
     logged = of_kind(seen, Logged)
     assert [event.step for event in of_kind(seen, StepFinished)] == list(range(1, 9))
     # an evaluation and a checkpoint report first
     assert [(event.step, event.losses) for event in logged] == [
-        (3, (0.0, 1.0, 2.0)),
-        (5, (3.0, 4.0)),
+        (4, (0.0, 1.0, 2.0, 3.0)),
+        (5, (4.0,)),
         (6, (5.0,)),
         (8, (6.0, 7.0)),
     ]
@@ -238,6 +248,27 @@ def test_a_checkpoint_holds_how_far_the_run_is(clock: Clock) -> None:
     assert [state["position"] for state in states] == [4 * ROWS, 8 * ROWS]
     assert [state["progress"]["step"] for state in states] == [4, 8]
     assert states[0]["plan"] == "as it is"
+
+
+def test_weights_that_are_not_finite_are_set_aside_and_not_saved(
+    clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updates, seen = Updates(clock), list[Event]()
+    monkeypatch.setattr(updates, "has_finite_weights", lambda: False)
+    monkeypatch.setattr(
+        updates, "find_culprit", lambda make_batch, step: Culprit("weight", "head"), raising=False
+    )
+    job = replace(make_job(clock), non_finite_folder=tmp_path)
+    with pytest.raises(NonFiniteError, match="update 5 met .* weight of head"):
+        run(job, updates, seen.append)
+    assert not of_kind(seen, CheckpointSaved)
+    (stopped,) = of_kind(seen, StoppedNonFinite)
+    assert stopped == StoppedNonFinite(
+        step=4, what="weight", where="head", aside=str(tmp_path / "step-4")
+    )
+    report = json.loads((tmp_path / "step-4" / "report.json").read_text("utf-8"))
+    assert report == {"step": 4, "what": "weight", "where": "head"}
+    assert len(list((tmp_path / "step-4").iterdir())) == 4
 
 
 def test_a_run_that_is_asked_to_stop_saves_first_if_it_has_learnt(clock: Clock) -> None:

@@ -29,9 +29,7 @@ def test_finite_gradients_whose_norm_is_not_are_named_together() -> None:
         loss.backward()
         return loss.detach()
 
-    assert find_culprit(model, repeat) == Culprit(
-        "norm of the gradient", "all parameters together"
-    )
+    assert find_culprit(model, repeat) == Culprit("norm of the gradient", "all parameters together")
     assert not any(module._forward_hooks for module in model.modules())
 
 

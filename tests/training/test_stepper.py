@@ -38,6 +38,7 @@ def make_stepper(objective: Drawing) -> tuple[Stepper, Batch]:
 def test_an_update_is_repeated_with_the_numbers_that_it_drew() -> None:
     objective = Drawing()
     stepper, batch = make_stepper(objective)
+    stepper._model.eval()
     stepper.update(batch, step=2, factor=0.0)
     drawn: list[float] = []
 
