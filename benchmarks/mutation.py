@@ -1,11 +1,13 @@
 """Whether the tests of a room notice small wrong changes to its source.
 
     python -m benchmarks.mutation maths --mutants 40 --seed 1 --json out.json
+    python -m benchmarks.mutation --together --mutants 40
 
 The tool draws changes at random (see `benchmarks.mutants`), makes one at a time in a copy of the
-checkout, and runs the tests of the room until one fails. A mutant that no test notices survives: a
-test is missing, or the change changes nothing. `mutants_equivalent.json` lists changes of the
-second kind, each with its reason; they do not count.
+checkout, and runs the tests of the nearest file, then those of the room, until one fails. A mutant
+that no test notices survives: a test is missing, or the change changes nothing. `equivalent` knows
+changes of the second kind by a rule or by the list in `mutants_equivalent.json`, each with its
+reason; they do not count.
 
 The score is the share of noticed mutants. It needs a system with `fork`.
 """
@@ -13,9 +15,11 @@ The score is the share of noticed mutants. It needs a system with `fork`.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import sys
@@ -41,9 +45,12 @@ LEFT_OUT = {
         "--ignore=tests/maths/test_jax.py",
     ],
     "objectives": ["--ignore=tests/objectives/test_bandit.py"],
+    "training": [
+        "--deselect=tests/training/test_kernels.py::test_the_fast_path_learns_as_the_plain_one_does"
+    ],
 }
-#: Tests of a room that lie outside its folder.
-BEYOND: dict[str, list[str]] = {}
+
+Result = Literal["killed", "timeout", "survived", "equivalent"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +65,7 @@ class Outcome:
     """
 
     mutant: Mutant
-    result: Literal["killed", "timeout", "survived", "equivalent"]
+    result: Result
     seconds: float
 
 
@@ -77,17 +84,46 @@ def draw(room: str, count: int, seed: int, root: Path = ROOT) -> list[Mutant]:
     return random.Random(seed).sample(every, min(count, len(every)))
 
 
-def equivalent() -> dict[str, str]:
-    """The keys of changes that change nothing, with the reason."""
+def equivalent(mutant: Mutant) -> str | None:
+    """The reason why a change changes nothing, by a rule or by the list; None if there is none."""
+    if mutant.before.startswith("assert_never("):
+        return "the type checker proves that the line is never reached"
+    return _listed().get(mutant.key)
+
+
+@functools.cache
+def _listed() -> dict[str, str]:
     return json.loads(EQUIVALENT.read_text(encoding="utf-8"))
 
 
-def tests_of(mutant: Mutant) -> list[str]:
-    """Arguments of pytest: the tests of the file first, then those of its room."""
-    room, _, rest = mutant.file.partition("/")
+@functools.cache
+def nearest(file: str) -> str:
+    """The test file that mirrors a source file, else the one of its room that names it most often.
+
+    Names are those of the file's public functions and classes.
+    """
+    if file.endswith("__init__.py"):  # what a room exports, with the words of 0.1
+        return "tests/test_old_names.py"
+    room, _, rest = file.partition("/")
     mirrored = ROOT / "tests" / room / Path(rest).parent / f"test_{Path(rest).stem}.py"
-    first = [mirrored.relative_to(ROOT).as_posix()] if mirrored.is_file() else []
-    return [*first, f"tests/{room}", *BEYOND.get(room, []), *LEFT_OUT.get(room, [])]
+    if not mirrored.is_file():
+        source = (ROOT / "src" / "pellucid" / file).read_text(encoding="utf-8")
+        defined = re.findall(r"^ *(?:def|class) ([A-Za-z]\w*)", source, re.MULTILINE)
+        names = re.compile(rf"\b({'|'.join(defined)})\b")
+        candidates = sorted((ROOT / "tests" / room).rglob("test_*.py"))
+        candidates = [path for path in candidates if not _is_left_out(path)]
+        mirrored = max(candidates, key=lambda path: len(names.findall(path.read_text("utf-8"))))
+    return mirrored.relative_to(ROOT).as_posix()
+
+
+def _is_left_out(file: Path) -> bool:
+    options = LEFT_OUT.get(file.relative_to(ROOT / "tests").parts[0], [])
+    return f"--ignore={file.relative_to(ROOT).as_posix()}" in options or "parity" in file.name
+
+
+def tests_of(room: str) -> list[str]:
+    """Arguments of pytest: the tests of a room."""
+    return [f"tests/{room}", *LEFT_OUT.get(room, [])]
 
 
 class Copy:
@@ -109,7 +145,7 @@ class Copy:
         if (ROOT.parent / "shared").is_dir():
             (folder / "shared").symlink_to(ROOT.parent / "shared")
 
-    def run(self, mutant: Mutant | None, arguments: Sequence[str], limit: float) -> str:
+    def run(self, mutant: Mutant | None, arguments: Sequence[str], limit: float) -> Result:
         """Run tests in a process of their own.
 
         Args:
@@ -130,7 +166,7 @@ class Copy:
             if file is not None:
                 file.write_bytes(source)
 
-    def _run(self, arguments: Sequence[str], limit: float, *, caches: bool) -> str:
+    def _run(self, arguments: Sequence[str], limit: float, *, caches: bool) -> Result:
         child = os.fork()
         if child == 0:
             _test(self.root, arguments, caches=caches)
@@ -174,7 +210,7 @@ def _test(root: Path, arguments: Sequence[str], *, caches: bool) -> None:
 
 
 def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Outcome]:
-    """Run the tests of each mutant's room on it.
+    """Run tests on each mutant: those of the nearest file, and if none fails, those of its room.
 
     Args:
         mutants: The changes.
@@ -187,6 +223,8 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
         raise SystemExit(
             "pellucid is loaded, so the children would not see a mutant: use the command"
         )
+    # children that run beside other work must not fight over the cores
+    os.environ["OMP_NUM_THREADS"] = "1"
     # loaded once for all children; nothing of ours, which is read anew for each mutant
     import hypothesis  # noqa: F401
     import numpy  # noqa: F401
@@ -194,31 +232,50 @@ def measure(mutants: Sequence[Mutant], seconds: float | None = None) -> list[Out
     import torch
 
     torch.set_num_threads(1)
-    begun, listed = time.monotonic(), equivalent()
+    begun = time.monotonic()
     outcomes: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
-        copy = Copy(Path(folder))
-        limits: dict[str, float] = {}
+        trial = _Trial(Copy(Path(folder)), mutants)
         for mutant in mutants:
             if seconds is not None and time.monotonic() - begun > seconds:
                 break
-            if mutant.key in listed:
-                outcomes.append(Outcome(mutant, "equivalent", 0.0))
-                continue
-            room, start = mutant.file.partition("/")[0], time.monotonic()
-            if room not in limits:
-                if copy.run(None, tests_of(mutant), 3600) != "survived":
-                    print((copy.root / "pytest.log").read_text()[-3000:])
-                    raise SystemExit(f"the tests of {room} fail on the source as it is")
-                limits[room] = 60 + 3 * (time.monotonic() - start)
-                start = time.monotonic()
-            result = copy.run(mutant, tests_of(mutant), limits[room])
+            start = time.monotonic()
+            result = "equivalent" if equivalent(mutant) is not None else trial.result(mutant)
             outcomes.append(Outcome(mutant, result, round(time.monotonic() - start, 1)))
             print(
-                f"{result:9} {outcomes[-1].seconds:6.1f} s  {mutant.key} ({mutant.line})",
+                f"{result:10} {outcomes[-1].seconds:6.1f} s  {mutant.key} ({mutant.line})",
                 flush=True,
             )
     return outcomes
+
+
+class _Trial:
+    """Runs tests on mutants that pass on the source as it is."""
+
+    def __init__(self, copy: Copy, mutants: Sequence[Mutant]) -> None:
+        self.copy = copy
+        real = [mutant for mutant in mutants if equivalent(mutant) is None]
+        self.files = sorted({nearest(mutant.file) for mutant in real})
+        self.limits: dict[tuple[str, ...], float] = {}
+
+    def result(self, mutant: Mutant) -> Result:
+        """What becomes of a mutant."""
+        room = mutant.file.partition("/")[0]
+        result = self._run(mutant, [nearest(mutant.file), *LEFT_OUT.get(room, [])], self.files)
+        if result == "survived":
+            result = self._run(mutant, tests_of(room), tests_of(room))
+        return result
+
+    def _run(self, mutant: Mutant, arguments: Sequence[str], whole: Sequence[str]) -> Result:
+        """Run tests that are among the `whole`, which have to pass without the mutant."""
+        if tuple(whole) not in self.limits:
+            start = time.monotonic()
+            options = [option for room in ROOMS for option in LEFT_OUT.get(room, [])]
+            if self.copy.run(None, [*whole, *options], 3600) != "survived":
+                print((self.copy.root / "pytest.log").read_text()[-3000:])
+                raise SystemExit(f"{' '.join(whole)} fail on the source as it is")
+            self.limits[tuple(whole)] = 60 + 3 * (time.monotonic() - start)
+        return self.copy.run(mutant, arguments, self.limits[tuple(whole)])
 
 
 def score(outcomes: Sequence[Outcome]) -> float:
@@ -232,6 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("rooms", nargs="*", default=ROOMS, help="folders of the package")
     parser.add_argument("--mutants", type=int, default=40, help="per room (default: 40)")
+    parser.add_argument("--together", action="store_true", help="divide them among the rooms")
     parser.add_argument("--seed", type=int, default=1, help="of the draw (default: 1)")
     parser.add_argument("--json", type=Path, help="file to write the outcomes to")
     parser.add_argument("--list", action="store_true", help="print the drawn mutants and stop")
@@ -239,18 +297,24 @@ def main() -> None:
     report: dict[str, object] = {
         "command": " ".join(["python -m benchmarks.mutation", *sys.argv[1:]])
     }
-    for room in arguments.rooms:
-        mutants = draw(room, arguments.mutants, arguments.seed)
+    rooms, count, seed = arguments.rooms, arguments.mutants, arguments.seed
+    drawn = {room: draw(room, count, seed) for room in rooms}
+    if arguments.together:
+        shares = (
+            draw(room, len(range(i, count, len(rooms))), seed) for i, room in enumerate(rooms)
+        )
+        drawn = {" ".join(rooms): [mutant for share in shares for mutant in share]}
+    for name, mutants in drawn.items():
         if arguments.list:
             print(*(f"{mutant.key} ({mutant.line})" for mutant in mutants), sep="\n")
             continue
         outcomes = measure(mutants)
-        report[room] = {
-            "seed": arguments.seed,
+        report[name] = {
+            "seed": seed,
             "score": round(score(outcomes), 4),
             "outcomes": [asdict(outcome) for outcome in outcomes],
         }
-        print(f"{room}: {score(outcomes):.1%} of {len(outcomes)} mutants noticed")
+        print(f"{name}: {score(outcomes):.1%} of {len(outcomes)} mutants noticed")
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

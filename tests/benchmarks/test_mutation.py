@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from benchmarks.mutants import mutants_of
-from benchmarks.mutation import ROOT, draw
+from benchmarks.mutants import Mutant, mutants_of
+from benchmarks.mutation import EQUIVALENT, ROOMS, ROOT, draw, equivalent, nearest
 
 
 def test_each_kind_of_mutant_is_made(tmp_path: Path) -> None:
@@ -44,13 +44,34 @@ def test_the_same_seed_draws_the_same_mutants() -> None:
     assert draw("optim", 5, 1) != draw("optim", 5, 2)
 
 
+def test_a_change_is_equivalent_by_a_rule_or_by_the_list_with_its_reason() -> None:
+    whole = {
+        name: Mutant("a.py", 4, "f", 0, 0, name, "pass") for name in ("assert_never(k)", "g(k)")
+    }
+    assert equivalent(whole["assert_never(k)"]) == (
+        "the type checker proves that the line is never reached"
+    )
+    assert equivalent(whole["g(k)"]) is None
+    keys = {mutant.key for room in ROOMS for mutant in draw(room, 10**6, 1)}
+    listed = json.loads(EQUIVALENT.read_text(encoding="utf-8"))
+    assert listed.keys() <= keys, "the list names changes that no longer exist"
+    assert all(listed.values())
+
+
+def test_the_nearest_tests_mirror_a_file_or_name_what_it_defines() -> None:
+    assert nearest("optim/proximal.py") == "tests/optim/test_proximal.py"
+    assert nearest("optim/clipping.py") == "tests/optim/test_optim.py"
+    assert nearest("maths/positions/rotary.py") == "tests/maths/positions/test_rotary.py"
+    assert nearest("data/__init__.py") == "tests/test_old_names.py"
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the tool forks")
 def test_a_sample_of_mutants_is_noticed(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.mutation", "optim"]
-    arguments = ["--mutants", "8", "--seed", "1", "--json", str(report)]
-    subprocess.run([*command, *arguments], cwd=ROOT, check=True, timeout=900)
-    results = json.loads(report.read_text(encoding="utf-8"))["optim"]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.mutation", "--together"]
+    arguments = ["--mutants", "40", "--seed", "1", "--json", str(report)]
+    subprocess.run([*command, *arguments], cwd=ROOT, check=True, timeout=1800)
+    results = json.loads(report.read_text(encoding="utf-8"))[" ".join(ROOMS)]
     survived = [each["mutant"] for each in results["outcomes"] if each["result"] == "survived"]
     assert results["score"] >= 0.95, survived

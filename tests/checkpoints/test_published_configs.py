@@ -15,11 +15,17 @@ import pytest
 import torch
 
 from pellucid.checkpoints.huggingface import FAMILIES, Published, open_published, read
-from pellucid.checkpoints.huggingface.attributes import read_attributes
+from pellucid.checkpoints.huggingface.attributes import (
+    REQUIRED,
+    Derived,
+    FixedValue,
+    read_attributes,
+)
 from pellucid.checkpoints.huggingface.directory import Stored
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents
 from pellucid.counting import parameter_count
 from pellucid.model import assemble
+from support.published_defaults import FILE, published_defaults
 from support.reference import quiet
 
 CONTENT = json.loads((Path(__file__).parent / "published_configs.json").read_text("utf-8"))
@@ -45,6 +51,44 @@ def test_the_file_is_accepted_and_counted(name: str) -> None:
     with torch.device("meta"):
         built = assemble(model, seed=0)
     assert parameter_count(model) == sum(parameter.numel() for parameter in built.parameters())
+
+
+DEFAULTS: dict[str, dict[str, Any]] = json.loads(FILE.read_text("utf-8"))
+#: Attributes whose default here is another value, with the reason.
+OTHERWISE: dict[str, str] = {
+    "classifier_dropout": "without it, the rate of the layers is used",
+    "classifier_dropout_prob": "without it, the rate of the layers is used",
+    "initializer_range": "changes training alone",
+    "moe_layer_end_index": "-1 is the last layer, which a default model has as a number",
+    "num_key_value_heads": "without it, as many as there are heads",
+    "num_kv_heads": "without it, as many as there are heads",
+    "num_local_experts": "another name of an attribute that is read",
+    "original_max_position_embeddings": "without it, the length of the context",
+    "scale_decoder_outputs": "without it, as tie_word_embeddings says",
+    "seq_classif_dropout": "without it, the rate of the layers is used",
+    "sliding_window": "null there unless use_sliding_window is true",
+    "vocab_size": "the sizes of tensors are compared with it",
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_missing_attribute_means_what_it_means_to_transformers(name: str) -> None:
+    defaults = DEFAULTS[name]
+    compared = 0
+    for attribute, rule in FAMILIES[name].rules.items():
+        ours = rule.value if isinstance(rule, FixedValue) else getattr(rule, "default", REQUIRED)
+        plain = ours is not REQUIRED and not isinstance(ours, Derived)
+        if plain and attribute in defaults and attribute not in OTHERWISE:
+            assert ours == defaults[attribute], attribute
+            compared += 1
+    assert compared >= 3
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings("default")
+def test_the_file_of_defaults_is_that_of_transformers() -> None:
+    quiet(pytest.importorskip("transformers"))
+    assert published_defaults() == DEFAULTS
 
 
 @pytest.mark.parity

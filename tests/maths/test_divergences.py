@@ -52,6 +52,8 @@ def test_kl_from_logits_is_kl_in_both_directions(x: np.ndarray, y: np.ndarray) -
     near = {"rtol": 1e-9, "atol": 1e-12}
     np.testing.assert_allclose(maths.forward_kl(y, x), maths.kl_divergence(p, q), **near)
     np.testing.assert_allclose(maths.reverse_kl(y, x), maths.kl_divergence(q, p), **near)
+    between = maths.jensen_shannon(p, q)
+    np.testing.assert_allclose(maths.jensen_shannon_of_logits(y, x), between, **near)
     np.testing.assert_array_equal(maths.forward_kl_grad(y, x), q - p)
     np.testing.assert_allclose(maths.reverse_kl_grad(y, x).sum(-1), 0, atol=1e-10)
 

@@ -321,6 +321,18 @@ def test_a_range_is_described_by_each_of_its_bounds() -> None:
     assert describe(Range(ge=0, le=1)) == "between 0 and 1"
 
 
+def test_a_refusal_asks_for_a_whole_number_where_one_is_needed() -> None:
+    with pytest.raises(MathsError, match="k is 'x'; it must be a whole number"):
+        maths.keep_top_k([1.0, 2.0], "x")
+    with pytest.raises(MathsError, match="temperature is 'x'; it must be a number"):
+        maths.softmax([1.0, 2.0], temperature="x")
+
+
+def test_every_row_of_a_distribution_must_sum_to_one() -> None:
+    with pytest.raises(MathsError, match=r"p sums to 0\.5"):
+        maths.entropy([[1.0, 0.0], [0.25, 0.25]])
+
+
 def test_a_list_that_holds_a_text_or_an_object_is_refused() -> None:
     for value in (["1", "2"], [1.0, None]):
         with pytest.raises(MathsError, match="a list must hold numbers alone"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from pellucid import native
 from pellucid.batches import IGNORED
 from pellucid.objectives import LinearCrossEntropy, linear_cross_entropy
 
@@ -87,6 +88,28 @@ def test_the_code_in_c_equals_that_in_torch(
 
 
 @needs_c
+@pytest.mark.parametrize(
+    ("dtype", "soft_cap", "in_c"),
+    [
+        (torch.float32, None, True),
+        (torch.bfloat16, None, True),
+        (torch.float32, 3.0, False),  # C has no cap
+        (torch.float64, None, False),
+    ],
+)
+def test_c_computes_what_it_can(
+    dtype: torch.dtype, soft_cap: float | None, in_c: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = native.errors()
+    if run is None:
+        pytest.skip("there is no C compiler")
+    calls: list[int] = []
+    monkeypatch.setattr(native, "errors", lambda: lambda *rows: (calls.append(1), run(*rows)))
+    hidden, weight = torch.randn(5, 8, dtype=dtype), torch.randn(7, 8, dtype=dtype)
+    linear_cross_entropy(hidden, weight, torch.arange(5), divisor=5, soft_cap=soft_cap)
+    assert bool(calls) == in_c
+
+
 def test_small_errors_are_not_lost_in_bfloat16() -> None:
     """p - y of a target that is all but certain: 1 - p would round to 0."""
     hidden = torch.tensor([[8.0]], dtype=torch.bfloat16, requires_grad=True)

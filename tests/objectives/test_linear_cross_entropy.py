@@ -8,7 +8,9 @@ from torch.nn import functional as F
 
 from pellucid import maths
 from pellucid.batches import IGNORED
-from pellucid.objectives import linear_cross_entropy
+from pellucid.objectives import LazyLogits, head_cross_entropy, in_chunks, linear_cross_entropy
+from support.models import VARIANTS, build
+from support.objectives import token_batch
 
 
 @pytest.fixture(params=[1, 7, 1000], ids=lambda rows: f"chunks of {rows}")
@@ -53,6 +55,70 @@ def test_value_and_gradient_equal_the_equation(
     ours = torch.autograd.grad(result.loss * 3, (hidden, weight))
     theirs = torch.autograd.grad(plain * 3, (hidden, weight))
     torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["float64", "float32"])
+@pytest.mark.parametrize("soft_cap", [None, 3.0])
+@pytest.mark.parametrize("scale", [1.0, 2.0])
+def test_bias_and_soft_cap_are_in_the_loss_and_in_every_gradient(
+    chunk: int, dtype: torch.dtype, soft_cap: float | None, scale: float
+) -> None:
+    hidden, weight, targets = inputs(dtype)
+    bias = torch.linspace(-1, 1, 17, dtype=dtype).requires_grad_()
+    ours = linear_cross_entropy(
+        hidden, weight, targets, divisor=28, bias=bias, soft_cap=soft_cap, z_loss=0.1
+    ).loss
+    logits = hidden @ weight.T + bias
+    logits = logits if soft_cap is None else soft_cap * torch.tanh(logits / soft_cap)
+    seen = targets != IGNORED
+    theirs = maths.cross_entropy(logits[seen], targets[seen], z_loss=0.1).sum() / 28
+    torch.testing.assert_close(ours, theirs)
+    leaves = (hidden, weight, bias)
+    torch.testing.assert_close(
+        torch.autograd.grad(ours * scale, leaves), torch.autograd.grad(theirs * scale, leaves)
+    )
+
+
+def test_nothing_of_the_memory_before_is_in_a_gradient(chunk: int) -> None:
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)  # so that torch fills new memory with nan
+    try:
+        for rows in (30, 0):
+            hidden, weight, targets = inputs()
+            linear_cross_entropy(hidden[:rows], weight, targets[:rows], divisor=28).loss.backward()
+            for leaf in (hidden, weight):
+                assert leaf.grad is None or torch.isfinite(leaf.grad).all()
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def test_a_chunk_has_as_many_rows_as_its_logits_may_take_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import sys
+
+    here = sys.modules["pellucid.counting.temporaries"]
+    monkeypatch.setattr(here, "_LEAST_ROWS", 1)
+    monkeypatch.setattr(here, "_CHUNK_BYTES", 5 * 17 * 4)
+    sizes: list[int] = []
+
+    def count(logits: torch.Tensor) -> tuple[torch.Tensor]:
+        sizes.append(len(logits))
+        return (logits[:, 0],)
+
+    hidden, weight, _ = inputs(torch.float32)
+    with torch.no_grad():
+        in_chunks(count, [LazyLogits(hidden, weight, None, soft_cap=None)])
+    assert sizes == [5] * 6
+
+
+def test_a_models_own_head_has_its_bias_and_its_soft_cap() -> None:
+    for variant in ("busy head", "rotary"):
+        model, batch = build(VARIANTS[variant]), token_batch()
+        ours = head_cross_entropy(model, batch, divisor=4)
+        seen = batch.targets != IGNORED
+        theirs = maths.cross_entropy(model(batch.ids)[seen], batch.targets[seen]).sum() / 4
+        torch.testing.assert_close(ours.loss, theirs)
 
 
 def test_equals_torch_with_its_own_smoothing_and_ignored_positions() -> None:

@@ -65,8 +65,16 @@ def test_preference_is_the_equation_on_the_answers_log_p(kind: Any) -> None:
     }[kind]
     torch.testing.assert_close(loss.total, expected.mean())
     assert loss.parts["accuracy"] == (margin > 0).double().mean()
-    rewards = loss.parts["chosen_reward"] - loss.parts["rejected_reward"]
-    torch.testing.assert_close(loss.parts["margin"], rewards)
+    chosen, rejected = log_ps[0] - log_ps[2], log_ps[1] - log_ps[3]
+    expected = {
+        "loss_nats": -margin.sigmoid().log(),
+        "margin": margin,
+        "chosen_reward": 0.02 * chosen,
+        "rejected_reward": 0.02 * rejected,
+        "log_ratio": (chosen + rejected) / 2,
+    }
+    for name, part in expected.items():
+        torch.testing.assert_close(loss.parts[name], part.mean().detach())
 
 
 def test_published_preference_losses_are_reproduced(shared_data: Path) -> None:
@@ -155,6 +163,18 @@ def test_asking_a_model_first_does_not_take_its_gradients_under_autocast() -> No
             loss = NextToken()(model, batch).total
         found.append(gradients(model, loss))
     torch.testing.assert_close(found[0], found[1])
+
+
+def test_autocast_caches_again_after_a_model_was_asked() -> None:
+    for enabled in (True, False):
+        before = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(enabled)
+        try:
+            with evaluating(decoder()):
+                assert not torch.is_autocast_cache_enabled()
+            assert torch.is_autocast_cache_enabled() == enabled
+        finally:
+            torch.set_autocast_cache_enabled(before)
 
 
 def test_dropout_does_not_touch_the_reference() -> None:

@@ -12,7 +12,8 @@ import torch
 from pellucid import config, maths
 from pellucid.errors import CheckpointError
 from pellucid.maths.optimisers import newton_schulz
-from pellucid.optim import assemble_optimiser, assemble_schedule, gate, group
+from pellucid.optim import AdamW, assemble_optimiser, assemble_schedule, gate, group
+from pellucid.optim.remembered import check_state
 from support.models import BASE, build
 
 ADAMW = config.AdamW(learning_rate=0.1, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.3)
@@ -103,6 +104,19 @@ def test_muon_moves_matrices_by_orthogonal_steps_and_the_rest_by_adamw(
     torch.testing.assert_close(named["token_embedding.weight"], other["token_embedding.weight"])
 
 
+def test_muon_remembers_earlier_gradients_by_its_momentum() -> None:
+    named = parameters()
+    optimiser = assemble_optimiser(MUON, named.items())
+    gradients = []
+    for step in range(3):
+        set_gradients(named, step)
+        gradients.append(named["blocks.0.up.weight"].grad)
+        optimiser.step(open_gate(optimiser.gradients()), factor=1.0)
+    first, second, third = gradients
+    momentum = optimiser.state_tensors()["blocks.0.up.weight::momentum"]
+    torch.testing.assert_close(momentum, 0.81 * first + 0.9 * second + third)
+
+
 @every_optimiser
 def test_clipping_is_the_same_as_shrinking_the_gradients_first(name: str) -> None:
     ends = []
@@ -180,6 +194,22 @@ def test_a_state_that_the_optimiser_would_not_save_is_refused(case: str) -> None
         saved[key] = tensor
     with pytest.raises(CheckpointError, match=message):
         optimiser.load_state_tensors(saved)
+
+
+def test_the_count_of_updates_is_float32_beside_moments_in_the_type_of_the_weights() -> None:
+    half = torch.nn.Parameter(torch.ones(4, dtype=torch.bfloat16))
+    count = torch.tensor(3.0)
+    moments = {key: torch.ones(4, dtype=torch.bfloat16) for key in ("exp_avg", "exp_avg_sq")}
+    part = AdamW([half])
+    check_state("gain", {"step": count, **moments}, part, half)
+    with pytest.raises(CheckpointError, match="gain::step .* expected .* of torch.float32"):
+        check_state("gain", {"step": count.bfloat16(), **moments}, part, half)
+
+
+def test_the_state_of_a_foreign_optimiser_is_unknown() -> None:
+    gain = torch.nn.Parameter(torch.ones(4))
+    with pytest.raises(TypeError, match="the state of RMSprop is unknown"):
+        check_state("gain", {}, torch.optim.RMSprop([gain]), gain)
 
 
 @every_optimiser
@@ -273,3 +303,10 @@ def test_shares_become_steps_and_no_update_is_wasted_on_rate_zero(name: str) -> 
     assert [factor(step) for step in range(100)] == [equation(step + 1) for step in range(100)]
     assert factor(0) == pytest.approx(0.1)
     assert factor(99) > getattr(schedule, "final", 0.0)
+
+
+def test_a_decay_that_rounds_to_no_update_lasts_one() -> None:
+    schedule = config.WarmUpStableDecay(warm_up=0.0, decay=0.01, final=0.0)
+    factor = assemble_schedule(schedule, total=10)
+    # it begins at the last update, and would reach `final` one update later
+    assert [factor(step) for step in range(10)] == [1.0] * 10

@@ -83,6 +83,13 @@ def test_a_pattern_that_matches_nothing_is_refused_with_the_names_there_are() ->
         assemble_optimiser(SGD, named.items(), [net("head.*")])
 
 
+@pytest.mark.parametrize(("count", "ending"), [(20, "w19"), (21, "w19 and 1 more")])
+def test_a_refusal_shows_twenty_names_and_counts_the_others(count: int, ending: str) -> None:
+    named = [(f"w{n}", torch.nn.Parameter(torch.zeros(1))) for n in range(count)]
+    with pytest.raises(ConfigError, match=f"there are w0, .*, {ending}$"):
+        assemble_optimiser(SGD, named, [net("head.*")])
+
+
 def test_penalties_leave_nothing_in_the_optimisers_memory() -> None:
     keys = []
     for penalties in ((), (net("*"),)):

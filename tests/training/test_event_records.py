@@ -10,7 +10,8 @@ import pytest
 
 from pellucid.errors import RunError
 from pellucid.runs import RunFolder, attach, read_events
-from pellucid.training import Finished, from_record
+from pellucid.training import Example, Finished, Preparing, from_record, to_record
+from support.events import LOGGED
 
 ODD: list[tuple[dict[str, Any], str]] = [
     ({"event": "Explosion", "step": 1}, "not an event of this version of pellucid: 'Explosion'"),
@@ -19,6 +20,9 @@ ODD: list[tuple[dict[str, Any], str]] = [
     ({"event": "Finished", "step": -1, "seconds": 1.0}, "expected a step of at least 0"),
     ({"event": "Finished", "step": True, "seconds": 1.0}, "step: expected int, was True"),
     ({"event": "Finished", "step": 10**30, "seconds": 1.0}, "step: expected int"),
+    ({"event": "Finished", "step": 2**63, "seconds": 1.0}, "step: expected int"),
+    ({"event": "Finished", "step": 1, "seconds": True}, "seconds: expected a number, was True"),
+    ({**to_record(LOGGED), "losses": []}, "Logged: expected a step of at least 0, and a loss"),
     ({"event": "Finished", "step": 1, "seconds": "1"}, "seconds: expected a number, was '1'"),
     ({"event": "Finished", "step": 1, "seconds": {"float": "x"}}, "seconds: expected a number"),
     ({"event": "Finished", "step": 1, "seconds": 1.0, "more": 2}, "Finished has no 'more'"),
@@ -34,6 +38,16 @@ def test_a_record_that_is_no_event_is_refused_by_field(
 ) -> None:
     with pytest.raises(ValueError, match=re.escape(problem)):
         from_record(record)
+
+
+def test_the_largest_step_and_the_first_one_are_read() -> None:
+    for step in (0, 2**63 - 1):
+        finished = Finished(step=step, seconds=2.0)
+        assert from_record(to_record(finished)) == finished
+
+
+def test_what_happens_before_the_first_update_is_of_step_0() -> None:
+    assert Preparing(what="reading").step == Example(title="a row", rows=()).step == 0
 
 
 LINES = (

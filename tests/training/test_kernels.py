@@ -16,7 +16,8 @@ from pellucid.errors import RunError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.training.kernels import attend_by, kernel_of
+from pellucid.training.kernels import attend_by, compile_blocks, compiler_problem, kernel_of
+from support.models import VARIANTS, build
 from support.tiny import train_tiny
 
 
@@ -41,6 +42,37 @@ def test_attention_is_chosen_by_precision_length_and_the_room_its_weights_take(
     assert not any(layer.fused for layer in layers)
     assert not any(layer.scoring().fused for layer in layers)
     assert kernel_of(model) == "products"
+
+
+@pytest.mark.parametrize("variant", ["rotary", "grouped experts and a shared one"])
+def test_each_block_is_compiled_and_of_one_with_experts_its_attention(
+    variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[torch.nn.Module] = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda module: compiled.append(module))
+    model = build(VARIANTS[variant])
+    assert model.decoder is not None
+    blocks = list(model.decoder.blocks)
+    compile_blocks(model)
+    assert compiled == (blocks if variant == "rotary" else [block.attention for block in blocks])
+
+
+def test_a_compiler_is_tried_on_a_computation_and_its_problem_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    results: list[float] = []
+    working = lambda probe: lambda x: results.append(probe(x).item())  # noqa: E731
+    monkeypatch.setattr(torch, "compile", working)
+    assert compiler_problem(torch.device("cpu")) is None
+    assert results == [16.0]
+
+    def missing(probe: object) -> None:
+        raise RuntimeError("no compiler\nand a long story")
+
+    monkeypatch.setattr(torch, "compile", missing)
+    with caplog.at_level("INFO"):
+        assert compiler_problem(torch.device("cpu")) == "RuntimeError: no compiler"
+    assert "and a long story" in caplog.text
 
 
 def test_a_run_says_how_it_is_computed_and_resumes_so_bit_for_bit(

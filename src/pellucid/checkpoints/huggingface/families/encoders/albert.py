@@ -14,7 +14,6 @@ from pellucid.checkpoints.huggingface.attributes import Read, Table
 from pellucid.checkpoints.huggingface.classes import classes_row, classification_head
 from pellucid.checkpoints.huggingface.families.encoders.bert import (
     FEED,
-    LAYER_ROWS,
     MASKED_HEAD,
     POSITION_IDS,
     SEGMENTS,
@@ -22,6 +21,7 @@ from pellucid.checkpoints.huggingface.families.encoders.bert import (
     SKELETON,
     TRANSFORM,
     MaskedHead,
+    layer_rows,
     pooler_row,
 )
 from pellucid.checkpoints.huggingface.family import NO_HEAD, Family
@@ -132,7 +132,7 @@ ALBERT = Family(
             read=_read_layers,
             write=_write_layers,
         ),
-        *LAYER_ROWS,
+        *layer_rows(dropout=0.0),
         activation(
             "hidden_act", f"{FEED}.activation", f"{TRANSFORM}?.activation", default="gelu_new"
         ),

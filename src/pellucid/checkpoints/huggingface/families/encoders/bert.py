@@ -61,26 +61,32 @@ SKELETON: Table = {
     },
     "initialisation": initialisation(),
 }
-#: The attributes that its relatives share: the sizes, and what each layer has.
+#: The attributes that its relatives share.
 SIZES: tuple[Row, ...] = (integer("vocab_size", "vocab_size"), integer("hidden_size", "d_model"))
-LAYER_ROWS: tuple[Row, ...] = (
-    integer("num_attention_heads", f"{ATTENTION}.n_heads", f"{ATTENTION}.n_kv_heads"),
-    computed(quotient("hidden_size", "num_attention_heads").value, f"{ATTENTION}.d_head"),
-    integer("intermediate_size", f"{FEED}.d_ff"),
-    training_number("hidden_dropout_prob", "encoder.dropout", default=0.1),
-    training_number("attention_probs_dropout_prob", f"{ATTENTION}.dropout", default=0.1),
-    integer("max_position_embeddings", "context_length", default=512),
-    initial_std(),
-    number(
-        "layer_norm_eps",
-        "encoder.norm.eps",
-        "encoder.input_norm?.eps",
-        f"{TRANSFORM}?.norm.eps",
-        default=1e-12,
-    ),
-    flag("tie_word_embeddings", "embedding.tied", default=True),
-)
-ROWS: tuple[Row, ...] = (*SIZES, depth("num_hidden_layers", "encoder"), *LAYER_ROWS)
+
+
+def layer_rows(*, dropout: float = 0.1, eps: float = 1e-12) -> tuple[Row, ...]:
+    """What each layer has, with the defaults in which the relatives differ."""
+    return (
+        integer("num_attention_heads", f"{ATTENTION}.n_heads", f"{ATTENTION}.n_kv_heads"),
+        computed(quotient("hidden_size", "num_attention_heads").value, f"{ATTENTION}.d_head"),
+        integer("intermediate_size", f"{FEED}.d_ff"),
+        training_number("hidden_dropout_prob", "encoder.dropout", default=dropout),
+        training_number("attention_probs_dropout_prob", f"{ATTENTION}.dropout", default=dropout),
+        integer("max_position_embeddings", "context_length", default=512),
+        initial_std(),
+        number(
+            "layer_norm_eps",
+            "encoder.norm.eps",
+            "encoder.input_norm?.eps",
+            f"{TRANSFORM}?.norm.eps",
+            default=eps,
+        ),
+        flag("tie_word_embeddings", "embedding.tied", default=True),
+    )
+
+
+ROWS: tuple[Row, ...] = (*SIZES, depth("num_hidden_layers", "encoder"), *layer_rows())
 #: The activation of the feed-forward layers, and of the transform before the logits.
 HIDDEN_ACT = activation(
     "hidden_act", f"{FEED}.activation", f"{TRANSFORM}?.activation", default="gelu"

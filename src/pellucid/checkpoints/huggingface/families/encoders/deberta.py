@@ -20,8 +20,9 @@ from pellucid.checkpoints.huggingface.families.encoders.bert import (
     LAYER_NORM,
     MASKED_HEAD,
     POSITION_IDS,
-    ROWS,
+    SIZES,
     encoder_skeleton,
+    layer_rows,
     pooler_row,
 )
 from pellucid.checkpoints.huggingface.families.encoders.roberta import (
@@ -34,6 +35,7 @@ from pellucid.checkpoints.huggingface.mapping import (
     Row,
     Unfit,
     attribute,
+    depth,
     fixed,
     ignored,
     same_as,
@@ -186,7 +188,9 @@ DEBERTA_V2 = Family(
     },
     skeleton=encoder_skeleton({}),
     rows=(
-        *ROWS,
+        *SIZES,
+        depth("num_hidden_layers", "encoder"),
+        *layer_rows(eps=1e-7),
         HIDDEN_ACT,
         attribute(
             "type_vocab_size",

@@ -1,0 +1,79 @@
+"""Signals: before the first step they stop at once, later they ask, and the second one stops."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from pellucid.errors import Interrupted
+from pellucid.training.interrupts import BEFORE_A_STEP, Interrupts, interruption
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows sends no such signals")
+
+
+def send(number: int) -> None:
+    os.kill(os.getpid(), number)
+
+
+def test_the_end_of_a_run_names_the_signal_and_what_is_saved() -> None:
+    assert str(interruption(7, 15)) == "stopped by SIGTERM after step 7; the state is saved"
+    assert interruption(7, 15).signal == 15
+    by_itself = interruption(0, None)
+    assert str(by_itself) == f"stopped {BEFORE_A_STEP}"
+    assert by_itself.signal == signal.SIGINT
+
+
+def test_before_the_first_step_a_signal_stops_at_once() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted, match="by SIGTERM before the first step") as info, Interrupts():
+        send(signal.SIGTERM)
+        pytest.fail("the signal did not stop it")
+    assert info.value.signal == signal.SIGTERM
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_in_the_loop_the_first_signal_asks_and_the_second_stops(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    interrupts = Interrupts()
+    assert not interrupts.asked
+    with pytest.raises(Interrupted, match="by SIGINT at once"), interrupts:
+        with interrupts.finishing_steps():
+            send(signal.SIGTERM)
+            assert interrupts.asked
+            assert interrupts.signal == signal.SIGTERM
+            assert "finishing this step, then saving" in capfd.readouterr().err
+            send(signal.SIGINT)
+        pytest.fail("the second signal did not stop it")
+
+
+def test_after_the_loop_a_signal_stops_at_once() -> None:
+    interrupts = Interrupts()
+    with pytest.raises(Interrupted, match="by SIGTERM at once"), interrupts:
+        with interrupts.finishing_steps():
+            pass
+        send(signal.SIGTERM)
+        pytest.fail("the signal did not stop it")
+
+
+def test_sigusr1_asks_to_save_and_leaves_the_handler_of_others_in_place(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    interrupts = Interrupts()
+    with interrupts:
+        assert not interrupts.save_asked
+        send(signal.SIGUSR1)
+        assert interrupts.save_asked
+        assert not interrupts.asked
+        assert "saving after this step, then going on" in capfd.readouterr().err
+    received: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: received.append(number))
+    try:
+        with Interrupts() as theirs:
+            send(signal.SIGUSR1)
+        assert not theirs.save_asked
+        assert received == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)

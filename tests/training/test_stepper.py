@@ -1,0 +1,71 @@
+"""What a stepper says of its device, and how it repeats an update."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from pellucid.batches import Batch, Loss
+from pellucid.training import Stepper
+from pellucid.training.randomness import seed_step
+from support.watched import job_of, small
+
+
+class Drawing:
+    """An objective that notes what it draws, and the mode of the model."""
+
+    def __init__(self) -> None:
+        self.draws: list[float] = []
+        self.modes: list[bool] = []
+
+    def __call__(self, model: torch.nn.Module, batch: Batch) -> Loss:
+        self.draws.append(torch.rand(()).item())
+        self.modes.append(model.training)
+        total = sum(parameter.sum() for parameter in model.parameters())
+        return Loss(total=total, parts={"loss_nats": total})
+
+
+def make_stepper(objective: Drawing) -> tuple[Stepper, Batch]:
+    job = job_of(small(n_layers=1), steps=4)
+    stepper = Stepper(
+        job.model, objective, job.optimiser, settings=job.settings, plan=job.plan, seed=job.seed
+    )
+    return stepper, job.batch_of(0)
+
+
+def test_an_update_is_repeated_with_the_numbers_that_it_drew() -> None:
+    objective = Drawing()
+    stepper, batch = make_stepper(objective)
+    stepper._model.eval()
+    stepper.update(batch, step=2, factor=0.0)
+    drawn: list[float] = []
+
+    def make_batch() -> Batch:
+        drawn.append(torch.rand(()).item())
+        torch.rand(5)  # more than an update draws
+        return batch
+
+    stepper._model.eval()
+    stepper.find_culprit(make_batch, step=2)
+    seed_step(1, 2)
+    first = torch.rand(()).item()
+    assert drawn == [first]
+    assert objective.draws == [first, first]
+    assert objective.modes == [True, True]
+
+
+def test_on_a_cpu_updates_are_done_when_they_return() -> None:
+    stepper, _ = make_stepper(Drawing())
+    assert not stepper.runs_ahead
+    stepper.wait()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such count")
+def test_memory_is_that_of_the_process_in_bytes() -> None:
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert make_stepper(Drawing())[0].memory_in_use() == pytest.approx(peak * unit, rel=0.1)
