@@ -8,7 +8,7 @@ from pellucid.errors import ConfigError
 
 
 def add_why_flags(parser: argparse.ArgumentParser) -> None:
-    """`--why`, `--rather-than` and `--contrast`."""
+    """`--why`, `--rather-than`, `--contrast` and `--name-heads`."""
     parser.add_argument(
         "--why",
         nargs="?",
@@ -26,6 +26,12 @@ def add_why_flags(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="with --why: a sentence of as many tokens to patch parts from (the same tokens, "
         "shuffled)",
+    )
+    parser.add_argument(
+        "--name-heads",
+        action="store_true",
+        help="name the heads of the run by what they do over its held-out text, whatever SENTENCE "
+        "says: previous token, first token, induction, duplicate, same class",
     )
 
 

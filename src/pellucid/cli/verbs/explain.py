@@ -103,6 +103,11 @@ def call(arguments: argparse.Namespace) -> None:
         show_page(arguments, scales)
         return
     run = runs.load(arguments.run)
+    if arguments.name_heads:
+        from pellucid.cli.output.head_names import print_head_names
+
+        print_head_names(run, arguments)
+        return
     if arguments.chapter is None and not arguments.all and not scales and not asks_why:
         _print_reading(run, arguments)
         return

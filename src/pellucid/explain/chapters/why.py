@@ -17,7 +17,7 @@ from pellucid.explain.why.tree import list_branches
 from pellucid.explain.why.types import Part, Rivals
 
 #: Bars, rows and columns of the map, rows of units, lines of the tree.
-_BARS, _HEADS, _TOKENS, _ROWS, _LINES = 8, 5, 48, 3, 10
+_BARS, _HEADS, _TOKENS, _ROWS, _LINES = 8, 5, 48, 3, 8
 #: How a measured change that differs from the attributed one is marked.
 _MARKS = {"agrees": "", "small": "", "sign": "!", "factor": "*"}
 #: Multiplications of a measurement that a chapter makes unasked.

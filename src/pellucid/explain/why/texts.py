@@ -83,17 +83,22 @@ def contrast_sentence(trace: Trace, text: str | None) -> tuple[Sentence, str]:
 
 
 def repeated_tokens(n_rows: int, length: int, n_tokens: int) -> Iterator[tuple[int, ...]]:
-    """Rows of random tokens that come twice, from a seed: the second half equals the first.
+    """Rows in which random tokens come again and again, from a seed.
+
+    The period differs from row to row, from a quarter of the length to a half: so a head that looks
+    back at a fixed distance is no induction head.
 
     Args:
         n_rows: how many rows.
-        length: tokens of a half.
+        length: tokens of a row.
         n_tokens: ids are below it.
     """
     generator = torch.Generator().manual_seed(_SEED)
-    for _ in range(n_rows):
-        half: list[int] = to_list(torch.randint(n_tokens, (length,), generator=generator))
-        yield (*half, *half)
+    shortest, longest = max(2, length // 4), max(2, length // 2)
+    for row in range(n_rows):
+        period = shortest + row * (longest - shortest) // max(1, n_rows - 1)
+        drawn: list[int] = to_list(torch.randint(n_tokens, (period,), generator=generator))
+        yield tuple(drawn * (length // period + 1))[:length]
 
 
 def _with_ids(trace: Trace, ids: tuple[int, ...]) -> Sentence:
