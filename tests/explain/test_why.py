@@ -63,6 +63,8 @@ def test_parts_layers_sources_paths_and_tree_all_add_up(name: str) -> None:
     assert close(why.total, difference)
     assert close(sum(layer.share for layer in why.layers), difference)
     heads = {part.name: part for part in why.parts if part.kind == "head"}
+    order = [(part.side, part.layer, part.cross, part.head) for part in heads.values()]
+    assert order == sorted(order)
     rows = why.source_rows()
     assert rows.keys() == heads.keys()
     for head, part in heads.items():

@@ -83,8 +83,8 @@ class Walk:
         else:
             attention = attention_of(sublayer, name)
             parts, readings = read_attention(sublayer, name, attention)
-            self.heads += readings
-        for part in parts:
+            self.heads += reversed(readings)
+        for part in reversed(parts):  # the walk goes back, and so does its list
             self.add(part)
 
     def take_entry(self, name: str, kind: PartKind, vectors: Tensor) -> None:
