@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,6 +15,9 @@ from pellucid.explain.record_block import BlockRecord
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.model import Transformer
 from pellucid.runs import Run
+
+if TYPE_CHECKING:
+    from pellucid.explain.why import Why
 
 Shape = tuple[int, ...]
 #: Called with how many segments of the backward pass are done, and how many there are.
@@ -165,6 +168,25 @@ class Trace(Protocol):
 
     def with_model(self, model: Transformer) -> Trace:
         """The same sentence in another model of the same shape."""
+        ...
+
+    def with_sentence(self, sentence: Sentence) -> Trace:
+        """Another sentence in the same model, with the same heads scaled."""
+        ...
+
+    def why(
+        self, word: str | int | None = None, rather_than: str | int | None = None, token: int = -1
+    ) -> Why:
+        """Why the model says a word rather than another one.
+
+        Args:
+            word: the word, as text or as a token id, or a class; the likeliest by default.
+            rather_than: the other; the likeliest by default, or its runner-up.
+            token: the token after which the word is predicted.
+
+        Raises:
+            PellucidError: the model predicts no word and no class, or the word is no single token.
+        """
         ...
 
 

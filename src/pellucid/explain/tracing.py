@@ -41,6 +41,7 @@ from pellucid.explain.losses.plain_text import default_loss, describe_default
 from pellucid.explain.record_block import BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace
+from pellucid.explain.why import Why, find_why
 from pellucid.model import Transformer
 from pellucid.runs import Run
 
@@ -229,6 +230,29 @@ class ModelTrace(Trace):
     def with_model(self, model: Transformer) -> Trace:
         """The same sentence in another model of the same shape."""
         return ModelTrace(model, self.sentence, run=self.run, scales=self.scales)
+
+    def with_sentence(self, sentence: Sentence) -> Trace:
+        """Another sentence in the same model, with the same heads scaled."""
+        return ModelTrace(self.model, sentence, run=self.run, scales=self.scales)
+
+    def why(
+        self, word: str | int | None = None, rather_than: str | int | None = None, token: int = -1
+    ) -> Why:
+        """Why the model says a word rather than another one: what each part adds.
+
+        The difference of their logits, as a sum over the embedding, positions, heads, feed-forwards
+        and biases. The scale of the final norm is held at its value.
+
+        Args:
+            word: the word, as text or as a token id, or a class; the likeliest by default.
+            rather_than: the other; the likeliest by default, or its runner-up if `word` is that.
+            token: the token after which the word is predicted.
+
+        Raises:
+            PellucidError: the model predicts no word and no class, the word is no single token, or
+                both words are the same.
+        """
+        return find_why(self, word, rather_than, token=token)
 
     def logits_at(self, token: int) -> Tensor:
         """(vocab): the logits at one place."""

@@ -18,6 +18,7 @@ from pellucid.explain.trace_types import Trace
 _MAPS = 3
 #: The parts of a place that a chapter shows; all parts for other chapters.
 _PARTS: dict[str, tuple[str, ...]] = {
+    "why": ("token",),
     "tokens": (),
     "embedding": ("token", "feature"),
     "norm": ("layer", "token", "feature"),

@@ -11,6 +11,7 @@ from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, ot
 from pellucid.cli.flags.numbers import integer
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.flags.token_ids import add_ids, parse_ids, trace_request
+from pellucid.cli.flags.why import add_why_flags, why_is_asked
 from pellucid.cli.output.printing import cut, print_json, print_result
 from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, place_of, show_page
 from pellucid.errors import ConfigError
@@ -87,6 +88,7 @@ def add_to(verbs: Any) -> None:
         help="take a head away, such as L2.H1, scale it (L2.H1=0.5), or put its mean over the "
         "sentence in its place (L2.H1=mean); can be given again",
     )
+    add_why_flags(parser)
     add_comparing_flags(parser)
     add_page_flags(parser)
     finish_parser(parser, call, force=True)
@@ -101,6 +103,7 @@ def call(arguments: argparse.Namespace) -> None:
         raise ConfigError("--all and --chapter were both given: leave one of them out")
     if arguments.chapter is not None:
         find_chapter(arguments.chapter)  # for its refusal, before anything is loaded
+    asks_why = why_is_asked(arguments)
     scales = dict(map(_scale, arguments.ablate))
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
@@ -118,15 +121,25 @@ def call(arguments: argparse.Namespace) -> None:
         show_page(arguments, scales)
         return
     run = runs.load(arguments.run)
-    if arguments.chapter is None and not arguments.all and not scales:
+    if arguments.name_heads:
+        from pellucid.cli.output.head_names import print_head_names
+
+        print_head_names(run, arguments)
+        return
+    if arguments.chapter is None and not arguments.all and not scales and not asks_why:
         _print_reading(run, arguments)
         return
     traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
     if scales:
         original, traced = traced, traced.with_heads(scales)
-        if arguments.chapter is None and not arguments.all:
+        if arguments.chapter is None and not arguments.all and not asks_why:
             _print_change(original, traced, arguments)
             return
+    if asks_why:
+        from pellucid.cli.output.logit_difference import print_why
+
+        print_why(traced, arguments)
+        return
     versus = other_trace(arguments, run)
     if arguments.all:
         _print_all(traced, arguments, versus)

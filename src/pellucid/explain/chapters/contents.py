@@ -35,6 +35,7 @@ from pellucid.explain.chapters import (
     softmax,
     tokens,
     update,
+    why,
 )
 from pellucid.explain.outputs import explain_no_loss
 from pellucid.explain.selection import Selection, select_place
@@ -70,6 +71,14 @@ _update = partial(ChapterEntry, part="update", needs_loss=True, walks=True)
 _WEIGHT = ("weight", "row", "column")
 
 CHAPTERS: tuple[ChapterEntry, ...] = (
+    _forward(
+        "why",
+        "Why this word",
+        "what each part adds to a word rather than another one",
+        why.build,
+        at_one_place=True,
+        axes=("token",),
+    ),
     _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build),
     _forward("embedding", "Embedding", "each token's row, and its neighbours", embedding.build),
     _forward("positions", "Positions", "how the model knows the order of tokens", positions.build),
@@ -180,6 +189,16 @@ def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = 
         content = entry.build_comparison(trace, versus, selection)
     else:
         content = entry.build(trace, selection)
+    return finish_chapter(name, content)
+
+
+def finish_chapter(name: str, content: Content) -> Chapter:
+    """A content under the heading of its chapter.
+
+    Raises:
+        PellucidError: there is no such chapter.
+    """
+    entry = find_chapter(name)
     return Chapter(
         id=entry.id,
         number=1 + CHAPTERS.index(entry),

@@ -1,0 +1,48 @@
+"""`pellucid explain --name-heads`: the heads of a run by what they measurably do."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from pellucid.cli.output.printing import print_result
+
+if TYPE_CHECKING:
+    from pellucid.explain.why.behaviours import HeadNames
+    from pellucid.runs import Run
+
+
+def print_head_names(run: Run, arguments: argparse.Namespace) -> None:
+    """Measure all heads, and print their names and scores.
+
+    Raises:
+        PellucidError: the model has no heads that pellucid can read, or reads two texts.
+    """
+    from pellucid.explain.why.behaviours import NAMED_FROM, name_heads
+
+    named = name_heads(run)
+    facts = {
+        "text": named.text,
+        "named_from": NAMED_FROM,
+        "heads": [asdict(head) | {"names": list(head.names)} for head in named.heads],
+    }
+    print_result(arguments, facts, _lines(named, NAMED_FROM))
+
+
+def _lines(named: HeadNames, named_from: float) -> Iterator[str]:
+    columns = [behaviour.name for behaviour in named.heads[0].behaviours]
+    yield f"{'head':<8} " + " ".join(f"{name:>14}" for name in columns)
+    for head in named.heads:
+        scores = " ".join(f"{each.score:>6.2f} ({each.chance:.2f})" for each in head.behaviours)
+        yield f"{head.head:<8}  {scores}"
+        if head.names:
+            yield f"{'':<8}  {', '.join(head.names)}"
+    yield ""
+    yield (
+        "the share of attention that goes to the keys of each behaviour, and what an even look\n"
+        f"would give; measured on {named.text}, and induction and duplicate\n"
+        f"on random tokens that repeat. A head has a name from {named_from:g} of the way from "
+        "chance to 1."
+    )

@@ -1,0 +1,244 @@
+"""Why this word: the difference of two logits, taken apart, measured, and followed back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+import torch
+
+from pellucid.explain.chapter_types import Bars, Content, Matrix, Receipt, Table
+from pellucid.explain.receipts.builder import ReceiptBuilder, row
+from pellucid.explain.selection import Selection
+from pellucid.explain.trace_types import Trace
+from pellucid.explain.why import Why, find_why
+from pellucid.explain.why.measure import FACTOR, METHODS, N_MEASURED, Measurement
+from pellucid.explain.why.tree import list_branches
+from pellucid.explain.why.types import Part, Rivals
+
+#: Bars, rows and columns of the map, rows of units, lines of the tree.
+_BARS, _HEADS, _TOKENS, _ROWS, _LINES = 8, 5, 48, 3, 8
+#: How a measured change that differs from the attributed one is marked.
+_MARKS = {"agrees": "", "small": "", "sign": "!", "factor": "*"}
+#: Multiplications of a measurement that a chapter makes unasked.
+_MOST_WORK = 2e10
+
+
+def build(trace: Trace, selection: Selection) -> Content:
+    """The likeliest word after the selected token, and its runner-up."""
+    model = trace.model
+    if not model.has_head and model.classifier is None:
+        return Content(sentence="This model has no head: it says no word, and no class.")
+    why = find_why(trace, token=selection.token)
+    n_weights = sum(parameter.numel() for parameter in model.parameters())
+    rows = 1 + N_MEASURED * len(METHODS)
+    cheap = n_weights * len(trace.ids) * rows <= _MOST_WORK
+    note = None
+    if not cheap:
+        note = (
+            f"the parts are not taken away here: that reads the sentence {rows} times. Measure it "
+            "with pellucid explain RUN SENTENCE --why"
+        )
+    return describe(why, why.measure() if cheap else None, note)
+
+
+def describe(why: Why, measurement: Measurement | None, note: str | None = None) -> Content:
+    """An answer as a chapter.
+
+    Args:
+        why: the parts.
+        measurement: what happens without the largest; None if it was not measured.
+        note: a further note.
+    """
+    notes = [
+        f"held at their values: {', '.join(why.held)}" if why.held else None,
+        "a share is what a part adds directly: what it changes in later parts counts as theirs",
+        note,
+    ]
+    if why.rivals.difference != why.rivals.after_cap:
+        notes.append(
+            f"the cap brings the difference from {why.rivals.difference:+.4f} to "
+            f"{why.rivals.after_cap:+.4f}; shares are of the first"
+        )
+    if any(abs(part.no_source) > why.tolerance for part in why.parts):
+        notes.append(
+            "some heads write what is no sum of values (a memory, vectors of distances): the map "
+            "of tokens lacks it"
+        )
+    return Content(
+        sentence=_describe_difference(why) + _describe_measurement(measurement),
+        pictures=(
+            _bars(why),
+            _layer_bars(why),
+            None if measurement is None else _measured(measurement),
+            _source_map(why),
+            _units(why),
+            _tree(why),
+        ),
+        receipts=(_sum_receipt(why),),
+        notes=[*notes, *_measurement_notes(measurement)],
+    )
+
+
+def _sum_receipt(why: Why) -> Receipt:
+    """All parts together, and the difference that the model has."""
+    parts = row(torch.tensor([part.share for part in why.parts], dtype=torch.float64), "parts")
+    token = why.rivals.token
+    return ReceiptBuilder(why.trace).receipt(
+        "class_logits" if token is None else f"logits[{token}]",
+        title=f"all {len(why.parts)} parts together, and the difference of both logits",
+        formula="Σ parts",
+        expression=parts.sum(),
+        source=(find_why, "parts=("),
+        model=why.rivals.difference,
+    )
+
+
+def _describe_difference(why: Why) -> str:
+    rivals, trace = why.rivals, why.trace
+    word, other = map(repr, rivals.names)
+    if rivals.token is None:
+        begin = f"The text is {word} (p {rivals.probabilities[0]:.3g}) rather than {other} (p "
+    else:
+        piece = trace.pieces(trace.side)[rivals.token]
+        begin = (
+            f"After {piece!r} ({rivals.token}) the model gives {word} p "
+            f"{rivals.probabilities[0]:.3g} and {other} p "
+        )
+        if trace.model.decoder is None:
+            begin = begin.replace("After", "At", 1)
+    end = ")" if rivals.token is None else ""
+    helping = [part for part in why.largest if part.share * rivals.difference > 0][:3]
+    against = [part for part in why.largest if part.share * rivals.difference < 0][:2]
+    text = (
+        f"{begin}{rivals.probabilities[1]:.3g}{end}: their logits are {rivals.difference:+.3f} "
+        f"apart. Most of that comes from {_list_parts(helping)}"
+    )
+    return text + (f"; {_list_parts(against)} work against it." if against else ".")
+
+
+def _list_parts(parts: Sequence[Part]) -> str:
+    return ", ".join(f"{part.name} ({part.share:+.3f})" for part in parts)
+
+
+def _describe_measurement(measurement: Measurement | None) -> str:
+    if measurement is None or not measurement.parts:
+        return ""
+    n_parts = len(measurement.parts)
+    text = f" Each of the {n_parts} largest was really taken away"
+    turned = [part.name for part in measurement.parts if part.verdict("zero") == "sign"]
+    resized = [part.name for part in measurement.parts if part.verdict("zero") == "factor"]
+    if not turned and not resized:
+        return f"{text}: all act as their share says."
+    kinds = (
+        (turned, "the difference moves the other way"),
+        (resized, f"it moves by another size, more than {FACTOR:g} times off"),
+    )
+    texts = [f"without {', '.join(names)} {effect}" for names, effect in kinds if names]
+    return f"{text}, and the shares do not say it all: {'; '.join(texts)}."
+
+
+def _measurement_notes(measurement: Measurement | None) -> Iterator[str]:
+    if measurement is None:
+        return
+    yield (
+        "replaced at every token, the embedding and positions where they are read, by nothing, by "
+        f"the mean over the sentence, from {measurement.resampled_from}, and from "
+        f"{measurement.patched_from} (the difference there: "
+        f"{measurement.contrast_difference:+.3f})"
+    )
+    yield (
+        f"marks: {_MARKS['sign']} the measured change has the other sign; {_MARKS['factor']} it is "
+        f"more than {FACTOR:g} times larger or smaller than the attributed one"
+    )
+
+
+def _bars(why: Why) -> Bars:
+    shown = why.largest[:_BARS]
+    hidden = why.largest[_BARS:]
+    return Bars(
+        title=f"what each part adds to z[{_name(why.rivals, 0)}] - z[{_name(why.rivals, 1)}]",
+        names=tuple(part.name for part in shown),
+        values=tuple(part.share for part in shown),
+        unit="logit",
+        rest=sum(part.share for part in hidden) if hidden else None,
+    )
+
+
+def _name(rivals: Rivals, index: int) -> str:
+    return repr(rivals.names[index])
+
+
+def _layer_bars(why: Why) -> Bars:
+    return Bars(
+        title="the same by layer",
+        names=tuple(layer.name for layer in why.layers),
+        values=tuple(layer.share for layer in why.layers),
+        unit="logit",
+    )
+
+
+def _measured(measurement: Measurement) -> Table:
+    """A row for each part: its share, and for each method the attributed and measured change."""
+    rows = tuple(
+        (
+            part.name,
+            f"{part.share:+.3f}",
+            *(
+                f"{effect.attributed:+.2f} {effect.measured:+.2f}{_MARKS[effect.verdict]}"
+                for effect in part.effects
+            ),
+        )
+        for part in measurement.parts
+    )
+    return Table(
+        title="really replaced: the change that the share predicts, and the measured one",
+        columns=("part", "share", *METHODS),
+        rows=rows,
+    )
+
+
+def _source_map(why: Why) -> Matrix | None:
+    """The heads with the largest readings, by token."""
+    own = [reading for reading in why.readings if not reading.place.cross]
+    readings = sorted(own, key=lambda reading: -float(reading.by_key.abs().max()))[:_HEADS]
+    if not readings:
+        return None
+    pieces = why.trace.pieces(why.trace.side)
+    first = max(0, len(pieces) - _TOKENS)
+    return Matrix(
+        title="what heads took from each token: weight times value, as logit",
+        rows=tuple(reading.name for reading in readings),
+        columns=pieces[first:],
+        values=tuple(tuple(map(float, reading.by_key[first:])) for reading in readings),
+        scale="diverging",
+        address="",
+        pooled=f"cut out: the last {_TOKENS} of {len(pieces)} tokens" if first else "",
+    )
+
+
+def _units(why: Why) -> Table | None:
+    if not why.units:
+        return None
+    return Table(
+        title="the units of feed-forwards that add most",
+        columns=("unit", "value", "share"),
+        rows=tuple(
+            (unit.name, f"{unit.value:+.4f}", f"{unit.share:+.4f}") for unit in why.units[:_ROWS]
+        ),
+    )
+
+
+def _tree(why: Why) -> Table:
+    return Table(
+        title="whose information came by which heads; the lines below a line add up to it",
+        columns=("way", "weight", "share"),
+        rows=tuple(
+            (
+                "· " * depth + text,
+                "" if branch.weight is None else f"{branch.weight:.2f}",
+                f"{branch.share:+.3f}",
+            )
+            for depth, text, branch in islice(list_branches(why.trace, why.tree()), _LINES)
+        ),
+    )

@@ -1,0 +1,160 @@
+"""The largest parts, really taken away or exchanged: the measured change beside the attributed one.
+
+An attribution says what a part adds directly, with all else held. A measurement replaces the part
+at every token and computes the rest of the model again: later parts see the change, and norms
+rescale. Where both disagree, the part acts through others, or others step in for it.
+
+Source:
+    Wang et al. 2022, "Interpretability in the Wild" (mean ablation, patching, backup heads); Chan
+    et al. 2022, "Causal Scrubbing" (resampling); McGrath et al. 2023, "The Hydra Effect".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+from torch import Tensor
+
+from pellucid.explain.trace_types import Trace
+from pellucid.explain.why.replace import Replacement, measure_differences, part_vectors
+from pellucid.explain.why.texts import contrast_sentence, resample_sentence
+from pellucid.explain.why.types import Part
+
+if TYPE_CHECKING:
+    from pellucid.explain.why.answer import Why
+
+Method = Literal["zero", "mean", "resample", "patch"]
+METHODS: tuple[Method, ...] = get_args(Method)
+#: How many parts are measured.
+N_MEASURED = 10
+#: Both agree if their signs are the same and neither is more than this factor of the other.
+FACTOR = 2.0
+#: Changes smaller than this share of the difference are too small to compare.
+_SMALL = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One way to replace a part: the change that its share predicts, and the one that came."""
+
+    method: Method
+    attributed: float
+    measured: float
+    verdict: Literal["agrees", "sign", "factor", "small"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPart:
+    """A part with its share, and what happens without it."""
+
+    name: str
+    share: float
+    effects: tuple[Effect, ...]
+
+    def verdict(self, method: Method) -> str:
+        """Whether the measured change of a method is as attributed: see `Effect.verdict`."""
+        return next(effect.verdict for effect in self.effects if effect.method == method)
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether a measured change has another sign than the attributed one, or another size."""
+        return any(effect.verdict in ("sign", "factor") for effect in self.effects)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The largest parts, measured; `resampled_from` and `patched_from` say which texts."""
+
+    parts: tuple[MeasuredPart, ...]
+    difference: float
+    resampled_from: str
+    patched_from: str
+    patched_pieces: tuple[str, ...]
+    #: the difference in the contrast sentence
+    contrast_difference: float
+
+
+def measure(why: Why, contrast: str | None = None, *, n_parts: int = N_MEASURED) -> Measurement:
+    """Replace each of the largest parts, and measure the difference again.
+
+    Heads, feed-forwards and experts are replaced at every token, the embedding and the position at
+    the tokens that are read. Constants are left out: they are the same in every text.
+
+    Args:
+        why: the parts.
+        contrast: the text to patch from, of as many tokens; a shuffled sentence by default.
+        n_parts: how many parts to measure.
+
+    Raises:
+        PellucidError: the contrast has another number of tokens.
+    """
+    trace = why.trace
+    resampled, resample_name = resample_sentence(trace)
+    contrasted, contrast_name = contrast_sentence(trace, contrast)
+    others = {
+        "resample": trace.with_sentence(resampled),
+        "patch": trace.with_sentence(contrasted),
+    }
+    parts = [part for part in why.largest if part.kind != "constant"][:n_parts]
+    replacements = [Replacement()]
+    attributed: list[float] = []
+    for part in parts:
+        current = part_vectors(trace, part)
+        for method in METHODS:
+            vectors = _other_vectors(method, part, current, others)
+            replacements.append(Replacement(part=part, vectors=vectors, places=_places(why, part)))
+            attributed.append(_predicted_change(why, part, vectors - current))
+    before, *after = measure_differences(trace, why.rivals, replacements)
+    (contrast_difference,) = measure_differences(others["patch"], why.rivals, [Replacement()])
+    effects = [
+        _effect(METHODS[number % len(METHODS)], attributed[number], value - before, before)
+        for number, value in enumerate(after)
+    ]
+    return Measurement(
+        parts=tuple(
+            MeasuredPart(
+                name=part.name,
+                share=part.share,
+                effects=tuple(effects[number * len(METHODS) : (number + 1) * len(METHODS)]),
+            )
+            for number, part in enumerate(parts)
+        ),
+        difference=before,
+        resampled_from=resample_name,
+        patched_from=contrast_name,
+        patched_pieces=contrasted.pieces,
+        contrast_difference=contrast_difference,
+    )
+
+
+def _other_vectors(method: Method, part: Part, current: Tensor, others: dict[str, Trace]) -> Tensor:
+    if method == "zero":
+        return current.new_zeros(current.shape)
+    if method == "mean":
+        return current.mean(0, keepdim=True).expand_as(current)
+    return part_vectors(others[method], part)
+
+
+def _places(why: Why, part: Part) -> list[int]:
+    if part.kind in ("embedding", "positions"):
+        return why.places
+    return list(range(len(why.trace.ids)))
+
+
+def _predicted_change(why: Why, part: Part, change: Tensor) -> float:
+    """The change of the difference if the rest of the model stays as it is."""
+    assert part.direction is not None
+    return float((part.direction * change[why.places].double()).sum())
+
+
+def _effect(method: Method, attributed: float, measured: float, difference: float) -> Effect:
+    small = _SMALL * abs(difference)
+    low, high = sorted((abs(attributed), abs(measured)))
+    if high <= small:
+        verdict = "small"
+    elif attributed * measured < 0 and low > small:
+        verdict = "sign"
+    else:
+        verdict = "factor" if high > FACTOR * max(low, small) else "agrees"
+    return Effect(method=method, attributed=attributed, measured=measured, verdict=verdict)

@@ -1,0 +1,58 @@
+"""`pellucid explain --why`: the words of the command, the lists of `--json`, refusals in words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pellucid
+
+
+def test_json_has_both_lists_the_measured_effects_and_the_paths(trained: Path, out: Any) -> None:
+    answer = json.loads(out("explain", trained, "the fox", "--why", "--json"))
+    for name in ("parts", "layers"):
+        total = sum(part["share"] for part in answer[name])
+        assert total == pytest.approx(answer["difference"], abs=answer["tolerance"])
+    trace = pellucid.trace(pellucid.load(trained), "the fox")
+    n_heads = sum(name.endswith(".weights") and ".H" in name for name in trace.addresses())
+    kinds = [part["kind"] for part in answer["parts"]]
+    assert kinds.count("head") == n_heads
+    assert kinds.count("feed-forward") == trace.n_layers("decoder")
+    assert [effect["method"] for effect in answer["measured"]["parts"][0]["effects"]] == [
+        "zero",
+        "mean",
+        "resample",
+        "patch",
+    ]
+    assert answer["measured"]["resampled_from"] == "held-out text of the run"
+    assert answer["paths"]["total"] == pytest.approx(answer["difference"], abs=answer["tolerance"])
+    assert answer["adds_up"]
+
+
+def test_the_words_and_the_contrast_are_those_of_the_command(trained: Path, out: Any) -> None:
+    flags = ("--why", "e", "--rather-than", "a", "--contrast", "the box", "--token", 3)
+    answer = json.loads(out("explain", trained, "the fox", *flags, "--json"))
+    assert (answer["word"].strip(), answer["rather_than"].strip()) == ("e", "a")
+    assert answer["token"] == 3
+    assert answer["measured"]["patched_from"] == "'the box'"
+    text = out("explain", trained, "the fox", *flags)
+    assert text.startswith("1 · Why this word   token ")
+    assert "'the box'" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--rather-than", "a"), "belongs to --why"),
+        (("--why", "--all"), "a chapter of its own"),
+        (("--why", "the fox jumps"), "is no single token"),
+        (("--why", "--contrast", "a"), "aligned by position"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(
+    flags: tuple[str, ...], message: str, trained: Path, refused: Any
+) -> None:
+    assert message in refused("explain", trained, "the fox", *flags)
