@@ -27,7 +27,8 @@ def test_the_end_of_a_run_names_the_signal_and_what_is_saved() -> None:
 
 def test_before_the_first_step_a_signal_stops_at_once() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Interrupted, match="by SIGTERM before the first step") as info, Interrupts():
+    # the block is what the signal ends
+    with pytest.raises(Interrupted, match="by SIGTERM before the first step") as info, Interrupts():  # noqa: PT012
         send(signal.SIGTERM)
         pytest.fail("the signal did not stop it")
     assert info.value.signal == signal.SIGTERM
@@ -39,7 +40,7 @@ def test_in_the_loop_the_first_signal_asks_and_the_second_stops(
 ) -> None:
     interrupts = Interrupts()
     assert not interrupts.asked
-    with pytest.raises(Interrupted, match="by SIGINT at once"), interrupts:
+    with pytest.raises(Interrupted, match="by SIGINT at once"), interrupts:  # noqa: PT012
         with interrupts.finishing_steps():
             send(signal.SIGTERM)
             assert interrupts.asked
@@ -51,7 +52,7 @@ def test_in_the_loop_the_first_signal_asks_and_the_second_stops(
 
 def test_after_the_loop_a_signal_stops_at_once() -> None:
     interrupts = Interrupts()
-    with pytest.raises(Interrupted, match="by SIGTERM at once"), interrupts:
+    with pytest.raises(Interrupted, match="by SIGTERM at once"), interrupts:  # noqa: PT012
         with interrupts.finishing_steps():
             pass
         send(signal.SIGTERM)

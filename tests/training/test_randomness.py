@@ -41,7 +41,7 @@ def test_what_is_drawn_within_is_forgotten_even_after_an_error() -> None:
     seed_step(1, 2)
     expected = drawn()
     seed_step(1, 2)
-    with pytest.raises(ValueError, match="within"), generators_kept():
+    with pytest.raises(ValueError, match="within"), generators_kept():  # noqa: PT012
         drawn()
         raise ValueError("within")
     assert drawn() == expected
