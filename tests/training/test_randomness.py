@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -41,9 +42,9 @@ def test_what_is_drawn_within_is_forgotten_even_after_an_error() -> None:
     seed_step(1, 2)
     expected = drawn()
     seed_step(1, 2)
-    with pytest.raises(ValueError, match="within"), generators_kept():  # noqa: PT012
+    with suppress(ZeroDivisionError), generators_kept():
         drawn()
-        raise ValueError("within")
+        raise ZeroDivisionError
     assert drawn() == expected
 
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from pellucid.vitals.step_signs import STEP_SIGNS, Step
 
 
-@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.Adam])
-def test_decoupled_decay_is_no_part_of_the_effective_step(kind: type[torch.optim.Adam]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (torch.optim.AdamW, {"weight_decay": 0.5}),
+        (torch.optim.Adam, {"weight_decay": 0.5, "decoupled_weight_decay": True}),
+        # coupled: a part of the gradient, and so of the step
+        (torch.optim.Adam, {"weight_decay": 0.5}),
+    ],
+)
+def test_decoupled_decay_is_no_part_of_the_effective_step(
+    kind: type[torch.optim.Adam], options: dict[str, Any]
+) -> None:
     parameter = torch.nn.Parameter(torch.full((4, 4), 10.0))
     old = parameter.detach().clone()
-    optimiser = kind([parameter], lr=0.1, weight_decay=0.5 if kind is torch.optim.AdamW else 0.0)
+    optimiser = kind([parameter], lr=0.1, **options)
     parameter.grad = torch.ones(4, 4)
     optimiser.step()
     moved = parameter.detach() - old

@@ -1,0 +1,68 @@
+"""How sure a diagnosis of the learning rate is: more with more that runs away, or far from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.rates import no_warm_up, too_high, too_low
+from pellucid.diagnosis.finding import limit
+from support.courses import GUESSING, but, curve, flat
+
+#: Signs that ran away, in the order in which they are added.
+RUNAWAYS: dict[str, tuple[float, float]] = {
+    "update.ratio": (0.5, 0.2),
+    "attention.max_logit": (0.4, 900.0),
+    "stream.size": (0.1, 300.0),
+    "update.kl_forward": (1e-3, 30.0),
+}
+
+
+def view(**changes: Any) -> HistoryView:
+    return HistoryView(but(**changes)())
+
+
+@pytest.mark.parametrize(
+    ("n_runaways", "is_hurt", "likely"),
+    [(2, False, 0.7), (3, False, 0.8), (2, True, 0.85), (3, True, 0.95), (4, True, 0.95)],
+)
+def test_a_rate_is_too_high_the_surer_the_more_runs_away(
+    n_runaways: int, is_hurt: bool, likely: float
+) -> None:
+    signs = dict(list(RUNAWAYS.items())[:n_runaways])
+    losses = flat(GUESSING - 0.05) if is_hurt else curve(GUESSING, 2.5)
+    candidate = too_high(view(signs=signs, losses=losses))
+    assert candidate is not None
+    assert candidate.likely == pytest.approx(likely)
+    assert candidate.severity == (None if is_hurt or n_runaways > 2 else "warn")
+    assert candidate.rivals == ()
+
+
+def test_a_sudden_start_makes_it_less_sure_and_names_its_rival() -> None:
+    sudden = {"facts": {"warmup_steps": 0}, "losses": curve(GUESSING, 2.5)}
+    candidate = too_high(view(signs=dict(list(RUNAWAYS.items())[:3]), **sudden))
+    assert candidate is not None
+    assert candidate.likely == pytest.approx(0.55)
+    assert candidate.rivals == ("OPT006",)
+
+
+@pytest.mark.parametrize(("later", "likely", "rivals"), [(0.008, 0.8, ()), (0.3, 0.6, ("OPT005",))])
+def test_a_missing_warm_up_is_sure_where_later_updates_are_calm(
+    later: float, likely: float, rivals: tuple[str, ...]
+) -> None:
+    changes = {"facts": {"warmup_steps": 0}, "signs": {"update.ratio": (0.5, later)}}
+    candidate = no_warm_up(view(**changes))
+    assert candidate is not None
+    assert (candidate.likely, candidate.rivals) == (likely, rivals)
+
+
+@pytest.mark.parametrize(("share", "likely"), [(0.4, 0.9), (0.7, 0.7), (1.2, None)])
+def test_a_rate_is_too_low_the_surer_the_smaller_the_updates(
+    share: float, likely: float | None
+) -> None:
+    update = share * limit("OPT007", "update")
+    changes = {"signs": {"update.ratio": (update, update)}, "losses": curve(GUESSING, 4.5)}
+    candidate = too_low(view(**changes))
+    assert (None if candidate is None else candidate.likely) == likely
