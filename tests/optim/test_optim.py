@@ -202,11 +202,7 @@ def test_the_count_of_updates_is_float32_beside_moments_in_the_type_of_the_weigh
     moments = {key: torch.ones(4, dtype=torch.bfloat16) for key in ("exp_avg", "exp_avg_sq")}
     part = AdamW([half])
     check_state("gain", {"step": count, **moments}, part, half)
-<<<<<<< HEAD
-    with pytest.raises(CheckpointError, match=r"gain::step .* expected .* of torch.float32"):
-=======
     with pytest.raises(CheckpointError, match=r"gain::step .* expected .* of torch\.float32"):
->>>>>>> mut
         check_state("gain", {"step": count.bfloat16(), **moments}, part, half)
 
 

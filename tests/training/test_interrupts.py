@@ -43,30 +43,16 @@ def stop_of(work: Callable[[Interrupts], None]) -> Interrupted:
 
 def test_before_the_first_step_a_signal_stops_at_once() -> None:
     before = signal.getsignal(signal.SIGTERM)
-<<<<<<< HEAD
-    # the block is what the signal ends
-    with pytest.raises(Interrupted, match="by SIGTERM before the first step") as info, Interrupts():  # noqa: PT012
-        send(signal.SIGTERM)
-        pytest.fail("the signal did not stop it")
-    assert info.value.signal == signal.SIGTERM
-=======
     stop = stop_of(lambda interrupts: send(signal.SIGTERM))
     assert str(stop).startswith("stopped by SIGTERM before the first step")
     assert stop.signal == signal.SIGTERM
->>>>>>> mut
     assert signal.getsignal(signal.SIGTERM) == before
 
 
 def test_in_the_loop_the_first_signal_asks_and_the_second_stops(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-<<<<<<< HEAD
-    interrupts = Interrupts()
-    assert not interrupts.asked
-    with pytest.raises(Interrupted, match="by SIGINT at once"), interrupts:  # noqa: PT012
-=======
     def work(interrupts: Interrupts) -> None:
->>>>>>> mut
         with interrupts.finishing_steps():
             send(signal.SIGTERM)
             assert interrupts.asked
@@ -78,12 +64,7 @@ def test_in_the_loop_the_first_signal_asks_and_the_second_stops(
 
 
 def test_after_the_loop_a_signal_stops_at_once() -> None:
-<<<<<<< HEAD
-    interrupts = Interrupts()
-    with pytest.raises(Interrupted, match="by SIGTERM at once"), interrupts:  # noqa: PT012
-=======
     def work(interrupts: Interrupts) -> None:
->>>>>>> mut
         with interrupts.finishing_steps():
             pass
         send(signal.SIGTERM)
