@@ -259,7 +259,7 @@ def test_weights_that_are_not_finite_are_set_aside_and_not_saved(
         updates, "find_culprit", lambda make_batch, step: Culprit("weight", "head"), raising=False
     )
     job = replace(make_job(clock), non_finite_folder=tmp_path)
-    with pytest.raises(NonFiniteError, match="update 5 met .* weight of head"):
+    with pytest.raises(NonFiniteError, match=r"update 5 met .* weight of head"):
         run(job, updates, seen.append)
     assert not of_kind(seen, CheckpointSaved)
     (stopped,) = of_kind(seen, StoppedNonFinite)
