@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from pellucid.data import (
     Examples,
     Facts,
     Split,
+    check_tokenizer,
     choose_held_out,
     open_prepared,
     prepare_documents,
@@ -55,6 +57,23 @@ def test_examples_come_back_as_they_were_with_their_rows(folder: Path) -> None:
     assert stored.manifest.tokenizer_sha256 == FACTS.tokenizer_sha256
     assert stored.manifest.classes == FACTS.classes
     assert stored.census == FACTS.census
+
+
+def test_examples_are_spread_evenly_over_all(folder: Path) -> None:
+    train = open_prepared(folder).train
+    assert train.spread(2) is train.spread(9) is train
+    one = train.spread(1)
+    assert (len(one), one.rows.tolist(), one.texts) == (1, [1], [TRAIN[0].text])
+    assert one.columns["ids"][0].tolist() == [7, 70_000, 9]
+
+
+def test_a_tokenizer_other_than_the_one_that_encoded_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "tokenizer.json"
+    file.write_text("one", encoding="utf-8")
+    check_tokenizer(file, hashlib.sha256(b"one").hexdigest())
+    check_tokenizer(file, None)
+    with pytest.raises(TextError, match="is not the tokenizer that encoded"):
+        check_tokenizer(file, hashlib.sha256(b"two").hexdigest())
 
 
 def test_numbers_are_mapped_as_narrow_as_they_can_be(folder: Path) -> None:

@@ -40,6 +40,7 @@ def test_a_counter_that_starts_again_loses_nothing(tmp_path: Path) -> None:
         package.write_text(str(count), encoding="utf-8")
         joules = meter.read()
     assert joules == pytest.approx(2 + 7 + 2.5)
+    assert meter.read() == joules  # the counter stands still
 
 
 def test_a_machine_without_counters_reports_none(tmp_path: Path) -> None:
