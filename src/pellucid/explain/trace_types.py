@@ -9,13 +9,14 @@ from torch import Tensor
 
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.forward_pass import HeadPlace, HeadScale, Side, StackPass
+from pellucid.explain.forward_pass import HeadPlace, HeadScale, Intervention, Side, StackPass
 from pellucid.explain.record_block import BlockRecord
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.model import Transformer
 from pellucid.runs import Run
 
 if TYPE_CHECKING:
+    from pellucid.explain.edits.grammar import Edit
     from pellucid.explain.why import Why
 
 Shape = tuple[int, ...]
@@ -53,6 +54,8 @@ class Trace(Protocol):
     sentence: Sentence
     run: Run | None
     scales: dict[HeadPlace, HeadScale]
+    #: other changes of the forward pass, as `edit` makes them
+    edits: tuple[Intervention, ...]
     #: the token ids of the text that the model predicts, (time,)
     ids: Tensor
     #: the stack whose states the output head reads
@@ -162,8 +165,16 @@ class Trace(Protocol):
         """The same sentence in another model of the same shape."""
         ...
 
+    def edit(self, *edits: str | Edit) -> Trace:
+        """The same sentence with something changed, and all that follows computed again.
+
+        Raises:
+            PellucidError: an edit has no such address, index or value in this model; says why.
+        """
+        ...
+
     def with_sentence(self, sentence: Sentence) -> Trace:
-        """Another sentence in the same model, with the same heads scaled."""
+        """Another sentence in the same model, with the same heads scaled and the same edits."""
         ...
 
     def why(

@@ -78,6 +78,16 @@ def add_to(verbs: Any) -> None:
         help="take a head away, such as L2.H1, scale it (L2.H1=0.5), or put its mean over the "
         "sentence in its place (L2.H1=mean); can be given again",
     )
+    parser.add_argument(
+        "--edit",
+        action="append",
+        default=[],
+        metavar="EDIT",
+        help="change something and compute the rest again, with the changed next words beside the "
+        "old ones: 'tokens[3]= dog', L2.H1.out[7]*=2, L2.H1.weights[7,1]=0, "
+        "'L2.feed_forward.units[:,30]=0', L2.feed_forward.experts.3=0, "
+        "'L2.residual[-1]+=4*word( cat)', or a weight by its name; can be given again",
+    )
     add_why_flags(parser)
     add_comparing_flags(parser)
     add_page_flags(parser)
@@ -98,6 +108,8 @@ def call(arguments: argparse.Namespace) -> None:
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
     if page_was_asked_for(arguments):
+        if arguments.edit:
+            raise ConfigError("--edit is for the terminal: leave it out for a page")
         if arguments.ids:
             raise ConfigError("--ids is for the terminal: a page shows text; leave it out there")
         show_page(arguments, scales)
@@ -108,12 +120,13 @@ def call(arguments: argparse.Namespace) -> None:
 
         print_head_names(run, arguments)
         return
-    if arguments.chapter is None and not arguments.all and not scales and not asks_why:
+    changes = bool(scales or arguments.edit)
+    if arguments.chapter is None and not arguments.all and not changes and not asks_why:
         _print_reading(run, arguments)
         return
     traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
-    if scales:
-        original, traced = traced, traced.with_heads(scales)
+    if changes:
+        original, traced = traced, traced.with_heads(scales).edit(*arguments.edit)
         if arguments.chapter is None and not arguments.all and not asks_why:
             _print_change(original, traced, arguments)
             return
@@ -194,7 +207,7 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     difference = change(original, ablated, token)
     word = original.pieces(original.side)[token]
     lines = [
-        f"without {', '.join(arguments.ablate)}, after token {word!r} ({token}):\n",
+        f"{_describe_change(arguments)}, after token {word!r} ({token}):\n",
         f"  {'token':<18} {'p before':>9} {'p after':>9} {'change':>9}",
     ]
     for token_id, p_before, p_after in zip(
@@ -205,6 +218,12 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     loss_text = "" if difference.loss is None else f"; the loss changed by {difference.loss:+.6f}"
     lines.append(f"\nKL(before, after) {difference.kl:.6f} nats here{loss_text}")
     print_result(arguments, asdict(difference), lines)
+
+
+def _describe_change(arguments: argparse.Namespace) -> str:
+    texts = [f"without {', '.join(arguments.ablate)}"] if arguments.ablate else []
+    texts += [f"with {', '.join(arguments.edit)}"] if arguments.edit else []
+    return ", ".join(texts)
 
 
 def _print_reading(run: Run, arguments: argparse.Namespace) -> None:

@@ -67,6 +67,11 @@ class FlowWalk(Walk):
     encoded: Tensor | None = None
     entered: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
+    def explained(self) -> float:
+        """The sum of the leaves and constants above."""
+        parts = sum(part.share for part in self.parts)
+        return parts + sum(float(shares.sum()) for shares in self.entered.values())
+
     def record(self) -> None:
         """Keep how much passes each token before this layer."""
         states = self.stack_pass.states[self.layer][0].double()

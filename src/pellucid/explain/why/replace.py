@@ -106,7 +106,12 @@ def _measure_rows(trace: Trace, rivals: Rivals, replacements: Sequence[Replaceme
     encoded = None
     if len(trace.sides) == 2:
         encoded = Encoded(trace.stack_pass("encoder").final.expand(n_rows, -1, -1))
-    with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales), ExitStack() as hooks:
+    with (
+        ONE_AT_A_TIME,
+        evaluating(model),
+        scaled(model, trace.scales, trace.edits),
+        ExitStack() as hooks,
+    ):
         for row, replacement in enumerate(replacements):
             _hook(hooks, trace, replacement, row)
         states = model.states(ids, encoded=encoded)

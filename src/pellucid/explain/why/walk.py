@@ -70,6 +70,10 @@ class Walk:
         states = self.stack_pass.states[self.layer][0, self.places].double()
         return float((self.direction * states).sum())
 
+    def explained(self) -> float:
+        """The sum of what was found above."""
+        return sum(part.share for part in self.parts)
+
     def add(self, part: Part) -> None:
         """Keep a part; a constant of 0 is none."""
         if part.kind != "constant" or part.share:
@@ -129,6 +133,7 @@ def step_down(walk: Walk) -> None:
     Raises:
         PellucidError: as `walk_down`.
     """
+    whole = walk.share + walk.explained()
     walk.layer -= 1
     block = walk.stack_pass.stack.blocks[walk.layer]
     facts = block_facts(block)
@@ -149,6 +154,10 @@ def step_down(walk: Walk) -> None:
             written=written,
         )
         walk.take_sublayer(name, sublayer)
+    if walk.trace.edits:  # an edit may have changed what the block gave
+        changed = whole - walk.share - walk.explained()
+        name = f"{walk.layer_name}.edit"
+        walk.add(Part(name=name, kind="constant", side=walk.side, layer=walk.layer, share=changed))
 
 
 def _sublayers_back(facts: BlockFacts) -> Iterator[str]:
