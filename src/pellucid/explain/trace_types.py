@@ -17,7 +17,7 @@ from pellucid.runs import Run
 
 if TYPE_CHECKING:
     from pellucid.explain.edits.grammar import Edit
-    from pellucid.explain.why import Why
+    from pellucid.explain.why import Attribution
 
 Shape = tuple[int, ...]
 #: Called with how many segments of the backward pass are done, and how many there are.
@@ -179,7 +179,7 @@ class Trace(Protocol):
 
     def why(
         self, word: str | int | None = None, rather_than: str | int | None = None, token: int = -1
-    ) -> Why:
+    ) -> Attribution:
         """Why the model says a word rather than another one.
 
         Args:

@@ -44,7 +44,7 @@ def why_is_asked(arguments: argparse.Namespace) -> bool:
     """Whether the command asks why.
 
     Raises:
-        ConfigError: a flag of it stands without it, or beside a chapter.
+        ConfigError: a flag of it is there without it, or with a chapter.
     """
     for flag in ("rather_than", "contrast", "over_training"):
         if getattr(arguments, flag) not in (None, False) and arguments.why is None:

@@ -11,7 +11,7 @@ from pellucid.cli.output.printing import print_result
 from pellucid.cli.verbs.serve import place_of
 
 if TYPE_CHECKING:
-    from pellucid.explain import Trace, Why
+    from pellucid.explain import Attribution, Trace
     from pellucid.explain.why.over_training import Course
 
 
@@ -28,24 +28,24 @@ def print_why(trace: Trace, arguments: argparse.Namespace) -> None:
     from pellucid.explain.why.plain import plain_why
 
     selection = select_place(trace, place_of(arguments))
-    why = trace.why(arguments.why or None, arguments.rather_than, selection.token)
+    attribution = trace.why(arguments.why or None, arguments.rather_than, selection.token)
     if arguments.over_training:
-        _print_course(trace, why, arguments)
+        _print_course(trace, attribution, arguments)
         return
-    measurement = why.measure(arguments.contrast)
+    measurement = attribution.measure(arguments.contrast)
     if arguments.json:
-        print_result(arguments, plain_why(why, measurement, paths=True), ())
+        print_result(arguments, plain_why(attribution, measurement, paths=True), ())
         return
-    chapter = finish_chapter("why", describe(why, measurement))
+    chapter = finish_chapter("why", describe(attribution, measurement))
     print_result(arguments, {}, lines_of(chapter, trace, selection))
 
 
-def _print_course(trace: Trace, why: Why, arguments: argparse.Namespace) -> None:
+def _print_course(trace: Trace, attribution: Attribution, arguments: argparse.Namespace) -> None:
     """The same question at each checkpoint."""
     from pellucid.explain.why.over_training import follow
 
     assert trace.run is not None
-    course = follow(trace.run, why)
+    course = follow(trace.run, attribution)
     print_result(arguments, asdict(course), _course_lines(course))
 
 
@@ -62,7 +62,7 @@ def _course_lines(course: Course) -> Iterator[str]:
     yield "the largest parts at any of them:"
     width = max(map(len, course.shares))
     for name, shares in course.shares.items():
-        shown = shares if len(shares) <= 6 else (*shares[:3], *shares[-3:])
+        shown_shares = shares if len(shares) <= 6 else (*shares[:3], *shares[-3:])
         gap = "" if len(shares) <= 6 else "  (first and last three; --json has all)"
-        yield f"  {name:<{width}} " + " ".join(f"{share:>+8.3f}" for share in shown) + gap
+        yield f"  {name:<{width}} " + " ".join(f"{share:>+8.3f}" for share in shown_shares) + gap
     yield from (f"note: {problem}" for problem in course.problems)

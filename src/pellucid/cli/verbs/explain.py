@@ -83,8 +83,8 @@ def add_to(verbs: Any) -> None:
         action="append",
         default=[],
         metavar="EDIT",
-        help="change something and compute the rest again, with the changed next words beside the "
-        "old ones: 'tokens[3]= dog', L2.H1.out[7]*=2, L2.H1.weights[7,1]=0, "
+        help="change something, compute the rest again, and show the next words before and after. "
+        "Write 'tokens[3]= dog', L2.H1.out[7]*=2, L2.H1.weights[7,1]=0, "
         "'L2.feed_forward.units[:,30]=0', L2.feed_forward.experts.3=0, "
         "'L2.residual[-1]+=4*word( cat)', or a weight by its name; can be given again",
     )
@@ -103,7 +103,7 @@ def call(arguments: argparse.Namespace) -> None:
         raise ConfigError("--all and --chapter were both given: leave one of them out")
     if arguments.chapter is not None:
         find_chapter(arguments.chapter)  # for its refusal, before anything is loaded
-    asks_why = why_is_asked(arguments)
+    is_question = why_is_asked(arguments)
     scales = dict(map(_scale, arguments.ablate))
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
@@ -121,16 +121,16 @@ def call(arguments: argparse.Namespace) -> None:
         print_head_names(run, arguments)
         return
     changes = bool(scales or arguments.edit)
-    if arguments.chapter is None and not arguments.all and not changes and not asks_why:
+    if arguments.chapter is None and not arguments.all and not changes and not is_question:
         _print_reading(run, arguments)
         return
     traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
     if changes:
         original, traced = traced, traced.with_heads(scales).edit(*arguments.edit)
-        if arguments.chapter is None and not arguments.all and not asks_why:
+        if arguments.chapter is None and not arguments.all and not is_question:
             _print_change(original, traced, arguments)
             return
-    if asks_why:
+    if is_question:
         from pellucid.cli.output.logit_difference import print_why
 
         print_why(traced, arguments)

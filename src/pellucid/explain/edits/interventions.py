@@ -25,7 +25,7 @@ Operation = Literal["set", "scale", "add"]
 Value = float | Literal["mean"] | Tensor
 
 
-def changed(x: Tensor, index: Index, operation: Operation, value: Value) -> Tensor:
+def apply_operation(x: Tensor, index: Index, operation: Operation, value: Value) -> Tensor:
     """A copy of (batch, time, features) with what the index names set, scaled or added to."""
     copy = x.clone()
     place = (slice(None), *index)
@@ -45,7 +45,7 @@ def changed(x: Tensor, index: Index, operation: Operation, value: Value) -> Tens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorEdit:
-    """The input or output of one part, changed: `features` are those of one head, if it is one."""
+    """The input or output of one part, changed: `features` are one head's, if it is one."""
 
     stack: Literal["encoder", "decoder"]
     #: the part's path in the stack, such as blocks.2.feed_forward.down
@@ -66,9 +66,9 @@ class TensorEdit:
 
     def _change(self, x: Tensor) -> Tensor:
         if self.features is None:
-            return changed(x, self.index, self.operation, self.value)
+            return apply_operation(x, self.index, self.operation, self.value)
         features, x = slice(*self.features), x.clone()
-        x[..., features] = changed(x[..., features], self.index, self.operation, self.value)
+        x[..., features] = apply_operation(x[..., features], self.index, self.operation, self.value)
         return x
 
     def _on_input(self, _: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -118,7 +118,7 @@ class WeightEdit:
         hooks.enter_context(_with_edited_scores(getattr(model, self.stack), self))
 
     def bias(self, weight: Tensor) -> Tensor:
-        """What is added to the score, from the weight that it gives now."""
+        """The number to add to the score, from the weight that it gives now."""
         share = torch.as_tensor(self.share).to(weight)
         return torch.logit(share) - torch.logit(weight)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pellucid import runs
 from pellucid.errors import PellucidError
 from pellucid.explain.api import trace
-from pellucid.explain.why.answer import Why
+from pellucid.explain.why.answer import Attribution
 from pellucid.runs import Run, RunFolder
 from pellucid.saved_runs.folder import is_published
 
@@ -31,7 +31,7 @@ class Course:
     problems: tuple[str, ...]
 
 
-def follow(run: Run, why: Why) -> Course:
+def follow(run: Run, attribution: Attribution) -> Course:
     """Ask the same question at each checkpoint of a run.
 
     Args:
@@ -48,8 +48,8 @@ def follow(run: Run, why: Why) -> Course:
             f"{run.folder} keeps {len(steps)} checkpoints, and a course needs two or more: train "
             "with --set training.checkpoint_every=N --set training.keep_checkpoints=M"
         )
-    sentence, rivals = why.trace.sentence, why.rivals
-    answers: dict[int, Why] = {}
+    sentence, rivals = attribution.trace.sentence, attribution.rivals
+    answers: dict[int, Attribution] = {}
     problems: list[str] = []
     for step in steps:
         try:

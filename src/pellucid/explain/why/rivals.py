@@ -40,19 +40,19 @@ def find_rivals(
         logits, kind = trace.logits_at(place), "word"
         probabilities, uncapped = torch.softmax(widen(logits), -1), _before_cap(trace, place)
     ranked = logits.argsort(descending=True)
-    chosen = int(ranked[0]) if word is None else _find(trace, word, logits)
-    runner_up = next(int(index) for index in ranked if int(index) != chosen)
+    word_id = int(ranked[0]) if word is None else _find(trace, word, logits)
+    runner_up = next(int(index) for index in ranked if int(index) != word_id)
     other = runner_up if rather_than is None else _find(trace, rather_than, logits)
-    if chosen == other:
+    if word_id == other:
         raise PellucidError(
-            f"both words are {_name(trace, chosen)!r}: ask for a word rather than another one"
+            f"both words are {_name(trace, word_id)!r}: ask for a word rather than another one"
         )
-    pair = [chosen, other]
+    pair = [word_id, other]
     return Rivals(
         kind=kind,
         token=place,
-        ids=(chosen, other),
-        names=(_name(trace, chosen), _name(trace, other)),
+        ids=(word_id, other),
+        names=(_name(trace, word_id), _name(trace, other)),
         logits=_two(logits[pair]),
         uncapped=_two(uncapped[pair]),
         probabilities=_two(probabilities[pair]),
