@@ -33,7 +33,7 @@ import pellucid
 from benchmarks.machine import header, write
 from benchmarks.workers import say
 from pellucid import config
-from pellucid.explain import Trace, Why
+from pellucid.explain import Attribution, Trace
 from pellucid.explain.why.replace import Replacement, measure_differences, part_vectors
 from pellucid.model import Transformer, assemble
 
@@ -177,7 +177,7 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
     generator = torch.Generator().manual_seed(1)
     text, contrast = (torch.randint(VOCAB, (TIME,), generator=generator).tolist() for _ in range(2))
     trace, other = (pellucid.trace(model, ids=ids) for ids in (text, contrast))
-    why = trace.why()
+    attribution = trace.why()
     n_layers = trace.n_layers("decoder")
     theirs = ask(
         python,
@@ -185,7 +185,7 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
         {
             "text": text,
             "contrast": contrast,
-            "words": list(why.rivals.ids),
+            "words": list(attribution.rivals.ids),
             "shape": shape
             | {
                 "n_layers": n_layers,
@@ -199,13 +199,15 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
         },
     )
     alone = "attn_only" in shape
-    shares = [abs(theirs["shares"][at] - share) for at, share in their_names(why, alone).items()]
-    heads = patches(why, other, "head")
+    shares = [
+        abs(theirs["shares"][at] - share) for at, share in their_names(attribution, alone).items()
+    ]
+    heads = patches(attribution, other, "head")
     head_differences = np.abs(np.array(theirs["head_patches"]).flatten() - heads)
     feeds = np.zeros(0)
     theirs_feeds = np.zeros(0)
     if not alone:
-        feeds = patches(why, other, "feed-forward", each_token=True)
+        feeds = patches(attribution, other, "feed-forward", each_token=True)
         theirs_feeds = np.array(theirs["feed_forward_patches"]).flatten()
     compared = Compared(
         name=name,
@@ -218,10 +220,10 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
     return compared, {"transformer-lens": theirs["version"], "its torch": theirs["torch"]}
 
 
-def their_names(why: Why, alone: bool) -> dict[str, float]:
+def their_names(attribution: Attribution, alone: bool) -> dict[str, float]:
     """Our shares by their names of parts."""
     names: dict[str, float] = {}
-    for part in why.parts:
+    for part in attribution.parts:
         if part.kind == "head":
             names[f"L{part.layer}H{part.head}"] = part.share
         elif part.kind == "feed-forward" and not alone:
@@ -231,16 +233,18 @@ def their_names(why: Why, alone: bool) -> dict[str, float]:
     return names
 
 
-def patches(why: Why, other: Trace, kind: str, *, each_token: bool = False) -> np.ndarray:
+def patches(
+    attribution: Attribution, other: Trace, kind: str, *, each_token: bool = False
+) -> np.ndarray:
     """The difference after patching each part of a kind, in the order of the layers."""
     every = range(TIME)
     rows = [
         Replacement(part=part, vectors=part_vectors(other, part), places=places)
-        for part in why.parts
+        for part in attribution.parts
         if part.kind == kind
         for places in ([[token] for token in every] if each_token else [every])
     ]
-    return np.array(measure_differences(why.trace, why.rivals, rows))
+    return np.array(measure_differences(attribution.trace, attribution.rivals, rows))
 
 
 def ask(python: str, weights: dict[str, np.ndarray], case: dict[str, Any]) -> dict[str, Any]:

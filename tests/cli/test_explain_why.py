@@ -48,6 +48,8 @@ def test_the_words_and_the_contrast_are_those_of_the_command(trained: Path, out:
     [
         (("--rather-than", "a"), "belongs to --why"),
         (("--why", "--all"), "a chapter of its own"),
+        (("--over-training",), "belongs to --why"),
+        (("--why", "--over-training", "--edit", "L0.H0=0"), "each checkpoint as it is"),
         (("--why", "the fox jumps"), "is no single token"),
         (("--why", "--contrast", "a"), "aligned by position"),
     ],
@@ -56,3 +58,28 @@ def test_flags_that_do_not_fit_are_refused(
     flags: tuple[str, ...], message: str, trained: Path, refused: Any
 ) -> None:
     assert message in refused("explain", trained, "the fox", *flags)
+
+
+def test_over_training_asks_the_same_at_each_checkpoint(trained: Path, out: Any) -> None:
+    run = pellucid.load(trained)
+    steps = pellucid.runs.RunFolder(trained).shelf.steps()
+    course = json.loads(out("explain", trained, "the fox", "--why", "--over-training", "--json"))
+    assert course["steps"] == steps
+    why = pellucid.trace(run, "the fox").why()
+    assert course["differences"][-1] == pytest.approx(why.rivals.difference, abs=1e-6)
+    first = pellucid.load(trained / "checkpoints" / f"step-{steps[0]}")
+    answer = pellucid.trace(first, "the fox").why(*why.rivals.ids)
+    assert course["differences"][0] == pytest.approx(answer.rivals.difference, abs=1e-6)
+    shares = {part.name: part.share for part in answer.parts}
+    for name, row in course["shares"].items():
+        assert row[0] == pytest.approx(shares[name], abs=1e-6)
+    assert "at each checkpoint" in out("explain", trained, "the fox", "--why", "--over-training")
+
+
+def test_name_heads_lists_every_head_with_its_scores(trained: Path, out: Any) -> None:
+    named = json.loads(out("explain", trained, "x", "--name-heads", "--json"))
+    trace = pellucid.trace(pellucid.load(trained), "the fox")
+    heads = {name.removesuffix(".out") for name in trace.addresses() if name.endswith(".out")}
+    assert {head["head"] for head in named["heads"]} == heads
+    text = out("explain", trained, "x", "--name-heads")
+    assert "held-out text of the run" in text

@@ -18,8 +18,8 @@ from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.maths import linear_head_grads
 from pellucid.model import Transformer, assemble_trained
-from support.losses import plain_loss
 from support.models import BASE, ENCODERS, PAIRS, VARIANTS, build, with_stack
+from support.plain_loss import plain_loss
 from support.traced import MODELS, traced
 
 #: of each kind of stack one; every model is gone through in `test_every_family`

@@ -20,8 +20,8 @@ from pellucid.explain.chapters import build_chapter
 from pellucid.explain.optimiser_step import after_update, choose_settings, divisor
 from pellucid.maths import adamw_step
 from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonalise
-from support.losses import plain_loss
 from support.models import BASE, build
+from support.plain_loss import plain_loss
 from support.traced import traced
 
 WEIGHT = "decoder.blocks.1.attention.query.weight"

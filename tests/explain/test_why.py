@@ -154,7 +154,7 @@ def test_a_soft_cap_is_after_the_sum_and_both_differences_are_told() -> None:
     assert why.rivals.after_cap == pytest.approx(
         float(torch.tanh(torch.tensor(why.rivals.uncapped) / cap).diff()) * -cap
     )
-    assert any("cap" in held for held in why.held)
+    assert any("cap" in held_scales for held_scales in why.held_scales)
 
 
 # measured

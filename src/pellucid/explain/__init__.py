@@ -11,17 +11,17 @@ from pellucid.explain.films.recorder import film
 from pellucid.explain.sentence import Sentence
 from pellucid.explain.token_predictions import Reading, TokenReading, read_sentence
 from pellucid.explain.trace_types import Gradients, Trace
-from pellucid.explain.why import Why
+from pellucid.explain.why import Attribution
 from pellucid.explain.why.behaviours import name_heads
 from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
+    "Attribution",
     "Gradients",
     "Reading",
     "Sentence",
     "TokenReading",
     "Trace",
-    "Why",
     "film",
     "name_heads",
     "read_sentence",

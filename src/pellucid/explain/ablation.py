@@ -32,20 +32,20 @@ class PredictionChange:
 
 @torch.no_grad()
 def change(before: Trace, after: Trace, token: int = -1, *, n_words: int = 10) -> PredictionChange:
-    """Compare the predictions of two traces of the same ids.
+    """Compare the predictions of two traces of as many tokens.
 
     Args:
         before: one trace.
-        after: the other, for example with heads removed.
+        after: the other, for example with heads removed or another token.
         token: the place of the prediction.
         n_words: how many words to list.
 
     Raises:
-        PellucidError: the ids differ, or the model has no head.
+        PellucidError: one has more tokens, or the model has no head.
     """
-    if before.sentence.ids != after.sentence.ids:
+    if len(before.ids) != len(after.ids):
         raise PellucidError(
-            "the two traces read different tokens: ablate one, with trace.with_heads"
+            "the two traces have different numbers of tokens: change one, with trace.edit"
         )
     n = len(before.ids)
     p_before, p_after = distribution_at(before, token), distribution_at(after, token)

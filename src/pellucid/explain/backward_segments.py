@@ -98,7 +98,12 @@ def backward_segment(trace: Trace, segment: Segment, upstream: Tensor | None) ->
     """
     model, stack_pass = trace.model, trace.stack_pass(segment.side)
     parameters = trainable_parameters(trace, segment)
-    with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales), torch.enable_grad():
+    with (
+        ONE_AT_A_TIME,
+        evaluating(model),
+        scaled(model, trace.scales, trace.edits),
+        torch.enable_grad(),
+    ):
         if segment.place == -1:
             rerun = _embedded(trace, stack_pass)
         elif segment.place < len(stack_pass.stack.blocks):

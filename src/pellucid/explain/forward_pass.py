@@ -7,10 +7,10 @@ record the stream, so it reads one sentence at a time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -95,11 +95,23 @@ class StackPass:
 
 @torch.no_grad()
 def run_forward(
-    model: Transformer, ids: Tensor, source: Tensor | None, scales: HeadScales
+    model: Transformer,
+    ids: Tensor,
+    source: Tensor | None,
+    scales: HeadScales,
+    edits: Sequence[Intervention] = (),
 ) -> dict[Side, StackPass]:
-    """The passes of a text, and of its source if it has one, through the stacks."""
+    """The passes of a text, and of its source if it has one, through the stacks.
+
+    Args:
+        model: the model.
+        ids: (1, time), the text.
+        source: (1, time), the encoder's text of an encoder-decoder.
+        scales: heads that are scaled.
+        edits: other changes of the pass.
+    """
     passes: dict[Side, StackPass] = {}
-    with ONE_AT_A_TIME, evaluating(model), scaled(model, scales), ExitStack() as hooks:
+    with ONE_AT_A_TIME, evaluating(model), scaled(model, scales, edits), ExitStack() as hooks:
         encoded = None
         if source is not None:
             assert model.encoder is not None
@@ -149,10 +161,28 @@ def evaluating(model: nn.Module) -> Generator[None]:
             module.training = mode
 
 
+class Intervention(Protocol):
+    """A change of the forward pass, other than a scaled head."""
+
+    def apply(self, hooks: ExitStack, model: Transformer) -> None:
+        """Put the change in force until `hooks` close."""
+        ...
+
+
 @contextmanager
-def scaled(model: Transformer, scales: HeadScales) -> Generator[None]:
-    """Within it, the outputs of some heads are scaled before the output projection."""
+def scaled(
+    model: Transformer, scales: HeadScales, edits: Sequence[Intervention] = ()
+) -> Generator[None]:
+    """Within it, the outputs of some heads are scaled before the output projection; and edits act.
+
+    Args:
+        model: the model.
+        scales: heads that are scaled.
+        edits: other changes of the pass.
+    """
     with ExitStack() as hooks:
+        for edit in edits:
+            edit.apply(hooks, model)
         for place, scale in scales.items():
             layer = cast("Any", attention_at(model, place))
             width = layer.output.in_features // layer.n_heads

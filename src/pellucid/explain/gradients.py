@@ -171,7 +171,12 @@ class ModelGradients(Gradients):
     def _compute_layer_gradients(self, side: Side, number: int) -> dict[str, Tensor]:
         trace = self.trace
         stack_pass, model = trace.stack_pass(side), trace.model
-        with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales), torch.enable_grad():
+        with (
+            ONE_AT_A_TIME,
+            evaluating(model),
+            scaled(model, trace.scales, trace.edits),
+            torch.enable_grad(),
+        ):
             state = make_leaf(stack_pass.states[number])
             encoded = detach_encoded(stack_pass.encoded)
             record = record_block(stack_pass, number, state, encoded, separate_inputs=True)

@@ -100,7 +100,7 @@ def read_class_logits(trace: Trace) -> Tensor | None:
     model = trace.model
     if model.classifier is None:
         return None
-    with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales):
+    with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales, trace.edits):
         return model.class_logits(trace.ids[None])[0]
 
 

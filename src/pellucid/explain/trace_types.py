@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.forward_pass import HeadPlace, HeadScale, Side, StackPass
+from pellucid.explain.forward_pass import HeadPlace, HeadScale, Intervention, Side, StackPass
 from pellucid.explain.losses.types import ExampleLoss
 from pellucid.explain.record_block import BlockRecord
 from pellucid.explain.sentence import Sentence, Spelling
@@ -17,7 +17,8 @@ from pellucid.model import Transformer
 from pellucid.runs import Run
 
 if TYPE_CHECKING:
-    from pellucid.explain.why import Why
+    from pellucid.explain.edits.grammar import Edit
+    from pellucid.explain.why import Attribution
 
 Shape = tuple[int, ...]
 #: Called with how many segments of the backward pass are done, and how many there are.
@@ -54,6 +55,8 @@ class Trace(Protocol):
     sentence: Sentence
     run: Run | None
     scales: dict[HeadPlace, HeadScale]
+    #: other changes of the forward pass, as `edit` makes them
+    edits: tuple[Intervention, ...]
     #: the token ids of the text that the model predicts, (time,)
     ids: Tensor
     #: the stack whose states the output head reads
@@ -170,13 +173,21 @@ class Trace(Protocol):
         """The same sentence in another model of the same shape."""
         ...
 
+    def edit(self, *edits: str | Edit) -> Trace:
+        """The same sentence with something changed, and all that follows computed again.
+
+        Raises:
+            PellucidError: an edit has no such address, index or value in this model; says why.
+        """
+        ...
+
     def with_sentence(self, sentence: Sentence) -> Trace:
-        """Another sentence in the same model, with the same heads scaled."""
+        """Another sentence in the same model, with the same heads scaled and the same edits."""
         ...
 
     def why(
         self, word: str | int | None = None, rather_than: str | int | None = None, token: int = -1
-    ) -> Why:
+    ) -> Attribution:
         """Why the model says a word rather than another one.
 
         Args:

@@ -11,7 +11,7 @@ not grow with layers x heads x time^2.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -24,11 +24,14 @@ from pellucid.explain.addresses import lookup
 from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.edits.grammar import Edit
+from pellucid.explain.edits.plan import plan_edits
 from pellucid.explain.forward_pass import (
     ONE_AT_A_TIME,
     HeadPlace,
     HeadScale,
     HeadScales,
+    Intervention,
     Side,
     StackPass,
     evaluating,
@@ -41,7 +44,7 @@ from pellucid.explain.losses.plain_text import default_loss, describe_default
 from pellucid.explain.record_block import BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace
-from pellucid.explain.why import Why, find_why
+from pellucid.explain.why import Attribution, find_why
 from pellucid.model import Transformer
 from pellucid.runs import Run
 
@@ -66,13 +69,15 @@ class ModelTrace(Trace):
         run: Run | None = None,
         scales: HeadScales | None = None,
         companion: Trace | None = None,
+        edits: Sequence[Intervention] = (),
     ) -> None:
         self.model, self.run = model, run
         self.scales: dict[HeadPlace, HeadScale] = dict(scales or {})
+        self.edits = tuple(edits)
         ids = torch.tensor([sentence.ids], device=model.device)
         source = sentence.source_ids
         source_ids = None if source is None else torch.tensor([source], device=model.device)
-        self._passes = run_forward(model, ids, source_ids, self.scales)
+        self._passes = run_forward(model, ids, source_ids, self.scales, self.edits)
         self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
         self._gradients: Gradients | None = None
         self.ids, self.sides = ids[0], tuple(self._passes)
@@ -137,7 +142,8 @@ class ModelTrace(Trace):
             )
         key = (side, number)
         if key not in self._open:
-            with ONE_AT_A_TIME, evaluating(self.model), scaled(self.model, self.scales):
+            changes = scaled(self.model, self.scales, self.edits)
+            with ONE_AT_A_TIME, evaluating(self.model), changes:
                 self._open[key] = open_block(stack_pass, number)
             while len(self._open) > _MAX_OPEN:
                 self._open.popitem(last=False)
@@ -223,21 +229,57 @@ class ModelTrace(Trace):
             PellucidError: there is no such head, or a scale is neither finite nor "mean".
         """
         head_scales = check_scales(self, scales)
+        return self._remake(scales={**self.scales, **head_scales})
+
+    def edit(self, *edits: str | Edit) -> Trace:
+        """The same sentence with something changed, and all that follows computed again.
+
+        ADDRESS=VALUE sets, ADDRESS*=FACTOR scales and ADDRESS+=VALUE adds: "tokens[3]= dog",
+        "L2.H1=0", "L2.H1.out[7]*=2", "L2.H1.weights[7, 1]=0", "L2.feed_forward.units[:, 30]=0",
+        "L2.feed_forward.experts.3=0", "L2.residual[-1]+=4*word( cat)", or any weight by its name.
+        An `Edit` takes a tensor as its value.
+
+        Raises:
+            PellucidError: an edit has no such address, index or value in this model; says why.
+        """
+        plan = plan_edits(self, edits)
+        edited = self._remake(
+            model=plan.model,
+            sentence=plan.sentence,
+            edits=(*self.edits, *plan.interventions),
+        )
+        return edited.with_heads(plan.scales) if plan.scales else edited
+
+    def _remake(
+        self,
+        *,
+        model: Transformer | None = None,
+        sentence: Sentence | None = None,
+        scales: HeadScales | None = None,
+        edits: Sequence[Intervention] | None = None,
+    ) -> ModelTrace:
+        """This trace with something else in it; another plain text has a loss of its own."""
+        if sentence is not None and not sentence.is_example:
+            sentence = replace(sentence, loss=None)
         return ModelTrace(
-            self.model, self.sentence, run=self.run, scales={**self.scales, **head_scales}
+            self.model if model is None else model,
+            self.sentence if sentence is None else sentence,
+            run=self.run,
+            scales=self.scales if scales is None else scales,
+            edits=self.edits if edits is None else edits,
         )
 
     def with_model(self, model: Transformer) -> Trace:
         """The same sentence in another model of the same shape."""
-        return ModelTrace(model, self.sentence, run=self.run, scales=self.scales)
+        return self._remake(model=model)
 
     def with_sentence(self, sentence: Sentence) -> Trace:
-        """Another sentence in the same model, with the same heads scaled."""
-        return ModelTrace(self.model, sentence, run=self.run, scales=self.scales)
+        """Another sentence in the same model, with the same heads scaled and the same edits."""
+        return self._remake(sentence=sentence)
 
     def why(
         self, word: str | int | None = None, rather_than: str | int | None = None, token: int = -1
-    ) -> Why:
+    ) -> Attribution:
         """Why the model says a word rather than another one: what each part adds.
 
         The difference of their logits, as a sum over the embedding, positions, heads, feed-forwards

@@ -8,7 +8,7 @@ from pellucid.errors import ConfigError
 
 
 def add_why_flags(parser: argparse.ArgumentParser) -> None:
-    """`--why`, `--rather-than`, `--contrast` and `--name-heads`."""
+    """`--why`, `--rather-than`, `--contrast`, `--over-training` and `--name-heads`."""
     parser.add_argument(
         "--why",
         nargs="?",
@@ -28,6 +28,11 @@ def add_why_flags(parser: argparse.ArgumentParser) -> None:
         "shuffled)",
     )
     parser.add_argument(
+        "--over-training",
+        action="store_true",
+        help="with --why: the difference and its largest parts at each checkpoint of the run",
+    )
+    parser.add_argument(
         "--name-heads",
         action="store_true",
         help="name the heads of the run by what they do over its held-out text, whatever SENTENCE "
@@ -39,11 +44,16 @@ def why_is_asked(arguments: argparse.Namespace) -> bool:
     """Whether the command asks why.
 
     Raises:
-        ConfigError: a flag of it stands without it, or beside a chapter.
+        ConfigError: a flag of it is there without it, or with a chapter.
     """
-    for flag in ("rather_than", "contrast"):
-        if getattr(arguments, flag) is not None and arguments.why is None:
+    for flag in ("rather_than", "contrast", "over_training"):
+        if getattr(arguments, flag) not in (None, False) and arguments.why is None:
             raise ConfigError(f"--{flag.replace('_', '-')} belongs to --why: add --why")
+    if arguments.over_training and (arguments.contrast or arguments.ablate or arguments.edit):
+        raise ConfigError(
+            "--over-training reads each checkpoint as it is: leave --contrast, --ablate and --edit "
+            "out"
+        )
     if arguments.why is None:
         return False
     if arguments.all or arguments.chapter is not None:

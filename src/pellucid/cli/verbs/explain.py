@@ -88,6 +88,16 @@ def add_to(verbs: Any) -> None:
         help="take a head away, such as L2.H1, scale it (L2.H1=0.5), or put its mean over the "
         "sentence in its place (L2.H1=mean); can be given again",
     )
+    parser.add_argument(
+        "--edit",
+        action="append",
+        default=[],
+        metavar="EDIT",
+        help="change something, compute the rest again, and show the next words before and after. "
+        "Write 'tokens[3]= dog', L2.H1.out[7]*=2, L2.H1.weights[7,1]=0, "
+        "'L2.feed_forward.units[:,30]=0', L2.feed_forward.experts.3=0, "
+        "'L2.residual[-1]+=4*word( cat)', or a weight by its name; can be given again",
+    )
     add_why_flags(parser)
     add_comparing_flags(parser)
     add_page_flags(parser)
@@ -103,19 +113,17 @@ def call(arguments: argparse.Namespace) -> None:
         raise ConfigError("--all and --chapter were both given: leave one of them out")
     if arguments.chapter is not None:
         find_chapter(arguments.chapter)  # for its refusal, before anything is loaded
-    asks_why = why_is_asked(arguments)
+    is_question = why_is_asked(arguments)
     scales = dict(map(_scale, arguments.ablate))
     if compare_is_meant(arguments) and not arguments.all:
         arguments.chapter = "compare"
-    if (arguments.sentence is None) == (arguments.example is None):
+    if (arguments.sentence is None) == (arguments.example is None) and not arguments.name_heads:
         raise ConfigError("give either SENTENCE or --example FILE: the text to explain")
-    is_example = any(
-        value is not None for value in (arguments.example, arguments.target, arguments.rejected)
-    )
-    if is_example and not arguments.all and arguments.chapter is None and not arguments.ablate:
-        arguments.chapter = "loss"
+    _choose_chapter(arguments, is_question=is_question)
     if page_was_asked_for(arguments):
         _refuse_example_on_page(arguments)
+        if arguments.edit:
+            raise ConfigError("--edit is for the terminal: leave it out for a page")
         if arguments.ids:
             raise ConfigError("--ids is for the terminal: a page shows text; leave it out there")
         show_page(arguments, scales)
@@ -126,16 +134,17 @@ def call(arguments: argparse.Namespace) -> None:
 
         print_head_names(run, arguments)
         return
-    if arguments.chapter is None and not arguments.all and not scales and not asks_why:
+    changes = bool(scales or arguments.edit)
+    if arguments.chapter is None and not arguments.all and not changes and not is_question:
         _print_reading(run, arguments)
         return
     traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
-    if scales:
-        original, traced = traced, traced.with_heads(scales)
-        if arguments.chapter is None and not arguments.all and not asks_why:
+    if changes:
+        original, traced = traced, traced.with_heads(scales).edit(*arguments.edit)
+        if arguments.chapter is None and not arguments.all and not is_question:
             _print_change(original, traced, arguments)
             return
-    if asks_why:
+    if is_question:
         from pellucid.cli.output.logit_difference import print_why
 
         print_why(traced, arguments)
@@ -146,6 +155,16 @@ def call(arguments: argparse.Namespace) -> None:
     else:
         chapter_name: str = arguments.chapter or ""
         _print_one(traced, chapter_name, arguments, versus)
+
+
+def _choose_chapter(arguments: argparse.Namespace, *, is_question: bool) -> None:
+    """An example without a chapter opens at its loss."""
+    is_example = any(
+        value is not None for value in (arguments.example, arguments.target, arguments.rejected)
+    )
+    changes = arguments.ablate or arguments.edit
+    if is_example and not (arguments.all or arguments.chapter or changes or is_question):
+        arguments.chapter = "loss"
 
 
 def _refuse_example_on_page(arguments: argparse.Namespace) -> None:
@@ -218,7 +237,7 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     difference = change(original, ablated, token)
     word = original.pieces(original.side)[token]
     lines = [
-        f"without {', '.join(arguments.ablate)}, after token {word!r} ({token}):\n",
+        f"{_describe_change(arguments)}, after token {word!r} ({token}):\n",
         f"  {'token':<18} {'p before':>9} {'p after':>9} {'change':>9}",
     ]
     for token_id, p_before, p_after in zip(
@@ -229,6 +248,12 @@ def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace
     loss_text = "" if difference.loss is None else f"; the loss changed by {difference.loss:+.6f}"
     lines.append(f"\nKL(before, after) {difference.kl:.6f} nats here{loss_text}")
     print_result(arguments, asdict(difference), lines)
+
+
+def _describe_change(arguments: argparse.Namespace) -> str:
+    texts = [f"without {', '.join(arguments.ablate)}"] if arguments.ablate else []
+    texts += [f"with {', '.join(arguments.edit)}"] if arguments.edit else []
+    return ", ".join(texts)
 
 
 def _print_reading(run: Run, arguments: argparse.Namespace) -> None:

@@ -11,10 +11,10 @@ from pellucid.explain.chapter_types import Bars, Content, Matrix, Receipt, Table
 from pellucid.explain.receipts.builder import ReceiptBuilder, row
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.explain.why import Why, find_why
+from pellucid.explain.why import Attribution, find_why
 from pellucid.explain.why.measure import FACTOR, METHODS, N_MEASURED, Measurement
 from pellucid.explain.why.tree import list_branches
-from pellucid.explain.why.types import Part, Rivals
+from pellucid.explain.why.types import Part
 
 #: Bars, rows and columns of the map, rows of units, lines of the tree.
 _BARS, _HEADS, _TOKENS, _ROWS, _LINES = 8, 5, 48, 3, 8
@@ -29,7 +29,7 @@ def build(trace: Trace, selection: Selection) -> Content:
     model = trace.model
     if not model.has_head and model.classifier is None:
         return Content(sentence="This model has no head: it says no word, and no class.")
-    why = find_why(trace, token=selection.token)
+    attribution = find_why(trace, token=selection.token)
     n_weights = sum(parameter.numel() for parameter in model.parameters())
     rows = 1 + N_MEASURED * len(METHODS)
     cheap = n_weights * len(trace.ids) * rows <= _MOST_WORK
@@ -39,10 +39,12 @@ def build(trace: Trace, selection: Selection) -> Content:
             f"the parts are not taken away here: that reads the sentence {rows} times. Measure it "
             "with pellucid explain RUN SENTENCE --why"
         )
-    return describe(why, why.measure() if cheap else None, note)
+    return describe(attribution, attribution.measure() if cheap else None, note)
 
 
-def describe(why: Why, measurement: Measurement | None, note: str | None = None) -> Content:
+def describe(
+    attribution: Attribution, measurement: Measurement | None, note: str | None = None
+) -> Content:
     """An answer as a chapter.
 
     Args:
@@ -51,51 +53,55 @@ def describe(why: Why, measurement: Measurement | None, note: str | None = None)
         note: a further note.
     """
     notes = [
-        f"held at their values: {', '.join(why.held)}" if why.held else None,
+        f"held at their values: {', '.join(attribution.held_scales)}"
+        if attribution.held_scales
+        else None,
         "a share is what a part adds directly: what it changes in later parts counts as theirs",
         note,
     ]
-    if why.rivals.difference != why.rivals.after_cap:
+    if attribution.rivals.difference != attribution.rivals.after_cap:
         notes.append(
-            f"the cap brings the difference from {why.rivals.difference:+.4f} to "
-            f"{why.rivals.after_cap:+.4f}; shares are of the first"
+            f"the cap brings the difference from {attribution.rivals.difference:+.4f} to "
+            f"{attribution.rivals.after_cap:+.4f}; shares are of the first"
         )
-    if any(abs(part.no_source) > why.tolerance for part in why.parts):
+    if any(abs(part.no_source) > attribution.tolerance for part in attribution.parts):
         notes.append(
-            "some heads write what is no sum of values (a memory, vectors of distances): the map "
-            "of tokens lacks it"
+            "some heads write more than a sum of values (a memory, vectors of distances): the map "
+            "of tokens lacks that"
         )
     return Content(
-        sentence=_describe_difference(why) + _describe_measurement(measurement),
+        sentence=_describe_difference(attribution) + _describe_measurement(measurement),
         pictures=(
-            _bars(why),
-            _layer_bars(why),
+            _bars(attribution),
+            _layer_bars(attribution),
             None if measurement is None else _measured(measurement),
-            _source_map(why),
-            _units(why),
-            _tree(why),
+            _source_map(attribution),
+            _units(attribution),
+            _tree(attribution),
         ),
-        receipts=(_sum_receipt(why),),
+        receipts=(_sum_receipt(attribution),),
         notes=[*notes, *_measurement_notes(measurement)],
     )
 
 
-def _sum_receipt(why: Why) -> Receipt:
+def _sum_receipt(attribution: Attribution) -> Receipt:
     """All parts together, and the difference that the model has."""
-    parts = row(torch.tensor([part.share for part in why.parts], dtype=torch.float64), "parts")
-    token = why.rivals.token
-    return ReceiptBuilder(why.trace).receipt(
+    parts = row(
+        torch.tensor([part.share for part in attribution.parts], dtype=torch.float64), "parts"
+    )
+    token = attribution.rivals.token
+    return ReceiptBuilder(attribution.trace).receipt(
         "class_logits" if token is None else f"logits[{token}]",
-        title=f"all {len(why.parts)} parts together, and the difference of both logits",
+        title=f"all {len(attribution.parts)} parts together, and the difference of both logits",
         formula="Σ parts",
         expression=parts.sum(),
         source=(find_why, "parts=("),
-        model=why.rivals.difference,
+        model=attribution.rivals.difference,
     )
 
 
-def _describe_difference(why: Why) -> str:
-    rivals, trace = why.rivals, why.trace
+def _describe_difference(attribution: Attribution) -> str:
+    rivals, trace = attribution.rivals, attribution.trace
     word, other = map(repr, rivals.names)
     if rivals.token is None:
         begin = f"The text is {word} (p {rivals.probabilities[0]:.3g}) rather than {other} (p "
@@ -108,13 +114,13 @@ def _describe_difference(why: Why) -> str:
         if trace.model.decoder is None:
             begin = begin.replace("After", "At", 1)
     end = ")" if rivals.token is None else ""
-    helping = [part for part in why.largest if part.share * rivals.difference > 0][:3]
-    against = [part for part in why.largest if part.share * rivals.difference < 0][:2]
+    helping = [part for part in attribution.largest if part.share * rivals.difference > 0][:3]
+    opposing = [part for part in attribution.largest if part.share * rivals.difference < 0][:2]
     text = (
         f"{begin}{rivals.probabilities[1]:.3g}{end}: their logits are {rivals.difference:+.3f} "
         f"apart. Most of that comes from {_list_parts(helping)}"
     )
-    return text + (f"; {_list_parts(against)} work against it." if against else ".")
+    return text + (f"; {_list_parts(opposing)} work against it." if opposing else ".")
 
 
 def _list_parts(parts: Sequence[Part]) -> str:
@@ -126,12 +132,12 @@ def _describe_measurement(measurement: Measurement | None) -> str:
         return ""
     n_parts = len(measurement.parts)
     text = f" Each of the {n_parts} largest was really taken away"
-    turned = [part.name for part in measurement.parts if part.verdict("zero") == "sign"]
+    turned_parts = [part.name for part in measurement.parts if part.verdict("zero") == "sign"]
     resized = [part.name for part in measurement.parts if part.verdict("zero") == "factor"]
-    if not turned and not resized:
+    if not turned_parts and not resized:
         return f"{text}: all act as their share says."
     kinds = (
-        (turned, "the difference moves the other way"),
+        (turned_parts, "the difference moves the other way"),
         (resized, f"it moves by another size, more than {FACTOR:g} times off"),
     )
     texts = [f"without {', '.join(names)} {effect}" for names, effect in kinds if names]
@@ -153,27 +159,23 @@ def _measurement_notes(measurement: Measurement | None) -> Iterator[str]:
     )
 
 
-def _bars(why: Why) -> Bars:
-    shown = why.largest[:_BARS]
-    hidden = why.largest[_BARS:]
+def _bars(attribution: Attribution) -> Bars:
+    shown_parts = attribution.largest[:_BARS]
+    hidden, names = attribution.largest[_BARS:], attribution.rivals.names
     return Bars(
-        title=f"what each part adds to z[{_name(why.rivals, 0)}] - z[{_name(why.rivals, 1)}]",
-        names=tuple(part.name for part in shown),
-        values=tuple(part.share for part in shown),
+        title=f"what each part adds to z[{names[0]!r}] - z[{names[1]!r}]",
+        names=tuple(part.name for part in shown_parts),
+        values=tuple(part.share for part in shown_parts),
         unit="logit",
         rest=sum(part.share for part in hidden) if hidden else None,
     )
 
 
-def _name(rivals: Rivals, index: int) -> str:
-    return repr(rivals.names[index])
-
-
-def _layer_bars(why: Why) -> Bars:
+def _layer_bars(attribution: Attribution) -> Bars:
     return Bars(
         title="the same by layer",
-        names=tuple(layer.name for layer in why.layers),
-        values=tuple(layer.share for layer in why.layers),
+        names=tuple(layer.name for layer in attribution.layers),
+        values=tuple(layer.share for layer in attribution.layers),
         unit="logit",
     )
 
@@ -198,13 +200,13 @@ def _measured(measurement: Measurement) -> Table:
     )
 
 
-def _source_map(why: Why) -> Matrix | None:
+def _source_map(attribution: Attribution) -> Matrix | None:
     """The heads with the largest readings, by token."""
-    own = [reading for reading in why.readings if not reading.place.cross]
-    readings = sorted(own, key=lambda reading: -float(reading.by_key.abs().max()))[:_HEADS]
+    own_readings = [reading for reading in attribution.readings if not reading.place.cross]
+    readings = sorted(own_readings, key=lambda reading: -float(reading.by_key.abs().max()))[:_HEADS]
     if not readings:
         return None
-    pieces = why.trace.pieces(why.trace.side)
+    pieces = attribution.trace.pieces(attribution.trace.side)
     first = max(0, len(pieces) - _TOKENS)
     return Matrix(
         title="what heads took from each token: weight times value, as logit",
@@ -217,19 +219,20 @@ def _source_map(why: Why) -> Matrix | None:
     )
 
 
-def _units(why: Why) -> Table | None:
-    if not why.units:
+def _units(attribution: Attribution) -> Table | None:
+    if not attribution.units:
         return None
     return Table(
         title="the units of feed-forwards that add most",
         columns=("unit", "value", "share"),
         rows=tuple(
-            (unit.name, f"{unit.value:+.4f}", f"{unit.share:+.4f}") for unit in why.units[:_ROWS]
+            (unit.name, f"{unit.value:+.4f}", f"{unit.share:+.4f}")
+            for unit in attribution.units[:_ROWS]
         ),
     )
 
 
-def _tree(why: Why) -> Table:
+def _tree(attribution: Attribution) -> Table:
     return Table(
         title="whose information came by which heads; the lines below a line add up to it",
         columns=("way", "weight", "share"),
@@ -239,6 +242,8 @@ def _tree(why: Why) -> Table:
                 "" if branch.weight is None else f"{branch.weight:.2f}",
                 f"{branch.share:+.3f}",
             )
-            for depth, text, branch in islice(list_branches(why.trace, why.tree()), _LINES)
+            for depth, text, branch in islice(
+                list_branches(attribution.trace, attribution.tree()), _LINES
+            )
         ),
     )

@@ -2,9 +2,9 @@
 
     z[word] - z[other] = (W[word] - W[other]) · norm(x),   x = embedding + sum of all sublayers
 
-With the scale of the norm held at its value in this sentence, the right side is a sum: of the
-embedding, of positions, of each head through its part of the output projection, of each
-feed-forward or expert, and of the biases. These are direct contributions: what a part changes in
+Hold the scale of the norm at its value in this sentence. Then the right side is a sum over parts:
+the embedding, positions, each head through its part of the output projection, each feed-forward or
+expert, and the biases. These are direct contributions: what a part changes in
 later parts counts as theirs.
 
 Source:
@@ -20,9 +20,9 @@ from functools import cached_property
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.why.ending import find_ending
-from pellucid.explain.why.flow import find_paths
 from pellucid.explain.why.measure import Measurement, measure
 from pellucid.explain.why.path_types import Paths
+from pellucid.explain.why.paths import find_paths
 from pellucid.explain.why.rivals import Word, find_rivals
 from pellucid.explain.why.sublayers import HeadReading
 from pellucid.explain.why.tree import Branch, grow_tree
@@ -34,15 +34,16 @@ from pellucid.typed import to_list
 _TOLERANCES = {"float64": 1e-9, "float32": 1e-4}
 _TOLERANCE_OF_OTHERS = 3e-2
 #: How many units and readings are listed.
-_LISTED = 20
+_N_LISTED = 20
 
 
 @dataclass(frozen=True)
-class Why:
+class Attribution:
     """Why a model says a word rather than another one.
 
-    `parts` adds up to `rivals.difference`, and so does `layers`. `held` names what is held at its
-    value in this sentence. `units` and `sources` are the largest numbers within the parts.
+    `parts` adds up to `rivals.difference`, and so does `layers`. `held_scales` names all that is
+    held at its value in this sentence. `units` and `sources` are the largest numbers within the
+    parts.
     """
 
     trace: Trace
@@ -50,7 +51,7 @@ class Why:
     #: the tokens whose states the head reads
     places: list[int]
     parts: tuple[Part, ...]
-    held: tuple[str, ...]
+    held_scales: tuple[str, ...]
     units: tuple[UnitShare, ...]
     readings: tuple[HeadReading, ...]
 
@@ -76,8 +77,8 @@ class Why:
         shares: dict[str, float] = {}
         for part in self.parts:
             at_end = part.name.startswith(("final", "head", "classifier", "pooler"))
-            outside = "after the layers" if at_end else "before the layers"
-            name = outside if part.layer is None else f"{stack_letter(part.side)}{part.layer}"
+            outside_name = "after the layers" if at_end else "before the layers"
+            name = outside_name if part.layer is None else f"{stack_letter(part.side)}{part.layer}"
             shares[name] = shares.get(name, 0.0) + part.share
         return tuple(LayerShare(name=name, share=share) for name, share in shares.items())
 
@@ -89,8 +90,8 @@ class Why:
     @property
     def sources(self) -> tuple[SourceShare, ...]:
         """The largest readings: what one head took from one token."""
-        everything = [source for reading in self.readings for source in reading.largest]
-        return tuple(sorted(everything, key=lambda source: -abs(source.share))[:_LISTED])
+        all_sources = [source for reading in self.readings for source in reading.largest]
+        return tuple(sorted(all_sources, key=lambda source: -abs(source.share))[:_N_LISTED])
 
     def measure(self, contrast: str | None = None) -> Measurement:
         """Take away and exchange each of the largest parts, and measure the difference again.
@@ -122,14 +123,14 @@ class Why:
     def source_rows(self) -> dict[str, list[float]]:
         """By head: what it took from each token; a row adds up to the head's share.
 
-        What is no sum of values, such as the output of a memory, is `Part.no_source`.
+        Anything else that a head writes, such as the output of a memory, is `Part.no_source`.
         """
         return {reading.name: to_list(reading.by_key) for reading in self.readings}
 
 
 def find_why(
     trace: Trace, word: Word | None = None, rather_than: Word | None = None, *, token: int = -1
-) -> Why:
+) -> Attribution:
     """Take the difference of two logits apart; see `Trace.why`.
 
     Args:
@@ -152,15 +153,15 @@ def find_why(
         direction=ending.direction,
     )
     walk_down(walk)
-    held = list(ending.held)
+    held_scales = list(ending.held_scales)
     if walk.held_norms:
-        held.append("the scales of the norms between the parts and the end")
-    return Why(
+        held_scales.append("the scales of the norms between the parts and the end")
+    return Attribution(
         trace=trace,
         rivals=rivals,
         places=ending.places,
         parts=(*reversed(walk.parts), *reversed(ending.constants)),
-        held=tuple(held),
-        units=tuple(sorted(walk.units, key=lambda unit: -abs(unit.share))[:_LISTED]),
+        held_scales=tuple(held_scales),
+        units=tuple(sorted(walk.units, key=lambda unit: -abs(unit.share))[:_N_LISTED]),
         readings=tuple(reversed(walk.heads)),
     )

@@ -32,7 +32,7 @@ from pellucid.runs import Run
 BehaviourName = Literal["previous token", "first token", "induction", "duplicate", "same class"]
 BEHAVIOURS: tuple[BehaviourName, ...] = get_args(BehaviourName)
 #: How far from chance, of the way to 1, a behaviour gives a head its name.
-NAMED_FROM = 0.3
+NAME_THRESHOLD = 0.3
 
 #: (queries, keys), True where a key is one of the behaviour's.
 _Keys = Tensor
@@ -63,7 +63,9 @@ class NamedHead:
     def names(self) -> tuple[BehaviourName, ...]:
         """The behaviours that are far enough from chance."""
         ranked = sorted(self.behaviours, key=lambda behaviour: -behaviour.above_chance)
-        return tuple(each.name for each in ranked if each.above_chance >= NAMED_FROM)
+        return tuple(
+            behaviour.name for behaviour in ranked if behaviour.above_chance >= NAME_THRESHOLD
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +103,8 @@ def name_heads(
     length = min(length, model.context_length)
     n_tokens = model.token_embedding.num_embeddings
     repeats = list(repeated_tokens(n_windows, length, n_tokens))
-    own = held_out_windows(run if isinstance(run, Run) else None, n_windows, length)
-    windows = [tuple(text)[: model.context_length] for text in texts] or own
+    own_windows = held_out_windows(run if isinstance(run, Run) else None, n_windows, length)
+    windows = [tuple(text)[: model.context_length] for text in texts] or own_windows
     text_name = "the texts that you gave" if texts else "held-out text of the run"
     if not windows:
         windows, text_name = repeats, "random tokens: there is no text of the run"
@@ -144,15 +146,15 @@ def _measure(
         for head in range(attention.n_heads):
             place = HeadPlace(traced.side, layer, head)
             address = head_name(place)
-            weights, seen = traced[f"{address}.weights"].double(), traced[f"{address}.mask"]
+            weights, visible_keys = traced[f"{address}.weights"].double(), traced[f"{address}.mask"]
             rows = totals.setdefault(place, {})
             for behaviour, matching in keys.items():
-                visible = matching & seen
+                visible = matching & visible_keys
                 # a query that sees nothing else has no choice, and one without a match none to make
-                asked = visible.any(1) & (seen.sum(1) > 1)
-                score = (weights * visible).sum(1)[asked].sum()
-                chance = (visible.sum(1) / seen.sum(1))[asked].sum()
-                count = int(asked.sum())
+                choosing_queries = visible.any(1) & (visible_keys.sum(1) > 1)
+                score = (weights * visible).sum(1)[choosing_queries].sum()
+                chance = (visible.sum(1) / visible_keys.sum(1))[choosing_queries].sum()
+                count = int(choosing_queries.sum())
                 if count:
                     rows.setdefault(behaviour, []).append((float(score), float(chance), count))
 
@@ -188,8 +190,8 @@ def _same_class(traced: Trace) -> _Keys:
     """Earlier tokens of the same class, but not the same token."""
     classes = [_class_of(piece) for piece in traced.sentence.pieces]
     index = torch.tensor([sorted(set(classes)).index(name) for name in classes])
-    same = (index[:, None] == index[None, :]).tril(-1)
-    return same & ~_duplicate(traced)
+    same_class = (index[:, None] == index[None, :]).tril(-1)
+    return same_class & ~_duplicate(traced)
 
 
 def _class_of(piece: str) -> str:

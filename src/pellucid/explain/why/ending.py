@@ -15,7 +15,13 @@ from torch import Tensor, nn
 from pellucid.errors import PellucidError
 from pellucid.explain.part_facts import is_identity
 from pellucid.explain.trace_types import Trace
-from pellucid.explain.why.held import Pulled, pull_activation, pull_linear, pull_norm, read_matrix
+from pellucid.explain.why.held import (
+    Pulled,
+    pull_activation,
+    pull_linear,
+    pull_norm,
+    read_matrix,
+)
 from pellucid.explain.why.types import Part, Rivals
 from pellucid.model.facts import (
     ClassificationHeadFacts,
@@ -34,13 +40,14 @@ class Ending:
     """The tokens that the head reads, and for each the direction of the difference.
 
     `direction` is (tokens, d_model), of the states before the final norm, in float64. `constants`
-    are what the head and its norms add in any text. `held` says what is held at its value.
+    are what the head and its norms add in any text. `held_scales` names all that
+    is fixed at its value.
     """
 
     places: list[int]
     direction: Tensor
     constants: list[Part] = field(default_factory=list[Part])
-    held: list[str] = field(default_factory=list[str])
+    held_scales: list[str] = field(default_factory=list[str])
 
     def pull(self, name: str, pulled: Pulled) -> None:
         """Go back through one map, and keep what it adds in any text."""
@@ -67,7 +74,7 @@ def find_ending(trace: Trace, rivals: Rivals) -> Ending:
     norm, states = stack_pass.stack.final_norm, stack_pass.states[-1][0]
     ending.pull("final_norm", pull_norm(norm, states, ending.places, ending.direction))
     if not is_identity(norm):
-        ending.held.insert(0, "the scale of the final norm")
+        ending.held_scales.insert(0, "the scale of the final norm")
     for number, part in enumerate(ending.constants):
         ending.constants[number] = Part(
             name=part.name, kind="constant", side=trace.side, layer=None, share=part.share
@@ -98,7 +105,7 @@ def _read_words(trace: Trace, rivals: Rivals, place: int) -> Ending:
     if model.head_bias is not None:
         ending.add("head_bias", float(model.head_bias[word] - model.head_bias[other]))
     if model.soft_cap is not None:
-        ending.held.append(
+        ending.held_scales.append(
             f"the logits before their cap of {model.soft_cap:g}, where they are taken apart"
         )
     _pull_transform(ending, model.head_transform, trace.last[[place]].double(), "head_transform")
@@ -131,7 +138,7 @@ def _read_classes(trace: Trace, rivals: Rivals, facts: ClassificationHeadFacts) 
         bent = _apply(pooler, pooled)
         ending.pull("pooler", pull_activation(bent, torch.tanh(bent), 0.0, ending.direction))
         ending.pull("pooler.bias", pull_linear(pooler, ending.direction))
-        ending.held.append("the slope of the pooler's tanh")
+        ending.held_scales.append("the slope of the pooler's tanh")
     ending.direction = ending.direction.expand(len(places), -1) / len(places)
     return ending
 
@@ -154,11 +161,11 @@ def _pull_transform(ending: Ending, transform: nn.Module, states: Tensor, name: 
     bent = raw if activate is None else activate(raw)
     ending.pull(f"{name}.norm", pull_norm(norm, bent, [0], ending.direction))
     if not is_identity(norm):
-        ending.held.append("the scale of the norm of the head's transform")
+        ending.held_scales.append("the scale of the norm of the head's transform")
     if activate is not None:
         at_zero = float(activate(torch.zeros(1, dtype=torch.float64)))
         ending.pull(f"{name}.activation", pull_activation(raw, bent, at_zero, ending.direction))
-        ending.held.append("the slopes of the activation of the head's transform")
+        ending.held_scales.append("the slopes of the activation of the head's transform")
     ending.pull(f"{name}.dense.bias", pull_linear(dense, ending.direction))
 
 

@@ -1,4 +1,4 @@
-"""Maps of the model with their scales held: what is read after a map, as a reading before it.
+"""Maps of the model with their scales held: a reading after a map, as a reading before it.
 
 A norm divides by a scale that depends on its whole input. Held at the value that it has in this
 sentence, the norm is A x + c, and a sum that goes in comes out as a sum. Likewise an activation is
@@ -99,10 +99,12 @@ def _pull_known(
         case "features":
             shape = (len(places), facts.n_groups, -1)
             groups, x = direction.view(shape), states[places].view(shape)
-            held = groups * torch.rsqrt(_variance(x, -1, centred=facts.centred) + facts.eps)
+            scaled_direction = groups * torch.rsqrt(
+                _variance(x, -1, centred=facts.centred) + facts.eps
+            )
             if facts.centred:
-                held = held - held.mean(-1, keepdim=True)
-            return Pulled(held.flatten(1), constants)
+                scaled_direction = scaled_direction - scaled_direction.mean(-1, keepdim=True)
+            return Pulled(scaled_direction.flatten(1), constants)
         case "sequence":
             mean = states.mean(0) * facts.centred
             variance = _variance(states, 0, centred=facts.centred)[0]
@@ -113,8 +115,8 @@ def _pull_known(
             variance = tensor_at(norm, facts.running_variance).double()
         case _:
             assert_never(facts.mean_over)
-    held = direction * torch.rsqrt(variance + facts.eps)
-    return Pulled(held, constants - held @ mean)
+    scaled_direction = direction * torch.rsqrt(variance + facts.eps)
+    return Pulled(scaled_direction, constants - scaled_direction @ mean)
 
 
 def _variance(x: Tensor, axis: int, *, centred: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""The largest parts, really taken away or exchanged: the measured change beside the attributed one.
+"""The largest parts, really taken away or exchanged: the measured change, and the attributed one.
 
 An attribution says what a part adds directly, with all else held. A measurement replaces the part
 at every token and computes the rest of the model again: later parts see the change, and norms
@@ -22,7 +22,7 @@ from pellucid.explain.why.texts import contrast_sentence, resample_sentence
 from pellucid.explain.why.types import Part
 
 if TYPE_CHECKING:
-    from pellucid.explain.why.answer import Why
+    from pellucid.explain.why.answer import Attribution
 
 Method = Literal["zero", "mean", "resample", "patch"]
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -75,7 +75,9 @@ class Measurement:
     contrast_difference: float
 
 
-def measure(why: Why, contrast: str | None = None, *, n_parts: int = N_MEASURED) -> Measurement:
+def measure(
+    attribution: Attribution, contrast: str | None = None, *, n_parts: int = N_MEASURED
+) -> Measurement:
     """Replace each of the largest parts, and measure the difference again.
 
     Heads, feed-forwards and experts are replaced at every token, the embedding and the position at
@@ -89,24 +91,28 @@ def measure(why: Why, contrast: str | None = None, *, n_parts: int = N_MEASURED)
     Raises:
         PellucidError: the contrast has another number of tokens.
     """
-    trace = why.trace
+    trace = attribution.trace
     resampled, resample_name = resample_sentence(trace)
     contrasted, contrast_name = contrast_sentence(trace, contrast)
     others = {
         "resample": trace.with_sentence(resampled),
         "patch": trace.with_sentence(contrasted),
     }
-    parts = [part for part in why.largest if part.kind != "constant"][:n_parts]
+    parts = [part for part in attribution.largest if part.kind != "constant"][:n_parts]
     replacements = [Replacement()]
     attributed: list[float] = []
     for part in parts:
         current = part_vectors(trace, part)
         for method in METHODS:
             vectors = _other_vectors(method, part, current, others)
-            replacements.append(Replacement(part=part, vectors=vectors, places=_places(why, part)))
-            attributed.append(_predicted_change(why, part, vectors - current))
-    before, *after = measure_differences(trace, why.rivals, replacements)
-    (contrast_difference,) = measure_differences(others["patch"], why.rivals, [Replacement()])
+            replacements.append(
+                Replacement(part=part, vectors=vectors, places=_places(attribution, part))
+            )
+            attributed.append(_predicted_change(attribution, part, vectors - current))
+    before, *after = measure_differences(trace, attribution.rivals, replacements)
+    (contrast_difference,) = measure_differences(
+        others["patch"], attribution.rivals, [Replacement()]
+    )
     effects = [
         _effect(METHODS[number % len(METHODS)], attributed[number], value - before, before)
         for number, value in enumerate(after)
@@ -136,16 +142,16 @@ def _other_vectors(method: Method, part: Part, current: Tensor, others: dict[str
     return part_vectors(others[method], part)
 
 
-def _places(why: Why, part: Part) -> list[int]:
+def _places(attribution: Attribution, part: Part) -> list[int]:
     if part.kind in ("embedding", "positions"):
-        return why.places
-    return list(range(len(why.trace.ids)))
+        return attribution.places
+    return list(range(len(attribution.trace.ids)))
 
 
-def _predicted_change(why: Why, part: Part, change: Tensor) -> float:
+def _predicted_change(attribution: Attribution, part: Part, change: Tensor) -> float:
     """The change of the difference if the rest of the model stays as it is."""
     assert part.direction is not None
-    return float((part.direction * change[why.places].double()).sum())
+    return float((part.direction * change[attribution.places].double()).sum())
 
 
 def _effect(method: Method, attributed: float, measured: float, difference: float) -> Effect:

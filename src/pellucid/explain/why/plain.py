@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.explain.why.answer import Why
+from pellucid.explain.why.answer import Attribution
 from pellucid.explain.why.measure import FACTOR, Measurement
 from pellucid.explain.why.path_types import Paths
 from pellucid.explain.why.types import Part
 
 
 def plain_why(
-    why: Why, measurement: Measurement | None = None, *, paths: bool = False
+    attribution: Attribution, measurement: Measurement | None = None, *, paths: bool = False
 ) -> dict[str, Any]:
     """Every number of an answer.
 
@@ -23,7 +23,7 @@ def plain_why(
         measurement: what happens without the largest parts, if it was measured.
         paths: whether to follow the heads back.
     """
-    rivals = why.rivals
+    rivals = attribution.rivals
     plain: dict[str, Any] = {
         "kind": rivals.kind,
         "token": rivals.token,
@@ -34,15 +34,15 @@ def plain_why(
         "probabilities": list(rivals.probabilities),
         "difference": rivals.difference,
         "after_cap": rivals.after_cap,
-        "total": why.total,
-        "tolerance": why.tolerance,
-        "adds_up": why.adds_up,
-        "held": list(why.held),
-        "parts": [_plain_part(part) for part in why.parts],
-        "layers": [asdict(layer) for layer in why.layers],
-        "units": [asdict(unit) for unit in why.units],
-        "sources": [asdict(source) for source in why.sources],
-        "source_rows": why.source_rows(),
+        "total": attribution.total,
+        "tolerance": attribution.tolerance,
+        "adds_up": attribution.adds_up,
+        "held": list(attribution.held_scales),
+        "parts": [_plain_part(part) for part in attribution.parts],
+        "layers": [asdict(layer) for layer in attribution.layers],
+        "units": [asdict(unit) for unit in attribution.units],
+        "sources": [asdict(source) for source in attribution.sources],
+        "source_rows": attribution.source_rows(),
     }
     if measurement is not None:
         plain["measured"] = asdict(measurement) | {
@@ -50,7 +50,7 @@ def plain_why(
             "disagreeing": [part.name for part in measurement.parts if part.disagrees],
         }
     if paths:
-        plain["paths"] = _plain_paths(why.paths()) | {"tree": why.tree().plain()}
+        plain["paths"] = _plain_paths(attribution.paths()) | {"tree": attribution.tree().plain()}
     return plain
 
 

@@ -93,10 +93,10 @@ def measure_differences(
         replacements: one for each result.
     """
     time = len(trace.ids)
-    at_once = max(1, _TOKENS_AT_ONCE // time)
+    n_rows_at_once = max(1, _TOKENS_AT_ONCE // time)
     differences: list[float] = []
-    for start in range(0, len(replacements), at_once):
-        differences += _measure_rows(trace, rivals, replacements[start : start + at_once])
+    for start in range(0, len(replacements), n_rows_at_once):
+        differences += _measure_rows(trace, rivals, replacements[start : start + n_rows_at_once])
     return differences
 
 
@@ -106,7 +106,12 @@ def _measure_rows(trace: Trace, rivals: Rivals, replacements: Sequence[Replaceme
     encoded = None
     if len(trace.sides) == 2:
         encoded = Encoded(trace.stack_pass("encoder").final.expand(n_rows, -1, -1))
-    with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales), ExitStack() as hooks:
+    with (
+        ONE_AT_A_TIME,
+        evaluating(model),
+        scaled(model, trace.scales, trace.edits),
+        ExitStack() as hooks,
+    ):
         for row, replacement in enumerate(replacements):
             _hook(hooks, trace, replacement, row)
         states = model.states(ids, encoded=encoded)
@@ -140,8 +145,8 @@ class _Spot:
     vectors: Tensor
 
     @property
-    def chosen(self) -> Tensor:
-        """(places, features): what stands there instead."""
+    def replaced_vectors(self) -> Tensor:
+        """(places, features): the vectors to put there."""
         return self.vectors[self.places]
 
 
@@ -185,7 +190,7 @@ def _set_features(spot: _Spot, first: int) -> Any:
     def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor]:
         joined = inputs[0].clone()
         width = spot.vectors.shape[-1]
-        joined[spot.row, spot.places, first : first + width] = spot.chosen.to(joined)
+        joined[spot.row, spot.places, first : first + width] = spot.replaced_vectors.to(joined)
         return (joined,)
 
     return hook
@@ -194,7 +199,7 @@ def _set_features(spot: _Spot, first: int) -> Any:
 def _set_output(spot: _Spot) -> Any:
     def hook(_: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         output = output.clone()
-        output[spot.row, spot.places] = spot.chosen.to(output)
+        output[spot.row, spot.places] = spot.replaced_vectors.to(output)
         return output
 
     return hook
@@ -203,7 +208,7 @@ def _set_output(spot: _Spot) -> Any:
 def _add_output(spot: _Spot) -> Any:
     def hook(_: nn.Module, inputs: Any, output: Tensor) -> Tensor:
         output = output.clone()
-        output[spot.row, spot.places] += spot.chosen.to(output)
+        output[spot.row, spot.places] += spot.replaced_vectors.to(output)
         return output
 
     return hook
@@ -212,7 +217,7 @@ def _add_output(spot: _Spot) -> Any:
 def _add_input(spot: _Spot) -> Any:
     def hook(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         x = inputs[0].clone()
-        x[spot.row, spot.places] += spot.chosen.to(x)
+        x[spot.row, spot.places] += spot.replaced_vectors.to(x)
         return (x, *inputs[1:])
 
     return hook
@@ -230,7 +235,7 @@ def _replace_expert(hooks: ExitStack, mixture: nn.Module, part: Part, spot: _Spo
         weights = routings[0].weights_of_all.view(*inputs[0].shape[:2], -1)
         added = _expert_output(layer, part, tokens, weights[spot.row, spot.places])
         output = output.clone()
-        output[spot.row, spot.places] += spot.chosen.to(output) - added.to(output)
+        output[spot.row, spot.places] += spot.replaced_vectors.to(output) - added.to(output)
         return output
 
     hooks.enter_context(mixture.get_submodule("rule").register_forward_hook(keep))

@@ -40,19 +40,19 @@ def find_rivals(
         logits, kind = trace.logits_at(place), "word"
         probabilities, uncapped = torch.softmax(widen(logits), -1), _before_cap(trace, place)
     ranked = logits.argsort(descending=True)
-    chosen = int(ranked[0]) if word is None else _find(trace, word, logits)
-    runner_up = next(int(index) for index in ranked if int(index) != chosen)
+    word_id = int(ranked[0]) if word is None else _find(trace, word, logits)
+    runner_up = next(int(index) for index in ranked if int(index) != word_id)
     other = runner_up if rather_than is None else _find(trace, rather_than, logits)
-    if chosen == other:
+    if word_id == other:
         raise PellucidError(
-            f"both words are {_name(trace, chosen)!r}: ask for a word rather than another one"
+            f"both words are {_name(trace, word_id)!r}: ask for a word rather than another one"
         )
-    pair = [chosen, other]
+    pair = [word_id, other]
     return Rivals(
         kind=kind,
         token=place,
-        ids=(chosen, other),
-        names=(_name(trace, chosen), _name(trace, other)),
+        ids=(word_id, other),
+        names=(_name(trace, word_id), _name(trace, other)),
         logits=_two(logits[pair]),
         uncapped=_two(uncapped[pair]),
         probabilities=_two(probabilities[pair]),
@@ -92,15 +92,32 @@ def _find(trace: Trace, word: Word, logits: Tensor) -> int:
         raise PellucidError(f"there is no class {word!r}: the classes are {', '.join(names)}")
     if isinstance(word, str) and trace.spelling is not None:
         return _token_of(trace, word, logits)
+    return _row_of(word, len(logits))
+
+
+def _row_of(word: Word, n_rows: int) -> int:
+    """A word by its token id."""
     try:
         row = int(word)
     except ValueError:
         raise PellucidError(
             f"{word!r} is no number: this model has no tokenizer, so name a word by its token id"
         ) from None
-    if not 0 <= row < len(logits):
-        raise PellucidError(f"there is no logit {row}: there are {len(logits):,}, counted from 0")
+    if not 0 <= row < n_rows:
+        raise PellucidError(f"there is no logit {row}: there are {n_rows:,}, counted from 0")
     return row
+
+
+def find_token(trace: Trace, word: Word) -> int:
+    """The id of a word, or of a token by its number.
+
+    Raises:
+        PellucidError: it is no single token of the model.
+    """
+    rows = trace.model.token_embedding.weight
+    if isinstance(word, str) and trace.spelling is not None:
+        return _token_of(trace, word, rows.new_zeros(len(rows)))
+    return _row_of(word, len(rows))
 
 
 def _token_of(trace: Trace, word: str, logits: Tensor) -> int:

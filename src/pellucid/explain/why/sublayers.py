@@ -1,8 +1,7 @@
 """Attention by head and by token that is read; a feed-forward by expert and by unit.
 
-Each is read along a direction u of the sublayer's output, one row for each token that is asked
-about: u · W_o out is the sum of u · W_o[head] out[head], and out[head] a sum of weights times
-values.
+Each is read along a direction u of the sublayer's output, with a row for each token. Then
+u · W_o out is the sum of u · W_o[head] out[head], and out[head] a sum of weights times values.
 """
 
 from __future__ import annotations
@@ -186,9 +185,9 @@ def read_feed_forward(sublayer: Sublayer) -> tuple[list[Part], list[UnitShare]]:
     facts = experts_facts(sublayer.block)
     if facts is not None:
         return _read_experts(sublayer, facts)
-    whole = sublayer.part("feed_forward", "feed-forward", sublayer.read("feed_forward"))
-    ones = sublayer.written.new_ones(len(sublayer.places))
-    return [whole], list(_read_units(sublayer, "feed_forward", ones))
+    whole_layer = sublayer.part("feed_forward", "feed-forward", sublayer.read("feed_forward"))
+    unit_factors = sublayer.written.new_ones(len(sublayer.places))
+    return [whole_layer], list(_read_units(sublayer, "feed_forward", unit_factors))
 
 
 def _read_experts(sublayer: Sublayer, facts: ExpertsFacts) -> tuple[list[Part], list[UnitShare]]:

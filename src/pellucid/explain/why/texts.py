@@ -31,8 +31,8 @@ def held_out_windows(run: Run | None, n_windows: int, length: int) -> list[tuple
         return []
     column = next(iter(open_prepared(RunFolder(run.folder).text).held_out.columns.values()))
     n_starts = len(column.flat) // length
-    chosen = np.unique(np.arange(min(n_windows, n_starts)) * n_starts // max(1, n_windows))
-    starts = [int(number) * length for number in chosen]
+    window_numbers = np.unique(np.arange(min(n_windows, n_starts)) * n_starts // max(1, n_windows))
+    starts = [int(number) * length for number in window_numbers]
     return [tuple(map(int, column.flat[start : start + length])) for start in starts]
 
 
@@ -43,9 +43,9 @@ def resample_sentence(trace: Trace) -> tuple[Sentence, str]:
     if windows:
         return _with_ids(trace, (sentence.ids[0], *windows[0][1:])), "held-out text of the run"
     rows = trace.model.token_embedding.num_embeddings
-    drawn = torch.randint(rows, (time,), generator=torch.Generator().manual_seed(_SEED))
-    drawn_ids: list[int] = to_list(drawn)
-    ids = (sentence.ids[0], *drawn_ids[1:])
+    random_ids = torch.randint(rows, (time,), generator=torch.Generator().manual_seed(_SEED))
+    id_list: list[int] = to_list(random_ids)
+    ids = (sentence.ids[0], *id_list[1:])
     return _with_ids(trace, ids), f"random tokens of the vocabulary, from seed {_SEED}"
 
 
@@ -97,8 +97,8 @@ def repeated_tokens(n_rows: int, length: int, n_tokens: int) -> Iterator[tuple[i
     shortest, longest = max(2, length // 4), max(2, length // 2)
     for row in range(n_rows):
         period = shortest + row * (longest - shortest) // max(1, n_rows - 1)
-        drawn: list[int] = to_list(torch.randint(n_tokens, (period,), generator=generator))
-        yield tuple(drawn * (length // period + 1))[:length]
+        random_ids: list[int] = to_list(torch.randint(n_tokens, (period,), generator=generator))
+        yield tuple(random_ids * (length // period + 1))[:length]
 
 
 def _with_ids(trace: Trace, ids: tuple[int, ...]) -> Sentence:

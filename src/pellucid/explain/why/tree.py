@@ -17,7 +17,7 @@ from torch import Tensor
 from pellucid.explain.forward_pass import Side
 from pellucid.explain.selection import label
 from pellucid.explain.trace_types import Trace
-from pellucid.explain.why.flow import read_back
+from pellucid.explain.why.paths import read_back
 from pellucid.explain.why.sublayers import (
     HeadReading,
     Sublayer,
@@ -29,7 +29,7 @@ from pellucid.explain.why.types import Part, SourceShare
 from pellucid.explain.why.walk import Walk, walk_down
 
 if TYPE_CHECKING:
-    from pellucid.explain.why.answer import Why
+    from pellucid.explain.why.answer import Attribution
 
 #: Branches below this share of the difference are added up, and no node has more than so many.
 SMALLEST = 0.05
@@ -82,16 +82,25 @@ class _StreamWalk(Walk):
 
 
 @torch.no_grad()
-def grow_tree(why: Why) -> Branch:
+def grow_tree(attribution: Attribution) -> Branch:
     """The tree of an answer.
 
     Raises:
         PellucidError: a part of the model states no facts.
     """
-    trace, difference = why.trace, why.rivals.difference
-    root = Branch("the end", why.total, trace.side)
+    trace, difference = attribution.trace, attribution.rivals.difference
+    root = Branch("the end", attribution.total, trace.side)
     smallest = SMALLEST * abs(difference)
-    waiting = list(_branch(root, why.trace, why.parts, why.readings, why.places, smallest))
+    waiting = list(
+        _branch(
+            root,
+            attribution.trace,
+            attribution.parts,
+            attribution.readings,
+            attribution.places,
+            smallest,
+        )
+    )
     for _ in range(_STREAMS):
         if not waiting:
             break

@@ -1,10 +1,8 @@
-"""The residual stream, walked back from a layer: what each part adds along a direction.
+"""The residual stream, walked back from a layer: the share of each part along a direction.
 
-Start with a direction u before a layer, one row for each token that is read: u · stream is the
-number that is taken apart. Each block added its sublayers to the stream, so u · stream is a sum of
-u · sublayer. A norm between is held (see `held`), and so u becomes A^T u before it. With `follow`,
-the walk goes on through the values that heads read from other tokens, their weights held: then what
-is left at the bottom are the embeddings of all tokens.
+Start with a direction u before a layer, one row for each token that is read. u · stream is the
+number to take apart. Each block added its sublayers to the stream, so u · stream is a sum of
+u · sublayer. A norm between is held (see `held`), and u becomes A^T u before it.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _UNITS = 20
 
 @dataclass(slots=True)
 class Walk:
-    """A walk on its way down: where it is, and what it has found above.
+    """A walk on its way down: its place, and the parts that it has found above.
 
     `direction` is (tokens, features), of the stream before layer `layer`, for each of `places`.
     """
@@ -69,6 +67,10 @@ class Walk:
         """u · stream: the number that the parts below add up to."""
         states = self.stack_pass.states[self.layer][0, self.places].double()
         return float((self.direction * states).sum())
+
+    def explained(self) -> float:
+        """The sum of all shares above."""
+        return sum(part.share for part in self.parts)
 
     def add(self, part: Part) -> None:
         """Keep a part; a constant of 0 is none."""
@@ -116,7 +118,7 @@ def walk_down(walk: Walk) -> None:
     """Walk to the embeddings of the stack.
 
     Raises:
-        PellucidError: a part states no facts, so that nobody knows what it adds.
+        PellucidError: a part states no facts, so its share is unknown.
     """
     while walk.layer:
         step_down(walk)
@@ -129,6 +131,7 @@ def step_down(walk: Walk) -> None:
     Raises:
         PellucidError: as `walk_down`.
     """
+    share_before = walk.share + walk.explained()
     walk.layer -= 1
     block = walk.stack_pass.stack.blocks[walk.layer]
     facts = block_facts(block)
@@ -149,6 +152,12 @@ def step_down(walk: Walk) -> None:
             written=written,
         )
         walk.take_sublayer(name, sublayer)
+    if walk.trace.edits:  # an edit may have changed what the block gave
+        edit_share = share_before - walk.share - walk.explained()
+        name = f"{walk.layer_name}.edit"
+        walk.add(
+            Part(name=name, kind="constant", side=walk.side, layer=walk.layer, share=edit_share)
+        )
 
 
 def _sublayers_back(facts: BlockFacts) -> Iterator[str]:
