@@ -91,12 +91,13 @@ def test_outputs_equal_beside_a_longer_text(case: str, tmp_path: Path) -> None:
 def layout_in_memory(published: Published, model: Transformer, names: Iterable[str]) -> Layout:
     """Where the parameters are in memory: there the experts of a layer are always one tensor."""
     family, shapes = FAMILIES[published.family], shapes_of(model.state_dict().items())
-    others = {**family.names_for(published.model), **family.other_names}
-    layout = Layout(published.model, others, shapes)
-    in_memory = all(
-        part in names for name, _ in model.named_parameters() for part in layout.tensor_names(name)
-    )
-    return layout if in_memory else published.layout
+    names_of_class = family.names_for(published.model)
+    for table in ({**names_of_class, **family.other_names}, names_of_class):
+        layout = Layout(published.model, table, shapes)
+        parts = (layout.tensor_names(name) for name, _ in model.named_parameters())
+        if all(part in names for tensor_names in parts for part in tensor_names):
+            return layout
+    return published.layout
 
 
 def full_name(published: Published, name: str, model: Any) -> str:

@@ -39,9 +39,9 @@ def hf() -> Any:
 
 
 def decoder(**changes: Any) -> config.Transformer:
-    """A decoder that no family holds: its activation is of no GPT-NeoX."""
+    """A decoder that no family holds: its dense layers are clamped as gpt-oss's experts are."""
     model = small_preset("nano")
-    feed_forward = config.MLP(d_ff=48, activation="relu_squared", bias=False)
+    feed_forward = config.ClampedGatedMLP(d_ff=48, bias=False, limit=7.0, slope=1.702)
     stack = replace(model.decoder, feed_forward=feed_forward, **changes)
     return replace(model, d_model=32, decoder=stack)
 

@@ -188,7 +188,10 @@ EXAONE = Family(
         other_name("hidden_act", "activation_function"),
         _OWN_CODE,
     ),
-    names={path: replace(source, name=_exaone_name(source.name)) for path, source in NAMES.items()},
-    other_names=NAMES,
+    # the names of the class, which adapters need; its first files have others
+    names=NAMES,
+    other_names={
+        path: replace(source, name=_exaone_name(source.name)) for path, source in NAMES.items()
+    },
     ignored_tensors=IGNORED_TENSORS,
 )
