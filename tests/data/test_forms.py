@@ -51,6 +51,16 @@ def test_chats_of_two_conventions_are_the_same() -> None:
     assert one == two
 
 
+def test_a_chosen_column_of_messages_is_read_whatever_other_columns_there_are() -> None:
+    chosen = config.Conversations(paths=PATHS, messages="talk")
+    talk = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    (given,) = rows({"talk": talk, "prompt": "a", "answer": "b"})
+    columns = assemble_columns(chosen, given)
+    assert columns.choices == ["messages: talk"]
+    (example,), _, _ = examples_of(chosen, [given])
+    assert supervised(example.ids) == [*TOKENIZER.encode("Yo"), TOKENIZER.end_id]
+
+
 def test_what_has_no_prompt_or_no_answer_is_dropped_and_counted_with_its_row() -> None:
     good = {"prompt": "Hi", "answer": "Yo"}
     given = rows(good, {"prompt": " ", "answer": "Yo"}, {"prompt": "a", "answer": None}, good)

@@ -123,6 +123,13 @@ def test_many_examples_fill_their_rows_nearly_whole() -> None:
     assert order.filled > 0.99
 
 
+def test_rows_are_filled_from_the_longest_example_on_and_none_is_empty() -> None:
+    packing = pack(np.array([3, 5, 2, 6]), 8)
+    assert packing.lengths.tolist() == [6, 5, 3, 2]
+    rows = np.split(packing.places, packing.starts[1:-1])
+    assert [row.tolist() for row in rows] == [[0, 3], [1, 2]]
+
+
 def test_example_longer_than_a_row_is_refused_with_what_to_do() -> None:
     with pytest.raises(
         TextError, match=r"has 13 tokens, more than the 12 of a row.*context_length"

@@ -11,7 +11,7 @@ import pytest
 
 from pellucid.data import Piped
 from pellucid.data.sources import read_rows
-from pellucid.data.table_rows import Row
+from pellucid.data.table_rows import Row, read_table
 from pellucid.errors import TextError
 
 VALUES = [{"a": "Grüße", "b": 'with "quotes", a\ttab'}, {"a": "two\nlines", "b": ""}]
@@ -75,6 +75,12 @@ def test_columns_by_number_make_the_first_line_data_in_which_quotes_are_signs(
     ]
     commas = read(written(tmp_path, "a.csv", b'ham,"a, b"\nspam,c\n'), numbered=True)
     assert [(row.number, row.values["2"]) for row in commas] == [(1, "a, b"), (2, "c")]
+
+
+def test_of_a_table_only_the_column_that_is_needed_is_read() -> None:
+    stream = io.BytesIO(b"id,text\n1,one\n2,two\n")
+    found = list(read_table("a.csv", ".csv", stream, field="text"))
+    assert [row.values for row in found] == [{"text": "one"}, {"text": "two"}]
 
 
 def test_a_file_without_names_is_not_guessed(tmp_path: Path) -> None:

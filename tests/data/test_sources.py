@@ -111,6 +111,14 @@ def test_folder_without_text_is_refused_with_the_endings_that_are_read(tmp_path:
     assert "files ending in .txt, .text, .md" in said
 
 
+def test_a_folder_of_tables_alone_is_refused_with_the_flag_that_reads_them(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.jsonl", "picture.png"):
+        written(tmp_path, name, b"x")
+    said = refusal(str(tmp_path))
+    assert "holds no text among its 3 files" in said
+    assert "for its 2 tables choose a field with --field" in said
+
+
 def test_a_folder_of_source_code_is_text_and_what_is_no_text_is_counted(tmp_path: Path) -> None:
     names = ("main.py", "lib/deep/part.rs", "page.html", "setup.cfg")
     others = ("logo.png", "lib/x.so", ".venv/lib/theirs.py", ".git/hooks/sample.sh")
