@@ -90,7 +90,13 @@ _XL_LAYER = "roberta.encoder.layer.{n}"
 XLM_ROBERTA_XL = roberta_family(
     "xlm-roberta-xl",
     "XLMRobertaXL",
-    Row(rules={"layer_norm_eps": Read(float, 1e-5), "max_position_embeddings": Read(int, 514)}),
+    Row(
+        rules={
+            "layer_norm_eps": Read(float, 1e-5),
+            "max_position_embeddings": Read(int, 514),
+            "type_vocab_size": Read(int, 1),
+        }
+    ),
     skeleton=_skeleton(input_norm=False),
     other_names=_norm_names(
         f"{_XL_LAYER}.attention.self_attn_layer_norm",
