@@ -40,7 +40,7 @@ from pellucid.explain.forward_pass import (
 )
 from pellucid.explain.gradients import ModelGradients
 from pellucid.explain.head_scales import check_scales
-from pellucid.explain.losses.plain_text import default_loss, describe_default
+from pellucid.explain.losses.plain_text import with_default_loss
 from pellucid.explain.record_block import BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace
@@ -81,7 +81,8 @@ class ModelTrace(Trace):
         self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
         self._gradients: Gradients | None = None
         self.ids, self.sides = ids[0], tuple(self._passes)
-        self.sentence = sentence if sentence.loss is not None else self._with_loss(sentence)
+        is_ready = sentence.loss is not None
+        self.sentence = sentence if is_ready else with_default_loss(sentence, run, model)
         self.loss = self.sentence.loss
         self._companion = companion
         self.side = "encoder" if model.decoder is None else "decoder"
@@ -90,11 +91,6 @@ class ModelTrace(Trace):
         self.spelling = None if tokenizer is None else Spelling(tokenizer)
         self.predicts = model.decoder is not None and model.has_head
         self.last = self._passes[self.side].final[0]
-
-    def _with_loss(self, sentence: Sentence) -> Sentence:
-        """A plain text with its loss, and why that is not the run's own."""
-        note = describe_default(self.run) or ""
-        return replace(sentence, loss=default_loss(self.run, self.model, self.ids), loss_note=note)
 
     @property
     def companion(self) -> Trace | None:
@@ -244,9 +240,7 @@ class ModelTrace(Trace):
         """
         plan = plan_edits(self, edits)
         edited = self._remake(
-            model=plan.model,
-            sentence=plan.sentence,
-            edits=(*self.edits, *plan.interventions),
+            model=plan.model, sentence=plan.sentence, edits=(*self.edits, *plan.interventions)
         )
         return edited.with_heads(plan.scales) if plan.scales else edited
 

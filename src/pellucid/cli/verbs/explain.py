@@ -8,6 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, other_trace
+from pellucid.cli.flags.example import (
+    add_example_flags,
+    choose_chapter,
+    refuse_example_on_page,
+)
 from pellucid.cli.flags.numbers import integer
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.flags.token_ids import add_ids, parse_ids, trace_request
@@ -71,15 +76,7 @@ def add_to(verbs: Any) -> None:
         help="what the run should make of SENTENCE, for the loss of its own objective: the text "
         "to write, the whole text behind masks, the class, or the (chosen) answer",
     )
-    parser.add_argument(
-        "--rejected", metavar="TEXT", help="the answer that is not preferred, of a DPO run"
-    )
-    parser.add_argument(
-        "--example", metavar="FILE", help="a JSON file with one row as the run is trained on"
-    )
-    parser.add_argument(
-        "--reward", metavar="NAME", help="what judges answers, for --example of a policy gradient"
-    )
+    add_example_flags(parser)
     parser.add_argument(
         "--ablate",
         action="append",
@@ -119,9 +116,9 @@ def call(arguments: argparse.Namespace) -> None:
         arguments.chapter = "compare"
     if (arguments.sentence is None) == (arguments.example is None) and not arguments.name_heads:
         raise ConfigError("give either SENTENCE or --example FILE: the text to explain")
-    _choose_chapter(arguments, is_question=is_question)
+    choose_chapter(arguments, is_question=is_question)
     if page_was_asked_for(arguments):
-        _refuse_example_on_page(arguments)
+        refuse_example_on_page(arguments)
         if arguments.edit:
             raise ConfigError("--edit is for the terminal: leave it out for a page")
         if arguments.ids:
@@ -155,22 +152,6 @@ def call(arguments: argparse.Namespace) -> None:
     else:
         chapter_name: str = arguments.chapter or ""
         _print_one(traced, chapter_name, arguments, versus)
-
-
-def _choose_chapter(arguments: argparse.Namespace, *, is_question: bool) -> None:
-    """An example without a chapter opens at its loss."""
-    is_example = any(
-        value is not None for value in (arguments.example, arguments.target, arguments.rejected)
-    )
-    changes = arguments.ablate or arguments.edit
-    if is_example and not (arguments.all or arguments.chapter or changes or is_question):
-        arguments.chapter = "loss"
-
-
-def _refuse_example_on_page(arguments: argparse.Namespace) -> None:
-    for name in ("rejected", "example", "reward"):
-        if getattr(arguments, name) is not None:
-            raise ConfigError(f"--{name} is for the terminal: a page shows plain texts")
 
 
 def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None) -> None:

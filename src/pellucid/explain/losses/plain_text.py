@@ -14,9 +14,23 @@ from pellucid.explain.losses.types import (
     ExampleLoss,
     TokenLoss,
 )
+from pellucid.explain.sentence import Sentence
 from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.tasks.distillation import teacher_of
+
+
+def with_default_loss(sentence: Sentence, run: Run | None, model: Transformer) -> Sentence:
+    """A plain text with its loss, and why that is not the run's own.
+
+    Args:
+        sentence: the text.
+        run: the run, if there is one.
+        model: the model.
+    """
+    ids = torch.tensor(sentence.ids, device=model.device)
+    note = describe_default(run) or ""
+    return replace(sentence, loss=default_loss(run, model, ids), loss_note=note)
 
 
 def default_loss(run: Run | None, model: Transformer, ids: Tensor) -> ExampleLoss | None:

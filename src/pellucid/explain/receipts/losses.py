@@ -38,12 +38,12 @@ _ERROR_SOURCE: Source = (compute.errors, "torch.autograd.grad(loss_value")
 _SURPRISAL_SOURCE: Source = (compute.log_ps, "torch.log_softmax(scaled")
 
 
-def surprisal_receipt(trace: Trace, place_row: int) -> Receipt:
-    """-log of the probability of a token that counts, in nats."""
+def surprisal_receipt(trace: Trace, token: int) -> Receipt:
+    """-log of the probability of a token that counts, in nats; `token` is its row."""
     loss = token_rows(trace)
-    place, word = int(loss.places[place_row]), int(loss.targets[place_row])
+    place, word = int(loss.places[token]), int(loss.targets[token])
     return ReceiptBuilder(trace).receipt(
-        cell("surprisal", place_row),
+        cell("surprisal", token),
         title=f"surprisal of {piece(trace, word)} {describe_place(trace, place)}",
         formula="-log p",
         expression=-probability_of(trace, place, word).log(),
