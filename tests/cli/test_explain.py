@@ -81,7 +81,7 @@ def test_json_has_everything_and_the_tree_of_each_receipt(trained: Path, found: 
 
 def test_all_chapters_come_one_after_another(trained: Path, out: Any) -> None:
     text = out("explain", trained, "the fox", "--all")
-    assert text.startswith("1 · Tokens")
+    assert text.startswith("1 · Why this word")
     assert text.count("-" * 80) == len(IDS) - 1
 
 
