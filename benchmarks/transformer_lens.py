@@ -202,12 +202,12 @@ def compare(name: str, python: str) -> tuple[Compared, dict[str, str]]:
     shares = [
         abs(theirs["shares"][at] - share) for at, share in their_names(attribution, alone).items()
     ]
-    heads = patches(attribution, other, "head")
+    heads = patches(trace, attribution, other, "head")
     head_differences = np.abs(np.array(theirs["head_patches"]).flatten() - heads)
     feeds = np.zeros(0)
     theirs_feeds = np.zeros(0)
     if not alone:
-        feeds = patches(attribution, other, "feed-forward", each_token=True)
+        feeds = patches(trace, attribution, other, "feed-forward", each_token=True)
         theirs_feeds = np.array(theirs["feed_forward_patches"]).flatten()
     compared = Compared(
         name=name,
@@ -234,7 +234,7 @@ def their_names(attribution: Attribution, alone: bool) -> dict[str, float]:
 
 
 def patches(
-    attribution: Attribution, other: Trace, kind: str, *, each_token: bool = False
+    trace: Trace, attribution: Attribution, other: Trace, kind: str, *, each_token: bool = False
 ) -> np.ndarray:
     """The difference after patching each part of a kind, in the order of the layers."""
     every = range(TIME)
@@ -244,7 +244,7 @@ def patches(
         if part.kind == kind
         for places in ([[token] for token in every] if each_token else [every])
     ]
-    return np.array(measure_differences(attribution.trace, attribution.rivals, rows))
+    return np.array(measure_differences(trace, attribution.rivals, rows))
 
 
 def ask(python: str, weights: dict[str, np.ndarray], case: dict[str, Any]) -> dict[str, Any]:

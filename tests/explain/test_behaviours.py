@@ -10,7 +10,7 @@ import torch
 
 import pellucid
 from pellucid import config
-from pellucid.explain import name_heads
+from pellucid.explain import grow_tree, name_heads
 from pellucid.explain.why.behaviours import BEHAVIOURS, Behaviour
 from pellucid.model import Transformer
 from support.models import BASE, PAIRS, build, with_stack
@@ -88,11 +88,12 @@ def test_two_layers_of_attention_trained_on_repeats_have_an_induction_head() -> 
     assert induction
     # what comes next is read from the token after the same token before
     half = torch.randperm(32, generator=torch.Generator().manual_seed(5))[:9].tolist()
-    why = pellucid.trace(model, ids=[*half, *half[:6]]).why()
+    trace = pellucid.trace(model, ids=[*half, *half[:6]])
+    why = trace.why()
     assert why.rivals.ids[0] == half[6]
     assert why.sources[0].name in induction
     assert why.sources[0].key == 6
-    branch = max(why.tree().children, key=lambda child: abs(child.share))
+    branch = max(grow_tree(trace, why).children, key=lambda child: abs(child.share))
     assert (branch.name in induction, branch.token) == (True, 6)
 
 

@@ -10,9 +10,10 @@ import torch
 import pellucid
 from pellucid import config
 from pellucid.errors import PellucidError
-from pellucid.explain.why.measure import Effect, _effect
+from pellucid.explain import find_paths, grow_tree, measure
+from pellucid.explain.why.measure import _effect
+from pellucid.explain.why.path_types import Branch
 from pellucid.explain.why.replace import Replacement, measure_differences, part_vectors
-from pellucid.explain.why.tree import Branch
 from pellucid.model import Transformer
 from support.models import BASE, VARIANTS, build, with_stack
 from support.nightly import sampled
@@ -55,7 +56,7 @@ def close(one: float, other: float) -> bool:
     return one == pytest.approx(other, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", sampled(TABLE, every=8))
+@pytest.mark.parametrize("name", sampled(TABLE, every=12))
 def test_parts_layers_sources_paths_and_tree_all_add_up(name: str) -> None:
     trace = traced(build(TABLE[name]))
     why = trace.why()
@@ -71,8 +72,8 @@ def test_parts_layers_sources_paths_and_tree_all_add_up(name: str) -> None:
         assert close(sum(rows[head]) + part.no_source, part.share)
         # linear attention divides by a sum that is a little larger than that of its features
         assert abs(part.no_source) < 1e-5 or name in WITHOUT_SOURCES
-    assert close(why.paths().total, difference)
-    check_branch(why.tree())
+    assert close(find_paths(trace, why).total, difference)
+    check_branch(grow_tree(trace, why))
     identity = [
         Replacement(part=part, vectors=part_vectors(trace, part), places=range(len(trace.ids)))
         for part in why.parts
@@ -149,8 +150,8 @@ def test_what_cannot_be_asked_is_refused_in_words() -> None:
 
 
 def test_a_soft_cap_is_after_the_sum_and_both_differences_are_told() -> None:
-    why = traced(build(VARIANTS["busy head"])).why()
-    cap = why.trace.model.soft_cap
+    trace = traced(build(VARIANTS["busy head"]))
+    why, cap = trace.why(), trace.model.soft_cap
     assert why.rivals.after_cap == pytest.approx(
         float(torch.tanh(torch.tensor(why.rivals.uncapped) / cap).diff()) * -cap
     )
@@ -163,7 +164,7 @@ def test_a_soft_cap_is_after_the_sum_and_both_differences_are_told() -> None:
 def test_a_head_set_to_zero_or_its_mean_is_the_trace_without_it() -> None:
     trace = traced(build(VARIANTS["biases"]))
     why = trace.why()
-    for part in why.measure().parts:
+    for part in measure(trace, why).parts:
         if ".H" not in part.name:
             continue
         for effect, scale in zip(part.effects, (0.0, "mean"), strict=False):
@@ -176,7 +177,7 @@ def test_a_head_set_to_zero_or_its_mean_is_the_trace_without_it() -> None:
 def test_a_patch_brings_the_parts_output_from_the_contrast() -> None:
     trace = traced(build(BASE))
     why = trace.why()
-    measurement = why.measure()
+    measurement = measure(trace, why)
     shuffled = [int(piece) for piece in measurement.patched_pieces]
     assert sorted(shuffled) == sorted(trace.ids.tolist())
     assert shuffled != trace.ids.tolist()
@@ -200,7 +201,7 @@ def test_a_patch_brings_the_parts_output_from_the_contrast() -> None:
 def test_the_last_feed_forward_acts_as_its_share_says_if_no_norm_follows() -> None:
     """Without a final norm nothing reacts to the last part: measured = attributed."""
     trace = traced(build(with_stack(final_norm=False)))
-    for part in trace.why().measure().parts:
+    for part in measure(trace, trace.why()).parts:
         if part.name in ("L1.feed_forward",):
             assert not part.disagrees
             for effect in part.effects:
@@ -216,7 +217,7 @@ def test_the_last_feed_forward_acts_as_its_share_says_if_no_norm_follows() -> No
 def test_where_measured_and_attributed_disagree_is_said(
     attributed: float, measured: float, verdict: str
 ) -> None:
-    effect: Effect = _effect("zero", attributed, measured, 1.0)
+    effect = _effect("zero", attributed, measured, 1.0)
     assert effect.verdict == verdict
 
 
@@ -228,7 +229,7 @@ def test_an_edge_is_a_weight_times_what_the_value_adds() -> None:
     trace = traced(build(BASE))
     why = trace.why()
     rows = why.source_rows()
-    last = [edge for edge in why.paths().edges if edge.layer == 1]
+    last = [edge for edge in find_paths(trace, why).edges if edge.layer == 1]
     assert last
     for edge in last:
         assert edge.query == len(trace.ids) - 1
@@ -241,7 +242,7 @@ def test_an_edge_is_a_weight_times_what_the_value_adds() -> None:
 def test_in_attention_alone_the_difference_comes_from_embeddings() -> None:
     """Two layers without feed-forwards: the product of the held matrices is the difference."""
     trace = traced(attention_only())
-    paths = trace.why().paths()
+    paths = find_paths(trace, trace.why())
     assert sum(map(sum, paths.feed_forwards.values())) == 0
     assert close(sum(paths.tokens["decoder"]) + paths.constants, trace.why().rivals.difference)
     assert {leaf.kind for leaf in paths.leaves} == {"embedding"}

@@ -249,7 +249,7 @@ def test_a_head_counts_by_a_number_within_bounds(session: Session, reading: Any,
 
 
 def test_a_chapter_that_this_model_has_not_is_refused(session: Session, reading: Any) -> None:
-    with pytest.raises(PellucidError, match="no chapter 'x'; chapters: tokens"):
+    with pytest.raises(PellucidError, match="no chapter 'x'; chapters: why, tokens"):
         ask(session, "chapter", reading, chapter="x")
 
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.edits.interventions import Edit
 from pellucid.explain.forward_pass import HeadPlace, HeadScale, Intervention, Side, StackPass
 from pellucid.explain.losses.types import ExampleLoss
 from pellucid.explain.record_block import BlockRecord
 from pellucid.explain.sentence import Sentence, Spelling
+from pellucid.explain.why.attribution import Attribution
 from pellucid.model import Transformer
 from pellucid.runs import Run
-
-if TYPE_CHECKING:
-    from pellucid.explain.edits.grammar import Edit
-    from pellucid.explain.why import Attribution
 
 Shape = tuple[int, ...]
 #: Called with how many segments of the backward pass are done, and how many there are.

@@ -24,7 +24,7 @@ from pellucid.explain.addresses import lookup
 from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.edits.grammar import Edit
+from pellucid.explain.edits.interventions import Edit
 from pellucid.explain.edits.plan import plan_edits
 from pellucid.explain.forward_pass import (
     ONE_AT_A_TIME,
@@ -44,7 +44,8 @@ from pellucid.explain.losses.plain_text import with_default_loss
 from pellucid.explain.record_block import BlockRecord, open_block
 from pellucid.explain.sentence import Sentence, Spelling
 from pellucid.explain.trace_types import Gradients, Progress, Shape, Trace
-from pellucid.explain.why import Attribution, find_why
+from pellucid.explain.why.answer import find_why
+from pellucid.explain.why.attribution import Attribution
 from pellucid.model import Transformer
 from pellucid.runs import Run
 

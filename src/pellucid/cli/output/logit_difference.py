@@ -25,6 +25,7 @@ def print_why(trace: Trace, arguments: argparse.Namespace) -> None:
     from pellucid.explain.chapters import finish_chapter
     from pellucid.explain.chapters.why import describe
     from pellucid.explain.selection import select_place
+    from pellucid.explain.why.measure import measure
     from pellucid.explain.why.plain import plain_why
 
     selection = select_place(trace, place_of(arguments))
@@ -32,11 +33,11 @@ def print_why(trace: Trace, arguments: argparse.Namespace) -> None:
     if arguments.over_training:
         _print_course(trace, attribution, arguments)
         return
-    measurement = attribution.measure(arguments.contrast)
+    measurement = measure(trace, attribution, arguments.contrast)
     if arguments.json:
-        print_result(arguments, plain_why(attribution, measurement, paths=True), ())
+        print_result(arguments, plain_why(trace, attribution, measurement), ())
         return
-    chapter = finish_chapter("why", describe(attribution, measurement))
+    chapter = finish_chapter("why", describe(trace, attribution, measurement))
     print_result(arguments, {}, lines_of(chapter, trace, selection))
 
 
@@ -45,7 +46,7 @@ def _print_course(trace: Trace, attribution: Attribution, arguments: argparse.Na
     from pellucid.explain.why.over_training import follow
 
     assert trace.run is not None
-    course = follow(trace.run, attribution)
+    course = follow(trace.run, trace, attribution)
     print_result(arguments, asdict(course), _course_lines(course))
 
 

@@ -11,10 +11,11 @@ from pellucid.explain.chapter_types import Bars, Content, Matrix, Receipt, Table
 from pellucid.explain.receipts.builder import ReceiptBuilder, row
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
-from pellucid.explain.why import Attribution, find_why
-from pellucid.explain.why.measure import FACTOR, METHODS, N_MEASURED, Measurement
-from pellucid.explain.why.tree import list_branches
-from pellucid.explain.why.types import Part
+from pellucid.explain.why.answer import find_why
+from pellucid.explain.why.attribution import Attribution
+from pellucid.explain.why.measure import FACTOR, N_MEASURED, measure
+from pellucid.explain.why.tree import grow_tree, list_branches
+from pellucid.explain.why.types import METHODS, Measurement, Part
 
 #: Bars, rows and columns of the map, rows of units, lines of the tree.
 _BARS, _HEADS, _TOKENS, _ROWS, _LINES = 8, 5, 48, 3, 8
@@ -39,11 +40,11 @@ def build(trace: Trace, selection: Selection) -> Content:
             f"the parts are not taken away here: that reads the sentence {rows} times. Measure it "
             "with pellucid explain RUN SENTENCE --why"
         )
-    return describe(attribution, attribution.measure() if cheap else None, note)
+    return describe(trace, attribution, measure(trace, attribution) if cheap else None, note)
 
 
 def describe(
-    attribution: Attribution, measurement: Measurement | None, note: str | None = None
+    trace: Trace, attribution: Attribution, measurement: Measurement | None, note: str | None = None
 ) -> Content:
     """An answer as a chapter.
 
@@ -70,27 +71,27 @@ def describe(
             "of tokens lacks that"
         )
     return Content(
-        sentence=_describe_difference(attribution) + _describe_measurement(measurement),
+        sentence=_describe_difference(trace, attribution) + _describe_measurement(measurement),
         pictures=(
             _bars(attribution),
             _layer_bars(attribution),
             None if measurement is None else _measured(measurement),
-            _source_map(attribution),
+            _source_map(trace, attribution),
             _units(attribution),
-            _tree(attribution),
+            _tree(trace, attribution),
         ),
-        receipts=(_sum_receipt(attribution),),
+        receipts=(_sum_receipt(trace, attribution),),
         notes=[*notes, *_measurement_notes(measurement)],
     )
 
 
-def _sum_receipt(attribution: Attribution) -> Receipt:
+def _sum_receipt(trace: Trace, attribution: Attribution) -> Receipt:
     """All parts together, and the difference that the model has."""
     parts = row(
         torch.tensor([part.share for part in attribution.parts], dtype=torch.float64), "parts"
     )
     token = attribution.rivals.token
-    return ReceiptBuilder(attribution.trace).receipt(
+    return ReceiptBuilder(trace).receipt(
         "class_logits" if token is None else f"logits[{token}]",
         title=f"all {len(attribution.parts)} parts together, and the difference of both logits",
         formula="Σ parts",
@@ -100,8 +101,8 @@ def _sum_receipt(attribution: Attribution) -> Receipt:
     )
 
 
-def _describe_difference(attribution: Attribution) -> str:
-    rivals, trace = attribution.rivals, attribution.trace
+def _describe_difference(trace: Trace, attribution: Attribution) -> str:
+    rivals = attribution.rivals
     word, other = map(repr, rivals.names)
     if rivals.token is None:
         begin = f"The text is {word} (p {rivals.probabilities[0]:.3g}) rather than {other} (p "
@@ -200,13 +201,13 @@ def _measured(measurement: Measurement) -> Table:
     )
 
 
-def _source_map(attribution: Attribution) -> Matrix | None:
+def _source_map(trace: Trace, attribution: Attribution) -> Matrix | None:
     """The heads with the largest readings, by token."""
     own_readings = [reading for reading in attribution.readings if not reading.place.cross]
     readings = sorted(own_readings, key=lambda reading: -float(reading.by_key.abs().max()))[:_HEADS]
     if not readings:
         return None
-    pieces = attribution.trace.pieces(attribution.trace.side)
+    pieces = trace.pieces(trace.side)
     first = max(0, len(pieces) - _TOKENS)
     return Matrix(
         title="what heads took from each token: weight times value, as logit",
@@ -232,7 +233,7 @@ def _units(attribution: Attribution) -> Table | None:
     )
 
 
-def _tree(attribution: Attribution) -> Table:
+def _tree(trace: Trace, attribution: Attribution) -> Table:
     return Table(
         title="whose information came by which heads; the lines below a line add up to it",
         columns=("way", "weight", "share"),
@@ -243,7 +244,7 @@ def _tree(attribution: Attribution) -> Table:
                 f"{branch.share:+.3f}",
             )
             for depth, text, branch in islice(
-                list_branches(attribution.trace, attribution.tree()), _LINES
+                list_branches(trace, grow_tree(trace, attribution)), _LINES
             )
         ),
     )

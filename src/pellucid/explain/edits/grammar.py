@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 
 import torch
 
 from pellucid.errors import PellucidError
 from pellucid.explain.edits.interventions import (
+    Edit,
     Operation,
     Value,
 )
@@ -26,18 +26,6 @@ from pellucid.explain.why.rivals import find_token
 _EDIT = re.compile(r"(?P<address>[^=]+?)\s*(?P<operator>\*=|\+=|=)(?P<value>.*)\Z", re.DOTALL)
 _DIRECTION = re.compile(r"\s*(?:(?P<factor>[^*]+)\*)?(?P<table>word|token)\((?P<word>.+)\)\s*\Z")
 _OPERATIONS: dict[str, Operation] = {"=": "set", "*=": "scale", "+=": "add"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
-    """One change: an address, which may end with an index, and what happens there.
-
-    `value` is a number, "mean", a tensor that broadcasts, or the text of a token.
-    """
-
-    address: str
-    operation: Operation = "set"
-    value: Value | str = 0.0
 
 
 def parse_edit(text: str) -> Edit:

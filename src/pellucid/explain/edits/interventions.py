@@ -25,6 +25,18 @@ Operation = Literal["set", "scale", "add"]
 Value = float | Literal["mean"] | Tensor
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One change: an address, which may end with an index, and what happens there.
+
+    `value` is a number, "mean", a tensor that broadcasts, or the text of a token.
+    """
+
+    address: str
+    operation: Operation = "set"
+    value: Value | str = 0.0
+
+
 def apply_operation(x: Tensor, index: Index, operation: Operation, value: Value) -> Tensor:
     """A copy of (batch, time, features) with what the index names set, scaled or added to."""
     copy = x.clone()

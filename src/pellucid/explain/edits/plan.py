@@ -16,8 +16,9 @@ from pellucid.explain.addresses.syntax import (
     split_index,
     stack_letter,
 )
-from pellucid.explain.edits.grammar import Edit, parse_edit, read_value
+from pellucid.explain.edits.grammar import parse_edit, read_value
 from pellucid.explain.edits.interventions import (
+    Edit,
     ExpertEdit,
     TensorEdit,
     WeightEdit,

@@ -24,8 +24,8 @@ from pellucid.errors import PellucidError
 from pellucid.explain.api import trace
 from pellucid.explain.forward_pass import HeadPlace
 from pellucid.explain.trace_types import Trace
-from pellucid.explain.why.sublayers import head_name
 from pellucid.explain.why.texts import held_out_windows, repeated_tokens
+from pellucid.explain.why.types import head_name
 from pellucid.model import Transformer
 from pellucid.runs import Run
 

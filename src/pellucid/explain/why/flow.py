@@ -14,7 +14,7 @@ Source:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -29,11 +29,10 @@ from pellucid.explain.why.sublayers import (
     Sublayer,
     attention_of,
     gated,
-    head_name,
     held_weights,
     output_directions,
 )
-from pellucid.explain.why.types import Part, PartKind
+from pellucid.explain.why.types import Part, PartKind, head_name
 from pellucid.explain.why.walk import Walk
 from pellucid.model.attention import join_heads
 from pellucid.model.facts import (
@@ -43,9 +42,6 @@ from pellucid.model.facts import (
     block_facts,
 )
 from pellucid.typed import to_list
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(slots=True)

@@ -11,21 +11,14 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
-
 from torch import Tensor
 
 from pellucid.explain.trace_types import Trace
+from pellucid.explain.why.attribution import Attribution
 from pellucid.explain.why.replace import Replacement, measure_differences, part_vectors
 from pellucid.explain.why.texts import contrast_sentence, resample_sentence
-from pellucid.explain.why.types import Part
+from pellucid.explain.why.types import METHODS, Effect, MeasuredPart, Measurement, Method, Part
 
-if TYPE_CHECKING:
-    from pellucid.explain.why.answer import Attribution
-
-Method = Literal["zero", "mean", "resample", "patch"]
-METHODS: tuple[Method, ...] = get_args(Method)
 #: How many parts are measured.
 N_MEASURED = 10
 #: Both agree if their signs are the same and neither is more than this factor of the other.
@@ -34,49 +27,12 @@ FACTOR = 2.0
 _SMALL = 0.02
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
-    """One way to replace a part: the change that its share predicts, and the one that came."""
-
-    method: Method
-    attributed: float
-    measured: float
-    verdict: Literal["agrees", "sign", "factor", "small"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredPart:
-    """A part with its share, and what happens without it."""
-
-    name: str
-    share: float
-    effects: tuple[Effect, ...]
-
-    def verdict(self, method: Method) -> str:
-        """Whether the measured change of a method is as attributed: see `Effect.verdict`."""
-        return next(effect.verdict for effect in self.effects if effect.method == method)
-
-    @property
-    def disagrees(self) -> bool:
-        """Whether a measured change has another sign than the attributed one, or another size."""
-        return any(effect.verdict in ("sign", "factor") for effect in self.effects)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """The largest parts, measured; `resampled_from` and `patched_from` say which texts."""
-
-    parts: tuple[MeasuredPart, ...]
-    difference: float
-    resampled_from: str
-    patched_from: str
-    patched_pieces: tuple[str, ...]
-    #: the difference in the contrast sentence
-    contrast_difference: float
-
-
 def measure(
-    attribution: Attribution, contrast: str | None = None, *, n_parts: int = N_MEASURED
+    trace: Trace,
+    attribution: Attribution,
+    contrast: str | None = None,
+    *,
+    n_parts: int = N_MEASURED,
 ) -> Measurement:
     """Replace each of the largest parts, and measure the difference again.
 
@@ -91,7 +47,6 @@ def measure(
     Raises:
         PellucidError: the contrast has another number of tokens.
     """
-    trace = attribution.trace
     resampled, resample_name = resample_sentence(trace)
     contrasted, contrast_name = contrast_sentence(trace, contrast)
     others = {
@@ -106,7 +61,7 @@ def measure(
         for method in METHODS:
             vectors = _other_vectors(method, part, current, others)
             replacements.append(
-                Replacement(part=part, vectors=vectors, places=_places(attribution, part))
+                Replacement(part=part, vectors=vectors, places=_places(trace, attribution, part))
             )
             attributed.append(_predicted_change(attribution, part, vectors - current))
     before, *after = measure_differences(trace, attribution.rivals, replacements)
@@ -142,10 +97,10 @@ def _other_vectors(method: Method, part: Part, current: Tensor, others: dict[str
     return part_vectors(others[method], part)
 
 
-def _places(attribution: Attribution, part: Part) -> list[int]:
+def _places(trace: Trace, attribution: Attribution, part: Part) -> list[int]:
     if part.kind in ("embedding", "positions"):
         return attribution.places
-    return list(range(len(attribution.trace.ids)))
+    return list(range(len(trace.ids)))
 
 
 def _predicted_change(attribution: Attribution, part: Part, change: Tensor) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pellucid import runs
 from pellucid.errors import PellucidError
 from pellucid.explain.api import trace
-from pellucid.explain.why.answer import Attribution
+from pellucid.explain.trace_types import Trace
+from pellucid.explain.why.attribution import Attribution
 from pellucid.runs import Run, RunFolder
 from pellucid.saved_runs.folder import is_published
 
@@ -31,7 +32,7 @@ class Course:
     problems: tuple[str, ...]
 
 
-def follow(run: Run, attribution: Attribution) -> Course:
+def follow(run: Run, trace_now: Trace, attribution: Attribution) -> Course:
     """Ask the same question at each checkpoint of a run.
 
     Args:
@@ -48,7 +49,7 @@ def follow(run: Run, attribution: Attribution) -> Course:
             f"{run.folder} keeps {len(steps)} checkpoints, and a course needs two or more: train "
             "with --set training.checkpoint_every=N --set training.keep_checkpoints=M"
         )
-    sentence, rivals = attribution.trace.sentence, attribution.rivals
+    sentence, rivals = trace_now.sentence, attribution.rivals
     answers: dict[int, Attribution] = {}
     problems: list[str] = []
     for step in steps:

@@ -77,3 +77,30 @@ class Paths:
         """The sum of all leaves and constants."""
         by_token = (*self.tokens.values(), *self.feed_forwards.values())
         return sum(map(sum, by_token)) + self.constants
+
+
+@dataclass(slots=True)
+class Branch:
+    """A head that reads a token, or what a stream begins with; its children add up to its share.
+
+    `token` and `side` are of the stream that the head reads; `weight` is the head's. A part that
+    was not followed has no children.
+    """
+
+    name: str
+    share: float
+    side: Side
+    token: int | None = None
+    weight: float | None = None
+    children: tuple[Branch, ...] = ()
+
+    def plain(self) -> dict[str, object]:
+        """Its fields and its children's."""
+        return {
+            "name": self.name,
+            "share": self.share,
+            "side": self.side,
+            "token": self.token,
+            "weight": self.weight,
+            "children": [child.plain() for child in self.children],
+        }

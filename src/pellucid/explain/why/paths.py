@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
@@ -11,15 +9,13 @@ from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.forward_pass import HeadPlace, Side
 from pellucid.explain.trace_types import Trace
+from pellucid.explain.why.attribution import Attribution
 from pellucid.explain.why.ending import find_ending
 from pellucid.explain.why.flow import FlowWalk
 from pellucid.explain.why.held import pull_norm
 from pellucid.explain.why.path_types import Node, Paths
 from pellucid.explain.why.walk import walk_down
 from pellucid.typed import to_list
-
-if TYPE_CHECKING:
-    from pellucid.explain.why.answer import Attribution
 
 #: Edges and leaves below this share of the difference are left out, and the largest are kept.
 SMALLEST = 0.02
@@ -60,7 +56,7 @@ def read_back(
 
 
 @torch.no_grad()
-def find_paths(attribution: Attribution) -> Paths:
+def find_paths(trace: Trace, attribution: Attribution) -> Paths:
     """The ways from the tokens to the difference.
 
     Args:
@@ -69,7 +65,7 @@ def find_paths(attribution: Attribution) -> Paths:
     Raises:
         PellucidError: a part states no facts.
     """
-    trace, ending = attribution.trace, find_ending(attribution.trace, attribution.rivals)
+    ending = find_ending(trace, attribution.rivals)
     n_layers, time = trace.n_layers(trace.side), len(trace.ids)
     direction = ending.direction.new_zeros(time, ending.direction.shape[-1])
     direction[ending.places] = ending.direction

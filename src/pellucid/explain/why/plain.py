@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pellucid.explain.why.answer import Attribution
-from pellucid.explain.why.measure import FACTOR, Measurement
+from pellucid.explain.trace_types import Trace
+from pellucid.explain.why.attribution import Attribution
+from pellucid.explain.why.measure import FACTOR
 from pellucid.explain.why.path_types import Paths
-from pellucid.explain.why.types import Part
+from pellucid.explain.why.paths import find_paths
+from pellucid.explain.why.tree import grow_tree
+from pellucid.explain.why.types import Measurement, Part
 
 
 def plain_why(
-    attribution: Attribution, measurement: Measurement | None = None, *, paths: bool = False
+    trace: Trace, attribution: Attribution, measurement: Measurement | None = None
 ) -> dict[str, Any]:
     """Every number of an answer.
 
@@ -21,7 +24,6 @@ def plain_why(
     Args:
         why: the answer.
         measurement: what happens without the largest parts, if it was measured.
-        paths: whether to follow the heads back.
     """
     rivals = attribution.rivals
     plain: dict[str, Any] = {
@@ -49,8 +51,8 @@ def plain_why(
             "factor": FACTOR,
             "disagreeing": [part.name for part in measurement.parts if part.disagrees],
         }
-    if paths:
-        plain["paths"] = _plain_paths(attribution.paths()) | {"tree": attribution.tree().plain()}
+    paths, tree = find_paths(trace, attribution), grow_tree(trace, attribution)
+    plain["paths"] = _plain_paths(paths) | {"tree": tree.plain()}
     return plain
 
 

@@ -9,11 +9,8 @@ from pellucid.config import ClassificationHead
 from pellucid.errors import PellucidError
 from pellucid.explain.outputs import mask_or, widen
 from pellucid.explain.trace_types import Trace
-from pellucid.explain.why.types import Rivals
+from pellucid.explain.why.types import Rivals, Word
 from pellucid.typed import to_list
-
-#: A word by its text, or by its token id; a class by its name.
-Word = str | int
 
 
 @torch.no_grad()

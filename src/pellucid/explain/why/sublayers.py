@@ -18,27 +18,20 @@ from pellucid.explain.experts import dense_facts, experts_facts
 from pellucid.explain.forward_pass import HeadPlace, Side
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.why.held import pull_linear, read_matrix
-from pellucid.explain.why.types import Part, PartKind, SourceShare, UnitShare
+from pellucid.explain.why.types import (
+    HeadReading,
+    Part,
+    PartKind,
+    SourceShare,
+    UnitShare,
+    head_name,
+)
 from pellucid.model.attention import split_heads
 from pellucid.model.facts import ExpertsFacts
 from pellucid.typed import to_list
 
 #: How many single readings of one head are kept, the largest.
 _READINGS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class HeadReading:
-    """What one head took from each token: `by_key` (keys,) is the sum over the queries."""
-
-    place: HeadPlace
-    by_key: Tensor
-    largest: tuple[SourceShare, ...]
-
-    @property
-    def name(self) -> str:
-        """Such as L2.H1, or L2.H1.cross."""
-        return head_name(self.place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +72,6 @@ class Sublayer:
 
 
 # attention
-
-
-def head_name(place: HeadPlace) -> str:
-    """A head as addresses name it."""
-    suffix = ".cross" if place.cross else ""
-    return f"{stack_letter(place.side)}{place.layer}.H{place.head}{suffix}"
 
 
 def attention_of(sublayer: Sublayer, name: str) -> AttentionRecord | None:

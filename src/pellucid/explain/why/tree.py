@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,6 +16,8 @@ from torch import Tensor
 from pellucid.explain.forward_pass import Side
 from pellucid.explain.selection import label
 from pellucid.explain.trace_types import Trace
+from pellucid.explain.why.attribution import Attribution
+from pellucid.explain.why.path_types import Branch
 from pellucid.explain.why.paths import read_back
 from pellucid.explain.why.sublayers import (
     HeadReading,
@@ -28,41 +29,11 @@ from pellucid.explain.why.sublayers import (
 from pellucid.explain.why.types import Part, SourceShare
 from pellucid.explain.why.walk import Walk, walk_down
 
-if TYPE_CHECKING:
-    from pellucid.explain.why.answer import Attribution
-
 #: Branches below this share of the difference are added up, and no node has more than so many.
 SMALLEST = 0.05
 _BRANCHES = 5
 #: Streams that are taken apart, at most.
 _STREAMS = 24
-
-
-@dataclass(slots=True)
-class Branch:
-    """A head that reads a token, or what a stream begins with; its children add up to its share.
-
-    `token` and `side` are of the stream that the head reads; `weight` is the head's. A part that
-    was not followed has no children.
-    """
-
-    name: str
-    share: float
-    side: Side
-    token: int | None = None
-    weight: float | None = None
-    children: tuple[Branch, ...] = ()
-
-    def plain(self) -> dict[str, object]:
-        """Its fields and its children's."""
-        return {
-            "name": self.name,
-            "share": self.share,
-            "side": self.side,
-            "token": self.token,
-            "weight": self.weight,
-            "children": [child.plain() for child in self.children],
-        }
 
 
 @dataclass(slots=True)
@@ -82,19 +53,19 @@ class _StreamWalk(Walk):
 
 
 @torch.no_grad()
-def grow_tree(attribution: Attribution) -> Branch:
-    """The tree of an answer.
+def grow_tree(trace: Trace, attribution: Attribution) -> Branch:
+    """The tree of an answer, as `trace.why` gives it.
 
     Raises:
         PellucidError: a part of the model states no facts.
     """
-    trace, difference = attribution.trace, attribution.rivals.difference
+    difference = attribution.rivals.difference
     root = Branch("the end", attribution.total, trace.side)
     smallest = SMALLEST * abs(difference)
     waiting = list(
         _branch(
             root,
-            attribution.trace,
+            trace,
             attribution.parts,
             attribution.readings,
             attribution.places,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor
 
-from pellucid.explain.forward_pass import Side
+from pellucid.explain.addresses.syntax import stack_letter
+from pellucid.explain.forward_pass import HeadPlace, Side
 
+#: A word by its text, or by its token id; a class by its name.
+Word = str | int
+Method = Literal["zero", "mean", "resample", "patch"]
+METHODS: tuple[Method, ...] = get_args(Method)
 PartKind = Literal["embedding", "positions", "head", "feed-forward", "expert", "layer", "constant"]
 
 
@@ -90,3 +95,64 @@ class Rivals:
     def after_cap(self) -> float:
         """The difference of the model's logits."""
         return self.logits[0] - self.logits[1]
+
+
+def head_name(place: HeadPlace) -> str:
+    """A head as addresses name it."""
+    suffix = ".cross" if place.cross else ""
+    return f"{stack_letter(place.side)}{place.layer}.H{place.head}{suffix}"
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReading:
+    """What one head took from each token: `by_key` (keys,) is the sum over the queries."""
+
+    place: HeadPlace
+    by_key: Tensor
+    largest: tuple[SourceShare, ...]
+
+    @property
+    def name(self) -> str:
+        """Such as L2.H1, or L2.H1.cross."""
+        return head_name(self.place)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effect:
+    """One way to replace a part: the change that its share predicts, and the one that came."""
+
+    method: Method
+    attributed: float
+    measured: float
+    verdict: Literal["agrees", "sign", "factor", "small"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPart:
+    """A part with its share, and what happens without it."""
+
+    name: str
+    share: float
+    effects: tuple[Effect, ...]
+
+    def verdict(self, method: Method) -> str:
+        """Whether the measured change of a method is as attributed: see `Effect.verdict`."""
+        return next(effect.verdict for effect in self.effects if effect.method == method)
+
+    @property
+    def disagrees(self) -> bool:
+        """Whether a measured change has another sign than the attributed one, or another size."""
+        return any(effect.verdict in ("sign", "factor") for effect in self.effects)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """The largest parts, measured; `resampled_from` and `patched_from` say which texts."""
+
+    parts: tuple[MeasuredPart, ...]
+    difference: float
+    resampled_from: str
+    patched_from: str
+    patched_pieces: tuple[str, ...]
+    #: the difference in the contrast sentence
+    contrast_difference: float
