@@ -82,8 +82,7 @@ class ModelTrace(Trace):
         self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
         self._gradients: Gradients | None = None
         self.ids, self.sides = ids[0], tuple(self._passes)
-        is_ready = sentence.loss is not None
-        self.sentence = sentence if is_ready else with_default_loss(sentence, run, model)
+        self.sentence = with_default_loss(sentence, run, model)
         self.loss = self.sentence.loss
         self._companion = companion
         self.side = "encoder" if model.decoder is None else "decoder"

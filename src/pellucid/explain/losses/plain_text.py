@@ -21,13 +21,15 @@ from pellucid.tasks.distillation import teacher_of
 
 
 def with_default_loss(sentence: Sentence, run: Run | None, model: Transformer) -> Sentence:
-    """A plain text with its loss, and why that is not the run's own.
+    """A text with its loss: its own; or a plain text's, with the reason if it is not the run's own.
 
     Args:
         sentence: the text.
         run: the run, if there is one.
         model: the model.
     """
+    if sentence.loss is not None:
+        return sentence
     ids = torch.tensor(sentence.ids, device=model.device)
     note = describe_default(run) or ""
     return replace(sentence, loss=default_loss(run, model, ids), loss_note=note)
