@@ -18,6 +18,7 @@ REMOVERS = {
 #: Private folders of the system's own naming, which take everything in them along at their end.
 SCRATCH = {
     "diagnosis/proof/fork.py",
+    "explain/losses/examples.py",
     "native/compile.py",
     "runs/convert.py",
     "runs/evaluate_examples.py",
@@ -50,6 +51,7 @@ WRITERS = {
     "runs/rebuild.py": "into an unfinished folder of ours, or a private one",
     "training/loop.py": "into an unfinished folder of ours",
     "diagnosis/proof/fork.py": "into a private folder",
+    "explain/losses/examples.py": "into a private folder",
     "saved_runs/folder.py": "`.lock-owner.json` in the folder of a run",
     "saved_runs/records.py": "at the end of a run's `metrics.jsonl`",
     "vitals/logs.py": "at the end of the file that the user named",

@@ -5,7 +5,6 @@ The code that trains encodes the row and puts it into a batch.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,6 +32,7 @@ from pellucid.explain.losses.batches import (
 )
 from pellucid.explain.losses.masked import masked_sentence
 from pellucid.explain.sentence import Sentence, encode_sentence
+from pellucid.json_text import json_text
 from pellucid.reader import parse_json, read_text
 from pellucid.runs import Run
 from pellucid.runs.evaluate_examples import task_on
@@ -155,8 +155,8 @@ def row_example(
     objective = run.config.objective
     rewards = find_reward(objective, reward)
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "example.jsonl"
-        file.write_text(json.dumps(dict(row)) + "\n", encoding="utf-8")
+        file = Path(folder) / "example.json"
+        file.write_text(json_text([dict(row)]), encoding="utf-8")
         with task_on(_unpacked(run), [str(file)], columns=columns, reward=rewards) as task:
             n_rows = objective.n_samples if isinstance(objective, config.PolicyGradient) else 1
             batch = task.batch(0, n_rows)
