@@ -39,7 +39,7 @@ def test_an_edit_that_changes_nothing_changes_nothing(name: str) -> None:
     ]
     assert len(edits) >= 3
     edited = trace.edit(*edits)
-    torch.testing.assert_close(edited["logits"], trace["logits"], rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(edited["logits"], trace["logits"], rtol=1e-9, atol=1e-9)
 
 
 def test_a_head_by_its_name_is_the_head_of_with_heads() -> None:

@@ -284,10 +284,10 @@ def test_every_key_does_what_the_list_says(opened: Open) -> None:
     assert pressed('[data-head="L0.H0"]')
     page.keyboard.press("n")
     settled(page)
-    assert page.get_attribute("[data-chapter=embedding]", "aria-current") == "step"
+    assert page.get_attribute("[data-chapter=tokens]", "aria-current") == "step"
     page.keyboard.press("p")
     settled(page)
-    assert page.get_attribute("[data-chapter=tokens]", "aria-current") == "step"
+    assert page.get_attribute("[data-chapter=why]", "aria-current") == "step"
     page.keyboard.press("x")
     page.wait_for_selector("[data-kl]")
     page.keyboard.press("x")
@@ -298,7 +298,7 @@ def test_every_key_does_what_the_list_says(opened: Open) -> None:
     page.keyboard.press("/")
     assert page.evaluate("document.activeElement.id") == "sentence"
     page.keyboard.type("n")  # a letter of the sentence, and no key
-    assert page.get_attribute("[data-chapter=tokens]", "aria-current") == "step"
+    assert page.get_attribute("[data-chapter=why]", "aria-current") == "step"
 
 
 def test_single_keys_can_be_switched_off(opened: Open) -> None:
@@ -309,7 +309,7 @@ def test_single_keys_can_be_switched_off(opened: Open) -> None:
     page.keyboard.press("Escape")
     page.keyboard.press("n")
     settled(page)
-    assert page.get_attribute("[data-chapter=tokens]", "aria-current") == "step"
+    assert page.get_attribute("[data-chapter=why]", "aria-current") == "step"
 
 
 def test_every_control_is_reached_with_the_keyboard(opened: Open) -> None:

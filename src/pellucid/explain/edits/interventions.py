@@ -44,7 +44,7 @@ def apply_operation(x: Tensor, index: Index, operation: Operation, value: Value)
     if isinstance(value, str):
         copy[place] = x.mean(1, keepdim=True).expand_as(x)[place]
         return copy
-    number = torch.as_tensor(value).to(copy)
+    number = torch.as_tensor(value, dtype=copy.dtype, device=copy.device)
     match operation:
         case "set":
             copy[place] = number
@@ -131,7 +131,7 @@ class WeightEdit:
 
     def bias(self, weight: Tensor) -> Tensor:
         """The number to add to the score, from the weight that it gives now."""
-        share = torch.as_tensor(self.share).to(weight)
+        share = torch.as_tensor(self.share, dtype=weight.dtype, device=weight.device)
         return torch.logit(share) - torch.logit(weight)
 
 
