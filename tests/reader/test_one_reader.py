@@ -39,9 +39,9 @@ ALLOWED = {
     "datasets/server.py": "no file: an answer of a server, bounded there",
     "evaluation/text.py": OWN,
     "saved_runs/machine.py": "the kernel's list of processors",
-    "training/energy.py": "the kernel's counters of energy",
     "saved_runs/records.py": WRITES,
     "runs/verify.py": HASH,
+    "training/energy.py": "the kernel's counters of energy",
 }
 
 
