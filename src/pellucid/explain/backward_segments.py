@@ -208,4 +208,4 @@ def _end(trace: Trace, stack_pass: StackPass, loss: ExampleLoss | None) -> _Reru
     hidden = trace.model.readable(final[0])
     logits = trace.model.logits(hidden)
     states = {"final_norm": final, "hidden": hidden, "logits": logits}
-    return _Rerun(loss_value(loss, logits, outputs.read_other(trace)), state, states)
+    return _Rerun(loss_value(loss, logits, outputs.read_companion(trace)), state, states)

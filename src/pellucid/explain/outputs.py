@@ -14,7 +14,7 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.explain.forward_pass import ONE_AT_A_TIME, evaluating, scaled
 from pellucid.explain.losses import compute
-from pellucid.explain.losses.compute import widen
+from pellucid.explain.losses.compute import Companion, widen
 from pellucid.explain.losses.types import ClassLoss, ExampleLoss, PreferenceLoss, TokensLoss
 from pellucid.explain.trace_types import Trace
 
@@ -48,13 +48,13 @@ def read_surprisal(trace: Trace) -> Tensor:
 def read_loss(trace: Trace) -> Tensor:
     """(): the loss, as the objective counts it."""
     loss = require_loss(trace)
-    return compute.loss_value(loss, read_loss_logits(trace, loss), read_other(trace))
+    return compute.loss_value(loss, read_loss_logits(trace, loss), read_companion(trace))
 
 
 def read_error(trace: Trace) -> Tensor:
     """(n, vocabulary): the gradient of each term of the loss by its logits."""
     loss = require_loss(trace)
-    return compute.errors(loss, read_loss_logits(trace, loss), read_other(trace))
+    return compute.errors(loss, read_loss_logits(trace, loss), read_companion(trace))
 
 
 def read_loss_logits(trace: Trace, loss: ExampleLoss) -> Tensor:
@@ -62,13 +62,13 @@ def read_loss_logits(trace: Trace, loss: ExampleLoss) -> Tensor:
     return trace["class_logits" if isinstance(loss, ClassLoss) else "logits"]
 
 
-def read_other(trace: Trace) -> tuple[Tensor, PreferenceLoss] | None:
-    """The logits and the loss of the other answer of a preference."""
+def read_companion(trace: Trace) -> Companion | None:
+    """The other answer of a preference."""
     companion = trace.companion
     if companion is None:
         return None
     assert isinstance(companion.loss, PreferenceLoss)
-    return companion["logits"], companion.loss
+    return Companion(companion["logits"], companion.loss)
 
 
 def require_loss(trace: Trace) -> ExampleLoss:

@@ -16,7 +16,7 @@ from pellucid.explain.losses.types import (
     TokenLoss,
     TokensLoss,
 )
-from pellucid.explain.outputs import read_other, require_loss
+from pellucid.explain.outputs import read_companion, require_loss
 from pellucid.explain.receipts.losses import (
     describe_place,
     divergence_receipt,
@@ -75,8 +75,7 @@ def _describe(
                 (_teacher(trace, loss, row),),
             )
         case PreferenceLoss():
-            other = read_other(trace)
-            parts = compute.parts_of(loss, trace["logits"], other)
+            parts = compute.parts_of(loss, trace["logits"], read_companion(trace))
             return (
                 f"The chosen answer should gain more on the reference than the rejected one. The "
                 f"margin z is {parts['margin']:.4f}, σ(z) is {parts['sigmoid']:.4f}, and the loss "
@@ -169,8 +168,7 @@ def _describe_rest(trace: Trace, loss: TokensLoss) -> str:
 
 def _teacher(trace: Trace, loss: DistillationLoss, row: int) -> Table:
     """Teacher and student at one place, and each word's share of the KL."""
-    student = compute.at_places(loss, trace["logits"])[row].double() / loss.temperature
-    teacher = loss.teacher_logits[row].double() / loss.temperature
+    student, teacher = compute.both_at_temperature(loss, trace["logits"], row)
     q, p = teacher.softmax(-1), student.softmax(-1)
     terms = q * (teacher.log_softmax(-1) - student.log_softmax(-1))
     order = dict.fromkeys((*largest(q, _WORDS), *largest(terms.abs(), 3)))

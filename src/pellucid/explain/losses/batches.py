@@ -17,6 +17,7 @@ from pellucid.batches import (
     TokenBatch,
 )
 from pellucid.errors import PellucidError
+from pellucid.explain.losses.plain_text import penalised
 from pellucid.explain.losses.types import (
     ClassLoss,
     ExampleLoss,
@@ -92,12 +93,7 @@ def _token_loss(run: Run, places: Tensor, targets: Tensor) -> TokenLoss:
     objective, plain = run.config.objective, TokenLoss(places=places, targets=targets)
     match objective:
         case config.NextToken() | config.SFT() | config.Seq2Seq():
-            return replace(
-                plain,
-                label_smoothing=objective.label_smoothing,
-                z_loss=objective.z_loss,
-                entropy_bonus=objective.entropy_bonus,
-            )
+            return penalised(plain, objective)
         case _:
             return plain
 

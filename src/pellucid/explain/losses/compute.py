@@ -7,7 +7,7 @@ objectives on the same rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import torch
 from torch import Tensor
@@ -37,20 +37,25 @@ from pellucid.maths.policy_gradient import policy_gradient_loss
 Parts = Mapping[str, float]
 
 
+class Companion(NamedTuple):
+    """The other answer of a preference: its logits, and its loss."""
+
+    logits: Tensor
+    loss: PreferenceLoss
+
+
 def widen(x: Tensor) -> Tensor:
     """The tensor in float32 at least, for exponentials and sums."""
     return x if x.dtype == torch.float64 else x.float()
 
 
-def loss_value(
-    loss: ExampleLoss, logits: Tensor, other: tuple[Tensor, PreferenceLoss] | None = None
-) -> Tensor:
+def loss_value(loss: ExampleLoss, logits: Tensor, companion: Companion | None = None) -> Tensor:
     """The loss, in nats.
 
     Args:
         loss: what it is made of.
         logits: (time, vocabulary), or (classes,) of a classifier.
-        other: of a preference, the logits and the loss of the other answer; they get a gradient
+        companion: of a preference, the other answer; its logits get a gradient
             too if they require one.
     """
     match loss:
@@ -59,8 +64,8 @@ def loss_value(
         case TokenLoss() | DistillationLoss():
             return token_terms(loss, logits).mean()
         case PreferenceLoss():
-            assert other is not None
-            return _preference_loss(loss, logits, *other)
+            assert companion is not None
+            return _preference_loss(loss, logits, companion)
         case PolicyLoss():
             return _policy_loss(loss, logits)
         case _:
@@ -92,13 +97,19 @@ def token_terms(loss: TokenLoss | DistillationLoss, logits: Tensor) -> Tensor:
                 terms = terms - loss.entropy_bonus * entropy_of_logits(z)
             return terms
         case DistillationLoss():
-            soft, hard = (
-                divergences(loss, logits),
-                F.cross_entropy(z, loss.targets, reduction="none"),
-            )
+            soft = divergences(loss, logits)
+            hard = F.cross_entropy(z, loss.targets, reduction="none")
             return (1 - loss.hard_weight) * loss.temperature**2 * soft + loss.hard_weight * hard
         case _:
             assert_never(loss)
+
+
+def both_at_temperature(
+    loss: DistillationLoss, logits: Tensor, place_row: int
+) -> tuple[Tensor, Tensor]:
+    """(vocabulary,) twice, in float64: the logits of student and teacher at a place, over T."""
+    student = at_places(loss, logits)[place_row].double()
+    return student / loss.temperature, loss.teacher_logits[place_row].double() / loss.temperature
 
 
 def divergences(loss: DistillationLoss, logits: Tensor) -> Tensor:
@@ -123,18 +134,16 @@ def answer_log_ps(loss: PreferenceLoss, logits: Tensor) -> tuple[Tensor, Tensor]
 
 
 def four_log_ps(
-    loss: PreferenceLoss, logits: Tensor, other_logits: Tensor, other: PreferenceLoss
+    loss: PreferenceLoss, logits: Tensor, companion: Companion
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """log P of the chosen and the rejected answer, under the model, then under the reference."""
-    first, second = answer_log_ps(loss, logits), answer_log_ps(other, other_logits)
+    first, second = answer_log_ps(loss, logits), answer_log_ps(companion.loss, companion.logits)
     first, second = (first, second) if loss.is_chosen else (second, first)
     return first[0], second[0], first[1], second[1]
 
 
-def _preference_loss(
-    loss: PreferenceLoss, logits: Tensor, other_logits: Tensor, other: PreferenceLoss
-) -> Tensor:
-    parts = four_log_ps(loss, logits, other_logits, other)
+def _preference_loss(loss: PreferenceLoss, logits: Tensor, companion: Companion) -> Tensor:
+    parts = four_log_ps(loss, logits, companion)
     match loss.kind:
         case "sigmoid":
             return dpo_loss(*parts, beta=loss.beta, label_smoothing=loss.label_smoothing)
@@ -183,15 +192,13 @@ def n_terms(loss: ExampleLoss) -> int:
             assert_never(loss)
 
 
-def parts_of(
-    loss: ExampleLoss, logits: Tensor, other: tuple[Tensor, PreferenceLoss] | None = None
-) -> Parts:
+def parts_of(loss: ExampleLoss, logits: Tensor, companion: Companion | None = None) -> Parts:
     """The parts parts of a loss, in nats unless the name says otherwise.
 
     Args:
         loss: what it is made of.
         logits: as in `loss_value`.
-        other: as in `loss_value`.
+        companion: as in `loss_value`.
     """
     match loss:
         case ClassLoss():
@@ -209,9 +216,9 @@ def parts_of(
             soft = divergences(loss, logits).mean()
             return {"divergence": float(soft), "cross_entropy": float(hard)}
         case PreferenceLoss():
-            assert other is not None
+            assert companion is not None
             names = ("chosen", "rejected", "reference_chosen", "reference_rejected")
-            values = four_log_ps(loss, logits, *other)
+            values = four_log_ps(loss, logits, companion)
             margin = dpo_margin(*values, beta=loss.beta)
             parts = {f"log_p_{name}": float(v) for name, v in zip(names, values, strict=True)}
             return {
@@ -235,9 +242,7 @@ def parts_of(
             assert_never(loss)
 
 
-def errors(
-    loss: ExampleLoss, logits: Tensor, other: tuple[Tensor, PreferenceLoss] | None = None
-) -> Tensor:
+def errors(loss: ExampleLoss, logits: Tensor, companion: Companion | None = None) -> Tensor:
     """(n, vocabulary): the gradient of the loss by the logits that count, times `n_terms`.
 
     It is p - y of each place for a plain cross-entropy. A classifier has one row, of its classes.
@@ -245,11 +250,13 @@ def errors(
     Args:
         loss: what it is made of.
         logits: as in `loss_value`.
-        other: as in `loss_value`.
+        companion: as in `loss_value`.
     """
     with torch.enable_grad():
         leaf = widen(logits).detach().requires_grad_()
-        detached = None if other is None else (other[0].detach(), other[1])
+        detached = (
+            None if companion is None else companion._replace(logits=companion.logits.detach())
+        )
         (gradient,) = torch.autograd.grad(loss_value(loss, leaf, detached), [leaf])
     rows = gradient[None] if isinstance(loss, ClassLoss) else gradient[loss.places]
     return rows * n_terms(loss)

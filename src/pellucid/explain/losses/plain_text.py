@@ -9,11 +9,7 @@ import torch
 from torch import Tensor
 
 from pellucid import config
-from pellucid.explain.losses.types import (
-    DistillationLoss,
-    ExampleLoss,
-    TokenLoss,
-)
+from pellucid.explain.losses.types import DistillationLoss, ExampleLoss, TokenLoss
 from pellucid.explain.sentence import Sentence
 from pellucid.model import Transformer
 from pellucid.runs import Run
@@ -53,12 +49,7 @@ def default_loss(run: Run | None, model: Transformer, ids: Tensor) -> ExampleLos
     objective = None if run is None else run.config.objective
     match objective:
         case config.NextToken() | config.Seq2Seq():
-            return replace(
-                plain,
-                label_smoothing=objective.label_smoothing,
-                z_loss=objective.z_loss,
-                entropy_bonus=objective.entropy_bonus,
-            )
+            return penalised(plain, objective)
         case config.Distillation():
             assert run is not None
             return _distilled(run, objective, plain, ids)
@@ -74,6 +65,18 @@ def default_loss(run: Run | None, model: Transformer, ids: Tensor) -> ExampleLos
             return plain
         case _:
             assert_never(objective)
+
+
+def penalised(
+    plain: TokenLoss, objective: config.NextToken | config.SFT | config.Seq2Seq
+) -> TokenLoss:
+    """A loss with the smoothing and the penalties of an objective."""
+    return replace(
+        plain,
+        label_smoothing=objective.label_smoothing,
+        z_loss=objective.z_loss,
+        entropy_bonus=objective.entropy_bonus,
+    )
 
 
 def describe_default(run: Run | None) -> str | None:

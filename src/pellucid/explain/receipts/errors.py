@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 import torch
+from torch import Tensor
 
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, constant, evaluate
@@ -24,6 +25,7 @@ from pellucid.explain.receipts.builder import (
     cell,
 )
 from pellucid.explain.receipts.losses import (
+    LOSS_SOURCE,
     class_share,
     class_terms,
     describe_place,
@@ -32,12 +34,10 @@ from pellucid.explain.receipts.losses import (
 )
 from pellucid.explain.receipts.outputs import piece, probability_of
 from pellucid.explain.trace_types import Trace
+from pellucid.maths.divergences import entropy_of_logits
 
-#: Terms of a sum over the vocabulary that are written out.
-_WORDS = 24
-_LOSS_SOURCE: Source = (compute.loss_value, "def loss_value(")
+_ENTROPY_FORMULA = " + entropy_bonus p (log p + H)"
 _ERROR_SOURCE: Source = (compute.errors, "torch.autograd.grad(loss_value")
-_SURPRISAL_SOURCE: Source = (compute.log_ps, "torch.log_softmax(scaled")
 
 
 def error_receipt(trace: Trace, place_row: int, word: int) -> Receipt:
@@ -84,8 +84,6 @@ def error_of(trace: Trace, loss: ExampleLoss, place_row: int, word: int) -> tupl
     """
     if isinstance(loss, ClassLoss):
         return _class_error(trace, loss, word)
-    place, target = int(loss.places[place_row]), int(loss.targets[place_row])
-    is_target = constant(word == target, "y")
     match loss:
         case TokenLoss():
             return _token_error(trace, loss, place_row, word)
@@ -93,7 +91,8 @@ def error_of(trace: Trace, loss: ExampleLoss, place_row: int, word: int) -> tupl
             return _distillation_error(trace, loss, place_row, word)
         case PreferenceLoss():
             weight = constant(preference_weight(trace, loss), "w")
-            p = probability_of(trace, place, word)
+            p = probability_of(trace, int(loss.places[place_row]), word)
+            is_target = constant(word == int(loss.targets[place_row]), "y")
             return "w (p - y), w = ±β σ(-z)", weight * (p - is_target)
         case PolicyLoss():
             return _policy_error(trace, loss, place_row, word)
@@ -135,13 +134,16 @@ def _token_error(
         expression = expression + 2.0 * constant(loss.z_loss, "z_loss") * log_z * p
         formula += " + 2 z_loss log Z p"
     if loss.entropy_bonus:
-        entropy = constant(float(torch.distributions.Categorical(logits=z).entropy()), "H")
-        log_p = constant(float(z.log_softmax(-1)[word]), "log p")
-        expression = expression + constant(loss.entropy_bonus, "entropy_bonus") * p * (
-            log_p + entropy
-        )
-        formula += " + entropy_bonus p (log p + H)"
+        expression = expression + _entropy_term(loss.entropy_bonus, z, word, p)
+        formula += _ENTROPY_FORMULA
     return formula, expression
+
+
+def _entropy_term(weight: float, z: Tensor, word: int, p: Expression) -> Expression:
+    """What the bonus of the entropy adds, with p the probability of a word under the logits z."""
+    entropy = constant(float(entropy_of_logits(z)), "H")
+    log_p = constant(float(z.log_softmax(-1)[word]), "log p")
+    return constant(weight, "entropy_bonus") * p * (log_p + entropy)
 
 
 def _distillation_error(
@@ -149,8 +151,7 @@ def _distillation_error(
 ) -> tuple[str, Expression]:
     """(1 - h) T times the divergence's gradient by z / T, and h (p - y)."""
     temperature, hard_weight = constant(loss.temperature, "T"), constant(loss.hard_weight, "h")
-    z = compute.at_places(loss, trace["logits"])[place_row].double() / loss.temperature
-    teacher = loss.teacher_logits[place_row].double() / loss.temperature
+    z, teacher = compute.both_at_temperature(loss, trace["logits"], place_row)
     p, q = z.softmax(-1), teacher.softmax(-1)
     p_word = constant(float(p[word]), "p at T")
     match loss.divergence:
@@ -199,11 +200,8 @@ def _policy_error(
     is_target = constant(word == int(loss.targets[place_row]), "y")
     expression, formula = weight * (p - is_target), f"{formula} (p - y)"
     if loss.entropy_bonus:
-        entropy = constant(float(torch.distributions.Categorical(logits=z).entropy()), "H")
-        log_word = constant(float(z.log_softmax(-1)[word]), "log p")
-        bonus = constant(loss.entropy_bonus, "entropy_bonus")
-        expression = expression + bonus * p * (log_word + entropy)
-        formula += " + entropy_bonus p (log p + H)"
+        expression = expression + _entropy_term(loss.entropy_bonus, z, word, p)
+        formula += _ENTROPY_FORMULA
     return f"({formula}) / T", expression / constant(loss.temperature, "T")
 
 
@@ -237,9 +235,7 @@ def zero_sum_receipt(trace: Trace, place_row: int) -> Receipt | None:
     return build.receipt(
         cell("error", place_row),
         title="all of them together",
-        formula="Σ over the vocabulary"
-        if not isinstance(loss, ClassLoss)
-        else "Σ over the classes",
+        formula=f"Σ over the {'classes' if isinstance(loss, ClassLoss) else 'vocabulary'}",
         expression=build.vector("errors", "error", place_row).sum(),
         source=_ERROR_SOURCE,
         model=float(trace["error"][place_row].double().sum()),
@@ -262,5 +258,5 @@ def mean_receipt(trace: Trace, place_row: int, word: int) -> Receipt:
         title=f"gradient of the logit of {name}{place}",
         formula="error / n",
         expression=build.number("error", "error", place_row, word) / n,
-        source=_LOSS_SOURCE,
+        source=LOSS_SOURCE,
     )

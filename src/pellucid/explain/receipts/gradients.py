@@ -58,9 +58,8 @@ def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     formula = f"Σ error[t, {word}] {slope}x[t, {feature}] / n"
     expression: Expression = numerator / constant(n_terms(loss), "n")
     if trace.companion is not None:
-        other = _head_share(trace.companion, word, feature, cap)
-        expression = expression + constant(other, "the same of the other answer")
-        formula += " + the same of the other answer"
+        share = _head_share(trace.companion, word, feature, cap)
+        formula, expression = _with_companion(formula, expression, share)
     return build.gradient(
         cell(f"{_TABLE}.head" if tied else "head.weight.grad", word, feature),
         title=f"dW[{word}, {feature}]: the head's row of {piece(trace, word)}"
@@ -69,6 +68,12 @@ def head_receipt(trace: Trace, word: int, feature: int) -> Receipt:
         expression=expression,
         source=(LanguageHead.logits, "F.linear(hidden"),
     )
+
+
+def _with_companion(formula: str, expression: Expression, share: float) -> tuple[str, Expression]:
+    """A sum over one answer of a preference, with the share of the other answer."""
+    name = "the same of the other answer"
+    return f"{formula} + {name}", expression + constant(share, name)
 
 
 def _head_share(trace: Trace, word: int, feature: int, cap: float | None) -> float:
@@ -106,9 +111,8 @@ def input_receipt(trace: Trace, word: int, feature: int) -> Receipt:
     if not terms:
         expression, formula = constant(0.0, "not in the text"), "0: it is not in the text"
     if trace.companion is not None:
-        other = _input_share(trace.companion, word, feature)
-        expression += constant(other, "the same of the other answer")
-        formula += " + the same of the other answer"
+        share = _input_share(trace.companion, word, feature)
+        formula, expression = _with_companion(formula, expression, share)
     if trace.model.embedding_scale != 1.0:
         name = embedding_scale_name(trace.model)
         expression *= constant(trace.model.embedding_scale, name)
@@ -157,11 +161,10 @@ def weight_gradient_receipt(
         formula += f" x[t, {weight.column}]"
         expression = delta @ build.vector(f"x[:, {weight.column}]", input_address)
     if trace.companion is not None:
-        other = trace.companion[f"{output_address}.grad[:, {weight.row}]"].double()
+        terms = trace.companion[f"{output_address}.grad[:, {weight.row}]"].double()
         if weight.column is not None:
-            other = other * trace.companion[input_address].double()
-        expression = expression + constant(float(other.sum()), "the same of the other answer")
-        formula += " + the same of the other answer"
+            terms = terms * trace.companion[input_address].double()
+        formula, expression = _with_companion(formula, expression, float(terms.sum()))
     return build.gradient(
         weight.address(".grad"),
         title=f"gradient of {weight.address()}",

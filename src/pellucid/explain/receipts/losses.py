@@ -17,7 +17,7 @@ from pellucid.explain.losses.types import (
     PreferenceLoss,
     TokenLoss,
 )
-from pellucid.explain.outputs import read_other, require_loss, token_rows
+from pellucid.explain.outputs import read_companion, require_loss, token_rows
 from pellucid.explain.receipts.builder import (
     ReceiptBuilder,
     Source,
@@ -29,12 +29,13 @@ from pellucid.explain.receipts.builder import (
 from pellucid.explain.receipts.outputs import piece, probability_of
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.distillation import forward_kl
+from pellucid.maths.divergences import entropy_of_logits
 from pellucid.typed import to_list
 
 #: Terms of a sum over the vocabulary that are written out.
 _WORDS = 24
-_LOSS_SOURCE: Source = (compute.loss_value, "def loss_value(")
-_ERROR_SOURCE: Source = (compute.errors, "torch.autograd.grad(loss_value")
+#: Where the loss is computed.
+LOSS_SOURCE: Source = (compute.loss_value, "def loss_value(")
 _SURPRISAL_SOURCE: Source = (compute.log_ps, "torch.log_softmax(scaled")
 
 
@@ -65,7 +66,7 @@ def loss_receipt(trace: Trace) -> Receipt:
         title="loss of the example" if trace.sentence.is_example else "loss of the sentence",
         formula=formula,
         expression=expression,
-        source=_LOSS_SOURCE,
+        source=LOSS_SOURCE,
     )
 
 
@@ -104,7 +105,7 @@ def _token_loss(trace: Trace, loss: TokenLoss) -> tuple[str, Expression]:
         expression = expression + constant(loss.z_loss, "z_loss") * ((log_z @ log_z) / n)
         formula += " + z_loss Σ (log Z)² / n"
     if loss.entropy_bonus:
-        entropies = row(torch.distributions.Categorical(logits=z).entropy(), "H")
+        entropies = row(entropy_of_logits(z), "H")
         bonus = constant(loss.entropy_bonus, "entropy_bonus")
         expression = expression - bonus * (entropies.sum() / n)
         formula += " - entropy_bonus Σ H / n"
@@ -127,9 +128,8 @@ def divergence_receipt(trace: Trace, place_row: int) -> Receipt | None:
     loss = token_rows(trace)
     if not isinstance(loss, DistillationLoss) or loss.divergence != "forward":
         return None
-    z = compute.at_places(loss, trace["logits"])[place_row].double() / loss.temperature
-    teacher = loss.teacher_logits[place_row].double() / loss.temperature
-    q, log_p = teacher.softmax(-1), z.log_softmax(-1)
+    student, teacher = compute.both_at_temperature(loss, trace["logits"], place_row)
+    q, log_p = teacher.softmax(-1), student.log_softmax(-1)
     terms = q * (q.log() - log_p)
     order: list[int] = to_list(q.argsort(descending=True))
     terms_shown = [
@@ -155,12 +155,12 @@ def divergence_receipt(trace: Trace, place_row: int) -> Receipt | None:
 def margin_of(trace: Trace, loss: PreferenceLoss) -> Expression:
     """beta [(log pi_c - log ref_c) - (log pi_r - log ref_r)]."""
     own_name, other_name = ("chosen", "rejected")[:: 1 if loss.is_chosen else -1]
-    other = read_other(trace)
-    assert other is not None
+    companion = read_companion(trace)
+    assert companion is not None
     log_p = -ReceiptBuilder(trace).vector(f"surprisals of the {own_name} answer", "surprisal").sum()
     own_ratio = log_p - row(loss.reference_log_ps, f"log p under the reference ({own_name})").sum()
-    log_ps = row(compute.log_ps(other[1], other[0]), f"log p ({other_name})")
-    references = row(other[1].reference_log_ps, f"log p under the reference ({other_name})")
+    log_ps = row(compute.log_ps(companion.loss, companion.logits), f"log p ({other_name})")
+    references = row(companion.loss.reference_log_ps, f"log p under the reference ({other_name})")
     difference = own_ratio - (log_ps.sum() - references.sum())
     return constant(loss.beta, "β") * (difference if loss.is_chosen else -difference)
 
@@ -218,7 +218,7 @@ def _policy_loss(trace: Trace, loss: PolicyLoss) -> tuple[str, Expression]:
             assert_never(loss.kl)
     if loss.entropy_bonus:
         scaled = compute.at_places(loss, z).double() / loss.temperature
-        entropies = row(torch.distributions.Categorical(logits=scaled).entropy(), "H")
+        entropies = row(entropy_of_logits(scaled), "H")
         formula += " - entropy_bonus Σ H"
         expression = expression - constant(loss.entropy_bonus, "entropy_bonus") * entropies.sum()
     return formula, expression

@@ -217,54 +217,52 @@ _IGNORED = {
     r"cls\.seq_relationship\.(weight|bias)": "the next-sentence head",
 }
 
-BERT = Family(
-    model_type="bert",
-    heads={
-        "BertForMaskedLM": MASKED_HEAD,
-        "BertModel": NO_HEAD,
-        "BertForPreTraining": MASKED_HEAD,
-        "BertForSequenceClassification": classification_head("first", bias=True),
-    },
-    skeleton=SKELETON,
-    rows=(
-        *_PARTS,
-        pooler_row("bert.pooler.dense", for_classes=True),
-        ignored(
-            "nothing reads it",
-            *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
-            *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
-        ),
+
+def _bert_family(model_type: str, name: str, *rows: Row, **changes: Any) -> Family:
+    """A family with the classes and the layers of BERT.
+
+    Args:
+        model_type: its name, which the tensors begin with too.
+        name: what its classes begin with.
+        rows: the attributes that BERT and its relatives do not share.
+        changes: other fields of the family.
+    """
+    prefix = f"{model_type}."
+    return Family(
+        model_type=model_type,
+        heads={
+            f"{name}ForMaskedLM": MASKED_HEAD,
+            f"{name}Model": NO_HEAD,
+            f"{name}ForPreTraining": MASKED_HEAD,
+            f"{name}ForSequenceClassification": classification_head("first", bias=True),
+        },
+        skeleton=SKELETON,
+        rows=(*_PARTS, pooler_row(f"{prefix}pooler.dense", for_classes=True), *rows),
+        names=partial(bert_names, prefix),
+        prefix=prefix,
+        ignored_tensors=_IGNORED,
+        copies=CLS_HEAD.copies,
+        repeated=CLS_HEAD.repeated,
+        **changes,
+    )
+
+
+BERT = _bert_family(
+    "bert",
+    "Bert",
+    ignored(
+        "nothing reads it",
+        *("directionality", "pooler_fc_size", "pooler_num_attention_heads"),
+        *("pooler_num_fc_layers", "pooler_size_per_head", "pooler_type"),
     ),
-    names=partial(bert_names, "bert."),
-    prefix="bert.",
     older={"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"},
-    ignored_tensors=_IGNORED,
-    copies=CLS_HEAD.copies,
-    repeated=CLS_HEAD.repeated,
 )
-
-ERNIE_ENCODER = Family(
-    model_type="ernie",
-    heads={
-        "ErnieForMaskedLM": MASKED_HEAD,
-        "ErnieModel": NO_HEAD,
-        "ErnieForPreTraining": MASKED_HEAD,
-        "ErnieForSequenceClassification": classification_head("first", bias=True),
-    },
-    skeleton=SKELETON,
-    rows=(
-        *_PARTS,
-        pooler_row("ernie.pooler.dense", for_classes=True),
-        fixed("use_task_id", False),
-        ignored("read with use_task_id alone", "task_type_vocab_size"),
-    ),
-    names=partial(bert_names, "ernie."),
-    prefix="ernie.",
-    ignored_tensors=_IGNORED,
-    copies=CLS_HEAD.copies,
-    repeated=CLS_HEAD.repeated,
+ERNIE_ENCODER = _bert_family(
+    "ernie",
+    "Ernie",
+    fixed("use_task_id", False),
+    ignored("read with use_task_id alone", "task_type_vocab_size"),
 )
-
 #: The encoder of a pair; its decoder is a class of its own.
 BERT_GENERATION = Family(
     model_type="bert-generation",
