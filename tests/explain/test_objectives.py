@@ -7,6 +7,7 @@ the same row.
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +25,10 @@ from pellucid.explain import Trace, trace
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.losses.types import ClassLoss
+from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.runs.evaluate_examples import task_on
+from pellucid.tasks.distillation import teacher_of
 from pellucid.tasks.rewards import find_reward
 from support.labelled import TINY as TINY_ENCODER
 from support.labelled import train_labelled, write_labelled, write_several
@@ -81,20 +84,22 @@ def masked(home: Path) -> Run:
     return runs.load(home / "mlm")
 
 
-def distilled(home: Path, divergence: str) -> Run:
+def distilled(
+    home: Path, divergence: str, *, teacher: Path | None = None, out: Path | None = None
+) -> Run:
     settings = [setting for setting in TINY if not setting.startswith("text.tokenizer")]
     settings += ["text.held_out=0.2", f"objective.divergence={divergence}"]
     settings += ["objective.temperature=2", "objective.hard_weight=0.3"]
     pellucid.train(
         [write_text(home / "text")],
         objective="distill",
-        teacher=home / "base",
-        out=home / divergence,
+        teacher=home / "base" if teacher is None else teacher,
+        out=out or home / divergence,
         steps=2,
         settings=settings,
         show=False,
     )
-    return runs.load(home / divergence)
+    return runs.load(out or home / divergence)
 
 
 def pairs(home: Path) -> Run:
@@ -337,3 +342,35 @@ def test_a_plain_text_says_that_its_loss_is_not_the_runs_own(
     found = trace(run_of("dpo", home, opened), "say red 5")
     notes = build_chapter(found, "loss", Place()).notes
     assert any("trained by DPO" in note for note in notes)
+
+
+def test_a_policy_is_not_told_to_take_an_answer_that_it_refuses(
+    home: Path, opened: dict[str, Run]
+) -> None:
+    note = trace(run_of("policy k2", home, opened), "say red 5").sentence.loss_note
+    assert "--example FILE and --reward" in note
+    assert "--target" not in note
+
+
+def test_a_student_whose_teacher_is_gone_is_explained_without_it(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = tmp_path / "teacher"
+    shutil.copytree(home / "base", teacher)
+    run = distilled(home, "forward", teacher=teacher, out=tmp_path / "student")
+    opened_teachers: list[Run] = []
+
+    def open_teacher(student: Run) -> Transformer:
+        opened_teachers.append(student)
+        return teacher_of(student)
+
+    monkeypatch.setattr("pellucid.explain.losses.plain_text.teacher_of", open_teacher)
+    own = [float(trace(run, "say red 5")["loss"]) for _ in range(2)]
+    assert own[0] == own[1]
+    assert len(opened_teachers) == 1  # it is read once, not for every text
+    shutil.rmtree(teacher)
+    found = trace(runs.load(run.folder), "say red 5")
+    plain = torch.nn.functional.cross_entropy(found["logits"][:-1], found.ids[1:])
+    assert float(found["loss"]) == pytest.approx(float(plain), rel=1e-6)
+    assert "does not exist" in found.sentence.loss_note
+    assert any("does not exist" in note for note in build_chapter(found, "loss", Place()).notes)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import assert_never
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from pellucid import config
+from pellucid.errors import PellucidError
 from pellucid.explain.losses.types import DistillationLoss, ExampleLoss, TokenLoss
 from pellucid.explain.sentence import Sentence
 from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.tasks.distillation import teacher_of
+
+#: The teacher of each model that is open: every text of it needs the same one.
+_teachers: WeakKeyDictionary[Transformer, Transformer] = WeakKeyDictionary()
 
 
 def with_default_loss(sentence: Sentence, run: Run | None, model: Transformer) -> Sentence:
@@ -27,8 +32,11 @@ def with_default_loss(sentence: Sentence, run: Run | None, model: Transformer) -
     if sentence.loss is not None:
         return sentence
     ids = torch.tensor(sentence.ids, device=model.device)
-    note = describe_default(run) or ""
-    return replace(sentence, loss=default_loss(run, model, ids), loss_note=note)
+    try:
+        loss, note = default_loss(run, model, ids), describe_default(run) or ""
+    except PellucidError as error:  # the teacher is gone: the text can be explained without it
+        loss, note = default_loss(None, model, ids), f"this is -log p of each token: {error}"
+    return replace(sentence, loss=loss, loss_note=note)
 
 
 def default_loss(run: Run | None, model: Transformer, ids: Tensor) -> ExampleLoss | None:
@@ -41,6 +49,9 @@ def default_loss(run: Run | None, model: Transformer, ids: Tensor) -> ExampleLos
 
     Returns:
         None if the model predicts no token from those before it, or there is one token only.
+
+    Raises:
+        PellucidError: the run learnt from a teacher, which cannot be opened.
     """
     if model.decoder is None or not model.has_head or len(ids) < 2:
         return None
@@ -88,7 +99,7 @@ def describe_default(run: Run | None) -> str | None:
         case config.DPO():
             form = "a prompt with --target CHOSEN and --rejected REJECTED"
         case config.PolicyGradient():
-            form = "a prompt with --target ANSWER and --reward NAME"
+            return f"{_plain(objective)} give --example FILE and --reward NAME"
         case (
             config.NextToken()
             | config.Distillation()
@@ -101,18 +112,23 @@ def describe_default(run: Run | None) -> str | None:
             return None
         case _:
             assert_never(objective)
+    return f"{_plain(objective)} give {form}, or --example FILE"
+
+
+def _plain(objective: config.Objective) -> str:
     return (
         f"this run was trained by {type(objective).__name__}, and a plain text has none of its "
-        f"loss: this is -log p of each token. For the run's own loss give {form}, or --example FILE"
+        "loss: this is -log p of each token. For the run's own loss"
     )
 
 
 def _distilled(
     run: Run, objective: config.Distillation, plain: TokenLoss, ids: Tensor
 ) -> DistillationLoss:
-    teacher = teacher_of(run)
+    if run.model not in _teachers:
+        _teachers[run.model] = teacher_of(run)
     with torch.no_grad():
-        logits = teacher(ids[None])[0, plain.places]
+        logits = _teachers[run.model](ids[None])[0, plain.places]
     return DistillationLoss(
         places=plain.places,
         targets=plain.targets,
