@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pellucid.explain.addresses.syntax import Index
 from pellucid.model import Positions, Stack, Transformer, View
 from pellucid.model.experts.routing import Routing
-from pellucid.model.facts import PositionPart, position_facts
+from pellucid.model.facts import PartFacts, facts_of
 from pellucid.model.positions import ProjectsPositions
 from pellucid.model.scores import scores_of, visible, weights_of
 
@@ -179,8 +179,8 @@ class _EditedLayer(Positions):
             full[:, edit.head, edit.query, edit.key] += edit.bias(weights[:, edit.query, edit.key])
         return full
 
-    def facts(self) -> PositionPart:
-        return position_facts(self.scheme)
+    def facts(self) -> PartFacts:
+        return facts_of(self.scheme)
 
 
 class _EditedScheme(Positions):
