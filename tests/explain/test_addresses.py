@@ -11,9 +11,8 @@ import pellucid
 from pellucid import explain
 from pellucid.explain import Trace
 from pellucid.explain.addresses.table import ADDRESSES, format_addresses
-from pellucid.explain.chapter_types import Receipt
 from support.models import BASE, ENCODERS, PAIRS, build
-from support.traced import MODELS, TWINS, traced
+from support.traced import TWINS, traced
 
 ROOT = Path(explain.__file__).parents[3]
 
@@ -26,33 +25,6 @@ def test_every_row_has_all_four_or_says_why_not() -> None:
         assert len(row.doc.split()) >= 2, row.pattern
     patterns = [row.pattern for row in ADDRESSES]
     assert len(patterns) == len(set(patterns))
-
-
-def point(address: str, shape: tuple[int, ...]) -> str:
-    """One number of it, not on the diagonal."""
-    index = [min(size - 1, first) for size, first in zip(shape, (3, 1), strict=False)]
-    return f"{address}[{', '.join(map(str, index))}]" if index else address
-
-
-def receipt_or_reason(found: Trace, address: str) -> Receipt | str:
-    try:
-        return found.receipt(address)
-    except pellucid.PellucidError as error:
-        return str(error)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_the_receipt_of_every_address_comes_to_the_models_number(name: str) -> None:
-    found = traced(build(MODELS[name]))
-    agreeing = 0
-    for address, shape in found.addresses().items():
-        receipt = receipt_or_reason(found, point(address, shape))
-        if isinstance(receipt, str):
-            assert " has no receipt" in receipt
-            continue
-        assert receipt.agrees, receipt
-        agreeing += 1
-    assert agreeing > 10
 
 
 def test_receipts_of_gradients_and_of_a_step_have_addresses_too() -> None:
@@ -76,7 +48,6 @@ def test_receipts_of_gradients_and_of_a_step_have_addresses_too() -> None:
     ("address", "reason"),
     [
         ("L0.H0.mask.grad", "a mask is true or false"),
-        ("loss.grad", "it is 1"),
         ("probabilities.grad", "fixed by the loss"),
         ("L0.H0.score.grad", "there is no 'L0.H0.score.grad'"),
         ("class_logits.grad", "there is no 'class_logits.grad'"),
@@ -95,10 +66,9 @@ def test_a_gradient_that_is_not_kept_says_why(address: str, reason: str) -> None
         ("L0.H0.scores", "write it as L0.H0.scores.0, 0."),
         ("L0.H0.scores[1, :]", "a receipt is of one number"),
         ("L0.H0.scores[9, 0]", "lies outside"),
-        ("L0.H0.mask[0, 0]", "has no receipt: it is a rule about places"),
-        ("L0.attention[0, 0]", "has no receipt in this model: the heads' outputs"),
         ("head.weights[0, 0]", "there is no 'head.weights"),
         ("token_embedding.weight[0, 0]", "it is learned"),
+        ("loss.grad", "every gradient is of this loss"),
         ("nonsense[0]", "there is no 'nonsense"),
     ],
 )

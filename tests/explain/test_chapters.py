@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pellucid
 from pellucid import config
 from pellucid.explain import Trace
 from pellucid.explain.addresses.syntax import split_index
+from pellucid.explain.chapter_json import plain_chapter
 from pellucid.explain.chapter_types import Chapter, Matrix, Place, Tokens
 from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.expressions import Apply, Expression, Number, Vector
@@ -110,7 +110,7 @@ def check(trace: Trace, chapter: Chapter) -> None:
         file, _, line = receipt.source.rpartition(":")
         assert (SOURCE / file).is_file()
         assert (SOURCE / file).read_text("utf-8").splitlines()[int(line) - 1].strip()
-    json.dumps(asdict(chapter), allow_nan=False)
+    json.dumps(plain_chapter(chapter), allow_nan=False)
     assert chapter.sentence.endswith(".")
     assert all("—" not in said for said in (chapter.sentence, *chapter.notes))
     for picture in chapter.pictures:
@@ -238,7 +238,7 @@ def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:
     assert small.pooled == "pooled: each cell is the largest of 7 x 7 weights"
     largest = max(cell for row in small.values for cell in row if cell is not None)
     assert largest == pytest.approx(float(trace["L0.H0.weights"].max()))
-    sizes = [len(json.dumps(asdict(build_chapter(trace, e.id, Place())))) for e in CHAPTERS]
+    sizes = [len(json.dumps(plain_chapter(build_chapter(trace, e.id, Place())))) for e in CHAPTERS]
     assert max(sizes) < 150_000
 
 

@@ -12,6 +12,9 @@ import torch
 import pellucid
 from pellucid.errors import PellucidError
 from pellucid.explain import Edit, find_paths
+from pellucid.explain.addresses.audit import audit
+from pellucid.explain.chapter_types import Place
+from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.edits.grammar import parse_edit
 from support.models import BASE, VARIANTS, build, random_ids
 from support.nightly import sampled
@@ -174,3 +177,23 @@ def test_the_command_shows_the_changed_words_beside_the_old(trained: Path, capsy
     text = capsys.readouterr().out
     assert text.startswith("with L1.H0.out[3]*=0, after token")
     assert "p before" in text
+
+
+EDITED = ("L0.feed_forward[3]*=2", "L1.residual[2, 1]+=1", "L1.H0.weights[4, 2]=0.5", "tokens[1]=3")
+
+
+def test_what_an_edit_changed_has_no_receipt_and_what_follows_still_has() -> None:
+    edited = traced(build(BASE)).edit(*EDITED)
+    assert audit(edited).agrees
+    for address in ("L0.feed_forward", "L1.residual", "L1.H0.scores"):
+        with pytest.raises(PellucidError, match="an edit changed it"):
+            edited.receipt(address, 3, 1)
+    with pytest.raises(PellucidError, match="an edit changed numbers"):
+        edited.receipt("L0.residual.grad", 3, 1)
+    for entry in CHAPTERS:
+        if entry.id not in ("compare", "over-time"):
+            chapter = build_chapter(edited, entry.id, Place(layer=1, token=4, other=2))
+            assert all(receipt.agrees for receipt in chapter.receipts), entry.id
+            if entry.walks:
+                assert not chapter.receipts
+                assert any("an edit changed" in note for note in chapter.notes)

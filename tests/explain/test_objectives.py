@@ -22,6 +22,7 @@ from pellucid import config, runs
 from pellucid.batches import Batch
 from pellucid.cli import main
 from pellucid.explain import Trace, trace
+from pellucid.explain.addresses.audit import audit
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.explain.losses.types import ClassLoss
@@ -197,6 +198,21 @@ def test_loss_and_gradients_are_those_of_the_trainer(
     run.model.zero_grad()
 
 
+@pytest.mark.parametrize("name", ROWS)
+def test_every_number_of_an_example_follows_from_its_operands(
+    name: str, home: Path, opened: dict[str, Run]
+) -> None:
+    """Down to ids, weights, and what another model says: a teacher, a reference."""
+    found = explained(run_of(name, home, opened), ROWS[name][1])
+    result = audit(found)
+    assert result.differing == ()
+    assert {"loss", "error"} <= {kind.address for kind in result.kinds}
+    computed = {
+        address: reason for address, reason in result.ends if "nothing is computed" not in reason
+    }
+    assert computed.keys() <= {"loss.grad", "reference_log_ps", "teacher_logits"}, computed
+
+
 @pytest.mark.parametrize("name", sampled(list(ROWS), 5))
 def test_every_chapter_has_something_to_say_and_its_receipts_agree(
     name: str, home: Path, opened: dict[str, Run]
@@ -248,6 +264,7 @@ def test_a_distilled_run_is_explained_with_its_teacher(divergence: str, home: Pa
     name = "token_embedding.weight"
     grad = dict(student.named_parameters())[name].grad
     torch.testing.assert_close(found[f"{name}.grad"], grad, rtol=1e-4, atol=1e-6)
+    assert audit(found).agrees
     for entry in CHAPTERS:
         if entry.id not in ("compare", "over-time"):
             receipts = build_chapter(found, entry.id, Place(token=2)).receipts
@@ -271,6 +288,7 @@ def test_masked_tokens_are_explained_with_what_stands_behind_them(home: Path) ->
     for name, grad in gradients_of(run.model, 1).items():
         torch.testing.assert_close(found[f"{name}.grad"], grad, rtol=1e-4, atol=1e-6)
     run.model.zero_grad()
+    assert audit(found).agrees
     drawn = trace(run, example={"text": "the quick brown fox jumps"})
     assert "loss" in drawn.addresses()
     with pytest.raises(pellucid.PellucidError, match=r"each .* hides one token"):

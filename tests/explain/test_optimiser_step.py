@@ -15,9 +15,16 @@ import pellucid
 from pellucid import config
 from pellucid.checkpoints import load_optimiser
 from pellucid.explain import trace
+from pellucid.explain.addresses.recompute import check_address
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import build_chapter
-from pellucid.explain.optimiser_step import after_update, choose_settings, divisor
+from pellucid.explain.optimiser_settings import choose_settings
+from pellucid.explain.optimiser_step import (
+    after_update,
+    divisor,
+    newton_schulz_steps,
+    singular_values,
+)
 from pellucid.maths import adamw_step
 from pellucid.optim import assemble_optimiser, assemble_schedule, gate, orthogonalise
 from support.models import BASE, build
@@ -112,29 +119,74 @@ def test_a_step_lowers_the_loss_and_the_receipts_are_of_the_copy() -> None:
     assert all(receipt.agrees for receipt in chapter.receipts)
 
 
-@pytest.mark.parametrize("kind", ["AdamW", "SGD"])
-def test_each_optimiser_makes_its_own_step(tmp_path: Path, kind: str) -> None:
+STEPS = {
+    "AdamW": ("betas=[0.9, 0.95]", "eps=1e-8", "weight_decay=0.1"),
+    "Adam": ("betas=[0.9, 0.95]", "eps=1e-8", "l2=0.2"),
+    "SGD": ("momentum=0.9", "l2=0.2"),
+    "SGD without momentum": ("momentum=0.0", "l2=0.0"),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_each_optimiser_makes_its_own_step_and_every_number_of_it_has_a_receipt(
+    tmp_path: Path, name: str
+) -> None:
     from support.tiny import train_tiny
 
-    numbers = {
-        "AdamW": ("betas=[0.9, 0.95]", "eps=1e-8", "weight_decay=0.1"),
-        "SGD": ("momentum=0.0", "l2=0.0"),
-    }
-    table = ", ".join((f"kind='{kind}'", "learning_rate=0.01", *numbers[kind]))
+    kind = name.partition(" ")[0]
+    table = ", ".join((f"kind='{kind}'", "learning_rate=0.01", *STEPS[name]))
     folder = tmp_path / "run"
     settings_ = [f"optimiser={{{table}}}", "training.clip_norm=0.1"]
     train_tiny(folder, steps=4, settings=settings_)
     found = trace(pellucid.load(folder), "the fox")
     chapter = build_chapter(found, "update", Place(layer=1, row=3, column=2))
     assert all(receipt.agrees for receipt in chapter.receipts)
-    assert len(chapter.receipts) == (4 if kind == "AdamW" else 1)
+    assert len(chapter.receipts) == {"AdamW": 4, "Adam": 4, "SGD": 3}.get(name, 2)
     assert "each is divided by" in chapter.notes[-1]
     assert found.backward().norm > 0.1
-    if kind == "SGD":
-        how = choose_settings(found, WEIGHT)
+    parts = ["m", "v"] if "Adam" in kind else ["m"] if name == "SGD" else []
+    for weight in (WEIGHT, "decoder.blocks.0.feed_forward_norm.gain"):
+        for part in (*parts, "next", "grad"):
+            assert check_address(found, f"{weight}.{part}").agrees, part
+    how = choose_settings(found, WEIGHT)
+    if parts:
+        assert found[f"{WEIGHT}.m_before"].any()
+        moved = found.receipt(f"{WEIGHT}.m[3, 2]")
+        addresses = [operand.address for operand in moved.operands]
+        decays = [f"{WEIGHT}[3, 2]"] * bool(how.l2)
+        assert addresses == [
+            f"{WEIGHT}.m_before[3, 2]",
+            f"{WEIGHT}.grad[3, 2]",
+            "grad_norm",
+            *decays,
+        ]
+    else:
         divided = found.backward().norm / 0.1
         expected = found[WEIGHT] - how.learning_rate * found[f"{WEIGHT}.grad"] / divided
         torch.testing.assert_close(found[f"{WEIGHT}.next"], expected)
+
+
+def test_muon_has_receipts_through_all_its_iterations(trained: Path) -> None:
+    found = trace(pellucid.load(trained / "checkpoints" / "step-8"), "the fox sat")
+    steps = newton_schulz_steps(found)
+    tall = "decoder.blocks.1.feed_forward.up.weight"
+    for weight in (WEIGHT, tall):
+        parts = ["m", "look_ahead", "direction", "next"]
+        parts += [f"iterate{step}" for step in range(steps + 1)]
+        parts += [f"gram{step}" for step in range(steps)]
+        for part in parts:
+            assert check_address(found, f"{weight}.{part}").agrees, (weight, part)
+        assert torch.equal(found[f"{weight}.iterate{steps}"], found[f"{weight}.direction"])
+    values = singular_values(found, WEIGHT)
+    assert len(values) == steps + 1
+    assert float(values[0].max()) <= 1.0 < 1.3 * float(values[-1].median())
+    with pytest.raises(pellucid.PellucidError, match="there is no"):
+        found[f"{WEIGHT}.iterate{steps + 1}"]
+    address, seen = f"{WEIGHT}.next[3, 2]", list[str]()
+    while "grad" not in address:  # along the longest of its operands' names
+        seen.append(address.partition("[")[0].rpartition(".")[2])
+        address = max(found.receipt(address).operands, key=lambda x: len(x.address)).address
+    assert {"next", "direction"} < set(seen)
 
 
 def test_what_a_checkpoint_does_not_remember_starts_from_zero(trained: Path) -> None:

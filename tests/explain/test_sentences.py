@@ -17,9 +17,10 @@ from pellucid.explain.ablation import change
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import build_chapter
 from pellucid.explain.chapters.heads import repeats
+from pellucid.explain.equations.equation import source_line
 from pellucid.explain.expressions import Apply, Number, Vector, evaluate
 from pellucid.explain.receipt_text import format_expression
-from pellucid.explain.receipts.builder import magnitude, source_line
+from pellucid.explain.receipts.builder import magnitude
 from pellucid.explain.sentence import Spelling, _unread  # pyright: ignore[reportPrivateUsage]
 from pellucid.model.scores import scores_of
 from pellucid.tokenizers import Tokenizer, llama2c_tokenizer_from, tokenizer_from, train_bytes

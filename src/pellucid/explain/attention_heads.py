@@ -7,13 +7,19 @@ its `weights` are the share of each key in the sum that it divides by, and there
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from pellucid.errors import PellucidError
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.part_facts import where_positions_act
+from pellucid.model.disentangled import DisentangledInLayer
+from pellucid.model.facts import NeuralMemoryFacts
 from pellucid.model.linear_attention import EPS
+from pellucid.model.precision import wide as widen
 from pellucid.model.scores import Scoring, scores_of, visible, weights_of
 
 NO_SCORES = (
@@ -34,12 +40,19 @@ def read_part(attention: AttentionRecord, part: str, head: int) -> Tensor | None
             return weights(attention, head)
         case "mask":
             return mask(attention)
-        case "q" | "q_plain" | "k" | "k_plain" | "v" | "out" | "memory":
+        case "q" | "q_plain" | "q_turned" | "k" | "k_plain" | "k_turned" | "v" | "out":
             tensor = attention.head_tensors().get(part)
             acts = where_positions_act(attention.positions)
             if tensor is None or (part.endswith("plain") and acts != "queries and keys"):
                 return None
             return tensor[0, head * tensor.shape[1] // attention.n_heads]
+        case "memory" | "memory_read":
+            tensor = attention.head_tensors().get(part)
+            return None if tensor is None else tensor[0, head]
+        case "memory_state" | "memory_momentum":
+            return memory_steps(attention, head)[part == "memory_momentum"]
+        case "distance_keys" | "distance_queries":
+            return _of_distances(attention, part, head)
         case "gate":
             return None if attention.gate is None else attention.gate[0, head]
         case "output_gate":
@@ -79,6 +92,49 @@ def weights(attention: AttentionRecord, head: int) -> Tensor:
     scoring = _scoring(attention, head)
     raw_scores = _raw_scores(attention, head, scoring)
     return weights_of(raw_scores, scoring, _build_mask(attention))[0, 0]
+
+
+@torch.no_grad()
+def memory_steps(attention: AttentionRecord, head: int) -> tuple[Tensor, Tensor]:
+    """(time, d_value, d_key) twice: the memory after each token, and its momentum.
+
+    The model computes a chunk at once; this goes token by token, from the numbers that its
+    projections and gates gave.
+
+    Source:
+        Behrouz, Zhong and Mirrokni 2025, "Titans: Learning to Memorize at Test Time", eq. 9-14.
+    """
+    facts, parts = attention.facts, attention.memory_parts
+    assert isinstance(facts, NeuralMemoryFacts)
+    span = slice(head * facts.d_head, (head + 1) * facts.d_head)
+    k = F.normalize(widen(parts["attention.memory_key"][0, :, span]), dim=-1)
+    v = widen(parts["attention.memory_value"][0, :, span])
+    rate, persistence, forgetting = (
+        torch.sigmoid(widen(parts[f"attention.{name}"][0, head]))
+        for name in ("learning_rate", "persistence", "forgetting")
+    )
+    state = widen(cast("Any", attention.layer).memory.weight[span].detach())
+    before, momentum = state, torch.zeros_like(state)
+    states: list[Tensor] = []
+    momenta: list[Tensor] = []
+    for token in range(len(k)):
+        if token % facts.chunk == 0:
+            before = state
+        slope = 2 * torch.outer(before @ k[token] - v[token], k[token])
+        momentum = persistence[token] * momentum - rate[token] * slope
+        state = (1 - forgetting[token]) * state + momentum
+        states.append(state)
+        momenta.append(momentum)
+    return torch.stack(states), torch.stack(momenta)
+
+
+def _of_distances(attention: AttentionRecord, part: str, head: int) -> Tensor | None:
+    """(rows, d_head): a head's keys or queries of the rows of distances."""
+    scheme = attention.positions
+    if not isinstance(scheme, DisentangledInLayer):
+        return None
+    tensor = scheme.keys if part == "distance_keys" else scheme.queries
+    return None if tensor is None else tensor[head * len(tensor) // attention.n_heads].detach()
 
 
 def square_gradients(

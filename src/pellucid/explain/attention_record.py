@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, assert_never, cast
 
 from torch import Tensor, nn
@@ -39,9 +39,15 @@ class AttentionRecord:
     #: before rotation, if positions rotate
     q_plain: Tensor | None = None
     k_plain: Tensor | None = None
-    #: of a layer with a memory: the output of the memory, and its share
+    #: after rotation, if a norm follows it
+    q_turned: Tensor | None = None
+    k_turned: Tensor | None = None
+    #: of a layer with a memory: what it reads, the norm of that, and its share
+    memory_read: Tensor | None = None
     memory: Tensor | None = None
     gate: Tensor | None = None
+    #: its projections and the logits of its gates, by their names in the layer
+    memory_parts: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     #: of a layer with an output gate: the factor of each feature
     output_gate: Tensor | None = None
 
@@ -60,8 +66,11 @@ class AttentionRecord:
             "k": self.k,
             "q_plain": self.q_plain,
             "k_plain": self.k_plain,
+            "q_turned": self.q_turned,
+            "k_turned": self.k_turned,
             "v": self.v,
             "out": self.outputs,
+            "memory_read": self.memory_read,
             "memory": self.memory,
             "joined": self.joined,
         }

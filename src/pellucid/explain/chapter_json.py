@@ -34,7 +34,7 @@ def plain_receipt(receipt: Receipt) -> dict[str, Any]:
     plain_fields = {
         field.name: getattr(receipt, field.name)
         for field in fields(receipt)
-        if field.name != "expression"
+        if field.name not in ("expression", "list_operands")
     }
     receipt = replace(receipt, expression=_round_operands(receipt))
     line = format_receipt(receipt)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from pellucid.explain.expressions import Expression, evaluate
 
@@ -34,12 +34,24 @@ class Place:
     column: int = 0
 
 
+class Operand(NamedTuple):
+    """A number that another one is made of: its address in the trace, and its value."""
+
+    address: str
+    value: float
+
+
+def _no_operands() -> tuple[Operand, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
     """One number of the model, its formula with the operands, and whether both agree.
 
     `formula` is text with the names of the operands, `model` the number that the model had.
     `source` is the file and line in pellucid that computes it, `address` its address in the trace.
+    `list_operands` lists all operands; the receipt of a chapter that is of no address has none.
     """
 
     title: str
@@ -50,6 +62,19 @@ class Receipt:
     address: str
     source: str
     dtype: str = "float32"
+    list_operands: Callable[[], tuple[Operand, ...]] = field(
+        default=_no_operands, repr=False, compare=False
+    )
+
+    @property
+    def value(self) -> float:
+        """The model's number."""
+        return self.model
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The numbers that the formula reads, each with an address that the trace accepts."""
+        return self.list_operands()
 
     @property
     def recomputed(self) -> float:
@@ -65,6 +90,36 @@ class Receipt:
     def agrees(self) -> bool:
         """Whether both are equal within `allowed`."""
         return abs(self.recomputed - self.model) <= self.allowed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """The number of an address that is furthest from what its formula gives."""
+
+    address: str
+    model: float
+    recomputed: float
+    allowed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """All numbers of one address against their formula: how many there are, and how many agree.
+
+    `worst` is one that differs, if any does. `reason` is why an address has no receipt.
+    """
+
+    address: str
+    pattern: str
+    numbers: int
+    agreeing: int
+    worst: Difference | None = None
+    reason: str | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all numbers agree."""
+        return self.agreeing == self.numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,10 +11,10 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
+from pellucid.explain.equations.equation import stack_prefix
 from pellucid.explain.norms import scale_of
 from pellucid.explain.part_facts import is_identity, norms_one_token, where_positions_act
 from pellucid.explain.receipts.builder import cell
-from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.residual_sums import list_sums, why_no_sums
 from pellucid.explain.trace_types import Trace
 from pellucid.model import Transformer

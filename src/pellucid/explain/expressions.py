@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-Unary = Literal["neg", "exp", "log", "sqrt", "tanh", "erf", "sin", "cos"]
+Unary = Literal["neg", "exp", "log", "sqrt", "tanh", "erf", "sin", "cos", "step", "bfloat16"]
 Binary = Literal["add", "sub", "mul", "div", "pow"]
 Reduction = Literal["sum", "max", "min", "dot"]
 Operator = Unary | Binary | Reduction
@@ -131,6 +131,14 @@ def constant(value: float, name: str = "") -> Number:
     return Number(float(value), name)
 
 
+def _round_to_bfloat16(x: float) -> float:
+    """The nearest number with 8 binary digits; of two that are as near, the even one."""
+    if not x or not math.isfinite(x):
+        return x
+    mantissa, exponent = math.frexp(x)
+    return math.ldexp(round(mantissa * 256), exponent - 8)
+
+
 _UNARY: dict[Operator, Callable[[float], float]] = {
     "neg": lambda a: -a,
     "exp": math.exp,
@@ -140,6 +148,8 @@ _UNARY: dict[Operator, Callable[[float], float]] = {
     "erf": math.erf,
     "sin": math.sin,
     "cos": math.cos,
+    "step": lambda a: float(a > 0),
+    "bfloat16": _round_to_bfloat16,
 }
 _BINARY: dict[Operator, Callable[[float, float], float]] = {
     "add": lambda a, b: a + b,

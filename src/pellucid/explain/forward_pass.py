@@ -53,9 +53,9 @@ class StackPass:
     encoded: Encoded | None = None
     #: after the final norm
     last: Tensor | None = None
-    #: what the map of the embedding reads and gives, (1, time, features), if there is one
-    unprojected: Tensor | None = None
-    projected: Tensor | None = None
+    _paths: dict[int, str] = field(default_factory=dict[int, str])
+    #: input and output of the parts before the first block, (1, time, features), by their names
+    entry: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     @property
     def final(self) -> Tensor:
@@ -75,8 +75,11 @@ class StackPass:
 
     def positions_path(self, layer: int) -> str:
         """The name of the scheme of a layer, within the stack."""
-        scheme, modules = self.positions(layer), named_modules(self.stack)
-        return next(name for name, module in modules.items() if module is scheme)
+        if layer not in self._paths:
+            scheme, modules = self.positions(layer), named_modules(self.stack)
+            names = (name for name, module in modules.items() if module is scheme)
+            self._paths[layer] = next(names)
+        return self._paths[layer]
 
     @property
     def maps_later(self) -> bool:
@@ -137,16 +140,22 @@ def _record_stack(hooks: ExitStack, stack: Stack, ids: Tensor) -> StackPass:
     def record_final(_: nn.Module, inputs: Any, output: Tensor) -> None:
         recording.last = output
 
-    def record_projection(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
-        recording.unprojected, recording.projected = inputs[0], output
-
-    if stack.input_projection is not None:
-        hooks.enter_context(stack.input_projection.register_forward_hook(record_projection))
+    for name in ("input_projection", "input_norm"):
+        part = cast("nn.Module | None", getattr(stack, name))
+        if part is not None:
+            hooks.enter_context(part.register_forward_hook(_record_entry(recording, name)))
     for block in stack.blocks:
         hooks.enter_context(block.register_forward_pre_hook(record_input))
     hooks.enter_context(stack.blocks[-1].register_forward_hook(record_output))
-    hooks.enter_context(stack.final_norm.register_forward_hook(record_final))
+    hooks.enter_context(stack.register_forward_hook(record_final))
     return recording
+
+
+def _record_entry(recording: StackPass, name: str) -> Any:
+    def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        recording.entry[f"{name}.in"], recording.entry[name] = inputs[0], output
+
+    return record
 
 
 @contextmanager
@@ -163,6 +172,11 @@ def evaluating(model: nn.Module) -> Generator[None]:
 
 class Intervention(Protocol):
     """A change of the forward pass, other than a scaled head."""
+
+    @property
+    def address(self) -> str:
+        """The address that it changes."""
+        ...
 
     def apply(self, hooks: ExitStack, model: Transformer) -> None:
         """Put the change in force until `hooks` close."""

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses import lookup
+from pellucid.explain.addresses.block_parts import GATES
 from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
 from pellucid.explain.backward_segments import (
     backward_segment,
@@ -200,6 +201,8 @@ class ModelGradients(Gradients):
 
 def _without_batch(name: str, grad: Tensor, record: BlockRecord) -> Tensor:
     routing, expert = record.routing, expert_number(name)
+    if name in GATES:
+        return grad[0].mT
     if routing is None or grad.ndim > 2:
         return grad[0]
     if name == "feed_forward.weights":

@@ -13,73 +13,35 @@ of AdamW from zero state, with torch's default settings.
 from __future__ import annotations
 
 import copy
-import inspect
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast
-from weakref import WeakKeyDictionary
+import re
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid import config
-from pellucid.checkpoints import load_optimiser
 from pellucid.explain.backward_segments import texts_of, walk_backward
+from pellucid.explain.optimiser_settings import StepSettings, choose_settings, parts_of, read_memory
 from pellucid.explain.trace_types import Progress, Trace
+from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim import (
     AdamW,
     Gate,
     assemble_optimiser,
-    assemble_schedule,
-    group,
     orthogonal_type,
     orthogonalise,
 )
 from pellucid.runs import Run
-from pellucid.saved_runs.folder import RunFolder, is_published
-from pellucid.saved_runs.load import read_plan
+from pellucid.saved_runs.folder import is_published
 
-Kind = Literal["AdamW", "Muon", "other"]
-#: What pellucid can show of a step, by the kind of optimiser.
-_PARTS_BY_KIND: dict[Kind, tuple[str, ...]] = {
-    "AdamW": ("m", "v", "next"),
-    "Muon": ("m", "direction", "next"),
-    "other": ("next",),
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSettings:
-    """How one parameter is moved: `step` is the number of this step, from 1.
-
-    `origin` says where the numbers come from; `m` and `v` are None in the zero state. Muon
-    has its momentum as `beta1`. An optimiser of another kind has a learning rate only.
-    """
-
-    kind: Kind
-    learning_rate: float
-    step: int
-    clip_norm: float | None
-    origin: str
-    beta1: float = 0.0
-    beta2: float = 0.0
-    eps: float = 0.0
-    weight_decay: float = 0.0
-    m: Tensor | None = None
-    v: Tensor | None = None
-
-
-@dataclass(slots=True)
-class _Memory:
-    """The optimiser's state in a run's checkpoint, and the precision of Muon in its plan."""
-
-    step: int
-    factor: float
-    orthogonal: Literal["float32", "bfloat16"]
-    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-
-
-_memories: WeakKeyDictionary[nn.Module, _Memory] = WeakKeyDictionary()
+#: The names of a state in a checkpoint, and what it is called here.
+_STATES = (
+    ("exp_avg", "m"),
+    ("momentum", "m"),
+    ("momentum_buffer", "m"),
+    ("exp_avg_sq", "v"),
+)
+_NUMBERED = re.compile(r"(iterate|gram)(\d+)\Z")
 
 
 def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
@@ -89,55 +51,65 @@ def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
     """
     if name not in dict(trace.model.named_parameters()):
         return None
-    return step_parameter(trace, name, trace[f"{name}.grad"]).get(part)
+    if part in ("m_before", "v_before"):
+        return _state_before(trace, name, part[0])
+    parts = step_parameter(trace, name, trace[f"{name}.grad"])
+    match = _NUMBERED.match(part)
+    if match is None or "look_ahead" not in parts:
+        return parts.get(part)
+    return _iterate(trace, parts["look_ahead"], int(match[2]), is_gram=match[1] == "gram")
 
 
-def choose_settings(trace: Trace, name: str) -> StepSettings:
-    """The settings of the next step of a parameter."""
-    run = trace.run
-    if run is None or is_published(run.folder):
-        return _first_step_settings()
-    memory = _memory(run)
-    is_remembered = any(key.startswith(f"{name}::") for key in memory.tensors)
-    groups = group(trace.model.named_parameters())
-    decays = any(part.decays and name in part.parameters for part in groups.every)
-    origin = (
-        f"the optimiser's state comes from the run after {memory.step:,} updates, with its "
-        "learning rate, decay and clipping"
-        if is_remembered
-        else "first step from zero state: the checkpoint remembers nothing of this weight"
-    )
-    shared: dict[str, Any] = {
-        "step": memory.step + 1 if is_remembered else 1,
-        "clip_norm": run.config.training.clip_norm,
-        "origin": origin,
-    }
-    optimiser = run.config.optimiser
-    if isinstance(optimiser, config.Muon):
-        if name in groups.hidden.parameters:
-            return StepSettings(
-                kind="Muon",
-                learning_rate=optimiser.learning_rate * memory.factor,
-                beta1=optimiser.momentum,
-                weight_decay=optimiser.weight_decay,
-                m=memory.tensors.get(f"{name}::momentum"),
-                **shared,
-            )
-        optimiser = optimiser.rest
-    rate = optimiser.learning_rate * memory.factor
-    if not isinstance(optimiser, config.AdamW):
-        return StepSettings(kind="other", learning_rate=rate, **shared)
-    return StepSettings(
-        kind="AdamW",
-        learning_rate=rate,
-        beta1=optimiser.betas[0],
-        beta2=optimiser.betas[1],
-        eps=optimiser.eps,
-        weight_decay=optimiser.weight_decay if decays else 0.0,
-        m=memory.tensors.get(f"{name}::exp_avg"),
-        v=memory.tensors.get(f"{name}::exp_avg_sq"),
-        **shared,
-    )
+def _state_before(trace: Trace, name: str, part: str) -> Tensor | None:
+    """A moment before the step, from the checkpoint, or zeros; None if the step has none."""
+    settings = choose_settings(trace, name)
+    is_stateful = part in parts_of(settings)
+    moment = settings.m if part == "m" else settings.v
+    if not is_stateful:
+        return None
+    weight = trace[name]
+    return torch.zeros_like(weight) if moment is None else moment.to(weight)
+
+
+def number_of(address: str) -> int:
+    """The number of an iteration in an address that ends with it."""
+    match = _NUMBERED.search(address)
+    assert match is not None
+    return int(match[2])
+
+
+def newton_schulz_steps(trace: Trace) -> int:
+    """How many iterations Muon makes."""
+    assert trace.run is not None
+    optimiser = trace.run.config.optimiser
+    assert isinstance(optimiser, config.Muon)
+    return optimiser.newton_schulz_steps
+
+
+def orthogonal_name(trace: Trace) -> str:
+    """The type in which Muon orthogonalises, such as bfloat16."""
+    assert trace.run is not None
+    name = read_memory(trace.run).orthogonal
+    dtype = orthogonal_type(name, trace.model.device)
+    return str(dtype).removeprefix("torch.") if trace.dtype == "float32" else trace.dtype
+
+
+def _iterate(trace: Trace, look_ahead: Tensor, number: int, *, is_gram: bool) -> Tensor | None:
+    """The matrix of Newton-Schulz after so many iterations, or its product with its transpose."""
+    if number > newton_schulz_steps(trace) or (is_gram and number == newton_schulz_steps(trace)):
+        return None
+    dtype = getattr(torch, orthogonal_name(trace))
+    x = cast("Tensor", newton_schulz(look_ahead.to(dtype), steps=number))
+    if is_gram:
+        x = x.mT @ x if x.shape[0] > x.shape[1] else x @ x.mT
+    return x.to(look_ahead.dtype)
+
+
+def singular_values(trace: Trace, name: str) -> list[Tensor]:
+    """The singular values of Muon's matrix before and after each iteration, the largest first."""
+    steps = range(newton_schulz_steps(trace) + 1)
+    matrices = (trace[f"{name}.iterate{step}"].double() for step in steps)
+    return [cast("Any", torch.linalg).svdvals(matrix) for matrix in matrices]
 
 
 def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
@@ -158,19 +130,19 @@ def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tenso
         else:
             state = _as_the_run(run, name, parameter, divisor(trace, step_settings))
     parts = {"next": parameter.detach()}
-    for key, part in (("exp_avg", "m"), ("momentum", "m"), ("exp_avg_sq", "v")):
-        if key in state and part in _PARTS_BY_KIND[step_settings.kind]:
+    for key, part in _STATES:
+        if key in state and part in parts_of(step_settings):
             parts[part] = state[key]
     if step_settings.kind == "Muon":
-        parts["direction"] = _direction(
-            trace, gradient / divisor(trace, step_settings), parts["m"], step_settings
-        )
+        clipped = gradient / divisor(trace, step_settings)
+        parts["look_ahead"] = clipped + step_settings.beta1 * parts["m"]
+        parts["direction"] = _direction(trace, parts["look_ahead"])
     return parts
 
 
 def _as_the_run(run: Run, name: str, parameter: nn.Parameter, divided: float) -> dict[str, Tensor]:
     """One step of the run's own optimiser on one parameter; its state after it."""
-    memory = _memory(run)
+    memory = read_memory(run)
     named_parameters = [(name, parameter)]
     optimiser = assemble_optimiser(
         run.config.optimiser, named_parameters, orthogonal=memory.orthogonal
@@ -188,14 +160,13 @@ def _as_the_run(run: Run, name: str, parameter: nn.Parameter, divided: float) ->
     return {key.rpartition("::")[2]: tensor for key, tensor in optimiser.state_tensors().items()}
 
 
-def _direction(trace: Trace, gradient: Tensor, m: Tensor, step_settings: StepSettings) -> Tensor:
+def _direction(trace: Trace, look_ahead: Tensor) -> Tensor:
     """The direction of Muon: the look-ahead, its singular values pushed towards one."""
     assert trace.run is not None
     optimiser = trace.run.config.optimiser
     assert isinstance(optimiser, config.Muon)
-    look_ahead = (gradient + step_settings.beta1 * m)[None]
-    dtype = orthogonal_type(_memory(trace.run).orthogonal, look_ahead.device)
-    return orthogonalise(look_ahead, steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
+    dtype = orthogonal_type(read_memory(trace.run).orthogonal, look_ahead.device)
+    return orthogonalise(look_ahead[None], steps=optimiser.newton_schulz_steps, dtype=dtype)[0]
 
 
 def divisor(trace: Trace, settings: StepSettings) -> float:
@@ -230,37 +201,3 @@ def after_update(trace: Trace, progress: Progress = lambda n_done, total: None) 
     with torch.no_grad():
         walk_backward(texts_of(trace), take, progress)
     return trace.with_model(parameter)
-
-
-def _first_step_settings() -> StepSettings:
-    """The first step, with the numbers that torch's AdamW has by default."""
-    default: dict[str, Any] = {
-        name: parameter.default
-        for name, parameter in inspect.signature(torch.optim.AdamW).parameters.items()
-    }
-    return StepSettings(
-        kind="AdamW",
-        learning_rate=default["lr"],
-        beta1=default["betas"][0],
-        beta2=default["betas"][1],
-        eps=default["eps"],
-        weight_decay=default["weight_decay"],
-        step=1,
-        clip_norm=None,
-        origin="first step from zero state: this model came without an optimiser's memory; "
-        "learning rate, betas, eps and decay are those that torch's AdamW has by default",
-    )
-
-
-def _memory(run: Run) -> _Memory:
-    """The optimiser's memory at a run's checkpoint; read once for each model that is open."""
-    if run.model not in _memories:
-        folder = RunFolder(run.folder)
-        plan = read_plan(folder)
-        total = plan.total_steps
-        schedule = assemble_schedule(run.config.schedule, total=total)
-        tensors, step = load_optimiser(run.checkpoint)
-        # a run that has ended has no next rate: take the rate of its last update
-        factor = schedule(min(step, total - 1))
-        _memories[run.model] = _Memory(step, factor, plan.orthogonal, tensors)
-    return _memories[run.model]

@@ -6,16 +6,26 @@ these are all tokens but the last, which predict the token after them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.errors import PellucidError
+from pellucid.explain.addresses.block_parts import find_part
 from pellucid.explain.forward_pass import ONE_AT_A_TIME, evaluating, scaled
 from pellucid.explain.losses import compute
 from pellucid.explain.losses.compute import Companion, widen
-from pellucid.explain.losses.types import ClassLoss, ExampleLoss, PreferenceLoss, TokensLoss
+from pellucid.explain.losses.types import (
+    ClassLoss,
+    DistillationLoss,
+    ExampleLoss,
+    PolicyLoss,
+    PreferenceLoss,
+    TokenLoss,
+    TokensLoss,
+)
 from pellucid.explain.trace_types import Trace
 
 
@@ -25,10 +35,18 @@ def read_hidden(trace: Trace) -> Tensor:
     return trace.model.readable(trace.last)
 
 
+def read_head_dense(trace: Trace) -> Tensor | None:
+    """(time, width): the dense layer of the head's own transform."""
+    dense = find_part(trace.model, "head_transform.dense")
+    if dense is None or not trace.model.has_head:
+        return None
+    return _output_of(dense, lambda: trace.model.readable(trace.last))
+
+
 def read_logits(trace: Trace) -> Tensor:
     """(time, vocabulary): the model's own logits."""
     _check_head(trace)
-    return trace.model.logits(trace.model.readable(trace.last))
+    return trace.model.output_head(trace.last[None])[0]
 
 
 def read_probabilities(trace: Trace) -> Tensor:
@@ -43,6 +61,70 @@ def read_surprisal(trace: Trace) -> Tensor:
     if isinstance(loss, ClassLoss):
         raise PellucidError("the loss of a classifier has no tokens: read `class_probabilities`")
     return -compute.log_ps(loss, trace["logits"])
+
+
+def read_log_p(trace: Trace) -> Tensor:
+    """(n,): log π of each token of a sampled answer, at its temperature."""
+    loss = token_rows(trace)
+    assert isinstance(loss, PolicyLoss)
+    return compute.log_ps(loss, trace["logits"], temperature=loss.temperature)
+
+
+def read_log_z(trace: Trace) -> Tensor:
+    """(n,): log of the sum of exp(z), at the temperature of the loss."""
+    loss = token_rows(trace)
+    assert isinstance(loss, TokenLoss | PolicyLoss)
+    return compute.log_z(loss, trace["logits"])
+
+
+def read_entropy(trace: Trace) -> Tensor:
+    """(n,): the entropy of each prediction that counts, at the temperature of the loss."""
+    loss = token_rows(trace)
+    assert isinstance(loss, TokenLoss | PolicyLoss)
+    return compute.entropies(loss, trace["logits"])
+
+
+def read_teacher_logits(trace: Trace) -> Tensor:
+    """(n, vocabulary): the teacher's logits at the places that count."""
+    loss = token_rows(trace)
+    assert isinstance(loss, DistillationLoss)
+    return loss.teacher_logits
+
+
+def read_teacher_log_ps(trace: Trace) -> Tensor:
+    """(n, vocabulary): the teacher's log p of every word, at the temperature."""
+    loss = token_rows(trace)
+    assert isinstance(loss, DistillationLoss)
+    return compute.tempered_log_ps(loss, loss.teacher_logits)
+
+
+def read_student_log_ps(trace: Trace) -> Tensor:
+    """(n, vocabulary): the student's log p of every word, at the temperature."""
+    loss = token_rows(trace)
+    assert isinstance(loss, DistillationLoss)
+    return compute.tempered_log_ps(loss, compute.at_places(loss, trace["logits"]))
+
+
+def read_divergence(trace: Trace) -> Tensor:
+    """(n,): how far the student is from its teacher, in nats."""
+    loss = token_rows(trace)
+    assert isinstance(loss, DistillationLoss)
+    return compute.divergences(loss, trace["logits"])
+
+
+def read_reference_log_ps(trace: Trace) -> Tensor:
+    """(n,): log p of each token of the answer under the reference."""
+    loss = token_rows(trace)
+    assert isinstance(loss, PreferenceLoss | PolicyLoss)
+    return loss.reference_log_ps
+
+
+def read_margin(trace: Trace) -> Tensor:
+    """(): beta times what the chosen answer gained on the reference more than the rejected one."""
+    loss, companion = token_rows(trace), read_companion(trace)
+    assert isinstance(loss, PreferenceLoss)
+    assert companion is not None
+    return compute.preference_margin(loss, trace["logits"], companion)
 
 
 def read_loss(trace: Trace) -> Tensor:
@@ -102,6 +184,35 @@ def read_class_logits(trace: Trace) -> Tensor | None:
         return None
     with ONE_AT_A_TIME, evaluating(model), scaled(model, trace.scales, trace.edits):
         return model.class_logits(trace.ids[None])[0]
+
+
+def read_class_part(trace: Trace, name: str) -> Tensor | None:
+    """(features,): the output of the pooler or of the dense layer before the classes.
+
+    With the name "class_state", what the matrix of the classes reads.
+    """
+    model = trace.model
+    part = model.classifier if name == "class_state" else find_part(model, name)
+    if part is None or model.classifier is None:
+        return None
+    tensor = _output_of(part, lambda: read_class_logits(trace), of_input=name == "class_state")
+    return None if tensor is None else tensor[0]
+
+
+def _output_of(part: nn.Module, run: Callable[[], Any], *, of_input: bool = False) -> Tensor | None:
+    """What a part gives, or reads, while something runs; None if it is not called."""
+    tensors: list[Tensor] = []
+
+    def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
+        tensors.append(inputs[0] if of_input else output)
+
+    with ONE_AT_A_TIME:
+        handle = part.register_forward_hook(record)
+        try:
+            run()
+        finally:
+            handle.remove()
+    return tensors[0] if tensors else None
 
 
 def read_class_probabilities(trace: Trace) -> Tensor | None:

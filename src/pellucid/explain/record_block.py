@@ -15,6 +15,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.explain.addresses.block_parts import PARTS, find_part
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.experts import expert_parts
 from pellucid.explain.forward_pass import StackPass
@@ -31,31 +32,6 @@ from pellucid.model.facts import (
 )
 from pellucid.model.positions import ProjectsPositions
 from pellucid.model.residuals import Layer as Layer
-
-SUBLAYERS = ("attention", "cross_attention", "feed_forward")
-NORMS = tuple(f"{name}_norm{place}" for name in SUBLAYERS for place in ("", ".before", ".after"))
-PROJECTIONS = (
-    "attention.query",
-    "attention.key",
-    "attention.value",
-    "attention.output_gate",
-    "attention.query_latent",
-    "attention.latent",
-    "attention.rotated_key",
-    "cross_attention.query",
-)
-#: Norms of the latents of latent attention.
-LATENT_NORMS = ("attention.query_latent_norm", "attention.latent_norm")
-#: Parts that are recorded: the output under the part's name, the input under NAME.in.
-PARTS = (
-    *NORMS,
-    *SUBLAYERS,
-    *PROJECTIONS,
-    *LATENT_NORMS,
-    "feed_forward.up",
-    "feed_forward.gate",
-    "feed_forward.down",
-)
 
 
 @dataclass(slots=True)
@@ -165,14 +141,6 @@ def _copy_input(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     return inputs[0].view_as(inputs[0]), *inputs[1:]
 
 
-def find_part(block: nn.Module, name: str) -> nn.Module | None:
-    """A part of a block by its name, such as feed_forward.up; None if the block has none."""
-    part: Any = block
-    for step in name.split("."):
-        part = getattr(part, step, None)
-    return part if isinstance(part, nn.Module) else None
-
-
 def _record_part(hooks: ExitStack, part: nn.Module, name: str, tensors: dict[str, Tensor]) -> None:
     def record(_: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         tensors[f"{name}.in"], tensors[name] = inputs[0], output
@@ -235,7 +203,9 @@ def _record_attentions(recording: BlockRecord, block: nn.Module, notes: _Notes) 
     attention, crossed = find_part(block, "attention"), find_part(block, "cross_attention")
     facts, cross_facts = known_attention(attention), known_attention(crossed)
     if attention is not None and facts is not None:
-        recording.attentions[""] = _record_self_attention(attention, facts, notes)
+        recording.attentions[""] = _record_self_attention(
+            attention, facts, notes, recording.tensors
+        )
     if crossed is not None and cross_facts is not None:
         keys, values = cast("KeysAndValues", notes.cache.cross_attention)
         recording.attentions["cross"] = AttentionRecord(
@@ -254,7 +224,7 @@ def _record_attentions(recording: BlockRecord, block: nn.Module, notes: _Notes) 
 
 
 def _record_self_attention(
-    layer: nn.Module, facts: KnownAttention, notes: _Notes
+    layer: nn.Module, facts: KnownAttention, notes: _Notes, recording_parts: dict[str, Tensor]
 ) -> AttentionRecord:
     q, k = notes.positions.rotated[:2]
     is_latent = isinstance(facts, LatentAttentionFacts)
@@ -278,6 +248,8 @@ def _record_self_attention(
         attention.q_plain, attention.k_plain = notes.positions.plain[:2]
     match facts:
         case SoftmaxAttentionFacts():
+            if turns and facts.norms_after_rotation:
+                attention.q_turned, attention.k_turned = q, k
             attention.q = cast("Tensor", notes.positions.compared)
             attention.k = cast("KeysAndValues", keys_values).keys
             if facts.output_gate is not None:
@@ -292,6 +264,8 @@ def _record_self_attention(
                 attention.q_plain, attention.k_plain = q, k
         case NeuralMemoryFacts():
             attention.memory = part_tensors["attention.memory_norm"]
+            attention.memory_read = part_tensors["attention.memory_norm.in"]
+            attention.memory_parts = recording_parts
             attention.gate = torch.sigmoid(part_tensors["attention.mixing"])
         case _:
             assert_never(facts)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from pellucid.explain.attention_record import AttentionRecord
-from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.chapter_types import Check, Receipt
 from pellucid.explain.edits.interventions import Edit
 from pellucid.explain.forward_pass import HeadPlace, HeadScale, Intervention, Side, StackPass
 from pellucid.explain.losses.types import ExampleLoss
@@ -135,15 +135,23 @@ class Trace(Protocol):
         """Every address of the forward pass, with its shape."""
         ...
 
-    def receipt(self, address: str) -> Receipt:
+    def receipt(self, address: str, *index: int) -> Receipt:
         """The receipt of one number: its formula, its operands, and the result computed again.
 
         Args:
-            address: of one number, such as L2.H1.scores[7, 1].
+            address: of one number, such as L2.H1.scores[7, 1]; or without its place.
+            index: the place, if the address has none.
 
         Raises:
             PellucidError: there is no such address, it names several numbers, or its number has no
                 receipt; says why.
+        """
+        ...
+
+    def receipts(self, *, backward: bool = True) -> Iterator[Check]:
+        """All numbers of every address, computed again with the equations of their receipts.
+
+        `backward` says whether the gradients are checked too, if the text has a loss.
         """
         ...
 

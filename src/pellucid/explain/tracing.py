@@ -11,7 +11,7 @@ not grow with layers x heads x time^2.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.explain.addresses import lookup
+from pellucid.explain.addresses import lookup, recompute
 from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
 from pellucid.explain.attention_record import AttentionRecord
-from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.chapter_types import Check, Receipt
 from pellucid.explain.edits.interventions import Edit
 from pellucid.explain.edits.plan import plan_edits
+from pellucid.explain.formulas.trees import cell
 from pellucid.explain.forward_pass import (
     ONE_AT_A_TIME,
     HeadPlace,
@@ -112,7 +113,7 @@ class ModelTrace(Trace):
             PellucidError: the model has no such stack.
         """
         if side not in self._passes:
-            raise PellucidError(f"this model has no {side}: it is {_a(self.sentence.kind)}")
+            raise PellucidError(f"this model has no {side}: its kind is {self.sentence.kind}")
         return self._passes[side]
 
     def pieces(self, side: Side) -> tuple[str, ...]:
@@ -184,17 +185,22 @@ class ModelTrace(Trace):
     def _addresses(self) -> dict[str, Shape]:
         return lookup.list_forward(self)
 
-    def receipt(self, address: str) -> Receipt:
+    def receipt(self, address: str, *index: int) -> Receipt:
         """The receipt of one number: its formula, its operands, and the result computed again.
 
         Args:
             address: of one number, such as L2.H1.scores[7, 1].
+            index: the place, if the address has none.
 
         Raises:
             PellucidError: there is no such address, it names several numbers, or its number has no
                 receipt; says why.
         """
-        return lookup.make_receipt(self, address)
+        return recompute.make_receipt(self, cell(address, *index))
+
+    def receipts(self, *, backward: bool = True) -> Iterator[Check]:
+        """All numbers of every address, computed again; with `backward` the gradients too."""
+        return recompute.check_all(self, backward=backward)
 
     def backward(self, progress: Progress = lambda n_done, total: None) -> Gradients:
         """The gradients of the sentence's loss, by address: layer by layer, once.
@@ -276,9 +282,6 @@ class ModelTrace(Trace):
     ) -> Attribution:
         """Why the model says a word rather than another one: what each part adds.
 
-        The difference of their logits, as a sum over the embedding, positions, heads, feed-forwards
-        and biases. The scale of the final norm is held at its value.
-
         Args:
             word: the word, as text or as a token id, or a class; the likeliest by default.
             rather_than: the other; the likeliest by default, or its runner-up if `word` is that.
@@ -294,7 +297,3 @@ class ModelTrace(Trace):
         """(vocab): the logits at one place."""
         with torch.no_grad():
             return self.model.logits(self.model.readable(self.last[token]))
-
-
-def _a(kind: str) -> str:
-    return f"{'an' if kind.startswith('e') else 'a'} {kind}"

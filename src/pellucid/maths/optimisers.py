@@ -13,6 +13,9 @@ from pellucid.maths.door.kinds import (
     not_negative,
 )
 
+#: a, b and c of `newton_schulz`.
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+
 
 @equation(w="...", grad="...", learning_rate=NOT_NEGATIVE)
 def sgd_step(w: Array, grad: Array, *, learning_rate: float) -> Array:
@@ -187,7 +190,7 @@ def newton_schulz(matrix: Array, *, steps: int) -> Array:
         newton_schulz(array([[2.0, 0.0], [0.0, 0.5]]), steps=5)
     """
     xp = namespace(matrix)
-    a, b, c = 3.4445, -4.7750, 2.0315
+    a, b, c = NEWTON_SCHULZ
     norm = xp.sqrt(xp.sum(matrix**2, axis=(-2, -1), keepdims=True))
     x = matrix / (norm + 1e-7)
     tall = matrix.shape[-2] > matrix.shape[-1]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from pellucid.cli.flags.place import place_of
 from pellucid.cli.output.printing import print_result
-from pellucid.cli.verbs.serve import place_of
 
 if TYPE_CHECKING:
     from pellucid.explain import Attribution, Trace

@@ -13,13 +13,13 @@ from pellucid.cli.flags.example import (
     choose_chapter,
     refuse_example_on_page,
 )
-from pellucid.cli.flags.numbers import integer
+from pellucid.cli.flags.place import add_place_flags, place_of
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.flags.token_ids import add_ids, parse_ids, trace_request
 from pellucid.cli.flags.why import add_why_flags, why_is_asked
 from pellucid.cli.output.printing import cut, print_json, print_result
-from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, place_of, show_page
-from pellucid.errors import ConfigError
+from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, show_page
+from pellucid.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
     from pellucid.explain import Trace
@@ -42,34 +42,13 @@ def add_to(verbs: Any) -> None:
     add_ids(parser, 'SENTENCE is token ids, such as "5 17 9": for a model without a tokenizer')
     parser.add_argument("--chapter", metavar="NAME", help="one chapter; without it they are listed")
     parser.add_argument("--all", action="store_true", help="all chapters, one after another")
-    for name, default, meaning in (
-        ("layer", 0, "the layer"),
-        ("head", 0, "the head"),
-        ("token", -1, "the token that looks; the last"),
-        ("other", 0, "the token it looks at; the first"),
-        ("feature", 0, "the feature that receipts are of"),
-    ):
-        text = f"{meaning}, counted from 0 (-1 is the last)"
-        parser.add_argument(f"--{name}", type=integer(), default=default, metavar="N", help=text)
     parser.add_argument(
-        "--weight",
-        metavar="NAME",
-        default="",
-        help="the weight that is nudged and updated, such as feed_forward.up.weight of the layer, "
-        "or token_embedding.weight",
+        "--audit",
+        action="store_true",
+        help="recompute every number of the sentence from its operands, gradients included, and "
+        "count how many agree; exit code 4 if one does not",
     )
-    for name in ("row", "column"):
-        text = f"its {name}, counted from 0"
-        parser.add_argument(f"--{name}", type=integer(), default=0, metavar="N", help=text)
-    parser.add_argument(
-        "--stack",
-        choices=("decoder", "encoder"),
-        default="decoder",
-        help="of an encoder-decoder: which stack",
-    )
-    parser.add_argument(
-        "--cross", action="store_true", help="of an encoder-decoder: its looks at the encoder"
-    )
+    add_place_flags(parser)
     parser.add_argument(
         "--target",
         metavar="TEXT",
@@ -101,8 +80,37 @@ def add_to(verbs: Any) -> None:
     finish_parser(parser, call, force=True)
 
 
-def call(arguments: argparse.Namespace) -> None:
-    """Print a table of the tokens and the list of chapters, or one chapter, or all; or a page."""
+def call(arguments: argparse.Namespace) -> ExitCode:
+    """Print a table of the tokens and the list of chapters, or one chapter, or all; or a page.
+
+    An audit fails if a number differs from what its operands give.
+    """
+    if arguments.audit:
+        return _print_audit(arguments)
+    _print_chapters(arguments)
+    return ExitCode.SUCCESS
+
+
+def _print_audit(arguments: argparse.Namespace) -> ExitCode:
+    from pellucid import runs
+    from pellucid.cli.output.sentence import audit_facts, audit_lines
+    from pellucid.explain.addresses.audit import audit
+
+    if arguments.all or arguments.chapter is not None or page_was_asked_for(arguments):
+        raise ConfigError("--audit shows no chapter and no page: leave the other out")
+    if compare_is_meant(arguments):
+        raise ConfigError("--audit is of one sentence in one run: leave --against out")
+    scales = dict(map(_scale, arguments.ablate))
+    run = runs.load(arguments.run)
+    traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
+    if scales or arguments.edit:
+        traced = traced.with_heads(scales).edit(*arguments.edit)
+    result = audit(traced)
+    print_result(arguments, audit_facts(result), audit_lines(result))
+    return ExitCode.SUCCESS if result.agrees else ExitCode.FINDINGS
+
+
+def _print_chapters(arguments: argparse.Namespace) -> None:
     from pellucid import runs
     from pellucid.explain.chapters import find_chapter
 
@@ -211,7 +219,7 @@ def _scale(word: str) -> tuple[str, HeadScale]:
 def _print_change(original: Trace, ablated: Trace, arguments: argparse.Namespace) -> None:
     """The change of the predictions at the selected token."""
     from pellucid.explain.ablation import change
-    from pellucid.explain.receipts.outputs import piece
+    from pellucid.explain.losses.names import piece
     from pellucid.explain.selection import select_place
 
     token = select_place(original, place_of(arguments)).token
@@ -240,6 +248,7 @@ def _describe_change(arguments: argparse.Namespace) -> str:
 def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     """A line per token, the whole and what would follow; then what else can be seen."""
     from pellucid import explain
+    from pellucid.cli.output.sentence import reading_lines
     from pellucid.display.terminal_text import folded, visible
     from pellucid.explain.chapters import CHAPTERS
     from pellucid.saved_runs.requirements import kind_of
@@ -254,7 +263,7 @@ def _print_reading(run: Run, arguments: argparse.Namespace) -> None:
     )
     notes = ("\n" + "\n".join(folded(visible(note), 80)) for note in reading.notes)
     facts = asdict(reading) | {"bits": reading.bits, "chapters": chapters}
-    print_result(arguments, facts, [*_table(reading), *notes, *_contents()])
+    print_result(arguments, facts, [*reading_lines(reading), *notes, *_contents()])
 
 
 def _print_tokens(run: Run, arguments: argparse.Namespace, chapters: list[dict[str, str]]) -> None:
@@ -273,24 +282,3 @@ def _contents() -> list[str]:
     from pellucid.cli.output.chapter import contents
 
     return ["\nchapters, for --chapter (or --all):", *contents()]
-
-
-def _table(reading: Any) -> Iterator[str]:
-    width = min(18, max(len(repr(token.token)) for token in reading.tokens))
-    yield f"{'':>4} {'token':<{width}} {'p':>7} {'bits':>6}  expected"
-    for token in reading.tokens:
-        yield (
-            f"{token.position:>4} {cut(repr(token.token), width):<{width}} "
-            f"{token.probability:>7.4f} {token.surprisal_bits:>6.2f}  "
-            f"{_format_expected(token.expected)}"
-        )
-    n = len(reading.tokens)
-    yield f"{'':>4} {'then':<{width}} {'':>7} {'':>6}  {_format_expected(reading.follows)}"
-    yield (
-        f"\n{reading.bits:.2f} bits for {n} tokens, {reading.bits / n:.2f} each "
-        f"(guessing: {reading.guessing_bits:.2f})"
-    )
-
-
-def _format_expected(expected: tuple[tuple[str, float], ...]) -> str:
-    return "  ".join(f"{cut(repr(token), 12)} {p:.2f}" for token, p in expected)

@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +13,13 @@ from urllib.parse import quote
 
 from pellucid.cli.flags.against import compare_is_meant
 from pellucid.cli.flags.numbers import PORT, QUEUE, ROWS
+from pellucid.cli.flags.place import place_of
 from pellucid.cli.flags.shared import add_weights, finish_parser
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
     from pellucid.api import Limits, ServedModels
-    from pellucid.explain.chapter_types import Place
     from pellucid.explain.forward_pass import HeadScale
     from pellucid.runs import Run
     from pellucid.web import Session
@@ -271,13 +270,6 @@ def _versus(arguments: argparse.Namespace) -> str:
         return ""
     text = arguments.against_text
     return f"run{len(_runs(arguments)) - 1}@" + ("" if text is None else f" {text}")
-
-
-def place_of(arguments: argparse.Namespace) -> Place:
-    """The place that the flags of `pellucid explain` name."""
-    from pellucid.explain.chapter_types import Place
-
-    return Place(**{field.name: getattr(arguments, field.name) for field in fields(Place)})
 
 
 def _write_html(arguments: argparse.Namespace) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from pellucid.explain import attention_heads
+from pellucid.explain.addresses.exists import has_softmax_gradient
 from pellucid.explain.addresses.forward import recorded_name
-from pellucid.explain.addresses.row import Site
-from pellucid.explain.addresses.shapes import has_softmax_gradient
+from pellucid.explain.addresses.site import Site
 from pellucid.explain.trace_types import Gradients, Segment
 
 

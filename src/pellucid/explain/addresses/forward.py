@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from pellucid.explain import attention_heads, experts, optimiser_step
-from pellucid.explain.addresses.row import Forward, Site
-from pellucid.explain.addresses.shapes import (
-    axis_sizes,
-    expert_sizes,
-    experts_facts,
-)
+from pellucid.explain.addresses.block_parts import GATES
+from pellucid.explain.addresses.exists import entry_part_exists
+from pellucid.explain.addresses.row import Forward
+from pellucid.explain.addresses.shapes import axis_sizes, expert_sizes, experts_facts
+from pellucid.explain.addresses.site import Site
 from pellucid.explain.addresses.syntax import find_weight
 from pellucid.explain.trace_types import Trace
+from pellucid.model.disentangled import Disentangled
 
 
 def of_trace(read: Callable[[Trace], Tensor | None]) -> Forward:
@@ -44,16 +44,30 @@ def read_positions(trace: Trace, site: Site) -> Tensor | None:
     return scheme.embed(zeros, stack_pass.attention_view)[0]
 
 
-def read_unprojected(trace: Trace, site: Site) -> Tensor | None:
-    """(time, d_embedding): what the map of the embedding reads."""
-    state = trace.stack_pass(site.side).unprojected
-    return None if state is None else state[0]
+def read_ids(trace: Trace, site: Site) -> Tensor:
+    """(time,): the ids of a stack's tokens."""
+    return trace.stack_pass(site.side).ids[0]
 
 
-def read_projected(trace: Trace, site: Site) -> Tensor | None:
-    """(time, d_model): the embedding, mapped to d_model."""
-    state = trace.stack_pass(site.side).projected
-    return None if state is None else state[0]
+def read_entry(trace: Trace, site: Site) -> Tensor | None:
+    """(time, features): the input or output of a part before the first block."""
+    if not entry_part_exists(trace, site):
+        return None
+    return trace.stack_pass(site.side).entry[site.part][0]
+
+
+def read_distances(trace: Trace, site: Site) -> Tensor | None:
+    """(rows, d_model): the vectors of all rows of distances, normalised."""
+    scheme = trace.stack_pass(site.side).positions(site.layer)
+    if not isinstance(scheme, Disentangled):
+        return None
+    return scheme.dropout(scheme.norm(scheme.table.weight))
+
+
+def read_parameter_length(trace: Trace, site: Site) -> Tensor | None:
+    """(): the length of a parameter's gradient."""
+    length = trace.backward().norms.get(site.part)
+    return None if length is None else torch.tensor(length, dtype=torch.float64)
 
 
 def read_residual(trace: Trace, site: Site) -> Tensor:
@@ -70,6 +84,8 @@ def read_layer_part(trace: Trace, site: Site) -> Tensor | None:
     """(time, features): the input or output of a part of a layer."""
     record, name = trace.layer(site.side, site.layer), recorded_name(site.part)
     tensor, expert = record.tensors.get(name), experts.expert_number(name)
+    if tensor is not None and name in GATES:
+        return tensor[0].mT
     if record.routing is not None and expert is not None:
         if tensor is None:  # no token uses the expert
             return trace.stack_pass(site.side).final.new_zeros(expert_sizes(trace, site))
@@ -116,6 +132,11 @@ def read_head_part(trace: Trace, site: Site) -> Tensor | None:
     return None if attention is None else attention_heads.read_part(attention, site.part, site.head)
 
 
+def read_loss_gradient(trace: Trace) -> Tensor:
+    """(): 1: every gradient is a gradient of this loss."""
+    return torch.ones((), dtype=trace["loss"].dtype)
+
+
 def read_grad_norm(trace: Trace) -> Tensor:
     """(): the norm of all gradients together."""
     return torch.tensor(trace.backward().norm, dtype=torch.float64)
@@ -139,3 +160,8 @@ def read_update(trace: Trace, site: Site) -> Tensor | None:
 def read_after_update(trace: Trace, site: Site) -> Tensor:
     """The number at another address, after one optimiser step of all weights."""
     return optimiser_step.after_update(trace)[site.part]
+
+
+def read_companion(trace: Trace, site: Site) -> Tensor | None:
+    """The number at another address, of the other answer of a preference."""
+    return None if trace.companion is None else trace.companion[site.part]

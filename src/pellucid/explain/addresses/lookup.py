@@ -11,26 +11,30 @@ from torch import Tensor
 from pellucid.errors import PellucidError
 from pellucid.explain import optimiser_step
 from pellucid.explain.addresses.layer_table import FAMILIES
-from pellucid.explain.addresses.row import Address, Site, locate_cell
+from pellucid.explain.addresses.row import Address
 from pellucid.explain.addresses.shapes import axis_sizes, count_experts, count_heads
+from pellucid.explain.addresses.site import Site
 from pellucid.explain.addresses.syntax import (
     AddressParts,
     parse_address,
-    split_index,
     stack_letter,
     unknown_address_error,
 )
-from pellucid.explain.addresses.table import ADDRESSES, BACKWARD, FORWARD, PARAMETERS
-from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.addresses.table import ADDRESSES, BACKWARD, FORWARD
+from pellucid.explain.equations.equation import Equation
+from pellucid.explain.equations.loss_terms import OTHER
 from pellucid.explain.experts import any_expert, expert_number
 from pellucid.explain.forward_pass import Side
-from pellucid.explain.receipts.optimiser_step import prefix_addresses
+from pellucid.explain.optimiser_settings import choose_settings, parts_of
 from pellucid.explain.trace_types import Gradients, Shape, Trace
 
-_GRADIENT = re.compile(r"(.+)\.grad(?:\.(head|input))?\Z")
-_STEPPED = re.compile(r"(.+)\.(next|m|v|direction)\Z")
+#: The address of a gradient; a tied table has one for each of its two paths.
+GRADIENT = re.compile(r"(.+)\.grad(?:\.(head|input))?\Z")
+_STEPPED = re.compile(
+    r"(.+)\.(?:(next|m|v|m_before|v_before|look_ahead|direction|grad_norm)|(iterate|gram)\d+)\Z"
+)
 _TIED = "token_embedding.weight"
-_AFTER = "after_update."
+AFTER_UPDATE = "after_update."
 
 
 def _expand(pattern: str) -> tuple[str, ...]:
@@ -73,9 +77,10 @@ def find(trace: Trace, name: str) -> tuple[Address, Site] | None:
         side, part = "encoder", name.removeprefix("encoder.")
     if part in _STACK_ROWS:
         return _STACK_ROWS[part], Site(address=name, part=part, side=side)
-    if name.startswith(_AFTER):
-        site = Site(address=name, part=name.removeprefix(_AFTER), side=trace.side)
-        return _ROWS["after_update.{address}"], site
+    for prefix in (AFTER_UPDATE, OTHER):
+        if name.startswith(prefix):
+            site = Site(address=name, part=name.removeprefix(prefix), side=trace.side)
+            return _ROWS[f"{prefix}{{address}}"], site
     if name.startswith(f"{_TIED}.grad.") and name in _ROWS:
         return _ROWS[name], Site(address=name, part=_TIED, side=trace.side)
     if name in _ROWS:
@@ -111,7 +116,8 @@ def _find_weight(trace: Trace, name: str) -> tuple[Address, Site] | None:
     match = _STEPPED.match(name)
     if match is not None and match[1] in dict(trace.model.named_parameters()):
         site = Site(address=name, part=match[1], side=trace.side)
-        return _ROWS[f"{{parameter}}.{match[2]}"], site
+        part = match[2] or f"{match[3]}{{step}}"
+        return _ROWS[f"{{parameter}}.{part}"], site
     return _ROWS["{parameter}"], Site(address=name, part=name, side=trace.side)
 
 
@@ -125,7 +131,7 @@ def read(trace: Trace, address: str) -> Tensor | None:
     """
     row_and_site = find(trace, address)
     tensor = None if row_and_site is None else row_and_site[0].forward(trace, row_and_site[1])
-    if tensor is None and _GRADIENT.match(address):
+    if tensor is None and GRADIENT.match(address):
         return trace.backward().gradient(address)
     return tensor
 
@@ -141,7 +147,7 @@ def read_gradient(gradients: Gradients, address: str) -> Tensor | None:
         row_and_site = find(trace, address)
         assert row_and_site is not None
         return row_and_site[0].forward(trace, row_and_site[1])
-    match = _GRADIENT.match(address)
+    match = GRADIENT.match(address)
     row_and_site = None if match is None or match[2] else find(trace, match[1])
     if row_and_site is None:
         return None
@@ -155,7 +161,7 @@ def read_gradient(gradients: Gradients, address: str) -> Tensor | None:
 
 def list_forward(trace: Trace) -> dict[str, Shape]:
     """Every address of the forward pass with its shape; nothing is computed for it."""
-    return {site.address: axis_sizes(trace, site, row.axes) for row, site in _list_sites(trace)}
+    return {site.address: axis_sizes(trace, site, row.axes) for row, site in list_sites(trace)}
 
 
 def list_backward(gradients: Gradients) -> dict[str, Shape]:
@@ -166,7 +172,7 @@ def list_backward(gradients: Gradients) -> dict[str, Shape]:
         site = Site(address=row.pattern, part=row.pattern, side=trace.side)
         if row.exists(trace, site):
             shapes[row.pattern] = axis_sizes(trace, site, row.axes)
-    for row, site in _list_sites(trace):
+    for row, site in list_sites(trace):
         if not isinstance(row.backward, str) and row.has_gradient(trace, site):
             shapes[f"{site.address}.grad"] = axis_sizes(trace, site, row.axes)
     weights = dict(trace.model.named_parameters())
@@ -178,39 +184,40 @@ def list_update(trace: Trace) -> dict[str, Shape]:
     gradients = trace.backward()
     weights = dict(trace.model.named_parameters())
     stepped = {
-        row.pattern.format(parameter=name): tuple(weights[name].shape)
+        f"{name}.{part}": shape
         for name in gradients.norms
-        for row in PARAMETERS[1:]
+        for part, shape in _list_step(trace, name, tuple(weights[name].shape)).items()
     }
-    after = {f"{_AFTER}{name}": shape for name, shape in list_forward(trace).items()}
+    after = {f"{AFTER_UPDATE}{name}": shape for name, shape in list_forward(trace).items()}
     return list_backward(gradients) | stepped | after
 
 
-def make_receipt(trace: Trace, address: str) -> Receipt:
-    """The receipt of the one number that an address with an index points to.
+def _list_step(trace: Trace, name: str, shape: Shape) -> dict[str, Shape]:
+    """What a step of a parameter has, with its shape."""
+    settings = choose_settings(trace, name)
+    parts = parts_of(settings)
+    shapes = dict.fromkeys((*parts, *(f"{p}_before" for p in parts if p in "mv")), shape)
+    if settings.kind == "Muon":
+        steps = optimiser_step.newton_schulz_steps(trace)
+        shapes |= {f"iterate{step}": shape for step in range(steps + 1)}
+        shapes |= {f"gram{step}": (min(shape), min(shape)) for step in range(steps)}
+    return shapes | {"grad_norm": ()}
+
+
+def equation_at(trace: Trace, name: str) -> Equation | str:
+    """The equation of an address of the forward pass or of a step, or why it has none.
 
     Raises:
-        PellucidError: there is no such address, it points to several numbers, or its number has no
-            receipt; says why.
+        PellucidError: there is no such address.
     """
-    name, _ = split_index(address)
-    if name.startswith(_AFTER):
-        after = optimiser_step.after_update(trace)
-        return prefix_addresses(make_receipt(after, address.removeprefix(_AFTER)), _AFTER)
     row_and_site = find(trace, name)
     if row_and_site is None or not row_and_site[0].exists(trace, row_and_site[1]):
-        raise unknown_address_error(address, list_forward(trace))
+        raise unknown_address_error(name, list_forward(trace))
     row, site = row_and_site
-    if isinstance(row.receipt, str):
-        raise PellucidError(f"{name} has no receipt: {row.receipt}")
-    shape = tuple(trace[name].shape)
-    receipt = row.receipt(trace, locate_cell(address, shape, row.axes[: len(shape)], site))
-    if isinstance(receipt, str):
-        raise PellucidError(f"{name} has no receipt in this model: {receipt}")
-    return receipt
+    return row.receipt if isinstance(row.receipt, str) else row.receipt(trace, site)
 
 
-def _list_sites(trace: Trace) -> Iterator[tuple[Address, Site]]:
+def list_sites(trace: Trace) -> Iterator[tuple[Address, Site]]:
     """Every row of the forward pass at every place where this model has it, in the order of it."""
     for side in trace.sides:
         prefix = "" if side == trace.side else "encoder."

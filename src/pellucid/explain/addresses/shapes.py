@@ -7,25 +7,32 @@ from typing import Any, assert_never, cast
 from torch import nn
 
 from pellucid.explain import experts
-from pellucid.explain.addresses.row import Site
-from pellucid.explain.addresses.syntax import find_weight
+from pellucid.explain.addresses.block_parts import find_part
+from pellucid.explain.addresses.site import Site, block_at
 from pellucid.explain.forward_pass import attention_at
-from pellucid.explain.losses.types import ClassLoss
+from pellucid.explain.losses.types import (
+    ClassLoss,
+)
 from pellucid.explain.part_facts import (
     KnownAttention,
-    is_sandwich,
     known_attention,
-    where_positions_act,
-    writes_in_sequence,
 )
-from pellucid.explain.record_block import find_part
 from pellucid.explain.trace_types import Shape, Trace
+from pellucid.model.disentangled import Disentangled
 from pellucid.model.facts import (
+    AddedPositionFacts,
+    DisentangledFacts,
+    DistanceBiasFacts,
+    DistanceVectorFacts,
     ExpertsFacts,
     LatentAttentionFacts,
     LinearAttentionFacts,
     NeuralMemoryFacts,
+    NoPositionFacts,
+    RotaryFacts,
     SoftmaxAttentionFacts,
+    UnknownFacts,
+    position_facts,
 )
 
 
@@ -41,8 +48,14 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return stack_pass.ids.shape[1]
         case "key":
             return trace.stack_pass("encoder" if site.cross else site.side).ids.shape[1]
+        case "source":
+            return trace.stack_pass("encoder").ids.shape[1]
         case "one":
             return 1
+        case "heads":
+            return attention_facts_at(trace, site).n_heads
+        case "row":
+            return _distances(trace, site).table.num_embeddings
         case "places":
             loss = trace.loss
             return 1 if loss is None or isinstance(loss, ClassLoss) else len(loss.places)
@@ -52,27 +65,31 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             )
         case "d_model":
             return stack_pass.final.shape[-1]
+        case "d_entry":
+            return stack_pass.entry[site.part].shape[-1]
         case "d_embedding":
             return trace.model.token_embedding.embedding_dim
         case "d_positions":
             return _axis_size(trace, site, "d_embedding" if stack_pass.maps_later else "d_model")
         case "d_head_input":
             return trace.model.head_weight.shape[1]
+        case "d_classes":
+            return _class_width(trace, site)
         case "d_ff":
-            return _d_ff(trace, site) or _axis_size(trace, site, "d_model")
+            return d_feed_forward(trace, site) or _axis_size(trace, site, "d_model")
         case "experts":
             return cast("ExpertsFacts", experts_facts(trace, site)).n_experts
         case "active":
             return cast("ExpertsFacts", experts_facts(trace, site)).rule.n_active
         case "heads x d_head":
-            return cast("Any", find_part(_block(trace, site), site.part)).out_features
+            return cast("Any", find_part(block_at(trace, site), site.part)).out_features
         case "latent":
             latent = site.part.removesuffix(".in").removesuffix("_norm")
-            return cast("Any", find_part(_block(trace, site), latent)).out_features
+            return cast("Any", find_part(block_at(trace, site), latent)).out_features
         case "d_head":
-            return _attention(trace, site).d_head
+            return attention_facts_at(trace, site).d_head
         case "d_value":
-            facts = _attention(trace, site)
+            facts = attention_facts_at(trace, site)
             match facts:
                 case SoftmaxAttentionFacts(d_value=width) | LinearAttentionFacts(d_value=width):
                     return width
@@ -94,32 +111,6 @@ def count_heads(trace: Trace, site: Site) -> int:
     return 0 if facts is None or (site.cross and len(trace.sides) < 2) else facts.n_heads
 
 
-def adds_positions(trace: Trace, site: Site) -> bool:
-    """Whether the positions are added to the embedding."""
-    return trace.stack_pass(site.side).added_positions is not None
-
-
-def has_projection(trace: Trace, site: Site) -> bool:
-    """Whether a linear map brings the embedding to d_model."""
-    return trace.stack_pass(site.side).stack.input_projection is not None
-
-
-def has_part(trace: Trace, site: Site) -> bool:
-    """Whether a layer has a part of that name which is called itself."""
-    part = find_part(_block(trace, site), site.part.removesuffix(".in"))
-    return part is not None and not ("norm" in site.part and is_sandwich(part))
-
-
-def has_units(trace: Trace, site: Site) -> bool:
-    """Whether the feed-forward, or an expert of it, has units between two matrices."""
-    return _d_ff(trace, site) is not None
-
-
-def has_experts(trace: Trace, site: Site) -> bool:
-    """Whether the feed-forward is a mixture of experts."""
-    return experts_facts(trace, site) is not None
-
-
 def count_experts(trace: Trace, site: Site) -> int:
     """How many experts the feed-forward has; 0 if it is no mixture."""
     facts = experts_facts(trace, site)
@@ -128,7 +119,7 @@ def count_experts(trace: Trace, site: Site) -> int:
 
 def experts_facts(trace: Trace, site: Site) -> ExpertsFacts | None:
     """The facts of the layer's mixture of experts, if it has one."""
-    return experts.experts_facts(_block(trace, site))
+    return experts.experts_facts(block_at(trace, site))
 
 
 def expert_sizes(trace: Trace, site: Site) -> Shape:
@@ -137,115 +128,41 @@ def expert_sizes(trace: Trace, site: Site) -> Shape:
     return axis_sizes(trace, site, ("time", "d_ff" if inner else "d_model"))
 
 
-def has_sum(trace: Trace, site: Site) -> bool:
-    """Whether the stream exists between two sublayers of the block."""
-    block = _block(trace, site)
-    crosses = cast("Any", block).cross_attention is not None
-    return writes_in_sequence(block) and (crosses or site.part == "after_attention")
-
-
-def rotates(trace: Trace, site: Site) -> bool:
-    """Whether positions turn queries and keys."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
-    facts = _attention(trace, site)
+def disentangled_facts(trace: Trace, site: Site) -> DisentangledFacts | None:
+    """The facts of the layer's positions, if they compare content with vectors of distances."""
+    facts = position_facts(trace.stack_pass(site.side).positions(site.layer))
     match facts:
-        case LatentAttentionFacts():
-            return False  # its projections have an address of their own each
-        case SoftmaxAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
-            return not site.cross and acts == "queries and keys"
+        case DisentangledFacts():
+            return facts
+        case AddedPositionFacts() | RotaryFacts() | DistanceBiasFacts() | DistanceVectorFacts():
+            return None
+        case NoPositionFacts() | UnknownFacts():
+            return None
         case _:
             assert_never(facts)
 
 
-def has_scores(trace: Trace, site: Site) -> bool:
-    """Whether the head has scores: linear attention has none."""
-    facts = _attention(trace, site)
-    match facts:
-        case SoftmaxAttentionFacts() | LatentAttentionFacts() | NeuralMemoryFacts():
-            return True
-        case LinearAttentionFacts():
-            return False
-        case _:
-            assert_never(facts)
+def _distances(trace: Trace, site: Site) -> Disentangled:
+    return cast("Disentangled", trace.stack_pass(site.side).positions(site.layer))
 
 
-def has_bias(trace: Trace, site: Site) -> bool:
-    """Whether positions add to the scores."""
-    acts = where_positions_act(trace.stack_pass(site.side).positions(site.layer))
-    return not site.cross and acts == "scores" and has_scores(trace, site)
+def _class_width(trace: Trace, site: Site) -> int:
+    parts = {"pooler": "pooler", "classifier_transform.dense": "classifier_transform.dense"}
+    if site.part in parts:
+        return cast("Any", find_part(trace.model, parts[site.part])).out_features
+    return cast("nn.Linear", trace.model.classifier).in_features
 
 
-def has_memory(trace: Trace, site: Site) -> bool:
-    """Whether the head reads a memory in addition to its window."""
-    facts = _attention(trace, site)
-    match facts:
-        case NeuralMemoryFacts():
-            return True
-        case SoftmaxAttentionFacts() | LatentAttentionFacts() | LinearAttentionFacts():
-            return False
-        case _:
-            assert_never(facts)
-
-
-def has_output_gate(trace: Trace, site: Site) -> bool:
-    """Whether a gate multiplies the head's output."""
-    facts = _attention(trace, site)
-    match facts:
-        case SoftmaxAttentionFacts(output_gate=gate):
-            return gate is not None
-        case LatentAttentionFacts() | LinearAttentionFacts() | NeuralMemoryFacts():
-            return False
-        case _:
-            assert_never(facts)
-
-
-def has_softmax_gradient(trace: Trace, site: Site) -> bool:
-    """Whether the gradient passes scores and weights: they are formed by softmax alone."""
-    return has_scores(trace, site) and not has_memory(trace, site)
-
-
-def has_head(trace: Trace, site: Site) -> bool:
-    """Whether the model has logits over a vocabulary."""
-    return trace.model.classifier is None and trace.model.has_head
-
-
-def has_loss(trace: Trace, site: Site) -> bool:
-    """Whether the text has a loss."""
-    return trace.loss is not None
-
-
-def has_token_losses(trace: Trace, site: Site) -> bool:
-    """Whether the terms of the loss belong to tokens."""
-    return trace.loss is not None and not isinstance(trace.loss, ClassLoss)
-
-
-def has_classes(trace: Trace, site: Site) -> bool:
-    """Whether the model is a classifier."""
-    return trace.model.classifier is not None
-
-
-def has_weight(trace: Trace, site: Site) -> bool:
-    """Whether the model has a weight or buffer of that name."""
-    return find_weight(trace.model, site.part) is not None
-
-
-def is_tied(trace: Trace, site: Site) -> bool:
-    """Whether the embedding is the matrix of the output head too, and is trained."""
-    return trace.model.head is None and "token_embedding.weight" in trace.backward().norms
-
-
-def _block(trace: Trace, site: Site) -> nn.Module:
-    return trace.stack_pass(site.side).stack.blocks[site.layer]
-
-
-def _attention(trace: Trace, site: Site) -> KnownAttention:
+def attention_facts_at(trace: Trace, site: Site) -> KnownAttention:
+    """The facts of the attention that a head belongs to."""
     facts = known_attention(attention_at(trace.model, site.as_head()))
     assert facts is not None  # a site of a head is one whose heads can be read
     return facts
 
 
-def _d_ff(trace: Trace, site: Site) -> int | None:
-    facts = experts.dense_facts(_block(trace, site), feed_forward_holder(site.part))
+def d_feed_forward(trace: Trace, site: Site) -> int | None:
+    """How many units a feed-forward has; None if it has none between two matrices."""
+    facts = experts.dense_facts(block_at(trace, site), feed_forward_holder(site.part))
     return None if facts is None else facts.d_ff
 
 

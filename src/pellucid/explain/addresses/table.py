@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pellucid.explain import outputs
-from pellucid.explain.addresses import backward, forward, receipts, shapes
+from pellucid.explain.addresses import backward, exists, forward
 from pellucid.explain.addresses.forward import of_trace
 from pellucid.explain.addresses.layer_table import FAMILIES, LAYER_ADDRESSES
-from pellucid.explain.addresses.row import Address
-from pellucid.explain.receipts import embedding_receipt, gradient_lengths
-from pellucid.explain.receipts import errors as error_receipts
-from pellucid.explain.receipts import gradients as gradient_receipts
-from pellucid.explain.receipts import losses as loss_receipts
-from pellucid.explain.receipts import outputs as output_receipts
+from pellucid.explain.addresses.loss_table import LOSS_ADDRESSES
+from pellucid.explain.addresses.parameter_table import PARAMETERS
+from pellucid.explain.addresses.row import (
+    IS_A_GRADIENT,
+    IS_AN_UPDATE,
+    ONE_LOSS,
+    Address,
+)
+from pellucid.explain.equations import entry, errors, lengths, stream
+from pellucid.explain.equations import outputs as output_equations
 
-_ONE_LOSS = "its gradient is fixed by the loss, and no layer has to be run for it"
-_IS_A_GRADIENT = "it is a gradient itself"
+_DERIVED = "as for every gradient"
 _BEFORE_BLOCKS = "gradients before the first block are kept at `embedding`"
-_IS_AN_UPDATE = "the step is not differentiated"
+_NOT_KEPT = "the gradient is not kept: see `class_logits`"
+_AS_THERE = "as for that address"
+
 
 #: Addresses of the forward pass; `trace.addresses()` lists those that a model has.
 FORWARD: tuple[Address, ...] = (
+    Address(
+        pattern="{stack}ids",
+        axes=("time",),
+        doc="the ids of the tokens: all numbers are made of these and of weights",
+        forward=forward.read_ids,
+        backward="an id is no number that could change",
+        receipt="it is what the model reads: nothing is computed",
+    ),
     Address(
         pattern="{stack}token_embedding",
         axes=("time", "d_embedding"),
         doc="a token's row of the table",
         forward=forward.read_token_embedding,
         backward="the gradient is kept after the scale: see `embedding`",
-        receipt="it is a row of the table: nothing is computed",
+        receipt=entry.token_embedding,
     ),
     Address(
         pattern="{stack}embedding",
@@ -34,7 +49,7 @@ FORWARD: tuple[Address, ...] = (
         doc="the same scaled, with the vector of its kind of text",
         forward=forward.read_embedding,
         backward=backward.embedding_gradient,
-        receipt=receipts.by_selection(embedding_receipt),
+        receipt=entry.embedding,
     ),
     Address(
         pattern="{stack}positions",
@@ -42,26 +57,29 @@ FORWARD: tuple[Address, ...] = (
         doc="what positions add to the embedding",
         forward=forward.read_positions,
         backward="it is added, so its gradient is the one of `embedding`",
-        receipt="it is read from a table",
-        exists=shapes.adds_positions,
+        receipt=entry.positions,
+        exists=exists.adds_positions,
     ),
-    Address(
-        pattern="{stack}input_projection.in",
-        axes=("time", "d_embedding"),
-        doc="what the map of the embedding to d_model reads, if the model has one",
-        forward=forward.read_unprojected,
-        backward=_BEFORE_BLOCKS,
-        receipt="it is `embedding`, with positions and the norm of the input if these come first",
-        exists=shapes.has_projection,
-    ),
-    Address(
-        pattern="{stack}input_projection",
-        axes=("time", "d_model"),
-        doc="the embedding, mapped to d_model",
-        forward=forward.read_projected,
-        backward=_BEFORE_BLOCKS,
-        receipt=receipts.input_projection,
-        exists=shapes.has_projection,
+    *(
+        Address(
+            pattern=f"{{stack}}{part}",
+            axes=("time", "d_entry"),
+            doc=doc,
+            forward=forward.read_entry,
+            backward=_BEFORE_BLOCKS,
+            receipt=make,
+            exists=exists.entry_part_exists,
+        )
+        for part, doc, make in (
+            (
+                "input_projection.in",
+                "what the map of the embedding to d_model reads, if the model has one",
+                entry.entering,
+            ),
+            ("input_projection", "the embedding, mapped to d_model", entry.input_projection),
+            ("input_norm.in", "what the norm before the first block reads", entry.entering),
+            ("input_norm", "the norm before the first block", entry.input_norm),
+        )
     ),
     *LAYER_ADDRESSES,
     Address(
@@ -70,7 +88,31 @@ FORWARD: tuple[Address, ...] = (
         doc="after the final norm",
         forward=forward.read_final_norm,
         backward=backward.end_gradient,
-        receipt=receipts.final_norm,
+        receipt=stream.final_norm,
+    ),
+    *(
+        Address(
+            pattern=part,
+            axes=("d_classes",),
+            doc=doc,
+            forward=of_trace(partial(outputs.read_class_part, name=part)),
+            backward=_NOT_KEPT,
+            receipt=make,
+            exists=exists.has_class_part,
+        )
+        for part, doc, make in (
+            (
+                "pooler",
+                "the dense layer on the first state, before its tanh",
+                output_equations.pooler,
+            ),
+            (
+                "classifier_transform.dense",
+                "the dense layer before the classes",
+                output_equations.classifier_dense,
+            ),
+            ("class_state", "what the matrix of the classes reads", output_equations.class_state),
+        )
     ),
     Address(
         pattern="class_logits",
@@ -78,17 +120,26 @@ FORWARD: tuple[Address, ...] = (
         doc="the logits of a classifier",
         forward=of_trace(outputs.read_class_logits),
         backward=backward.end_gradient,
-        receipt="the state that the classifier reads is not kept",
-        exists=shapes.has_classes,
+        receipt=output_equations.class_logits,
+        exists=exists.has_classes,
     ),
     Address(
         pattern="class_probabilities",
         axes=("classes",),
         doc="their softmax",
         forward=of_trace(outputs.read_class_probabilities),
-        backward=_ONE_LOSS,
-        receipt="it is the softmax of `class_logits`",
-        exists=shapes.has_classes,
+        backward=ONE_LOSS,
+        receipt=output_equations.class_probabilities,
+        exists=exists.has_classes,
+    ),
+    Address(
+        pattern="head_transform.dense",
+        axes=("time", "d_head_input"),
+        doc="the dense layer of the head's own transform, if it has one",
+        forward=of_trace(outputs.read_head_dense),
+        backward="the gradient is not kept: see `hidden`",
+        receipt=output_equations.head_dense,
+        exists=exists.has_dense,
     ),
     Address(
         pattern="hidden",
@@ -96,8 +147,8 @@ FORWARD: tuple[Address, ...] = (
         doc="the state as the output head reads it",
         forward=of_trace(outputs.read_hidden),
         backward=backward.end_gradient,
-        receipt="it is `final_norm`, or what the head's own transform makes of it",
-        exists=shapes.has_head,
+        receipt=output_equations.hidden,
+        exists=exists.has_head,
     ),
     Address(
         pattern="logits",
@@ -105,37 +156,19 @@ FORWARD: tuple[Address, ...] = (
         doc="over the vocabulary",
         forward=of_trace(outputs.read_logits),
         backward=backward.end_gradient,
-        receipt=receipts.by_index(output_receipts.logit_receipt),
-        exists=shapes.has_head,
+        receipt=output_equations.logits,
+        exists=exists.has_head,
     ),
     Address(
         pattern="probabilities",
         axes=("time", "vocabulary"),
         doc="their softmax",
         forward=of_trace(outputs.read_probabilities),
-        backward=_ONE_LOSS,
-        receipt=receipts.by_index(output_receipts.probability_receipt),
-        exists=shapes.has_head,
+        backward=ONE_LOSS,
+        receipt=output_equations.probabilities,
+        exists=exists.has_head,
     ),
-    Address(
-        pattern="surprisal",
-        axes=("places",),
-        doc="-log p of each token that counts in the loss, in nats; in a plain text row t is of "
-        "token t + 1",
-        forward=of_trace(outputs.read_surprisal),
-        backward=_ONE_LOSS,
-        receipt=receipts.by_index(loss_receipts.surprisal_receipt),
-        exists=shapes.has_token_losses,
-    ),
-    Address(
-        pattern="loss",
-        axes=(),
-        doc="the loss of the text or example, as the run's objective counts it",
-        forward=of_trace(outputs.read_loss),
-        backward="it is 1: every gradient is the loss's",
-        receipt=receipts.by_index(loss_receipts.loss_receipt),
-        exists=shapes.has_loss,
-    ),
+    *LOSS_ADDRESSES,
 )
 
 #: More addresses of the backward pass than `ADDRESS.grad`; `back.addresses()` lists them.
@@ -145,8 +178,8 @@ BACKWARD: tuple[Address, ...] = (
         axes=(),
         doc="the norm of all gradients together",
         forward=of_trace(forward.read_grad_norm),
-        backward=_IS_A_GRADIENT,
-        receipt=receipts.by_index(gradient_lengths.norm_receipt_of_all),
+        backward=IS_A_GRADIENT,
+        receipt=lengths.all_gradients,
     ),
     Address(
         pattern="error",
@@ -154,9 +187,9 @@ BACKWARD: tuple[Address, ...] = (
         doc="the gradient of each term of the loss by its logits, which is p - y of a plain loss; "
         "in a plain text row t is of token t + 1",
         forward=of_trace(outputs.read_error),
-        backward=_IS_A_GRADIENT,
-        receipt=receipts.by_index(error_receipts.error_receipt),
-        exists=shapes.has_loss,
+        backward=IS_A_GRADIENT,
+        receipt=errors.error,
+        exists=exists.has_loss,
     ),
     *(
         Address(
@@ -164,57 +197,43 @@ BACKWARD: tuple[Address, ...] = (
             axes=("vocabulary", "d_embedding"),
             doc=f"the gradient of a tied table as the {path} alone",
             forward=forward.read_tied_path,
-            backward=_IS_A_GRADIENT,
-            receipt=receipts.by_index(make),
-            exists=shapes.is_tied,
+            backward=IS_A_GRADIENT,
+            receipt=_DERIVED,
+            exists=exists.is_tied,
         )
-        for path, make in (
-            ("head", gradient_receipts.head_receipt),
-            ("input", gradient_receipts.input_receipt),
-        )
+        for path in ("head", "input")
+    ),
+    Address(
+        pattern="loss.grad",
+        axes=(),
+        doc="1: every gradient is the loss's",
+        forward=of_trace(forward.read_loss_gradient),
+        backward=IS_A_GRADIENT,
+        receipt="it is 1: every gradient is of this loss",
+        exists=exists.has_loss,
     ),
 )
 
-#: A weight by its name, and what one optimiser step makes of it.
-PARAMETERS: tuple[Address, ...] = (
-    Address(
-        pattern="{parameter}",
-        axes=("row", "column"),
-        doc="any weight or buffer, by its name in the model",
-        forward=forward.read_weight,
-        backward=backward.parameter_gradient,
-        receipt="it is learned: nothing is computed",
-        exists=shapes.has_weight,
-    ),
-    *(
-        Address(
-            pattern=f"{{parameter}}.{part}",
-            axes=("row", "column"),
-            doc=doc,
-            forward=forward.read_update,
-            backward=_IS_AN_UPDATE,
-            receipt=receipts.update,
-        )
-        for part, doc in (
-            ("next", "the weight after one optimiser step"),
-            ("m", "the optimiser's first moment after the step"),
-            ("v", "its second moment after the step"),
-            ("direction", "what Muon moves the weight along"),
-        )
-    ),
-)
 
 ADDRESSES: tuple[Address, ...] = (
     *FORWARD,
     *BACKWARD,
     *PARAMETERS,
     Address(
+        pattern="other.{address}",
+        axes=("as that address",),
+        doc="any address of the other answer of a preference",
+        forward=forward.read_companion,
+        backward=_AS_THERE,
+        receipt=_AS_THERE,
+    ),
+    Address(
         pattern="after_update.{address}",
         axes=("as that address",),
         doc="any address, after one optimiser step of all weights of a copy",
         forward=forward.read_after_update,
-        backward=_IS_AN_UPDATE,
-        receipt="open the chapter after-update: it shows the receipts of the copy",
+        backward=IS_AN_UPDATE,
+        receipt=_AS_THERE,
     ),
 )
 

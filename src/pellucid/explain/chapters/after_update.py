@@ -6,15 +6,15 @@ import math
 
 from pellucid.explain import optimiser_step
 from pellucid.explain.ablation import change
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Table
 from pellucid.explain.chapters.backward import place_with_target
 from pellucid.explain.chapters.loss import name_targets
 from pellucid.explain.chapters.pictures import window
+from pellucid.explain.losses.names import name_class, piece
 from pellucid.explain.losses.types import ClassLoss
+from pellucid.explain.optimiser_settings import choose_settings
 from pellucid.explain.outputs import distribution_at, token_rows
-from pellucid.explain.receipts.losses import loss_receipt, name_class
-from pellucid.explain.receipts.optimiser_step import prefix_addresses
-from pellucid.explain.receipts.outputs import piece, probability_receipt
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
@@ -35,7 +35,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         float(distribution_at(version, token)[next_id]) for version in (trace, updated)
     )
     changes = change(trace, updated, token)
-    settings = optimiser_step.choose_settings(trace, next(iter(trace.backward().norms)))
+    settings = choose_settings(trace, next(iter(trace.backward().norms)))
     return Content(
         sentence="One step of all weights that learn, on a copy, and the sentence again: "
         f"{piece(trace, next_id)} after {name} goes from {p_before:.4f} to {p_after:.4f}, the loss "
@@ -53,10 +53,10 @@ def build(trace: Trace, selection: Selection) -> Content:
             ),
             _tokens(trace, updated, row),
         ),
-        receipts=[
-            prefix_addresses(receipt, "after_update.")
-            for receipt in (probability_receipt(updated, token, next_id), loss_receipt(updated))
-        ],
+        receipts=(
+            receipt_or_none(trace, "after_update.probabilities", token, next_id),
+            receipt_or_none(trace, "after_update.loss"),
+        ),
         notes=(
             settings.origin,
             *optimiser_step.list_left_out(trace),
@@ -101,7 +101,7 @@ def _classes(trace: Trace, updated: Trace, loss: ClassLoss) -> Content:
                 ),
             ),
         ),
-        receipts=(prefix_addresses(loss_receipt(updated), "after_update."),),
+        receipts=(receipt_or_none(trace, "after_update.loss"),),
         notes=(
             *optimiser_step.list_left_out(trace),
             "your model did not change: pellucid moved a copy and dropped it",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Picture, Tokens
 from pellucid.explain.chapters.loss import name_targets, row_near
 from pellucid.explain.chapters.pictures import bars, largest
-from pellucid.explain.losses.compute import n_terms
+from pellucid.explain.losses.compute import n_terms, preference_weight
+from pellucid.explain.losses.names import describe_error, name_class, piece
 from pellucid.explain.losses.types import (
     ClassLoss,
     DistillationLoss,
@@ -17,15 +19,7 @@ from pellucid.explain.losses.types import (
     TokensLoss,
 )
 from pellucid.explain.outputs import require_loss, token_rows
-from pellucid.explain.receipts.errors import (
-    describe_error,
-    error_receipt,
-    mean_receipt,
-    preference_weight,
-    zero_sum_receipt,
-)
-from pellucid.explain.receipts.losses import name_class
-from pellucid.explain.receipts.outputs import piece
+from pellucid.explain.receipts.gradients import zero_sum_receipt
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
@@ -57,10 +51,10 @@ def build(trace: Trace, selection: Selection) -> Content:
             _targets(trace, loss, name),
         ),
         receipts=(
-            error_receipt(trace, row, target),
-            error_receipt(trace, row, next(iter(order), target)),
+            receipt_or_none(trace, "error", row, target),
+            receipt_or_none(trace, "error", row, next(iter(order), target)),
             zero_sum_receipt(trace, row),
-            mean_receipt(trace, row, target),
+            receipt_or_none(trace, "logits.grad", place, target),
         ),
         notes=(
             f"the loss is a mean over {n_terms(loss)} tokens, so each place counts that much less: "
@@ -99,7 +93,7 @@ def _describe(trace: Trace, loss: TokensLoss, row: int, place_name: str) -> str:
             )
         case PreferenceLoss():
             side = "chosen" if loss.is_chosen else "rejected"
-            weight = preference_weight(trace, loss)
+            weight = preference_weight(loss, float(trace["margin"]))
             return (
                 f"Every token of the {side} answer has the same weight, {weight:+.4f}: β times the "
                 f"share by which the pair is still wrong. The gradient by the logit of {word} "
@@ -148,9 +142,9 @@ def _classes(trace: Trace, loss: ClassLoss) -> Content:
         sentence=sentence,
         pictures=pictures,
         receipts=(
-            *(error_receipt(trace, 0, number) for number in (best, *others)),
+            *(receipt_or_none(trace, "error", 0, number) for number in (best, *others)),
             zero_sum_receipt(trace, 0),
-            mean_receipt(trace, 0, best),
+            receipt_or_none(trace, "class_logits.grad", best),
         ),
     )
 

@@ -11,9 +11,9 @@ from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Picture, Receipt, Table
 from pellucid.explain.chapters.pictures import MAX_CELLS, largest, window
 from pellucid.explain.expressions import Expression, constant
+from pellucid.explain.losses.names import piece
 from pellucid.explain.outputs import distribution_at, widen
 from pellucid.explain.receipts.builder import TERMS_SHOWN, ReceiptBuilder, cell, total
-from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_comparison import Comparison
 from pellucid.explain.trace_types import Trace

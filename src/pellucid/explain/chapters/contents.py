@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pellucid.errors import PellucidError
@@ -189,6 +189,9 @@ def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = 
         content = entry.build_comparison(trace, versus, selection)
     else:
         content = entry.build(trace, selection)
+    if trace.edits and entry.walks:
+        note = "an edit changed numbers that these gradients come through: they have no receipts"
+        content = replace(content, receipts=(), notes=(*content.notes, note))
     return finish_chapter(name, content)
 
 

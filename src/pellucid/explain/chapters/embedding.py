@@ -7,11 +7,11 @@ from torch import Tensor
 
 from pellucid.explain.chapter_types import Content, Receipt, Table
 from pellucid.explain.chapters.pictures import feature_bars
+from pellucid.explain.equations.equation import stack_prefix
+from pellucid.explain.losses.names import piece
 from pellucid.explain.outputs import widen
 from pellucid.explain.receipts import embedding_receipt
 from pellucid.explain.receipts.builder import ReceiptBuilder, cell
-from pellucid.explain.receipts.outputs import piece
-from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from pellucid.explain.chapter_types import Bars, Content, Receipt, Table
+from pellucid.explain.addresses.recompute import receipt_or_none
+from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.chapters.pictures import MAX_CELLS, largest, window
 from pellucid.explain.receipts.builder import cell
-from pellucid.explain.receipts.experts import (
-    expert_weight_receipt,
-    mixture_receipt,
-    router_receipt,
-    score_of_expert_receipt,
-    written_receipt,
-)
-from pellucid.explain.receipts.linear import matrix_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import ExpertsFacts
@@ -35,26 +28,18 @@ def build_experts(trace: Trace, selection: Selection, facts: ExpertsFacts) -> Co
             _table(trace, address, token, choice, facts.n_experts),
             _of_all_tokens(trace, address, selection),
         ),
-        receipts=(
-            router_receipt(trace, selection, choice[0]),
-            score_of_expert_receipt(trace, selection, choice[0]),
-            expert_weight_receipt(trace, selection, choice[0]),
-            _output_receipt(trace, selection, choice[0]),
-            written_receipt(trace, selection, choice[0]),
-            mixture_receipt(trace, selection),
-        ),
+        receipts=[
+            receipt_or_none(trace, f"{address}.{part}", token, place)
+            for part, place in (
+                ("router", choice[0]),
+                ("scores", choice[0]),
+                ("weights", choice[0]),
+                (f"experts.{choice[0]}", selection.feature),
+                (f"experts.{choice[0]}.written", selection.feature),
+            )
+        ]
+        + [receipt_or_none(trace, address, token, selection.feature)],
         notes=(_note(trace, address, facts),),
-    )
-
-
-def _output_receipt(trace: Trace, selection: Selection, expert: int) -> Receipt:
-    return matrix_receipt(
-        trace,
-        selection,
-        "down",
-        token=selection.token,
-        feature=selection.feature,
-        holder=f"feed_forward.experts.{expert}",
     )
 
 

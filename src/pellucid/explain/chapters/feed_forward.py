@@ -14,7 +14,7 @@ from pellucid.explain.chapters.pictures import bars, largest
 from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts import activation_receipt
 from pellucid.explain.receipts.builder import cell
-from pellucid.explain.receipts.linear import matrix_receipt
+from pellucid.explain.receipts.of_selection import matrix_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import (

@@ -10,14 +10,18 @@ import math
 
 from torch import Tensor
 
+from pellucid.explain import outputs
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Content, Film, Frames, Receipt
 from pellucid.explain.chapters.pictures import window
+from pellucid.explain.expressions import constant
 from pellucid.explain.films.capture import SIDE, Snapshot, pooled
 from pellucid.explain.films.source import filmed_sentences, footage
 from pellucid.explain.films.store import Film as Footage
+from pellucid.explain.formulas.trees import cell
+from pellucid.explain.losses.names import piece
 from pellucid.explain.outputs import mask_or
-from pellucid.explain.receipts.outputs import film_receipt, piece
+from pellucid.explain.receipts.builder import ReceiptBuilder
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.saved_runs.folder import is_published
@@ -173,4 +177,17 @@ def _receipt(trace: Trace, film: Footage, token: int) -> Receipt | None:
     current = [s for s in film.snapshots if trace.run.checkpoint.name == f"step-{s.step}"]
     if not current or trace.scales or "surprisal" not in current[0].tensors:
         return None
-    return film_receipt(trace, current[0], min(token, len(trace.ids) - 2))
+    return _film_receipt(trace, current[0], min(token, len(trace.ids) - 2))
+
+
+def _film_receipt(trace: Trace, snapshot: Snapshot, token: int) -> Receipt:
+    """exp of the filmed surprisal, and the probability that the weights give now."""
+    word = int(trace.ids[token + 1])
+    surprisal = constant(float(snapshot.tensors["surprisal"][token]), "filmed surprisal")
+    return ReceiptBuilder(trace).receipt(
+        cell("probabilities", token, word),
+        title=f"p of {piece(trace, word)} at update {snapshot.step:,}, filmed and from the weights",
+        formula="exp(-filmed surprisal)",
+        expression=(-surprisal).exp(),
+        source=(outputs.read_probabilities, 'torch.softmax(widen(trace["logits"])'),
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from pellucid.explain import finite_difference
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.backward_segments import is_large
 from pellucid.explain.chapter_types import Content, Lines, Table
-from pellucid.explain.receipts.gradients import weight_gradient_receipt
 from pellucid.explain.receipts.optimiser_step import nudge_receipt
 from pellucid.explain.selection import SelectedWeight, Selection, select_weight
 from pellucid.explain.trace_types import Trace
@@ -46,7 +46,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         ),
         receipts=(
             nudge_receipt(trace, weight, loss_below, loss_above, step),
-            weight_gradient_receipt(trace, selection, weight),
+            receipt_or_none(trace, weight.address(".grad")),
         ),
         notes=(
             f"the losses are computed in {digits.removeprefix('torch.')}; a difference of two "

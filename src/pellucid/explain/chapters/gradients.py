@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.receipts.gradient_lengths import (
     length_receipt,
-    norm_receipt_of_all,
     split_receipt,
 )
 from pellucid.explain.residual_sums import why_no_sums
@@ -35,7 +35,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         ),
         receipts=(
             length_receipt(trace, selection),
-            norm_receipt_of_all(trace) if norms else None,
+            receipt_or_none(trace, "grad_norm") if norms else None,
             split_receipt(trace, selection),
         ),
         notes=(

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.chapters.backward import place_with_target
 from pellucid.explain.chapters.pictures import bars, feature_bars, largest
 from pellucid.explain.losses.compute import n_terms
+from pellucid.explain.losses.names import name_class, piece
 from pellucid.explain.losses.types import ClassLoss
 from pellucid.explain.outputs import token_rows
-from pellucid.explain.receipts.gradients import both_receipt, head_receipt, input_receipt
-from pellucid.explain.receipts.losses import name_class
-from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
 _PLACES = 16
+_TABLE = "token_embedding.weight"
 
 
 def build(trace: Trace, selection: Selection) -> Content:
@@ -38,9 +38,11 @@ def build(trace: Trace, selection: Selection) -> Content:
             _tabulate_paths(trace, (next_id, input_id), feature) if tied else None,
         ),
         receipts=(
-            head_receipt(trace, next_id, feature),
-            input_receipt(trace, input_id, feature) if tied else None,
-            both_receipt(trace, input_id, feature) if tied else None,
+            receipt_or_none(
+                trace, f"{_TABLE}.grad.head" if tied else "head.weight.grad", next_id, feature
+            ),
+            receipt_or_none(trace, f"{_TABLE}.grad.input", input_id, feature) if tied else None,
+            receipt_or_none(trace, f"{_TABLE}.grad", input_id, feature) if tied else None,
         ),
         notes=(
             "this table is the embedding too (tied): its gradient is the sum along both paths. So "
@@ -85,7 +87,7 @@ def _terms(trace: Trace, word: int, feature: int) -> Bars:
 
 
 def _tabulate_paths(trace: Trace, words: tuple[int, ...], feature: int) -> Table:
-    name = "token_embedding.weight.grad"
+    name = f"{_TABLE}.grad"
     paths = (trace[f"{name}.head"], trace[f"{name}.input"], trace[name])
     return Table(
         title=f"the two paths to the tied table, feature {feature}",

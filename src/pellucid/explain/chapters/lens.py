@@ -11,10 +11,10 @@ import torch
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Content, Matrix, Table
 from pellucid.explain.chapters.pictures import window
+from pellucid.explain.losses.names import piece
 from pellucid.explain.outputs import mask_or, read_lens, target_word
 from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts import logit_receipt, probability_receipt
-from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list

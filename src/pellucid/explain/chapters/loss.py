@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Picture, Table, Tokens
 from pellucid.explain.chapters.pictures import largest, window
 from pellucid.explain.losses import compute
+from pellucid.explain.losses.names import describe_place, name_class, piece
 from pellucid.explain.losses.types import (
     ClassLoss,
     DistillationLoss,
@@ -17,14 +19,6 @@ from pellucid.explain.losses.types import (
     TokensLoss,
 )
 from pellucid.explain.outputs import read_companion, require_loss
-from pellucid.explain.receipts.losses import (
-    describe_place,
-    divergence_receipt,
-    loss_receipt,
-    name_class,
-    surprisal_receipt,
-)
-from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
@@ -44,9 +38,12 @@ def build(trace: Trace, selection: Selection) -> Content:
         sentence=sentence,
         pictures=(_tokens(trace, loss), *pictures, _tabulate(trace, loss, row)),
         receipts=(
-            surprisal_receipt(trace, row),
-            divergence_receipt(trace, row),
-            loss_receipt(trace),
+            receipt_or_none(trace, "surprisal", row),
+            receipt_or_none(trace, "divergence", row)
+            if isinstance(loss, DistillationLoss)
+            else None,
+            receipt_or_none(trace, "margin") if isinstance(loss, PreferenceLoss) else None,
+            receipt_or_none(trace, "loss"),
         ),
         notes=(_describe_rest(trace, loss), trace.sentence.loss_note or None),
     )
@@ -168,9 +165,9 @@ def _describe_rest(trace: Trace, loss: TokensLoss) -> str:
 
 def _teacher(trace: Trace, loss: DistillationLoss, row: int) -> Table:
     """Teacher and student at one place, and each word's share of the KL."""
-    student, teacher = compute.both_at_temperature(loss, trace["logits"], row)
-    q, p = teacher.softmax(-1), student.softmax(-1)
-    terms = q * (teacher.log_softmax(-1) - student.log_softmax(-1))
+    log_p, log_q = (trace[f"{model}_log_ps"][row].double() for model in ("student", "teacher"))
+    p, q = log_p.exp(), log_q.exp()
+    terms = q * (log_q - log_p)
     order = dict.fromkeys((*largest(q, _WORDS), *largest(terms.abs(), 3)))
     return Table(
         title=f"teacher and student {describe_place(trace, int(loss.places[row]))}, at temperature "
@@ -274,7 +271,7 @@ def _classes(trace: Trace, loss: ClassLoss) -> Content:
                 ),
             ),
         ),
-        receipts=(loss_receipt(trace),),
+        receipts=(receipt_or_none(trace, "loss"),),
         notes=(
             f"y is spread by a label smoothing of {loss.label_smoothing:g}"
             if loss.label_smoothing

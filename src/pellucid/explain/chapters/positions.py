@@ -5,12 +5,16 @@ from __future__ import annotations
 import math
 from typing import Literal, assert_never, cast
 
+from torch import Tensor
+
 from pellucid.explain import attention_heads
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Lines, Place, Table
 from pellucid.explain.chapters.pictures import feature_bars
+from pellucid.explain.equations.equation import stack_prefix
+from pellucid.explain.part_facts import first_rotated
 from pellucid.explain.receipts import position_receipt, rotation_receipt, score_receipt
 from pellucid.explain.receipts.builder import cell
-from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.selection import Selection, select_place
 from pellucid.explain.trace_types import Trace
 from pellucid.model import AlternatingPositions, Rotary
@@ -87,9 +91,30 @@ def _show_added(trace: Trace, selection: Selection, notes: list[str], *, learned
     return Content(
         sentence=f"A vector for place {selection.token} is added to the embedding: {origin}.",
         pictures=(feature_bars(f"the vector of place {selection.token}", added),),
-        receipts=(position_receipt(trace, selection),),
+        receipts=(
+            receipt_or_none(
+                trace,
+                f"{stack_prefix(trace, selection.side)}positions",
+                selection.token,
+                selection.feature % len(added),
+            ),
+            position_receipt(trace, selection),
+        ),
         notes=notes,
     )
+
+
+def _before_and_after(trace: Trace, selection: Selection) -> tuple[Tensor, Tensor]:
+    """The features of the query that positions turn, before and after."""
+    attention, head, token = selection.attention(trace), selection.head, selection.token
+    after = attention.q if attention.q_turned is None else attention.q_turned
+    first, width = first_rotated(attention.layer), attention.q.shape[-1]
+    if attention.q_plain is None:  # latent attention turns a part of the projected query
+        start = head * width
+        plain = trace[f"{selection.layer_name}.attention.query"][token][start : start + width]
+    else:
+        plain = attention.q_plain[0, head, token]
+    return plain[first:], after[0, head, token][first:]
 
 
 def _show_rotation(
@@ -101,13 +126,9 @@ def _show_rotation(
     if facts.switch is not None:
         cos, sin = (table[selection.token] for table in cast("Rotary", scheme).tables(length))
         longer = "more than" if length > facts.switch else "at most"
-        notes.append(f"the angles are those of a text of {longer} {facts.switch:,} tokens")
+        notes.append(f"the angles are for a text of {longer} {facts.switch:,} tokens")
     half = facts.n_rotated // 2
-    attention = selection.attention(trace)
-    assert attention.q_plain is not None
-    plain, rotated = (
-        q[0, selection.head, selection.token] for q in (attention.q_plain, attention.q)
-    )
+    plain, rotated = _before_and_after(trace, selection)
     rows: list[tuple[str | float | int, ...]] = []
     for pair in range(min(half, _PAIRS)):
         i, j = (pair, pair + half) if facts.pairing == "half_split" else (2 * pair, 2 * pair + 1)
@@ -115,7 +136,7 @@ def _show_rotation(
         pairs = (float(plain[i]), float(plain[j]), angle, float(rotated[i]), float(rotated[j]))
         rows.append((f"{i}, {j}", *pairs))
     cut = f": the first {_PAIRS} of {half}" if half > _PAIRS else ""
-    width = attention.q.shape[-1]
+    width = selection.attention(trace).q.shape[-1]
     part = f"{facts.n_rotated} of the {width} features of " if facts.n_rotated < width else ""
     return Content(
         sentence=f"Nothing is added: {part}queries and keys are rotated, pair by pair, by an angle "

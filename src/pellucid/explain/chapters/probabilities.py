@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from pellucid.explain.chapter_types import Bars, Content, Receipt, Table
+from pellucid.explain.losses.names import piece
 from pellucid.explain.outputs import distribution_at, mask_or
 from pellucid.explain.receipts import logit_receipt, probability_receipt
-from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.sampling import keep_top_k, keep_top_p
@@ -40,7 +40,7 @@ def build(trace: Trace, selection: Selection) -> Content:
     best: list[int] = to_list(words)
     has_next = trace.predicts and token + 1 < len(trace.ids)
     next_ids = (int(trace.ids[token + 1]),) if has_next else ()
-    receipts: list[Receipt] = []
+    receipts: list[Receipt | None] = []
     for word in dict.fromkeys((best[0], *next_ids)):
         receipts += [logit_receipt(trace, token, word), probability_receipt(trace, token, word)]
     notes = [

@@ -12,7 +12,7 @@ from pellucid.explain.chapter_types import Content, Receipt
 from pellucid.explain.chapters.pictures import feature_bars
 from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts.builder import cell
-from pellucid.explain.receipts.linear import projection_receipt
+from pellucid.explain.receipts.of_selection import projection_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import (
@@ -41,14 +41,14 @@ def build(trace: Trace, selection: Selection) -> Content:
     )
 
 
-def _products(trace: Trace, selection: Selection) -> list[Receipt]:
+def _products(trace: Trace, selection: Selection) -> list[Receipt | None]:
     """One row of each matrix times the token; in cross-attention the query's only."""
     kind = "cross_attention" if selection.cross else "attention"
     attention = selection.attention(trace)
     parts = {"query": attention.q}
     if not selection.cross:
         parts |= {"key": attention.k, "value": attention.v}
-    receipts: list[Receipt] = []
+    receipts: list[Receipt | None] = []
     for name, tensor in parts.items():
         n_heads = tensor.shape[1]
         rows = cast("nn.Linear", attention.layer.get_submodule(name)).out_features

@@ -10,11 +10,11 @@ from torch.nn import functional as F
 from pellucid.explain.chapter_types import Bars, Content, Lines, Receipt
 from pellucid.explain.contributions import contributions, why_no_contributions
 from pellucid.explain.expressions import Expression, constant
+from pellucid.explain.losses.names import piece
 from pellucid.explain.outputs import target_word
 from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts import residual_receipt
 from pellucid.explain.receipts.builder import ReceiptBuilder, cell, row
-from pellucid.explain.receipts.outputs import piece
 from pellucid.explain.residual_sums import list_sums, why_no_sums
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace

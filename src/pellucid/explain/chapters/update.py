@@ -3,54 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import torch
 from torch import Tensor
 
 from pellucid.explain import optimiser_step
+from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.expressions import evaluate
-from pellucid.explain.optimiser_step import StepSettings
-from pellucid.explain.receipts.gradients import weight_gradient_receipt
+from pellucid.explain.optimiser_settings import Kind, StepSettings, choose_settings
 from pellucid.explain.receipts.optimiser_step import (
     correction,
     direction,
-    moment_receipts,
-    momentum_receipt,
-    muon_receipt,
-    next_receipt,
 )
 from pellucid.explain.selection import SelectedWeight, Selection, select_weight
 from pellucid.explain.trace_types import Trace
 
 #: How far a singular value may be from one to count as near one.
 _SPREAD = 0.3
+#: The parts of a step whose receipts are shown, by the kind of optimiser.
+_PARTS: dict[Kind, tuple[str, ...]] = {
+    "AdamW": ("grad", "m", "v", "next"),
+    "Adam": ("grad", "m", "v", "next"),
+    "SGD": ("grad", "next"),
+    "Muon": ("grad", "m", "look_ahead", "direction", "next"),
+}
 
 
 def build(trace: Trace, selection: Selection) -> Content:
     """What the next step would do to one weight if this sentence were the batch."""
     weight = select_weight(trace, selection)
-    settings = optimiser_step.choose_settings(trace, weight.name)
+    settings = choose_settings(trace, weight.name)
     old, new = float(trace[weight.address()]), float(trace[weight.address(".next")])
     trend = "up" if new > old else "down" if new < old else "nowhere"
     ends = f"from {_format_apart(old, new)} to {_format_apart(new, old)}"
     move, rate = f"moves {weight.address()} {trend}, {ends}", f"{settings.learning_rate:.9g}"
-    gradient_receipt = weight_gradient_receipt(trace, selection, weight)
+    parts = _PARTS[settings.kind]
+    if settings.kind == "SGD" and settings.beta1:
+        parts = ("grad", "m", "next")
+    receipts = [receipt_or_none(trace, weight.address(f".{part}")) for part in parts]
     match settings.kind:
-        case "AdamW":
+        case "AdamW" | "Adam":
             return Content(
-                sentence=f"AdamW {move}: not by the gradient itself, but by its running mean over "
-                f"the root of its running mean square, times the learning rate {rate}.",
+                sentence=f"{settings.kind} {move}: not by the gradient itself, but by its running "
+                f"mean over the root of its running mean square, times the learning rate {rate}.",
                 pictures=(
                     _adamw_table(trace, weight, settings),
                     _bars(settings, old, evaluate(direction(trace, weight, settings))),
                 ),
-                receipts=(
-                    gradient_receipt,
-                    *moment_receipts(trace, weight, settings),
-                    next_receipt(trace, weight, settings),
-                ),
+                receipts=receipts,
                 notes=_notes(trace, settings),
             )
         case "Muon":
@@ -61,21 +63,25 @@ def build(trace: Trace, selection: Selection) -> Content:
                 f"values towards one, and moves along the result by the learning rate {rate}. "
                 f"{_describe_singular_values(trace, weight)} "
                 "AdamW moves the embeddings, gains and biases of this run.",
-                pictures=(_muon_table(trace, weight, settings), _bars(settings, old, step)),
-                receipts=(
-                    gradient_receipt,
-                    momentum_receipt(trace, weight, settings),
-                    muon_receipt(trace, weight, settings),
+                pictures=(
+                    _muon_table(trace, weight, settings),
+                    _tabulate_iterations(trace, weight),
+                    _bars(settings, old, step),
                 ),
+                receipts=receipts,
                 notes=_notes(trace, settings),
             )
-        case "other":
+        case "SGD":
+            direction_name = "its running sum" if settings.beta1 else "itself"
             return Content(
-                sentence=f"The optimiser of this run {move}, with the learning rate {rate}.",
+                sentence=f"SGD {move}: along the gradient {direction_name}, times the learning "
+                f"rate {rate}.",
                 pictures=(_plain_table(trace, weight),),
-                receipts=(gradient_receipt,),
+                receipts=receipts,
                 notes=_notes(trace, settings),
             )
+        case _:
+            assert_never(settings.kind)
 
 
 def _format_apart(x: float, reference: float) -> str:
@@ -111,6 +117,25 @@ def _plain_table(trace: Trace, weight: SelectedWeight) -> Table:
         title=f"the step on {weight.address()}",
         columns=("", "number"),
         rows=tuple((name, _exact(float(trace[weight.address(end)]))) for name, end in rows),
+    )
+
+
+def _tabulate_iterations(trace: Trace, weight: SelectedWeight) -> Table:
+    """What each iteration of Newton-Schulz does to the weight and to the singular values."""
+    values = optimiser_step.singular_values(trace, weight.name)
+    return Table(
+        title="Newton-Schulz: this number, and the singular values of the whole matrix",
+        columns=("iteration", "number", "largest", "middle", "smallest"),
+        rows=tuple(
+            (
+                step,
+                float(trace[weight.address(f".iterate{step}")]),
+                float(of_step[0]),
+                float(of_step[len(of_step) // 2]),
+                float(of_step[-1]),
+            )
+            for step, of_step in enumerate(values)
+        ),
     )
 
 
@@ -156,6 +181,7 @@ def _adamw_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -
         ("w before", w, ""),
         ("g", g, "the gradient"),
         ("g, clipped", g / divisor, f"divided by {divisor:.9g}"),
+        ("g + l2 w", g / divisor + settings.l2 * w, f"g + {settings.l2:g} w"),
         ("m before", m_before, ""),
         ("m", m, f"{beta1:g} m + {1 - beta1:.9g} g"),
         ("v before", v_before, ""),
@@ -166,7 +192,8 @@ def _adamw_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -
         ("decay", decay * w, f"{decay:g} × w"),
         ("w after", new, "w - lr × (decay + direction)"),
     ]
-    return _step_table("AdamW", weight, settings, rows, is_clipped=divisor != 1.0)
+    rows = [row for row in rows if settings.l2 or row[0] != "g + l2 w"]
+    return _step_table(settings.kind, weight, settings, rows, is_clipped=divisor != 1.0)
 
 
 def _step_table(

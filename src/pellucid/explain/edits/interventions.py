@@ -59,6 +59,7 @@ def apply_operation(x: Tensor, index: Index, operation: Operation, value: Value)
 class TensorEdit:
     """The input or output of one part, changed: `features` are one head's, if it is one."""
 
+    address: str
     stack: Literal["encoder", "decoder"]
     #: the part's path in the stack, such as blocks.2.feed_forward.down
     part: str
@@ -94,6 +95,7 @@ class TensorEdit:
 class ExpertEdit:
     """The weight of one expert, scaled at every token that uses it; the others keep theirs."""
 
+    address: str
     stack: Literal["encoder", "decoder"]
     layer: int
     expert: int
@@ -118,6 +120,7 @@ class WeightEdit:
     It adds logit(share) - logit(w) to the score, so softmax gives exactly that share.
     """
 
+    address: str
     stack: Literal["encoder", "decoder"]
     layer: int
     head: int

@@ -112,6 +112,7 @@ def _plan_part(trace: Trace, edit: Edit, name: str, index: Index) -> Interventio
             edit,
             index,
             TensorEdit(
+                address=name,
                 stack=side,
                 part=f"{prefix}.{kind}.{attention.facts.output}",
                 at="input",
@@ -127,7 +128,8 @@ def _plan_part(trace: Trace, edit: Edit, name: str, index: Index) -> Interventio
         value = read_value(trace, edit)
         if edit.operation == "add" or not isinstance(value, float) or index:
             raise PellucidError(f"an expert counts by a factor: {name}=0 switches it off")
-        return ExpertEdit(stack=side, layer=layer, expert=expert, factor=value)
+        weights = f"{name.partition('.')[0]}.feed_forward.weights"
+        return ExpertEdit(address=weights, stack=side, layer=layer, expert=expert, factor=value)
     path = f"{prefix}.{part}"
     at: Literal["input", "output"] = "output"
     if part.endswith(".units"):
@@ -144,6 +146,7 @@ def _plan_part(trace: Trace, edit: Edit, name: str, index: Index) -> Interventio
             "an expert, the residual or a weight"
         )
     planned = TensorEdit(
+        address=name,
         stack=side,
         part=path,
         at=at,
@@ -180,6 +183,7 @@ def _plan_residual(trace: Trace, edit: Edit, name: str, index: Index) -> TensorE
             f"{letter}{len(stack.blocks)}.residual; before the first layer edit tokens"
         )
     planned = TensorEdit(
+        address=name,
         stack=address.side,
         part=f"blocks.{address.layer - 1}",
         at="output",
@@ -218,6 +222,7 @@ def _plan_weight(trace: Trace, edit: Edit, name: str, index: Index) -> WeightEdi
             f"token {query} does not see token {key}, or sees no other: its weights cannot change"
         )
     return WeightEdit(
+        address=f"{name.removesuffix('weights')}scores",
         stack=address.side,
         layer=address.layer,
         head=address.head,

@@ -83,6 +83,21 @@ def log_ps(loss: TokensLoss, logits: Tensor, *, temperature: float = 1.0) -> Ten
     return torch.log_softmax(scaled, dim=-1).gather(1, loss.targets[:, None])[:, 0]
 
 
+def log_z(loss: TokenLoss | PolicyLoss, logits: Tensor) -> Tensor:
+    """(n,): log of the sum of exp(z) at each place, with z over the temperature."""
+    return _scaled(loss, logits).logsumexp(-1)
+
+
+def entropies(loss: TokenLoss | PolicyLoss, logits: Tensor) -> Tensor:
+    """(n,): the entropy of each prediction, at the temperature."""
+    return entropy_of_logits(_scaled(loss, logits))
+
+
+def _scaled(loss: TokenLoss | PolicyLoss, logits: Tensor) -> Tensor:
+    temperature = loss.temperature if isinstance(loss, PolicyLoss) else 1.0
+    return at_places(loss, logits) / temperature
+
+
 def token_terms(loss: TokenLoss | DistillationLoss, logits: Tensor) -> Tensor:
     """(n,): the term of each place, whose mean is the loss."""
     z = at_places(loss, logits)
@@ -92,9 +107,9 @@ def token_terms(loss: TokenLoss | DistillationLoss, logits: Tensor) -> Tensor:
                 z, loss.targets, reduction="none", label_smoothing=loss.label_smoothing
             )
             if loss.z_loss:
-                terms = terms + loss.z_loss * z.logsumexp(-1) ** 2
+                terms = terms + loss.z_loss * log_z(loss, logits) ** 2
             if loss.entropy_bonus:
-                terms = terms - loss.entropy_bonus * entropy_of_logits(z)
+                terms = terms - loss.entropy_bonus * entropies(loss, logits)
             return terms
         case DistillationLoss():
             soft = divergences(loss, logits)
@@ -104,12 +119,9 @@ def token_terms(loss: TokenLoss | DistillationLoss, logits: Tensor) -> Tensor:
             assert_never(loss)
 
 
-def both_at_temperature(
-    loss: DistillationLoss, logits: Tensor, place_row: int
-) -> tuple[Tensor, Tensor]:
-    """(vocabulary,) twice, in float64: the logits of student and teacher at a place, over T."""
-    student = at_places(loss, logits)[place_row].double()
-    return student / loss.temperature, loss.teacher_logits[place_row].double() / loss.temperature
+def tempered_log_ps(loss: DistillationLoss, logits: Tensor) -> Tensor:
+    """(n, vocabulary): log p of every word at the temperature."""
+    return torch.log_softmax(widen(logits) / loss.temperature, dim=-1)
 
 
 def divergences(loss: DistillationLoss, logits: Tensor) -> Tensor:
@@ -142,6 +154,24 @@ def four_log_ps(
     return first[0], second[0], first[1], second[1]
 
 
+def preference_margin(loss: PreferenceLoss, logits: Tensor, companion: Companion) -> Tensor:
+    """(): beta [(log pi_c - log ref_c) - (log pi_r - log ref_r)]."""
+    return dpo_margin(*four_log_ps(loss, logits, companion), beta=loss.beta)
+
+
+def preference_weight(loss: PreferenceLoss, margin: float) -> float:
+    """By how much the loss falls if log P of this answer rises; below 0 for the rejected one."""
+    match loss.kind:
+        case "hinge":
+            slope = 1.0 if margin < 1 else 0.0
+        case "sigmoid":
+            s, sigmoid = loss.label_smoothing, float(torch.tensor(margin).double().sigmoid())
+            slope = (1 - s) * (1 - sigmoid) - s * sigmoid
+        case _:
+            assert_never(loss.kind)
+    return loss.beta * slope * (1 if loss.is_chosen else -1)
+
+
 def _preference_loss(loss: PreferenceLoss, logits: Tensor, companion: Companion) -> Tensor:
     parts = four_log_ps(loss, logits, companion)
     match loss.kind:
@@ -168,8 +198,7 @@ def _policy_loss(loss: PolicyLoss, logits: Tensor) -> Tensor:
         case _:
             assert_never(loss.kl)
     if loss.entropy_bonus:
-        entropies = entropy_of_logits(at_places(loss, logits) / loss.temperature)
-        total = total - loss.entropy_bonus * entropies.sum()
+        total = total - loss.entropy_bonus * entropies(loss, logits).sum()
     return total
 
 
@@ -204,12 +233,10 @@ def parts_of(loss: ExampleLoss, logits: Tensor, companion: Companion | None = No
         case ClassLoss():
             return {}
         case TokenLoss():
-            z = at_places(loss, logits)
-            plain = F.cross_entropy(z, loss.targets, reduction="none").mean()
             return {
-                "cross_entropy": float(plain),
-                "log_z_squared": float((z.logsumexp(-1) ** 2).mean()),
-                "entropy": float(entropy_of_logits(z).mean()),
+                "cross_entropy": float(F.cross_entropy(at_places(loss, logits), loss.targets)),
+                "log_z_squared": float((log_z(loss, logits) ** 2).mean()),
+                "entropy": float(entropies(loss, logits).mean()),
             }
         case DistillationLoss():
             hard = F.cross_entropy(at_places(loss, logits), loss.targets)
@@ -219,7 +246,7 @@ def parts_of(loss: ExampleLoss, logits: Tensor, companion: Companion | None = No
             assert companion is not None
             names = ("chosen", "rejected", "reference_chosen", "reference_rejected")
             values = four_log_ps(loss, logits, companion)
-            margin = dpo_margin(*values, beta=loss.beta)
+            margin = preference_margin(loss, logits, companion)
             parts = {f"log_p_{name}": float(v) for name, v in zip(names, values, strict=True)}
             return {
                 **parts,

@@ -4,24 +4,24 @@ A receipt is made of a trace and a place in it. You can compute it again from th
 and compare the result with the model's number.
 """
 
-from pellucid.explain.receipts.attention import (
+from pellucid.explain.receipts.of_selection import (
+    activation_receipt,
     bias_receipt,
+    embedding_receipt,
+    linear_receipt,
+    logit_receipt,
+    loss_receipt,
+    norm_receipt,
     out_receipt,
     output_gate_receipt,
+    position_receipt,
+    probability_receipt,
     product_receipt,
+    residual_receipt,
     rotation_receipt,
     score_receipt,
+    surprisal_receipt,
     weight_receipt,
-)
-from pellucid.explain.receipts.feed_forward import activation_receipt
-from pellucid.explain.receipts.linear import linear_receipt
-from pellucid.explain.receipts.losses import loss_receipt, surprisal_receipt
-from pellucid.explain.receipts.norms import norm_receipt
-from pellucid.explain.receipts.outputs import logit_receipt, probability_receipt
-from pellucid.explain.receipts.sums import (
-    embedding_receipt,
-    position_receipt,
-    residual_receipt,
 )
 from pellucid.old_words import take_old_words as _take_old_words
 

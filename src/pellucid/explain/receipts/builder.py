@@ -6,36 +6,19 @@ rounding is relative to them.
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
-from pellucid.explain.backward_segments import backward_segment
 from pellucid.explain.chapter_types import Receipt
+from pellucid.explain.equations.equation import AUTOGRAD, TOLERANCES, Source, source_line
 from pellucid.explain.expressions import Apply, Expression, Number, Vector, apply, evaluate
+from pellucid.explain.formulas.trees import TERMS_SHOWN as TERMS_SHOWN
+from pellucid.explain.formulas.trees import cell as cell
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
-
-#: Rounding of one operation, with room for the few operations behind a number.
-TOLERANCES = {"float64": 1e-9, "float32": 1e-5, "float16": 4e-3, "bfloat16": 3e-2}
-#: The folder that the package lies in.
-_ROOT = Path(__file__).resolve().parents[3]
-#: A receipt writes out this many terms of a sum; one number holds the sum of the others.
-TERMS_SHOWN = 64
-#: An object of the code, and a text in the line of it that computes the number.
-Source = tuple[Any, str]
-#: Where torch computes the gradients that receipts are compared with.
-AUTOGRAD: Source = (backward_segment, "grads = gradients(")
-
-
-def cell(address: str, *index: int) -> str:
-    """The address of one number or row: L2.H1.scores[7, 1]."""
-    return f"{address}[{', '.join(map(str, index))}]" if index else address
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,21 +94,6 @@ class ReceiptBuilder:
         )
 
 
-def source_line(code_object: Any, line: str) -> str:
-    """The file of pellucid and the number of the line where an object of the code holds a text.
-
-    Raises:
-        LookupError: it holds no such line.
-    """
-    code_object = inspect.unwrap(code_object)
-    lines, first = inspect.getsourcelines(code_object)
-    file = Path(inspect.getsourcefile(code_object) or "").resolve()
-    for offset, text in enumerate(lines):
-        if line in text:
-            return f"{file.relative_to(_ROOT).as_posix()}:{first + offset}"
-    raise LookupError(f"{file}: no line {line!r}")
-
-
 def row(values: Tensor, name: str, address: str = "") -> Vector:
     """A row of numbers as operands."""
     return Vector(tuple(to_list(values.detach().double().cpu())), name, address)
@@ -136,32 +104,6 @@ def total(parts: Sequence[Expression], remaining: Sequence[float] = ()) -> Expre
     if not remaining:
         return apply("sum", *parts)
     return apply("sum", *parts, Number(math.fsum(remaining), f"{len(remaining):,} more"))
-
-
-def softmax_share(
-    own_term: Expression,
-    values: Tensor,
-    term: Callable[[int], Expression],
-    extra: Expression | None = None,
-) -> Expression:
-    """exp(x - max) / sum exp(x - max), the largest terms first.
-
-    Args:
-        own_term: the x of the numerator.
-        values: (terms,), all x.
-        term: makes the operand at a place of `values`; called for the largest only.
-        extra: one more term of the sum, such as a sink.
-    """
-    wide = values.detach().double().cpu()
-    order = wide.argsort(descending=True, stable=True)
-    numbers: list[float] = to_list(wide[order])
-    top = max(numbers[0], -math.inf if extra is None else evaluate(extra))
-    maximum = Number(top, "max")
-    terms_shown = [(term(int(place)) - maximum).exp() for place in order[:TERMS_SHOWN]]
-    if extra is not None:
-        terms_shown.append((extra - maximum).exp())
-    remaining = [math.exp(x - top) for x in numbers[TERMS_SHOWN:]]
-    return (own_term - maximum).exp() / total(terms_shown, remaining)
 
 
 def magnitude(expression: Expression) -> float:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import torch
-
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.receipts.builder import ReceiptBuilder, cell, row
+from pellucid.explain.receipts.builder import ReceiptBuilder, cell
 from pellucid.explain.residual_sums import list_sums
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
@@ -22,18 +20,6 @@ def length_receipt(trace: Trace, selection: Selection) -> Receipt:
         formula="√(Σ g²)",
         expression=(g @ g).sqrt(),
         model=length(trace[g.address]),
-    )
-
-
-def norm_receipt_of_all(trace: Trace) -> Receipt:
-    """The length of all gradients together, which clipping reads."""
-    norms = torch.tensor(list(trace.backward().norms.values()), dtype=torch.float64)
-    lengths = row(norms, "lengths")
-    return ReceiptBuilder(trace).gradient(
-        "grad_norm",
-        title="all gradients together",
-        formula="√(Σ ‖g‖²) over all parameters",
-        expression=(lengths @ lengths).sqrt(),
     )
 
 

@@ -6,10 +6,9 @@ from typing import assert_never
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Receipt
-from pellucid.explain.expressions import Expression, constant
+from pellucid.explain.expressions import Expression, Vector, constant
 from pellucid.explain.part_facts import may_bias_by_query, norms_one_token
 from pellucid.explain.receipts.builder import ReceiptBuilder, cell, row
-from pellucid.explain.receipts.norms import mean_and_variance
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.norms import layer_norm_grad, rms_norm_grad
@@ -120,7 +119,7 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
         unit_product -= g @ build.vector("bias", f"{name}.{facts.bias}")
     formula, source = "s (gain g - unit mean(gain g unit))", (rms_norm_grad, "return scale *")
     if facts.centred:
-        mean, mean_square = mean_and_variance(x)
+        mean, mean_square = _mean_and_variance(x)
         centred_x -= mean
         no_gain = facts.gain is None
         gained = g.sum() if no_gain else build.vector("gain", f"{name}.{facts.gain}") @ g
@@ -137,3 +136,10 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
         expression=s * (scaled_grad - centred_x * s * (unit_product / n)),
         source=source,
     )
+
+
+def _mean_and_variance(features: Vector) -> tuple[Expression, Expression]:
+    """The mean of a row, and the mean of its squares less the square of its mean."""
+    n = constant(len(features.values), "n")
+    mean = features.sum() / n
+    return mean, features @ features / n - mean * mean

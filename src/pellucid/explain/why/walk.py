@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses.syntax import stack_letter
+from pellucid.explain.equations.equation import stack_prefix
 from pellucid.explain.forward_pass import Side, StackPass
 from pellucid.explain.part_facts import is_identity
-from pellucid.explain.receipts.sums import stack_prefix
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.why.held import Pulled, pull_linear, pull_norm
 from pellucid.explain.why.sublayers import (
@@ -207,15 +207,13 @@ def _enter(walk: Walk) -> None:
 
     embedding = trace.model.embed(stack_pass.ids)
     mapped_first = stack.input_projection is not None and stack.projection_place == "first"
-    start = stack_pass.projected if mapped_first else embedding
-    assert start is not None
+    start = stack_pass.entry["input_projection"] if mapped_first else embedding
     placed = stack.positions.embed(start, stack_pass.attention_view)
     if stack.embedding_positions is not None:
         placed = stack.embedding_positions.embed(placed, stack_pass.attention_view)
     into_norm = placed
     if stack.input_projection is not None and stack.projection_place == "before_norm":
-        assert stack_pass.projected is not None
-        into_norm = stack_pass.projected
+        into_norm = stack_pass.entry["input_projection"]
     project("last")
     walk.held_norms |= not is_identity(stack.input_norm)
     pulled = pull_norm(stack.input_norm, into_norm[0], places, walk.direction)

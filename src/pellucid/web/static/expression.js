@@ -16,7 +16,7 @@ export function number(said) {
 /** @type {Record<string, (a: number) => number>} */
 const OF_ONE = {
   neg: (a) => -a, exp: Math.exp, log: Math.log, sqrt: Math.sqrt, tanh: Math.tanh, erf,
-  sin: Math.sin, cos: Math.cos,
+  sin: Math.sin, cos: Math.cos, step: (a) => (a > 0 ? 1 : 0), bfloat16,
 };
 /** @type {Record<string, (a: number, b: number) => number>} */
 const OF_TWO = {
@@ -57,6 +57,16 @@ function sum(terms) {
     total = next;
   }
   return total + lost;
+}
+
+/** The nearest number with 8 binary digits; of two that are as near, the even one.
+ * @param {number} x */
+function bfloat16(x) {
+  if (x === 0 || !Number.isFinite(x)) return x;
+  const unit = 2 ** (Math.floor(Math.log2(Math.abs(x))) - 7);
+  const low = Math.floor(x / unit);
+  const part = x / unit - low;
+  return (low + (part > 0.5 || (part === 0.5 && low % 2 !== 0) ? 1 : 0)) * unit;
 }
 
 /** The error function in float64: its series near 0, its continued fraction beyond.

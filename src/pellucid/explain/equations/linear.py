@@ -1,0 +1,182 @@
+"""Linear layers: W x + b, with a LoRA update; and matrices that other parameters make."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, assert_never, cast
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from pellucid.explain.addresses.site import Site
+from pellucid.explain.equations.equation import (
+    Equation,
+    Source,
+    block_path,
+    dot,
+    layer_name,
+)
+from pellucid.explain.formulas.nodes import Formula, Index, Read, Total, setting
+from pellucid.explain.part_facts import projection_input
+from pellucid.explain.trace_types import Trace
+from pellucid.model.facts import LinearFacts, LoRAFacts, UnknownFacts, linear_facts
+from pellucid.model.reparametrisation import spectral_norm, weight_norm
+from pellucid.typed import named_modules
+
+#: The line that projects, by the kind of attention; other kinds have one line for all three.
+_PROJECTION_LINES = {
+    ("MultiHeadAttention", "query"): "self.query(x)",
+    ("MultiHeadAttention", "key"): "self.key(x)",
+    ("MultiHeadAttention", "value"): "self.value(x)",
+    ("MultiHeadAttention", "output_gate"): "self.output_gate(x)",
+    ("LatentAttention", "query_latent"): "self.query_latent(x)",
+    ("LatentAttention", "query"): "self.query(x)",
+    ("LatentAttention", "latent"): "self.latent(x)",
+    ("LatentAttention", "rotated_key"): "self.rotated_key(x)",
+    ("LatentAttention", "key"): "self.key(latents)",
+    ("LatentAttention", "value"): "self.value(latents)",
+    ("CrossAttention", "query"): "self.query(",
+    ("CrossAttention", "key"): "self.key(states)",
+    ("CrossAttention", "value"): "self.value(states)",
+    ("NeuralMemory", "memory_query"): "self.memory_query, x",
+    ("NeuralMemory", "memory_key"): "self.memory_key, x",
+    ("NeuralMemory", "memory_value"): "self.memory_value, x",
+}
+_JOINT_LINE = "(self.query, self.key"
+
+
+def product(
+    trace: Trace, layer: str, x: Callable[[str], Formula], row: Index = "f"
+) -> tuple[Formula, str]:
+    """W x + b of a row of a linear layer, and its text.
+
+    Args:
+        trace: the sentence.
+        layer: the name of the linear layer in the model.
+        x: makes the input over an axis of features.
+        row: of the matrix.
+    """
+    module = cast("nn.Linear", trace.model.get_submodule(layer))
+    facts, weight = linear_facts(module), "weight"
+    match facts:
+        case LoRAFacts(active=False, merged=True):
+            weight = "unmerged_weight"
+        case LoRAFacts() | LinearFacts() | UnknownFacts():
+            pass
+        case _:
+            assert_never(facts)
+    w = Read(f"{layer}.{weight}", (row, "j"), "W")
+    result: Formula = dot("j", module.in_features, w, x("j"))
+    text = "W · x"
+    if isinstance(facts, LoRAFacts) and facts.active and not facts.merged:
+        down = dot(
+            "j", module.in_features, Read(f"{layer}.{facts.down}", ("r", "j"), "down"), x("j")
+        )
+        update = Total("r", facts.rank, Read(f"{layer}.{facts.up}", (row, "r"), "up") * down)
+        result = result + setting(facts.scale, "LoRA scale") * update
+        text = "W · x + LoRA scale × up · (down · x)"
+    if cast("Tensor | None", module.bias) is not None:
+        result, text = result + Read(f"{layer}.bias", (row,), "b"), f"{text} + b"
+    return result, text
+
+
+def linear(
+    trace: Trace, site: Site, *, layer: str, reads: str, title: str, line: str, time: str = "t"
+) -> Equation:
+    """W[f] . x + b of a layer whose input is at an address.
+
+    Args:
+        trace: the sentence.
+        site: of the output.
+        layer: the name of the linear layer in the model.
+        reads: the address of its input, (time, features).
+        title: what a number is; "{f}" is its feature.
+        line: a text in the line that calls the layer, in the module that holds it.
+        time: the axis of tokens.
+    """
+    formula, text = product(trace, layer, lambda axis: Read(reads, (time, axis), "x"))
+    holder = trace.model.get_submodule(layer.rpartition(".")[0])
+    return Equation(
+        formula=formula,
+        axes=(time, "f"),
+        title=lambda env: title.format(**env),
+        text=text,
+        source=(_find_class(holder, line), line),
+    )
+
+
+def projection(trace: Trace, site: Site) -> Equation | str:
+    """A row of the matrix that makes queries, keys, values, gates or latents."""
+    kind, _, name = site.part.partition(".")
+    attention = trace.model.get_submodule(f"{block_path(site)}.{kind}")
+    address = f"{layer_name(site)}.{kind}"
+    reads = f"{address}.{projection_input(attention, name)}"
+    if kind == "cross_attention" and name != "query":
+        reads = "encoder.final_norm"
+    return linear(
+        trace,
+        site,
+        layer=f"{block_path(site)}.{kind}.{name}",
+        reads=reads,
+        title=f"feature {{f}} of the projected {name}, all heads side by side",
+        line=_PROJECTION_LINES.get((type(attention).__name__, name), _JOINT_LINE),
+    )
+
+
+def computed_weight(trace: Trace, site: Site) -> Equation | str:
+    """A matrix that is a function of other parameters: weight norm or spectral norm."""
+    layer = site.part.rpartition(".")[0]
+    module = trace.model.get_submodule(layer)
+    parts = f"{layer}.parametrizations.weight"
+    if not parametrize.is_parametrized(module, "weight"):
+        return "it is learned: nothing is computed"
+    rule = type(cast("Any", module).parametrizations.weight[0]).__name__
+    n_rows, n_columns = cast("nn.Linear", module).weight.shape
+    if rule == "_WeightNorm":
+        v = f"{parts}.original1"
+        length = dot("j", n_columns, Read(v, ("i", "j"), "v"), Read(v, ("i", "j"), "v"))
+        formula = Read(f"{parts}.original0", ("i", 0), "g") * Read(v, ("i", "c"), "v")
+        return Equation(
+            formula=formula / length.apply("sqrt"),
+            axes=("i", "c"),
+            title="a weight: a length times a direction",
+            text="g × v / |v|",
+            source=(weight_norm, "parametrizations).weight_norm"),
+        )
+    if rule == "_SpectralNorm":
+        w = f"{parts}.original"
+        by_row = dot(
+            "j", n_columns, Read(w, ("i'", "j"), "w"), Read(f"{parts}.0._v", ("j",), "right")
+        )
+        sigma = Total("i'", n_rows, Read(f"{parts}.0._u", ("i'",), "left") * by_row)
+        return Equation(
+            formula=Read(w, ("i", "c"), "w") / sigma,
+            axes=("i", "c"),
+            title="a weight over the largest singular value of its matrix",
+            text="w / (left · W right)",
+            source=(spectral_norm, "parametrizations).spectral_norm"),
+        )
+    return f"pellucid has no formula for {rule}"
+
+
+def computed_weights(trace: Trace) -> list[str]:
+    """The names of all matrices that are functions of other parameters."""
+    names: dict[int, str] = {}
+    for name, module in named_modules(trace.model).items():
+        if isinstance(module, nn.Linear) and parametrize.is_parametrized(module, "weight"):
+            names.setdefault(id(module), f"{name}.weight")
+    return list(names.values())
+
+
+def _find_class(holder: nn.Module, line: str) -> Any:
+    """The class that holds a line of source: the module's own, or one of its base classes."""
+    for kind in type(holder).__mro__:
+        if kind.__module__.startswith("pellucid") and line in inspect.getsource(kind):
+            return kind
+    raise LookupError(f"{type(holder).__name__} holds no line {line!r}")
+
+
+def source_in(holder: nn.Module, line: str) -> Source:
+    """The line of a module's class that holds a text."""
+    return _find_class(holder, line), line

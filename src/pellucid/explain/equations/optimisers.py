@@ -1,0 +1,217 @@
+"""The step of an optimiser: from a gradient through its moments to the next weight.
+
+Source:
+    Kingma and Ba 2015, "Adam", algorithm 1; Loshchilov and Hutter 2019, "Decoupled Weight Decay
+    Regularization", algorithm 2; Jordan et al. 2024, "Muon: An optimizer for hidden layers in
+    neural networks".
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pellucid.explain import optimiser_step
+from pellucid.explain.addresses.site import Site
+from pellucid.explain.equations.equation import Equation, Source
+from pellucid.explain.equations.lengths import parameter_axes
+from pellucid.explain.formulas.nodes import Formula, Read, Total, setting
+from pellucid.explain.optimiser_settings import StepSettings, choose_settings
+from pellucid.explain.trace_types import Trace
+from pellucid.maths.optimisers import NEWTON_SCHULZ, adamw_step, newton_schulz
+from pellucid.optim import Muon
+
+
+def _axes(trace: Trace, site: Site) -> tuple[str, ...]:
+    return parameter_axes(dict(trace.model.named_parameters())[site.part].ndim)
+
+
+def _equation(
+    trace: Trace,
+    site: Site,
+    formula: Formula,
+    title: str,
+    text: str,
+    source: Source,
+    dtype: str = "",
+) -> Equation:
+    return Equation(
+        formula=formula,
+        axes=_axes(trace, site),
+        title=f"{site.part}: {title}",
+        text=text,
+        source=source,
+        least=0.0,
+        dtype=dtype,
+    )
+
+
+def _number(trace: Trace, site: Site, part: str, name: str) -> Read:
+    return Read(f"{site.part}{part}", _axes(trace, site), name)
+
+
+def _gradient(trace: Trace, site: Site, settings: StepSettings) -> tuple[Formula, str]:
+    """The gradient as the optimiser reads it: clipped, and with the decay of the weight added."""
+    formula: Formula = _number(trace, site, ".grad", "g")
+    text = "g"
+    if optimiser_step.divisor(trace, settings) != 1.0 and settings.clip_norm is not None:
+        norm, limit = Read("grad_norm", (), "‖all g‖"), setting(settings.clip_norm, "clip norm")
+        formula, text = formula / (norm / limit), "(g / clip)"
+    if settings.l2:
+        weight = _number(trace, site, "", "w")
+        formula, text = formula + setting(settings.l2, "l2") * weight, f"({text} + l2 × w)"
+    return formula, text
+
+
+def moment(trace: Trace, site: Site) -> Equation | str:
+    """m and v of Adam and AdamW, or the momentum of SGD and Muon."""
+    settings, part = (
+        choose_settings(trace, site.part),
+        site.address.rpartition(".")[2],
+    )
+    g, text = _gradient(trace, site, settings)
+    before = _number(trace, site, f".{part}_before", f"{part} before")
+    match settings.kind:
+        case "AdamW" | "Adam":
+            beta = setting(settings.beta1 if part == "m" else settings.beta2, "β")
+            term, term_text = (g, text) if part == "m" else (g * g, f"{text}²")
+            statistic = "mean" if part == "m" else "mean square"
+            return _equation(
+                trace,
+                site,
+                beta * before + (1.0 - beta) * term,
+                f"the running {statistic} of the gradient",
+                f"β × {part} + (1 - β) × {term_text}",
+                (adamw_step, f"{part} = beta"),
+            )
+        case "Muon" | "SGD":
+            line = "momentum = torch.stack(buffers) * mu + grads"
+            return _equation(
+                trace,
+                site,
+                setting(settings.beta1, "μ") * before + g,
+                "the sum of all gradients, in which older ones fade",
+                f"μ × m + {text}",
+                (Muon, line),
+            )
+        case _:
+            assert_never(settings.kind)
+
+
+def next_weight(trace: Trace, site: Site) -> Equation | str:
+    """The weight after the step."""
+    settings = choose_settings(trace, site.part)
+    w, lr = _number(trace, site, "", "w"), setting(settings.learning_rate, "lr")
+    decay = setting(settings.weight_decay, "decay")
+    match settings.kind:
+        case "AdamW" | "Adam":
+            m, v = _number(trace, site, ".m", "m"), _number(trace, site, ".v", "v")
+            t = float(settings.step)
+            first = m / (1.0 - setting(settings.beta1, "β₁") ** t)
+            second = (v / (1.0 - setting(settings.beta2, "β₂") ** t)).apply("sqrt")
+            formula: Formula = w - lr * (first / (second + setting(settings.eps, "eps")))
+            text = "w - lr × (m / (1 - β₁ᵗ)) / (√(v / (1 - β₂ᵗ)) + eps)"
+            if settings.kind == "AdamW":
+                formula, text = formula - lr * decay * w, f"{text} - lr × decay × w"
+            line = "return w - learning_rate * weight_decay * w"
+            return _equation(trace, site, formula, "after the step", text, (adamw_step, line))
+        case "SGD":
+            step, text = _gradient(trace, site, settings)
+            if settings.beta1:
+                step, text = _number(trace, site, ".m", "m"), "m"
+            line = "state = _as_the_run("
+            return _equation(
+                trace,
+                site,
+                w - lr * step,
+                "after the step",
+                f"w - lr × {text}",
+                (optimiser_step.step_parameter, line),
+            )
+        case "Muon":
+            rows, columns = trace[site.part].shape
+            tall = setting(max(1.0, rows / columns), "max(1, rows / columns)")
+            step = lr * tall.apply("sqrt") * _number(trace, site, ".direction", "d")
+            return _equation(
+                trace,
+                site,
+                w * (1.0 - lr * decay) - step,
+                "after the step",
+                "w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
+                (Muon, "new_weights = weights * (1 - lr"),
+            )
+        case _:
+            assert_never(settings.kind)
+
+
+def look_ahead(trace: Trace, site: Site) -> Equation:
+    """g + μ m: what Muon orthogonalises."""
+    settings = choose_settings(trace, site.part)
+    g, text = _gradient(trace, site, settings)
+    formula = g + setting(settings.beta1, "μ") * _number(trace, site, ".m", "m")
+    source: Source = (Muon, "look_ahead = grads + mu * momentum")
+    return _equation(trace, site, formula, "the look-ahead", f"{text} + μ × m", source)
+
+
+def direction(trace: Trace, site: Site) -> Equation:
+    """The last matrix of Newton-Schulz."""
+    last = optimiser_step.newton_schulz_steps(trace)
+    formula = _number(trace, site, f".iterate{last}", "x")
+    source: Source = (Muon, "update = orthogonalise(")
+    return _equation(trace, site, formula, "what Muon moves it along", f"x after {last}", source)
+
+
+def iterate(trace: Trace, site: Site) -> Equation:
+    """X_0 = M / (|M| + 1e-7); X <- a X + (b A + c A²) X with A = X Xᵀ."""
+    number = optimiser_step.number_of(site.address)
+    rows, columns = trace[site.part].shape
+    dtype = optimiser_step.orthogonal_name(trace)
+    if number == 0:
+        m = Read(f"{site.part}.look_ahead", ("p0", "p1"), "m")
+        other = Read(f"{site.part}.look_ahead", ("i", "j"), "m")
+        norm = Total("i", rows, Total("j", columns, other * other)).apply("sqrt")
+        source: Source = (newton_schulz, "x = matrix / (norm + 1e-7)")
+        return _equation(
+            trace,
+            site,
+            m / (norm + setting(1e-7)),
+            "M over its length",
+            "m / (√Σ m² + 1e-7)",
+            source,
+            dtype,
+        )
+    before, gram_address = f"{site.part}.iterate{number - 1}", f"{site.part}.gram{number - 1}"
+    a, b, c = (setting(value, name) for value, name in zip(NEWTON_SCHULZ, "abc", strict=True))
+    is_tall, short = rows > columns, min(rows, columns)
+    long_axis = "p1" if is_tall else "p0"
+    square = Total(
+        "m", short, Read(gram_address, (long_axis, "m"), "A") * Read(gram_address, ("m", "l"), "A")
+    )
+    mixing = b * Read(gram_address, (long_axis, "l"), "A") + c * square
+    x = Read(before, ("p0", "l") if is_tall else ("l", "p1"), "x")
+    formula = a * Read(before, ("p0", "p1"), "x") + Total("l", short, mixing * x)
+    return _equation(
+        trace,
+        site,
+        formula,
+        f"the matrix after {number} iterations",
+        "a x + Σ (b A + c A²) x",
+        (newton_schulz, "x = a * x + (b * gram"),
+        dtype,
+    )
+
+
+def gram(trace: Trace, site: Site) -> Equation:
+    """A = X Xᵀ, of the shorter side."""
+    x = f"{site.part}.iterate{optimiser_step.number_of(site.address)}"
+    rows, columns = trace[site.part].shape
+    is_tall, long = rows > columns, max(rows, columns)
+    first, other = (Read(x, ("l", axis) if is_tall else (axis, "l"), "x") for axis in ("p0", "p1"))
+    return _equation(
+        trace,
+        site,
+        Total("l", long, first * other),
+        "the product of the matrix with its transpose",
+        "Σ x x",
+        (newton_schulz, "gram = x @"),
+        optimiser_step.orthogonal_name(trace),
+    )

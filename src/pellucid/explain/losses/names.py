@@ -1,0 +1,45 @@
+"""What displays call the parts of a loss."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from pellucid.explain.losses.types import (
+    ClassLoss,
+    DistillationLoss,
+    ExampleLoss,
+    PolicyLoss,
+    PreferenceLoss,
+    TokenLoss,
+)
+from pellucid.explain.trace_types import Trace
+
+
+def describe_place(trace: Trace, place: int) -> str:
+    """Where a token is predicted: after a token, or at a masked one."""
+    return f"after token {place}" if trace.predicts else f"at token {place}"
+
+
+def name_class(loss: ClassLoss, number: int) -> str:
+    """The name of a class, quoted; its number if it has none."""
+    return repr(loss.classes[number]) if loss.classes else f"class {number}"
+
+
+def describe_error(loss: ExampleLoss) -> str:
+    """What the gradient of a term by a logit is called."""
+    match loss:
+        case TokenLoss():
+            return "p - y" if loss.is_plain else "the gradient"
+        case DistillationLoss():
+            return "the gradient"
+        case PreferenceLoss() | PolicyLoss():
+            return "the weighed p - y"
+        case ClassLoss():
+            return "the gradient" if loss.multi_label or loss.label_smoothing else "p - y"
+        case _:
+            assert_never(loss)
+
+
+def piece(trace: Trace, word: int) -> str:
+    """A word of the vocabulary, quoted; its id if there is no tokenizer."""
+    return str(word) if trace.spelling is None else repr(trace.spelling.piece(word))

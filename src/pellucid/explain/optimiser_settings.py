@@ -1,0 +1,169 @@
+"""How an optimiser moves one parameter: its rates, its moments and where they come from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, assert_never
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from pellucid import config
+from pellucid.checkpoints import load_optimiser
+from pellucid.explain.trace_types import Trace
+from pellucid.optim import (
+    assemble_schedule,
+    group,
+)
+from pellucid.runs import Run
+from pellucid.saved_runs.folder import RunFolder, is_published
+from pellucid.saved_runs.load import read_plan
+
+Kind = Literal["AdamW", "Adam", "SGD", "Muon"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSettings:
+    """How one parameter is moved: `step` is the number of this step, from 1.
+
+    `origin` says where the numbers come from; `m` and `v` are None in the zero state. Muon
+    and SGD have their momentum as `beta1`. `l2` times the weight is added to the gradient.
+    """
+
+    kind: Kind
+    learning_rate: float
+    step: int
+    clip_norm: float | None
+    origin: str
+    beta1: float = 0.0
+    beta2: float = 0.0
+    eps: float = 0.0
+    weight_decay: float = 0.0
+    l2: float = 0.0
+    m: Tensor | None = None
+    v: Tensor | None = None
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The optimiser's state in a run's checkpoint, and the precision of Muon in its plan."""
+
+    step: int
+    factor: float
+    orthogonal: Literal["float32", "bfloat16"]
+    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+
+def parts_of(settings: StepSettings) -> tuple[str, ...]:
+    """What a step has, by the kind of optimiser."""
+    match settings.kind:
+        case "AdamW" | "Adam":
+            return ("m", "v", "next")
+        case "Muon":
+            return ("m", "look_ahead", "direction", "next")
+        case "SGD":
+            return ("m", "next") if settings.beta1 else ("next",)
+        case _:
+            assert_never(settings.kind)
+
+
+_memories: WeakKeyDictionary[nn.Module, _Memory] = WeakKeyDictionary()
+
+
+def choose_settings(trace: Trace, name: str) -> StepSettings:
+    """The settings of the next step of a parameter."""
+    run = trace.run
+    if run is None or is_published(run.folder):
+        return _first_step_settings()
+    memory = read_memory(run)
+    is_remembered = any(key.startswith(f"{name}::") for key in memory.tensors)
+    groups = group(trace.model.named_parameters())
+    decays = any(part.decays and name in part.parameters for part in groups.every)
+    origin = (
+        f"the optimiser's state comes from the run after {memory.step:,} updates, with its "
+        "learning rate, decay and clipping"
+        if is_remembered
+        else "first step from zero state: the checkpoint remembers nothing of this weight"
+    )
+    shared: dict[str, Any] = {
+        "step": memory.step + 1 if is_remembered else 1,
+        "clip_norm": run.config.training.clip_norm,
+        "origin": origin,
+    }
+    optimiser = run.config.optimiser
+    if isinstance(optimiser, config.Muon):
+        if name in groups.hidden.parameters:
+            return StepSettings(
+                kind="Muon",
+                learning_rate=optimiser.learning_rate * memory.factor,
+                beta1=optimiser.momentum,
+                weight_decay=optimiser.weight_decay,
+                m=memory.tensors.get(f"{name}::momentum"),
+                **shared,
+            )
+        optimiser = optimiser.rest
+    rate = optimiser.learning_rate * memory.factor
+    match optimiser:
+        case config.SGD():
+            return StepSettings(
+                kind="SGD",
+                learning_rate=rate,
+                beta1=optimiser.momentum,
+                l2=optimiser.l2 if decays else 0.0,
+                m=memory.tensors.get(f"{name}::momentum_buffer"),
+                **shared,
+            )
+        case config.AdamW():
+            kind, decay = "AdamW", {"weight_decay": optimiser.weight_decay if decays else 0.0}
+        case config.Adam():
+            kind, decay = "Adam", {"l2": optimiser.l2 if decays else 0.0}
+        case _:
+            assert_never(optimiser)
+    return StepSettings(
+        kind=kind,
+        learning_rate=rate,
+        beta1=optimiser.betas[0],
+        beta2=optimiser.betas[1],
+        eps=optimiser.eps,
+        m=memory.tensors.get(f"{name}::exp_avg"),
+        v=memory.tensors.get(f"{name}::exp_avg_sq"),
+        **decay,
+        **shared,
+    )
+
+
+def _first_step_settings() -> StepSettings:
+    """The first step, with the numbers that torch's AdamW has by default."""
+    default: dict[str, Any] = {
+        name: parameter.default
+        for name, parameter in inspect.signature(torch.optim.AdamW).parameters.items()
+    }
+    return StepSettings(
+        kind="AdamW",
+        learning_rate=default["lr"],
+        beta1=default["betas"][0],
+        beta2=default["betas"][1],
+        eps=default["eps"],
+        weight_decay=default["weight_decay"],
+        step=1,
+        clip_norm=None,
+        origin="first step from zero state: this model came without an optimiser's memory; "
+        "learning rate, betas, eps and decay are those that torch's AdamW has by default",
+    )
+
+
+def read_memory(run: Run) -> _Memory:
+    """The optimiser's memory at a run's checkpoint; read once for each model that is open."""
+    if run.model not in _memories:
+        folder = RunFolder(run.folder)
+        plan = read_plan(folder)
+        total = plan.total_steps
+        schedule = assemble_schedule(run.config.schedule, total=total)
+        tensors, step = load_optimiser(run.checkpoint)
+        # a run that has ended has no next rate: take the rate of its last update
+        factor = schedule(min(step, total - 1))
+        _memories[run.model] = _Memory(step, factor, plan.orthogonal, tensors)
+    return _memories[run.model]
