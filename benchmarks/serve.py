@@ -6,6 +6,7 @@
 
 The last compares with the server of `llama-cpp-python[server]`, which PYTHON has and which reads
 FILE (`pellucid export RUN --format gguf`). Both servers run, and are measured in turns.
+A second thread makes its server slower on two cores, so it has one by default.
 
 It starts `pellucid serve` in a process of its own. For each number of clients, so many threads send
 one streamed completion after another for some seconds, after a warm-up. Each client waits for its
@@ -76,6 +77,7 @@ def flags() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2, help="of the server")
     parser.add_argument("--weights", default="float32", help="of pellucid's model")
     parser.add_argument("--peer", type=Path, help="the Python that has llama-cpp-python's server")
+    parser.add_argument("--peer-threads", type=int, default=1, help="of its server: try several")
     parser.add_argument("--gguf", type=Path, help="the same model for it")
     parser.add_argument("--rounds", type=int, default=1, help="of all servers and clients")
     parser.add_argument("--out", type=Path, help="a folder for the dated JSON file")
@@ -114,7 +116,7 @@ def served_by_peer(arguments: argparse.Namespace) -> Generator[tuple[str, str]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [str(arguments.peer), "-m", "llama_cpp.server", "--model", str(arguments.gguf)]
-    command += ["--port", str(port), "--n_threads", str(arguments.threads), "--n_ctx", "0"]
+    command += ["--port", str(port), "--n_threads", str(arguments.peer_threads), "--n_ctx", "0"]
     command += ["--interrupt_requests", "false"]  # by default a new request ends the one before
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     api = f"http://127.0.0.1:{port}/v1"
