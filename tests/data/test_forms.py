@@ -245,6 +245,18 @@ def test_pairs_that_teach_nothing_are_dropped_and_counted() -> None:
     assert any("as far as they fit" in reason for reason in census.dropped)
 
 
+def test_an_answer_that_is_the_whole_of_its_list_is_not_taken_for_the_prompt() -> None:
+    question, answer = (
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "a"},
+    )
+    other = {"role": "assistant", "content": "b"}
+    fine = {"chosen": [question, answer], "rejected": [question, other]}
+    given = rows(fine, {"chosen": [question, answer], "rejected": [question]})
+    _, census, _ = examples_of(PREFERENCES, given)
+    assert list(census.dropped) == ["it has no prompt"]
+
+
 # prompts
 
 

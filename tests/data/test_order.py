@@ -130,6 +130,11 @@ def test_rows_are_filled_from_the_longest_example_on_and_none_is_empty() -> None
     assert [row.tolist() for row in rows] == [[0, 3], [1, 2]]
 
 
+def test_no_examples_are_no_batches() -> None:
+    with pytest.raises(TextError, match="there are no examples to learn from"):
+        BucketedBatches(answers([]), COLLATION, rows_at_once=2, seed=0)
+
+
 def test_example_longer_than_a_row_is_refused_with_what_to_do() -> None:
     with pytest.raises(
         TextError, match=r"has 13 tokens, more than the 12 of a row.*context_length"
@@ -269,3 +274,8 @@ def test_packed_examples_predict_what_each_alone_predicts() -> None:
     assert packed.rows < len(ids)
     assert total(packed) == pytest.approx(sum(total(each) for each in alone), rel=1e-12)
     assert total(together) == pytest.approx(total(packed), rel=1e-12)
+
+
+def test_an_example_without_tokens_takes_no_room() -> None:
+    assert sorted(pack(np.array([0, 4]), 4).places.tolist()) == [0, 1]
+    assert pack(np.array([0]), 4).rows == 1

@@ -96,6 +96,12 @@ def test_a_line_with_another_number_of_values_is_refused_with_its_number(tmp_pat
     assert "row 1 (line 2): has 1 values, but the first line names 2" in said
 
 
+@pytest.mark.parametrize("name", ["a.parquet.gz", "a.zip.gz"])
+def test_what_needs_the_whole_file_is_not_read_from_an_archive(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TextError, match="cannot read such a file from an archive: unpack it"):
+        read(written(tmp_path, name, gzip.compress(b"x")))
+
+
 def test_a_zip_is_read_where_it_holds_one_table(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("_about.txt", "who made it")

@@ -103,6 +103,15 @@ def test_of_one_long_text_the_end_is_held_out_from_a_new_line_on() -> None:
     assert 0.1 <= share <= 0.111
 
 
+@pytest.mark.parametrize(("line_end", "begin"), [(4899, 5000), (4900, 4901), (4980, 4981)])
+def test_the_tail_begins_at_a_line_of_the_hundredth_before_its_share(
+    line_end: int, begin: int
+) -> None:
+    text = "a" * line_end + "\n" + "b" * (9_999 - line_end)
+    divided = split([Document("one", text)], 0.5)
+    assert divided.held_out[0].text == text[begin:]
+
+
 def test_text_without_lines_is_cut_all_the_same() -> None:
     parts = split([Document("one", "x" * 1000)], 0.1)
     assert [len(d.text) for d in (*parts.train, *parts.held_out)] == [900, 100]

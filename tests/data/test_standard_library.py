@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pellucid.data import Document, standard_library_docs
-from pellucid.data.standard_library import TOPICS, documentation_under, module_name
+from pellucid.data.standard_library import TOPICS, documentation_under, drop_repeated, module_name
 from pellucid.errors import TextError
 
 
@@ -141,3 +141,10 @@ if True:
 )
 def test_modules_are_named_as_they_are_imported(path: str, name: str) -> None:
     assert module_name(path) == name
+
+
+def test_a_docstring_that_was_there_before_is_left_out() -> None:
+    known_texts: set[str] = set()
+    assert drop_repeated("It adds.", known_texts) == "It adds."
+    assert drop_repeated("It adds.", known_texts) == ""
+    assert drop_repeated(None, known_texts) == ""

@@ -253,3 +253,8 @@ def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> 
         pieces = chain(parts.train.pieces(), parts.held_out.pieces())
         with pytest.raises(TextError, match=f"^{name} changed while pellucid read it"):
             list(pieces)
+
+
+def test_no_document_is_surveyed_as_none() -> None:
+    empty = survey(iter(()), ReadCounts(), drop_duplicates=False)
+    assert (len(empty.sizes), len(empty.digests), len(empty.used)) == (0, 0, 0)

@@ -22,6 +22,7 @@ from pellucid.data import (
     survey,
     table_rows,
 )
+from pellucid.data.table_rows import read_table
 from pellucid.errors import TextError
 
 TEXTS = ["Grüße, 世界 🙂", 'with "quotes", commas\tand tabs', "two\nlines", "последний"]
@@ -311,3 +312,24 @@ def test_parquet_field_in_a_struct_is_found_by_its_path(tmp_path: Path) -> None:
     parquet.write_table(arrow.Table.from_pylist(rows), path)
     assert texts_in(str(path), field="message.text") == TEXTS
     assert "has no field 'message.body'" in refusal(str(path), "message.body")
+
+
+@pytest.mark.parametrize(("ending", "between"), [(".csv", ","), (".tsv", "\t")])
+def test_a_row_of_a_chosen_field_holds_that_field_alone(ending: str, between: str) -> None:
+    lines = (("a", "text"), ("1", "one"), ("2", "two"))
+    content = "\n".join(between.join(values) for values in lines).encode()
+    rows = list(read_table("t", ending, io.BytesIO(content), field="text"))
+    assert [row.values for row in rows] == [{"text": "one"}, {"text": "two"}]
+    assert [set(row.values) for row in read_table("t", ending, io.BytesIO(content))] == [
+        {"a", "text"}
+    ] * 2
+
+
+def test_a_field_that_a_parquet_file_lacks_is_refused_though_it_has_no_row(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="needs the extra `parquet`")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"text": arrow.array([], arrow.string())}), tmp_path / "a")
+    with (tmp_path / "a").open("rb") as stream:
+        assert list(read_table("a", ".parquet", stream, field="text")) == []
+        with pytest.raises(TextError, match="title"):
+            list(read_table("a", ".parquet", stream, field="title"))

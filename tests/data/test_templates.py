@@ -242,6 +242,18 @@ def test_a_template_that_wants_all_memory_is_refused(source: str) -> None:
     assert "memory" in refusal(source)
 
 
+def test_a_template_whose_process_ends_is_refused_in_words() -> None:
+    sandbox = Sandbox("fine", name="the template", seconds=0.5, megabytes=512)
+    sandbox.render("row 1", [{"messages": []}], [])
+    process = sandbox._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    with pytest.raises(TextError, match=r"row 2: the template ended without an answer.*512 MiB"):
+        sandbox.render("row 2", [{"messages": []}], [])
+    sandbox.close()
+
+
 def test_a_chat_that_does_not_begin_with_the_chat_before_it_is_refused() -> None:
     source = "{{ messages | length }}{% for m in messages %}{{ m.content }}{% endfor %}"
     assert "has no {% generation %} tags" in refusal(source)
