@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 from typing import Any
 
 import pytest
+import torch
 
 from pellucid.cli.output.chapter import receipt_lines
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace
+from pellucid.explain.addresses.chain import equation_of
+from pellucid.explain.addresses.recompute import pattern_of
 from pellucid.explain.chapter_json import plain_receipt
 from pellucid.explain.chapter_types import Place, Receipt
 from pellucid.explain.chapters import CHAPTERS, build_chapter
@@ -19,12 +23,17 @@ from pellucid.explain.expressions import Apply, Expression, Number, Vector, eval
 from pellucid.explain.receipt_text import format_expression, format_receipt, round_operands
 from pellucid.web.json_payload import chapter_payload
 from support.models import build
+from support.nightly import sampled
 from support.traced import MODELS, traced
 
 PLACE = Place(token=4, other=2, layer=1, head=1, feature=3, row=2, column=1)
 #: Always run; the other kinds of model are nightly.
 SAMPLE = ("sinks", "busy head")
-_NAMES = {"exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf}
+_NAMES = {
+    **{name: getattr(math, name) for name in ("exp", "log", "tanh", "erf", "sin", "cos")},
+    "step": lambda x: float(x > 0),
+    "bfloat16": lambda x: float(torch.tensor(x, dtype=torch.float64).bfloat16()),
+}
 
 
 def computed(text: str) -> float:
@@ -96,6 +105,19 @@ def test_every_receipt_as_it_is_shown_comes_to_the_result_as_it_is_shown(name: s
     assert receipts
     for receipt in receipts:
         check(receipt)
+
+
+@pytest.mark.parametrize("name", sampled(MODELS, every=40))
+def test_so_does_a_number_of_every_kind_of_address(name: str) -> None:
+    trace, draw = traced(build(MODELS[name], double=False)), random.Random(0)
+    by_kind = {pattern_of(address): address for address in trace.addresses()}
+    if trace.loss is not None:
+        by_kind |= {pattern_of(address): address for address in trace.backward().addresses()}
+    for address in by_kind.values():
+        if isinstance(equation_of(trace, address), str) or not trace[address].numel():
+            continue
+        place = [draw.randrange(size) for size in trace[address].shape]
+        check(trace.receipt(address, *place))
 
 
 def test_the_page_is_sent_the_line_that_a_terminal_shows() -> None:

@@ -9,18 +9,20 @@ after the last of them. So only the gradients of one block and of shared paramet
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.explain import outputs
+from pellucid.explain.addresses.block_parts import HEAD_PARTS, find_part
 from pellucid.explain.forward_pass import ONE_AT_A_TIME, StackPass, evaluating, scaled
 from pellucid.explain.losses.compute import loss_value
 from pellucid.explain.losses.types import ClassLoss, ExampleLoss
 from pellucid.explain.trace_types import Progress, Segment, SegmentGradients, Trace
-from pellucid.model import Encoded, NoCache
+from pellucid.model import Encoded, NoCache, Transformer
 from pellucid.typed import gradients
 
 #: The backward pass of a larger model runs when you ask for it, and not before.
@@ -201,11 +203,31 @@ def _end(trace: Trace, stack_pass: StackPass, loss: ExampleLoss | None) -> _Reru
     final = stack_pass.stack.final_norm(state.view_as(state))
     if loss is None:
         return _Rerun(final, state, {"final_norm": final})
-    if isinstance(loss, ClassLoss):
-        logits = trace.model.output_head(final)[0]
-        states = {"final_norm": final, "class_logits": logits}
-        return _Rerun(loss_value(loss, logits), state, states)
-    hidden = trace.model.readable(final[0])
-    logits = trace.model.logits(hidden)
-    states = {"final_norm": final, "hidden": hidden, "logits": logits}
+    states = {"final_norm": final}
+    with _recording_head(trace.model, states):
+        if isinstance(loss, ClassLoss):
+            states["class_logits"] = logits = trace.model.output_head(final)[0]
+            return _Rerun(loss_value(loss, logits), state, states)
+        states["hidden"] = hidden = trace.model.readable(final[0])
+    states["logits"] = logits = trace.model.logits(hidden)
     return _Rerun(loss_value(loss, logits, outputs.read_companion(trace)), state, states)
+
+
+@contextmanager
+def _recording_head(model: Transformer, states: dict[str, Tensor]) -> Generator[None]:
+    """Within it, what the parts of a head give is kept, and what the matrix of classes reads."""
+
+    def keep(name: str) -> Callable[..., None]:
+        def record(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+            states[name] = inputs[0] if name == "class_state" else output
+
+        return record
+
+    parts = {name: find_part(model, name) for name in HEAD_PARTS} | {
+        "class_state": model.classifier
+    }
+    with ExitStack() as hooks:
+        for name, part in parts.items():
+            if part is not None:
+                hooks.enter_context(part.register_forward_hook(keep(name)))
+        yield

@@ -8,6 +8,7 @@ from pellucid.explain import attention_heads
 from pellucid.explain.addresses.exists import has_softmax_gradient
 from pellucid.explain.addresses.forward import recorded_name
 from pellucid.explain.addresses.site import Site
+from pellucid.explain.losses.types import ClassLoss
 from pellucid.explain.trace_types import Gradients, Segment
 
 
@@ -20,7 +21,13 @@ def end_gradient(gradients: Gradients, site: Site) -> Tensor | None:
     """What reaches the final norm's output, the head's input or the logits."""
     segment = Segment(site.side, gradients.trace.n_layers(site.side))
     gradient = gradients.segment(segment).states.get(site.part)
-    return gradient[0] if gradient is not None and gradient.ndim == 3 else gradient
+    if gradient is None:
+        return None
+    # the vectors of a classifier have a batch too
+    has_batch = gradient.ndim == 3 or (
+        gradient.ndim == 2 and isinstance(gradients.trace.loss, ClassLoss)
+    )
+    return gradient[0] if has_batch else gradient
 
 
 def residual_gradient(gradients: Gradients, site: Site) -> Tensor:

@@ -41,6 +41,8 @@ PARTS = (
     "feed_forward.gate",
     "feed_forward.down",
 )
+#: Parts of an output head whose numbers are recorded, by their names in the model.
+HEAD_PARTS = ("head_transform.dense", "pooler", "classifier_transform.dense")
 
 
 def find_part(block: nn.Module, name: str) -> nn.Module | None:

@@ -21,7 +21,6 @@ from pellucid.explain.equations import outputs as output_equations
 
 _DERIVED = "as for every gradient"
 _BEFORE_BLOCKS = "gradients before the first block are kept at `embedding`"
-_NOT_KEPT = "the gradient is not kept: see `class_logits`"
 _AS_THERE = "as for that address"
 
 
@@ -96,7 +95,7 @@ FORWARD: tuple[Address, ...] = (
             axes=("d_classes",),
             doc=doc,
             forward=of_trace(partial(outputs.read_class_part, name=part)),
-            backward=_NOT_KEPT,
+            backward=backward.end_gradient,
             receipt=make,
             exists=exists.has_class_part,
         )
@@ -137,7 +136,7 @@ FORWARD: tuple[Address, ...] = (
         axes=("time", "d_head_input"),
         doc="the dense layer of the head's own transform, if it has one",
         forward=of_trace(outputs.read_head_dense),
-        backward="the gradient is not kept: see `hidden`",
+        backward=backward.end_gradient,
         receipt=output_equations.head_dense,
         exists=exists.has_dense,
     ),
