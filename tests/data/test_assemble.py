@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from pellucid import config
-from pellucid.data.assemble import fingerprint, source_hashes
+from pellucid.data.assemble import (
+    assemble_tokenizer,
+    documents_of,
+    fingerprint,
+    source_hashes,
+)
 from pellucid.data.checksums import HashCache
+from pellucid.errors import ConfigError
 from pellucid.presets import find
 from pellucid.tokenizers.train import train_bytes, train_characters
 
@@ -64,3 +70,27 @@ def test_each_file_of_a_corpus_has_its_name_and_hash(file: Path, tmp_path: Path)
     assert facts.name == "a.txt"
     assert facts.sha256 is not None
     assert len(facts.sha256) == 64
+
+
+@pytest.mark.parametrize(
+    ("kind", "pieces"),
+    [
+        (config.Bytes(), ["a", "b"]),
+        (config.Characters(), ["a", "b"]),
+        (config.BytePairs(vocab_size=300), ["ab"]),
+        (config.Words(vocab_size=20), ["ab"]),
+        (config.WordPiece(vocab_size=40, lowercase=True), ["ab"]),
+    ],
+)
+def test_each_kind_of_tokenizer_is_made_of_the_texts(
+    kind: config.Tokenizer, pieces: list[str]
+) -> None:
+    tokenizer = assemble_tokenizer(kind, ["ab ab ab"])
+    assert [tokenizer.decode([token]) for token in tokenizer.encode("ab")] == pieces
+
+
+def test_documents_are_of_files_and_not_of_rows_with_columns(file: Path) -> None:
+    assert documents_of(text_of(file)) == config.Files(paths=(str(file),))
+    rows = replace(text_of(file), corpus=config.Pairs(paths=("a.tsv",)))
+    with pytest.raises(ConfigError, match=r"text.corpus is Pairs, which has rows with columns"):
+        documents_of(rows)

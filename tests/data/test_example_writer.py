@@ -129,3 +129,19 @@ def test_sides_hold_whole_groups_in_the_order_of_the_rows(tmp_path: Path) -> Non
 def test_one_group_cannot_be_divided(tmp_path: Path) -> None:
     with pytest.raises(TextError, match="2 examples of 1 group cannot be divided"):
         prepare(tmp_path / "examples", Letters(), [row(1, text="a"), row(2, text="a")])
+
+
+def test_each_part_is_in_the_journal_before_the_next_row_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(array_writer, "PART", 600)
+    monkeypatch.setattr(example_writer, "BUFFER", 100)
+    journal, n_lines = tmp_path / "examples.partial" / "parts.jsonl", list[int]()
+
+    def watched() -> Iterator[Row]:
+        for one_row in ROWS:
+            n_lines.append(journal.read_text().count("\n") if journal.is_file() else 0)
+            yield one_row
+
+    prepare(tmp_path / "examples", Letters(), watched())
+    assert 0 < n_lines[len(ROWS) // 2] < n_lines[-1]

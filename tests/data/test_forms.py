@@ -303,3 +303,9 @@ def test_public_rows_become_examples(shared_data: Path) -> None:
     found, census, facts = examples_of(kind, context_length=1024)
     assert census.labels == {0: 4827, 1: 747}
     assert facts[-1] == "classes: ham, spam (each text has one)"
+
+
+def test_a_chosen_prompt_is_read_though_there_are_messages_too() -> None:
+    (given,) = rows({"question": "1+1?", "messages": [{"role": "user", "content": "Hi"}]})
+    columns = assemble_columns(config.Prompts(paths=PATHS, prompt="question"), given)
+    assert columns.choices == ["prompt: question"]

@@ -189,3 +189,9 @@ def test_text_that_comes_in_blocks_is_the_text_of_the_file(
     assert "NUL byte at offset 4" in refusal(written(tmp_path, "d.txt", "ää\0".encode()))
     cut = written(tmp_path, "e.txt", "ä🙂".encode()[:-1])
     assert "byte 0xf0 at offset 2 cannot" in refusal(cut)
+
+
+def test_an_archive_that_ends_before_its_text_is_refused(tmp_path: Path) -> None:
+    whole = gzip.compress(bytes(range(65, 91)) * 1000, 0)
+    said = refusal(written(tmp_path, "a.txt.gz", whole[: len(whole) // 2]))
+    assert "is incomplete: the archive ends before its text" in said

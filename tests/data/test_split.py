@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pellucid.data import Document, Split, split
+from pellucid.data import Document, Split, choose_by_digest, split
 from pellucid.errors import TextError
 
 FEW = settings(max_examples=60, deadline=None)
@@ -136,3 +137,10 @@ def test_what_is_held_out_of_a_fixed_corpus_never_changes() -> None:
         "53.txt",
         "59.txt",
     ]
+
+
+def test_two_groups_are_enough_to_hold_one_out() -> None:
+    digests = np.arange(32, dtype=np.uint8).reshape(2, 16)
+    assert sorted(choose_by_digest(digests, 0.5).tolist()) == [False, True]
+    with pytest.raises(TextError, match="1 group cannot be divided"):
+        choose_by_digest(digests[[0, 0]], 0.5)
