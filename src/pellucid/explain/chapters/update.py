@@ -11,6 +11,7 @@ from torch import Tensor
 from pellucid.explain import optimiser_step
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
+from pellucid.explain.chapters.adapters import view_adapter_of_weight
 from pellucid.explain.chapters.clip_and_penalty import (
     clipping_table,
     describe_penalty,
@@ -39,12 +40,14 @@ def build(trace: Trace, selection: Selection) -> Content:
     trend = "up" if new > old else "down" if new < old else "nowhere"
     ends = f"from {_format_apart(old, new)} to {_format_apart(new, old)}"
     move, rate = f"moves {weight.address()} {trend}, {ends}", f"{settings.learning_rate:.9g}"
+    adapter = view_adapter_of_weight(trace, selection, weight)
     clipping = clipping_table(trace, weight, settings)
-    around = clipping, penalty_table(trace, weight, settings)
+    around = clipping, penalty_table(trace, weight, settings), *adapter.pictures
     is_clipped = clipping is not None
     parts = [part for part in parts_of(settings) if is_clipped or part != "clipped_grad"]
     penalty_text = describe_penalty(trace, weight, settings)
     receipts = [receipt_or_none(trace, weight.address(f".{part}")) for part in ("grad", *parts)]
+    receipts += adapter.receipts
     match settings.kind:
         case "AdamW" | "Adam":
             return Content(
@@ -57,7 +60,7 @@ def build(trace: Trace, selection: Selection) -> Content:
                     *around,
                 ),
                 receipts=receipts,
-                notes=_notes(trace, settings),
+                notes=(*_notes(trace, settings), *adapter.notes),
             )
         case "Muon":
             rows, columns = trace[weight.name].shape
@@ -74,7 +77,7 @@ def build(trace: Trace, selection: Selection) -> Content:
                     *around,
                 ),
                 receipts=receipts,
-                notes=_notes(trace, settings),
+                notes=(*_notes(trace, settings), *adapter.notes),
             )
         case "SGD":
             direction_name = "its running sum" if settings.beta1 else "itself"
@@ -83,7 +86,7 @@ def build(trace: Trace, selection: Selection) -> Content:
                 f"rate {rate}.{penalty_text}",
                 pictures=(_plain_table(trace, weight, settings), *around),
                 receipts=receipts,
-                notes=_notes(trace, settings),
+                notes=(*_notes(trace, settings), *adapter.notes),
             )
         case _:
             assert_never(settings.kind)
