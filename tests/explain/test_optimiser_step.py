@@ -141,7 +141,7 @@ def test_each_optimiser_makes_its_own_step_and_every_number_of_it_has_a_receipt(
     found = trace(pellucid.load(folder), "the fox")
     chapter = build_chapter(found, "update", Place(layer=1, row=3, column=2))
     assert all(receipt.agrees for receipt in chapter.receipts)
-    assert len(chapter.receipts) == {"AdamW": 4, "Adam": 4, "SGD": 3}.get(name, 2)
+    assert len(chapter.receipts) == {"AdamW": 5, "Adam": 5, "SGD": 4}.get(name, 3)
     assert "each is divided by" in chapter.notes[-1]
     assert found.backward().norm > 0.1
     parts = ["m", "v"] if "Adam" in kind else ["m"] if name == "SGD" else []

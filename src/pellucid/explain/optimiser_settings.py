@@ -17,6 +17,7 @@ from pellucid.explain.trace_types import Trace
 from pellucid.optim import (
     assemble_schedule,
     group,
+    penalties_of,
 )
 from pellucid.runs import Run
 from pellucid.saved_runs.folder import RunFolder, is_published
@@ -30,7 +31,8 @@ class StepSettings:
     """How one parameter is moved: `step` is the number of this step, from 1.
 
     `origin` says where the numbers come from; `m` and `v` are None in the zero state. Muon
-    and SGD have their momentum as `beta1`. `l2` times the weight is added to the gradient.
+    and SGD have their momentum as `beta1`. `l2` times the weight is added to the gradient. The
+    run's penalties on the parameter are `penalty_l1` and `penalty_l2`.
     """
 
     kind: Kind
@@ -43,8 +45,15 @@ class StepSettings:
     eps: float = 0.0
     weight_decay: float = 0.0
     l2: float = 0.0
+    penalty_l1: float = 0.0
+    penalty_l2: float = 0.0
     m: Tensor | None = None
     v: Tensor | None = None
+
+    @property
+    def is_penalised(self) -> bool:
+        """Whether a penalty's proximal step follows the optimiser's step."""
+        return bool(self.penalty_l1 or self.penalty_l2)
 
 
 @dataclass(slots=True)
@@ -58,14 +67,16 @@ class _Memory:
 
 
 def parts_of(settings: StepSettings) -> tuple[str, ...]:
-    """What a step has, by the kind of optimiser."""
+    """What a step has: by the kind of optimiser, and whether the run clips and has a penalty."""
+    clipped = ("clipped_grad",) if settings.clip_norm is not None else ()
+    last = ("before_penalty", "next") if settings.is_penalised else ("next",)
     match settings.kind:
         case "AdamW" | "Adam":
-            return ("m", "v", "next")
+            return (*clipped, "m", "v", *last)
         case "Muon":
-            return ("m", "look_ahead", "direction", "next")
+            return (*clipped, "m", "look_ahead", "direction", *last)
         case "SGD":
-            return ("m", "next") if settings.beta1 else ("next",)
+            return (*clipped, *(("m",) if settings.beta1 else ()), *last)
         case _:
             assert_never(settings.kind)
 
@@ -88,10 +99,13 @@ def choose_settings(trace: Trace, name: str) -> StepSettings:
         if is_remembered
         else "first step from zero state: the checkpoint remembers nothing of this weight"
     )
+    l1, l2 = _penalty_on(trace, run, name)
     shared: dict[str, Any] = {
         "step": memory.step + 1 if is_remembered else 1,
         "clip_norm": run.config.training.clip_norm,
         "origin": origin,
+        "penalty_l1": l1,
+        "penalty_l2": l2,
     }
     optimiser = run.config.optimiser
     if isinstance(optimiser, config.Muon):
@@ -133,6 +147,16 @@ def choose_settings(trace: Trace, name: str) -> StepSettings:
         **decay,
         **shared,
     )
+
+
+def _penalty_on(trace: Trace, run: Run, name: str) -> tuple[float, float]:
+    """The strengths of the run's penalties on a parameter, added up; 0 and 0 without one."""
+    named = dict(trace.model.named_parameters())
+    strengths = ((penalty.l1, penalty.l2, penalty.parameters) for penalty in run.config.penalties)
+    for penalty in penalties_of(strengths, named):
+        if penalty.parameter is named[name]:
+            return penalty.l1, penalty.l2
+    return 0.0, 0.0
 
 
 def _first_step_settings() -> StepSettings:

@@ -27,6 +27,7 @@ from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim import (
     AdamW,
     Gate,
+    Penalty,
     assemble_optimiser,
     orthogonal_type,
     orthogonalise,
@@ -45,9 +46,9 @@ _NUMBERED = re.compile(r"(iterate|gram)(\d+)\Z")
 
 
 def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
-    """A parameter after one step, or a part of the step: `part` is next, m, v or direction.
+    """A parameter after one step, or a part of the step, such as m, v or before_penalty.
 
-    None if the model has no such parameter, or its optimiser keeps no such part.
+    None if the model has no such parameter, or its step has no such part.
     """
     if name not in dict(trace.model.named_parameters()):
         return None
@@ -113,11 +114,12 @@ def singular_values(trace: Trace, name: str) -> list[Tensor]:
 
 
 def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
-    """A parameter after a step of its own optimiser, and the optimiser's state after it.
+    """A parameter after a step of its optimiser and penalty, and the optimiser's state after it.
 
     Source:
         Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Jordan et
-        al. 2024, "Muon: An optimizer for hidden layers in neural networks".
+        al. 2024, "Muon: An optimizer for hidden layers in neural networks"; Parikh and Boyd 2014,
+        "Proximal Algorithms", section 6.5.3.
     """
     step_settings, run = choose_settings(trace, name), trace.run
     parameter = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
@@ -129,7 +131,15 @@ def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tenso
             state: dict[str, Tensor] = dict(optimiser.state[parameter])
         else:
             state = _as_the_run(run, name, parameter, divisor(trace, step_settings))
-    parts = {"next": parameter.detach()}
+    parts: dict[str, Tensor] = {}
+    if step_settings.is_penalised:
+        parts["before_penalty"] = parameter.detach().clone()
+        l1, l2 = step_settings.penalty_l1, step_settings.penalty_l2
+        unblocked = torch.zeros((), device=parameter.device)
+        Penalty(parameter, l1=l1, l2=l2).step(step_settings.learning_rate, unblocked)
+    parts["next"] = parameter.detach()
+    if step_settings.clip_norm is not None:
+        parts["clipped_grad"] = gradient / divisor(trace, step_settings)
     for key, part in _STATES:
         if key in state and part in parts_of(step_settings):
             parts[part] = state[key]
@@ -181,11 +191,9 @@ def list_left_out(trace: Trace) -> list[str]:
     if trace.run is None or is_published(trace.run.folder):
         return []
     notes = [trace.sentence.loss_note] if trace.sentence.loss_note else []
-    extra = ["penalties"] if trace.run.config.penalties else []
     stacks = trace.run.config.model.stacks
-    extra += ["dropout"] if any(s.dropout or s.input_dropout for s in stacks) else []
-    if extra:
-        notes.append(f"left out of this step, and part of the run's training: {', '.join(extra)}")
+    if any(stack.dropout or stack.input_dropout for stack in stacks):
+        notes.append("left out of this step, and part of the run's training: dropout")
     return notes
 
 

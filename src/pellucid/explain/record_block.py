@@ -15,6 +15,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.explain.addresses.adapters import record_adapters
 from pellucid.explain.addresses.block_parts import PARTS, find_part
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.experts import expert_parts
@@ -126,6 +127,7 @@ def record_block(
                 if separate_inputs:
                     hooks.enter_context(part.register_forward_pre_hook(_copy_input))
                 _record_part(hooks, part, name, recording.tensors)
+        record_adapters(hooks, block, recording.tensors)
         _record_routing(hooks, block, recording)
         part_tensors = _record_attention_parts(hooks, block)
         output = _with_recorded_sums(block, recording)(

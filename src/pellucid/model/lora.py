@@ -67,11 +67,23 @@ class LoRALinear(nn.Linear):
         if self.unmerged_weight is not None:
             weight = self.weight if self.active else self.unmerged_weight
             return F.linear(input, weight, self.bias)
-        y = F.linear(input, self.weight, self.bias)
+        y = self.apply_base(input)
         if not self.active:
             return y
         x = dropout(input, self.dropout, self.training)
-        return y + self.scale * F.linear(F.linear(x, self.lora_down), self.lora_up)
+        return y + self.scale * self.apply_up(self.apply_down(x))
+
+    def apply_base(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch outputs"]:
+        """W x + b."""
+        return F.linear(x, self.weight, self.bias)
+
+    def apply_down(self, x: Float[Tensor, "*batch inputs"]) -> Float[Tensor, "*batch rank"]:
+        """down x."""
+        return F.linear(x, self.lora_down)
+
+    def apply_up(self, x: Float[Tensor, "*batch rank"]) -> Float[Tensor, "*batch outputs"]:
+        """up x, of what `apply_down` gave."""
+        return F.linear(x, self.lora_up)
 
     @torch.no_grad()
     def folded(self) -> Float[Tensor, "outputs inputs"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never, cast
 
+from pellucid.explain.addresses.adapters import find_adapter
 from pellucid.explain.addresses.block_parts import find_part
 from pellucid.explain.addresses.shapes import (
     attention_facts_at,
@@ -99,6 +100,11 @@ def has_part(trace: Trace, site: Site) -> bool:
     """Whether a layer has a part of that name which is called itself."""
     part = find_part(block_at(trace, site), site.part.removesuffix(".in"))
     return part is not None and not ("norm" in site.part and is_sandwich(part))
+
+
+def has_adapter(trace: Trace, site: Site) -> bool:
+    """Whether a low-rank update acts beside the weight of a linear layer."""
+    return find_adapter(block_at(trace, site), site.part.rpartition(".")[0]) is not None
 
 
 def has_units(trace: Trace, site: Site) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from pellucid.explain.addresses import backward, exists, forward
+from pellucid.explain.addresses.adapters import ADAPTABLE, SOURCE_ADAPTABLE
 from pellucid.explain.addresses.block_parts import (
     GATES,
     LATENT_NORMS,
@@ -15,7 +16,7 @@ from pellucid.explain.addresses.block_parts import (
 )
 from pellucid.explain.addresses.head_table import HEAD_ADDRESSES
 from pellucid.explain.addresses.row import Address
-from pellucid.explain.equations import distances, experts, feed_forward, memory, stream
+from pellucid.explain.equations import adapters, distances, experts, feed_forward, memory, stream
 from pellucid.explain.equations.linear import projection
 
 #: Feed-forward layers with units: a dense one, and the layers within a mixture of experts.
@@ -31,6 +32,8 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "source_projection": SOURCE_PROJECTIONS,
     "gate": GATES,
     "latent_norm": LATENT_NORMS,
+    "adaptable": ADAPTABLE,
+    "source_adaptable": SOURCE_ADAPTABLE,
     "sum": ("after_attention", "after_cross_attention"),
 }
 
@@ -201,6 +204,21 @@ LAYER_ADDRESSES: tuple[Address, ...] = (
         doc="the residual stream between two sublayers",
         receipt=stream.sum_within_layer,
         exists=exists.has_sum,
+    ),
+    *(
+        _layer_row(
+            pattern=f"{{layer}}.{{{family}}}.{part}",
+            axes=(time, width),
+            doc=doc,
+            receipt=adapters.adapter_part,
+            exists=exists.has_adapter,
+        )
+        for family, time in (("adaptable", "time"), ("source_adaptable", "source"))
+        for part, width, doc in (
+            ("base", "adapted", "a layer with LoRA without its update: W x + b"),
+            ("lora_down", "rank", "the first product of the update: down x"),
+            ("lora_up", "adapted", "the second: up (down x), before the scale"),
+        )
     ),
     *HEAD_ADDRESSES,
 )

@@ -31,7 +31,8 @@ from pellucid.explain.trace_types import Gradients, Shape, Trace
 #: The address of a gradient; a tied table has one for each of its two paths.
 GRADIENT = re.compile(r"(.+)\.grad(?:\.(head|input))?\Z")
 _STEPPED = re.compile(
-    r"(.+)\.(?:(next|m|v|m_before|v_before|look_ahead|direction|grad_norm)|(iterate|gram)\d+)\Z"
+    r"(.+)\.(?:(next|before_penalty|clipped_grad|m|v|m_before|v_before|look_ahead|direction"
+    r"|grad_norm)|(iterate|gram)\d+)\Z"
 )
 _TIED = "token_embedding.weight"
 AFTER_UPDATE = "after_update."

@@ -30,6 +30,16 @@ PARAMETERS: tuple[Address, ...] = (
         for part, doc, make in (
             ("next", "the weight after one optimiser step", optimisers.next_weight),
             (
+                "before_penalty",
+                "the same before the proximal step of a penalty, if the run has one on the weight",
+                optimisers.optimiser_weight,
+            ),
+            (
+                "clipped_grad",
+                "its gradient after clipping, if the run clips",
+                optimisers.clipped_gradient,
+            ),
+            (
                 "m",
                 "the optimiser's first moment after the step, or its momentum",
                 optimisers.moment,

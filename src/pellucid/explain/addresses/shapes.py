@@ -83,6 +83,10 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return cast("ExpertsFacts", experts_facts(trace, site)).rule.n_active
         case "heads x d_head":
             return cast("Any", find_part(block_at(trace, site), site.part)).out_features
+        case "adapted":
+            return cast("Any", find_part(block_at(trace, site), _adapted(site))).out_features
+        case "rank":
+            return cast("Any", find_part(block_at(trace, site), _adapted(site))).rank
         case "latent":
             latent = site.part.removesuffix(".in").removesuffix("_norm")
             return cast("Any", find_part(block_at(trace, site), latent)).out_features
@@ -103,6 +107,11 @@ def _axis_size(trace: Trace, site: Site, axis: str) -> int:
             return cast("nn.Linear", trace.model.classifier).out_features
         case _:
             raise ValueError(f"no axis is called {axis!r}")
+
+
+def _adapted(site: Site) -> str:
+    """The linear layer that a part of a low-rank update belongs to."""
+    return site.part.rpartition(".")[0]
 
 
 def count_heads(trace: Trace, site: Site) -> int:

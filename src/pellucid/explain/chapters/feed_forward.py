@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import assert_never, cast
+from typing import assert_never
 
 import torch
 from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Content, Table
+from pellucid.explain.chapters.adapters import view_adapter
 from pellucid.explain.chapters.experts import build_experts
 from pellucid.explain.chapters.pictures import bars, largest
+from pellucid.explain.forward_pass import evaluating
 from pellucid.explain.part_facts import entry_norm
 from pellucid.explain.receipts import activation_receipt
 from pellucid.explain.receipts.builder import cell
 from pellucid.explain.receipts.of_selection import matrix_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
+from pellucid.explain.why.held import read_matrix
 from pellucid.model.facts import (
     BlockFacts,
     ClampedFeedForwardFacts,
@@ -58,11 +61,16 @@ def build(trace: Trace, selection: Selection) -> Content:
     address = f"{selection.layer_name}.feed_forward"
     values = {part: trace[cell(f"{address}.{part}", token)] for part in (*inputs, "units")}
     units = values["units"].double()
-    with torch.no_grad():
-        down = cast("nn.Linear", module.get_submodule(facts.down)).weight
-        lengths = down.double().square().sum(0).sqrt() * units.abs()
+    with torch.no_grad(), evaluating(trace.model):
+        down, _ = read_matrix(module.get_submodule(facts.down))
+        lengths = down.square().sum(0).sqrt() * units.abs()
     order = largest(lengths, _UNITS)
     share = float(lengths[order].sum() / lengths.sum().clamp_min(1e-300))
+    matrices = {**dict.fromkeys(inputs, order[0]), "down": selection.feature}
+    adapters = [
+        view_adapter(trace, selection, f"feed_forward.{name}", feature)
+        for name, feature in matrices.items()
+    ]
     return Content(
         sentence=f"{selection.query(trace)}{_describe_input(block)}: {len(units):,} units "
         f"each look for a pattern in it, and write a vector of their own. "
@@ -82,15 +90,18 @@ def build(trace: Trace, selection: Selection) -> Content:
                     (unit, *(float(part[unit]) for part in values.values())) for unit in order
                 ),
             ),
+            *(picture for view in adapters for picture in view.pictures),
         ),
         receipts=(
             *(matrix_receipt(trace, selection, p, token=token, feature=order[0]) for p in inputs),
             activation_receipt(trace, selection, order[0]),
             matrix_receipt(trace, selection, "down", token=token, feature=selection.feature),
+            *(receipt for view in adapters for receipt in view.receipts),
         ),
         notes=(
             f"these {len(order)} of {len(units):,} units make {share:.0%} of all the lengths; "
             "their outputs may cancel",
+            *(note for view in adapters for note in view.notes),
         ),
     )
 

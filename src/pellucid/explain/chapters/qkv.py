@@ -8,7 +8,8 @@ from torch import nn
 
 from pellucid.errors import PellucidError
 from pellucid.explain.attention_record import AttentionRecord
-from pellucid.explain.chapter_types import Content, Receipt
+from pellucid.explain.chapter_types import Content
+from pellucid.explain.chapters.adapters import view_adapter
 from pellucid.explain.chapters.pictures import feature_bars
 from pellucid.explain.part_facts import is_identity
 from pellucid.explain.receipts.builder import cell
@@ -31,34 +32,51 @@ def build(trace: Trace, selection: Selection) -> Content:
         for part in ("q", "k", "v")
     ]
     text = "the source's token" if selection.cross else "the same token"
+    features = _features(trace, selection)
+    kind = "cross_attention" if selection.cross else "attention"
+    adapters = [
+        view_adapter(trace, selection, f"{kind}.{name}", feature)
+        for name, feature in features.items()
+    ]
     return Content(
         sentence=f"Head {selection.head} of layer {selection.layer} makes three vectors: "
         f"{selection.query(trace)} asks with its query; {text} offers its key, and answers with "
         "its value.",
-        pictures=[feature_bars(address, trace[address]) for address in addresses],
-        receipts=_products(trace, selection),
-        notes=_notes(selection, selection.attention(trace)),
+        pictures=[
+            *(feature_bars(address, trace[address]) for address in addresses),
+            *(picture for view in adapters for picture in view.pictures),
+        ],
+        receipts=[
+            *(
+                projection_receipt(trace, selection, kind, name, feature=feature)
+                for name, feature in features.items()
+            ),
+            *(receipt for view in adapters for receipt in view.receipts),
+        ],
+        notes=[
+            *_notes(selection, selection.attention(trace)),
+            *(note for view in adapters for note in view.notes),
+        ],
     )
 
 
-def _products(trace: Trace, selection: Selection) -> list[Receipt | None]:
-    """One row of each matrix times the token; in cross-attention the query's only."""
+def _features(trace: Trace, selection: Selection) -> dict[str, int]:
+    """The row of each matrix that is shown; in cross-attention the query's only."""
     kind = "cross_attention" if selection.cross else "attention"
     attention = selection.attention(trace)
     parts = {"query": attention.q}
     if not selection.cross:
         parts |= {"key": attention.k, "value": attention.v}
-    receipts: list[Receipt | None] = []
+    features: dict[str, int] = {}
     for name, tensor in parts.items():
         n_heads = tensor.shape[1]
         rows = cast("nn.Linear", attention.layer.get_submodule(name)).out_features
         width = rows // n_heads
         head = selection.head * n_heads // attention.n_heads
-        feature = head * width + selection.feature % width
+        features[name] = head * width + selection.feature % width
         if f"{selection.layer_name}.{kind}.{name}" not in trace.addresses():
             raise PellucidError(f"layer {selection.layer} has no {name} whose rows are known")
-        receipts.append(projection_receipt(trace, selection, kind, name, feature=feature))
-    return receipts
+    return features
 
 
 def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:

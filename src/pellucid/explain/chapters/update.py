@@ -11,8 +11,16 @@ from torch import Tensor
 from pellucid.explain import optimiser_step
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
+from pellucid.explain.chapters.adapters import view_adapter_of_weight
+from pellucid.explain.chapters.clip_and_penalty import (
+    clipping_table,
+    describe_penalty,
+    exact,
+    note_on_penalty,
+    penalty_table,
+)
 from pellucid.explain.expressions import evaluate
-from pellucid.explain.optimiser_settings import Kind, StepSettings, choose_settings
+from pellucid.explain.optimiser_settings import StepSettings, choose_settings, parts_of
 from pellucid.explain.receipts.optimiser_step import (
     correction,
     direction,
@@ -22,38 +30,37 @@ from pellucid.explain.trace_types import Trace
 
 #: How far a singular value may be from one to count as near one.
 _SPREAD = 0.3
-#: The parts of a step whose receipts are shown, by the kind of optimiser.
-_PARTS: dict[Kind, tuple[str, ...]] = {
-    "AdamW": ("grad", "m", "v", "next"),
-    "Adam": ("grad", "m", "v", "next"),
-    "SGD": ("grad", "next"),
-    "Muon": ("grad", "m", "look_ahead", "direction", "next"),
-}
 
 
 def build(trace: Trace, selection: Selection) -> Content:
     """What the next step would do to one weight if this sentence were the batch."""
     weight = select_weight(trace, selection)
     settings = choose_settings(trace, weight.name)
-    old, new = float(trace[weight.address()]), float(trace[weight.address(".next")])
+    old, new = float(trace[weight.address()]), _stepped(trace, weight, settings)
     trend = "up" if new > old else "down" if new < old else "nowhere"
     ends = f"from {_format_apart(old, new)} to {_format_apart(new, old)}"
     move, rate = f"moves {weight.address()} {trend}, {ends}", f"{settings.learning_rate:.9g}"
-    parts = _PARTS[settings.kind]
-    if settings.kind == "SGD" and settings.beta1:
-        parts = ("grad", "m", "next")
-    receipts = [receipt_or_none(trace, weight.address(f".{part}")) for part in parts]
+    adapter = view_adapter_of_weight(trace, selection, weight)
+    clipping = clipping_table(trace, weight, settings)
+    around = clipping, penalty_table(trace, weight, settings), *adapter.pictures
+    is_clipped = clipping is not None
+    parts = [part for part in parts_of(settings) if is_clipped or part != "clipped_grad"]
+    penalty_text = describe_penalty(trace, weight, settings)
+    receipts = [receipt_or_none(trace, weight.address(f".{part}")) for part in ("grad", *parts)]
+    receipts += adapter.receipts
     match settings.kind:
         case "AdamW" | "Adam":
             return Content(
                 sentence=f"{settings.kind} {move}: not by the gradient itself, but by its running "
-                f"mean over the root of its running mean square, times the learning rate {rate}.",
+                f"mean over the root of its running mean square, times the learning rate {rate}."
+                f"{penalty_text}",
                 pictures=(
                     _adamw_table(trace, weight, settings),
-                    _bars(settings, old, evaluate(direction(trace, weight, settings))),
+                    _bars(trace, weight, settings, evaluate(direction(trace, weight, settings))),
+                    *around,
                 ),
                 receipts=receipts,
-                notes=_notes(trace, settings),
+                notes=(*_notes(trace, settings), *adapter.notes),
             )
         case "Muon":
             rows, columns = trace[weight.name].shape
@@ -62,23 +69,24 @@ def build(trace: Trace, selection: Selection) -> Content:
                 sentence=f"Muon {move}: it takes the whole matrix of momentum, pushes its singular "
                 f"values towards one, and moves along the result by the learning rate {rate}. "
                 f"{_describe_singular_values(trace, weight)} "
-                "AdamW moves the embeddings, gains and biases of this run.",
+                f"AdamW moves the embeddings, gains and biases of this run.{penalty_text}",
                 pictures=(
                     _muon_table(trace, weight, settings),
                     _tabulate_iterations(trace, weight),
-                    _bars(settings, old, step),
+                    _bars(trace, weight, settings, step),
+                    *around,
                 ),
                 receipts=receipts,
-                notes=_notes(trace, settings),
+                notes=(*_notes(trace, settings), *adapter.notes),
             )
         case "SGD":
             direction_name = "its running sum" if settings.beta1 else "itself"
             return Content(
                 sentence=f"SGD {move}: along the gradient {direction_name}, times the learning "
-                f"rate {rate}.",
-                pictures=(_plain_table(trace, weight),),
+                f"rate {rate}.{penalty_text}",
+                pictures=(_plain_table(trace, weight, settings), *around),
                 receipts=receipts,
-                notes=_notes(trace, settings),
+                notes=(*_notes(trace, settings), *adapter.notes),
             )
         case _:
             assert_never(settings.kind)
@@ -101,22 +109,35 @@ def _describe_singular_values(trace: Trace, weight: SelectedWeight) -> str:
     )
 
 
-def _bars(settings: StepSettings, old_weight: float, direction_value: float) -> Bars:
-    rate = settings.learning_rate
-    return Bars(
-        title="the changes of the weight",
-        names=("the step", "weight decay"),
-        values=(-rate * direction_value, -rate * settings.weight_decay * old_weight),
-        unit="change",
+def _bars(
+    trace: Trace, weight: SelectedWeight, settings: StepSettings, direction_value: float
+) -> Bars:
+    rate, old_weight = settings.learning_rate, float(trace[weight.address()])
+    names: tuple[str, ...] = ("the step", "weight decay")
+    values = (-rate * direction_value, -rate * settings.weight_decay * old_weight)
+    if settings.is_penalised:
+        names = (*names, "penalty")
+        pulled = float(trace[weight.address(".next")]) - _stepped(trace, weight, settings)
+        values = (*values, pulled)
+    return Bars(title="the changes of the weight", names=names, values=values, unit="change")
+
+
+def _stepped(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> float:
+    """The weight after the optimiser's own step, before a penalty."""
+    part = ".before_penalty" if settings.is_penalised else ".next"
+    return float(trace[weight.address(part)])
+
+
+def _plain_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
+    rows = (
+        ("w before", float(trace[weight.address()])),
+        ("g", float(trace[weight.address(".grad")])),
+        ("w after", _stepped(trace, weight, settings)),
     )
-
-
-def _plain_table(trace: Trace, weight: SelectedWeight) -> Table:
-    rows = (("w before", ""), ("g", ".grad"), ("w after", ".next"))
     return Table(
         title=f"the step on {weight.address()}",
         columns=("", "number"),
-        rows=tuple((name, _exact(float(trace[weight.address(end)]))) for name, end in rows),
+        rows=tuple((name, exact(number)) for name, number in rows),
     )
 
 
@@ -140,9 +161,8 @@ def _tabulate_iterations(trace: Trace, weight: SelectedWeight) -> Table:
 
 
 def _muon_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
-    w, g, m, d, new = (
-        float(trace[weight.address(part)]) for part in ("", ".grad", ".m", ".direction", ".next")
-    )
+    w, g, m, d = (float(trace[weight.address(part)]) for part in ("", ".grad", ".m", ".direction"))
+    new = _stepped(trace, weight, settings)
     divisor, mu = optimiser_step.divisor(trace, settings), settings.beta1
     m_before = 0.0 if settings.m is None else float(settings.m[weight.index])
     decay = settings.weight_decay
@@ -161,9 +181,8 @@ def _muon_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) ->
 
 
 def _adamw_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
-    w, g, m, v, new = (
-        float(trace[weight.address(part)]) for part in ("", ".grad", ".m", ".v", ".next")
-    )
+    w, g, m, v = (float(trace[weight.address(part)]) for part in ("", ".grad", ".m", ".v"))
+    new = _stepped(trace, weight, settings)
     divisor = optimiser_step.divisor(trace, settings)
     m_before, v_before = (
         0.0 if x is None else float(x[weight.index]) for x in (settings.m, settings.v)
@@ -209,16 +228,11 @@ def _step_table(
         title=f"step {settings.step:,} of {name} on {weight.address()}, {rate}",
         columns=("", "number", "how"),
         rows=tuple(
-            (row, _exact(number), text)
+            (row, exact(number), text)
             for row, number, text in rows
             if is_clipped or row != "g, clipped"
         ),
     )
-
-
-def _exact(x: float) -> str:
-    """Nine digits, which tell any two float32 apart: a row follows from those above it."""
-    return f"{x:.9g}"
 
 
 def _notes(trace: Trace, settings: StepSettings) -> list[str]:
@@ -232,6 +246,8 @@ def _notes(trace: Trace, settings: StepSettings) -> list[str]:
             "the step is the learning rate times the sign of g wherever |g| is far above eps "
             f"({settings.eps:g})"
         )
+    penalty_note = note_on_penalty(trace, settings)
+    notes += [penalty_note] if penalty_note else []
     notes += optimiser_step.list_left_out(trace)
     if settings.clip_norm is not None:
         length = trace.backward().norm

@@ -240,9 +240,10 @@ def sublayer(trace: Trace, site: Site) -> Equation | str:
     width = cast("nn.Linear", layer.get_submodule(facts.output)).in_features // facts.n_heads
 
     def x(axis: str) -> Formula:
-        return _joined(trace, site, width, facts.n_heads, axis)
+        return joined_heads(site, width, facts.n_heads, axis)
 
-    formula, text = product(trace, path, x)
+    parts = f"{layer_name(site)}.{site.part}.{facts.output}"
+    formula, text = product(trace, path, x, parts=parts)
     return Equation(
         formula=formula,
         axes=("t", "f"),
@@ -252,7 +253,7 @@ def sublayer(trace: Trace, site: Site) -> Equation | str:
     )
 
 
-def _joined(trace: Trace, site: Site, width: int, n_heads: int, axis: str) -> Formula:
+def joined_heads(site: Site, width: int, n_heads: int, axis: str) -> Formula:
     """The outputs of all heads side by side, each at the address of its head."""
     terms: list[Formula] = []
     numbers = torch.arange(width * n_heads)

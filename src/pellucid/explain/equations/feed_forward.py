@@ -132,6 +132,7 @@ def matrix(trace: Trace, site: Site) -> Equation | str:
         reads=f"{address}.units" if name == "down" else f"{address}.{name}.in",
         title=titles[name],
         line="self.down(",
+        parts=f"{address}.{name}" if holder == "feed_forward" else "",
     )
     return _if_used(site, equation)
 

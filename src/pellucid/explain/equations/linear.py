@@ -20,6 +20,7 @@ from pellucid.explain.equations.equation import (
 from pellucid.explain.formulas.nodes import Formula, Index, Read, Total, setting
 from pellucid.explain.part_facts import projection_input
 from pellucid.explain.trace_types import Trace
+from pellucid.model import LoRALinear
 from pellucid.model.facts import LinearFacts, LoRAFacts, UnknownFacts, linear_facts
 from pellucid.model.reparametrisation import spectral_norm, weight_norm
 from pellucid.typed import named_modules
@@ -47,7 +48,12 @@ _JOINT_LINE = "(self.query, self.key"
 
 
 def product(
-    trace: Trace, layer: str, x: Callable[[str], Formula], row: Index = "f"
+    trace: Trace,
+    layer: str,
+    x: Callable[[str], Formula],
+    row: Index = "f",
+    *,
+    parts: str = "",
 ) -> tuple[Formula, str]:
     """W x + b of a row of a linear layer, and its text.
 
@@ -56,25 +62,33 @@ def product(
         layer: the name of the linear layer in the model.
         x: makes the input over an axis of features.
         row: of the matrix.
+        parts: the address of the layer, if an update that acts has addresses of its own there:
+            the formula reads them.
     """
     module = cast("nn.Linear", trace.model.get_submodule(layer))
     facts, weight = linear_facts(module), "weight"
+    adapter: LoRAFacts | None = None
     match facts:
         case LoRAFacts(active=False, merged=True):
             weight = "unmerged_weight"
+        case LoRAFacts(active=True, merged=False):
+            adapter = facts
         case LoRAFacts() | LinearFacts() | UnknownFacts():
             pass
         case _:
             assert_never(facts)
+    if parts and adapter is not None:
+        base, update = (Read(f"{parts}.{part}", ("t", row), part) for part in ("base", "lora_up"))
+        return base + setting(adapter.scale, "LoRA scale") * update, "base + LoRA scale × lora_up"
     w = Read(f"{layer}.{weight}", (row, "j"), "W")
     result: Formula = dot("j", module.in_features, w, x("j"))
     text = "W · x"
-    if isinstance(facts, LoRAFacts) and facts.active and not facts.merged:
+    if adapter is not None:
         down = dot(
-            "j", module.in_features, Read(f"{layer}.{facts.down}", ("r", "j"), "down"), x("j")
+            "j", module.in_features, Read(f"{layer}.{adapter.down}", ("r", "j"), "down"), x("j")
         )
-        update = Total("r", facts.rank, Read(f"{layer}.{facts.up}", (row, "r"), "up") * down)
-        result = result + setting(facts.scale, "LoRA scale") * update
+        update = Total("r", adapter.rank, Read(f"{layer}.{adapter.up}", (row, "r"), "up") * down)
+        result = result + setting(adapter.scale, "LoRA scale") * update
         text = "W · x + LoRA scale × up · (down · x)"
     if cast("Tensor | None", module.bias) is not None:
         result, text = result + Read(f"{layer}.bias", (row,), "b"), f"{text} + b"
@@ -82,7 +96,14 @@ def product(
 
 
 def linear(
-    trace: Trace, site: Site, *, layer: str, reads: str, title: str, line: str, time: str = "t"
+    trace: Trace,
+    site: Site,
+    *,
+    layer: str,
+    reads: str,
+    title: str,
+    line: str,
+    parts: str = "",
 ) -> Equation:
     """W[f] . x + b of a layer whose input is at an address.
 
@@ -93,13 +114,13 @@ def linear(
         reads: the address of its input, (time, features).
         title: what a number is; "{f}" is its feature.
         line: a text in the line that calls the layer, in the module that holds it.
-        time: the axis of tokens.
+        parts: as for `product`.
     """
-    formula, text = product(trace, layer, lambda axis: Read(reads, (time, axis), "x"))
+    formula, text = product(trace, layer, lambda axis: Read(reads, ("t", axis), "x"), parts=parts)
     holder = trace.model.get_submodule(layer.rpartition(".")[0])
     return Equation(
         formula=formula,
-        axes=(time, "f"),
+        axes=("t", "f"),
         title=lambda env: title.format(**env),
         text=text,
         source=(_find_class(holder, line), line),
@@ -110,24 +131,32 @@ def projection(trace: Trace, site: Site) -> Equation | str:
     """A row of the matrix that makes queries, keys, values, gates or latents."""
     kind, _, name = site.part.partition(".")
     attention = trace.model.get_submodule(f"{block_path(site)}.{kind}")
-    address = f"{layer_name(site)}.{kind}"
-    reads = f"{address}.{projection_input(attention, name)}"
-    if kind == "cross_attention" and name != "query":
-        reads = "encoder.final_norm"
     return linear(
         trace,
         site,
         layer=f"{block_path(site)}.{kind}.{name}",
-        reads=reads,
+        reads=projection_reads(trace, site),
         title=f"feature {{f}} of the projected {name}, all heads side by side",
         line=_PROJECTION_LINES.get((type(attention).__name__, name), _JOINT_LINE),
+        parts=site.address,
     )
 
 
+def projection_reads(trace: Trace, site: Site) -> str:
+    """The address of what a projection reads."""
+    kind, _, name = site.part.partition(".")
+    if kind == "cross_attention" and name != "query":
+        return "encoder.final_norm"
+    attention = trace.model.get_submodule(f"{block_path(site)}.{kind}")
+    return f"{layer_name(site)}.{kind}.{projection_input(attention, name)}"
+
+
 def computed_weight(trace: Trace, site: Site) -> Equation | str:
-    """A matrix that is a function of other parameters: weight norm or spectral norm."""
-    layer = site.part.rpartition(".")[0]
+    """A matrix made of other parameters: by weight norm, spectral norm, or a merged update."""
+    layer, _, name = site.part.rpartition(".")
     module = trace.model.get_submodule(layer)
+    if isinstance(module, LoRALinear) and module.facts().merged and name == "weight":
+        return _merged_weight(layer, module.facts())
     parts = f"{layer}.parametrizations.weight"
     if not parametrize.is_parametrized(module, "weight"):
         return "it is learned: nothing is computed"
@@ -160,11 +189,29 @@ def computed_weight(trace: Trace, site: Site) -> Equation | str:
     return f"pellucid has no formula for {rule}"
 
 
+def _merged_weight(layer: str, facts: LoRAFacts) -> Equation:
+    """W + scale up down: the weight that a layer reads while its update is merged."""
+    up, down = (
+        Read(f"{layer}.{name}", index, name)
+        for name, index in ((facts.up, ("i", "r")), (facts.down, ("r", "c")))
+    )
+    before = Read(f"{layer}.unmerged_weight", ("i", "c"), "W")
+    return Equation(
+        formula=before + setting(facts.scale, "LoRA scale") * dot("r", facts.rank, up, down),
+        axes=("i", "c"),
+        title="a weight with its low-rank update merged",
+        text="W + LoRA scale × up · down",
+        source=(LoRALinear.folded, "torch.addmm("),
+    )
+
+
 def computed_weights(trace: Trace) -> list[str]:
     """The names of all matrices that are functions of other parameters."""
     names: dict[int, str] = {}
     for name, module in named_modules(trace.model).items():
-        if isinstance(module, nn.Linear) and parametrize.is_parametrized(module, "weight"):
+        is_merged = isinstance(module, LoRALinear) and module.facts().merged
+        is_computed = is_merged or parametrize.is_parametrized(module, "weight")
+        if isinstance(module, nn.Linear) and is_computed:
             names.setdefault(id(module), f"{name}.weight")
     return list(names.values())
 

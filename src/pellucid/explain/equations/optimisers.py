@@ -3,7 +3,7 @@
 Source:
     Kingma and Ba 2015, "Adam", algorithm 1; Loshchilov and Hutter 2019, "Decoupled Weight Decay
     Regularization", algorithm 2; Jordan et al. 2024, "Muon: An optimizer for hidden layers in
-    neural networks".
+    neural networks"; Parikh and Boyd 2014, "Proximal Algorithms", section 6.5.3.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pellucid.explain.formulas.nodes import Formula, Read, Total, setting
 from pellucid.explain.optimiser_settings import StepSettings, choose_settings
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.optimisers import NEWTON_SCHULZ, adamw_step, newton_schulz
-from pellucid.optim import Muon
+from pellucid.optim import Muon, Penalty, gate
 
 
 def _axes(trace: Trace, site: Site) -> tuple[str, ...]:
@@ -62,6 +62,22 @@ def _gradient(trace: Trace, site: Site, settings: StepSettings) -> tuple[Formula
     return formula, text
 
 
+def clipped_gradient(trace: Trace, site: Site) -> Equation | str:
+    """The gradient, shortened so that all of them together are no longer than the limit."""
+    limit = choose_settings(trace, site.part).clip_norm
+    if limit is None:
+        return "this run does not clip"
+    factor = (Read("grad_norm", (), "‖all g‖") / setting(limit, "clip norm")).clamp_min(1.0)
+    return _equation(
+        trace,
+        site,
+        _number(trace, site, ".grad", "g") / factor,
+        "the gradient after clipping",
+        "g / max(1, ‖all g‖ / clip norm)",
+        (gate, "divisor = torch.ones_like(norm)"),
+    )
+
+
 def moment(trace: Trace, site: Site) -> Equation | str:
     """m and v of Adam and AdamW, or the momentum of SGD and Muon."""
     settings, part = (
@@ -97,8 +113,31 @@ def moment(trace: Trace, site: Site) -> Equation | str:
             assert_never(settings.kind)
 
 
-def next_weight(trace: Trace, site: Site) -> Equation | str:
-    """The weight after the step."""
+def next_weight(trace: Trace, site: Site) -> Equation:
+    """The weight after the whole step: the optimiser's, then the proximal step of a penalty.
+
+    sign(w) max(|w| - lr l1, 0) / (1 + 2 lr l2), written as max(w - lr l1, 0) + min(w + lr l1, 0)
+    over 1 + 2 lr l2.
+    """
+    settings = choose_settings(trace, site.part)
+    if not settings.is_penalised:
+        return optimiser_weight(trace, site)
+    lr = setting(settings.learning_rate, "lr")
+    formula: Formula = _number(trace, site, ".before_penalty", "w")
+    text = "w"
+    if settings.penalty_l1:
+        threshold = lr * setting(settings.penalty_l1, "l1")
+        formula = (formula - threshold).clamp_min(0.0) + (formula + threshold).clamp_max(0.0)
+        text = "max(w - lr × l1, 0) + min(w + lr × l1, 0)"
+    if settings.penalty_l2:
+        formula = formula / (1.0 + 2.0 * lr * setting(settings.penalty_l2, "l2"))
+        text = f"({text}) / (1 + 2 × lr × l2)"
+    source: Source = (Penalty.step, "new_weights = elastic_net_prox(")
+    return _equation(trace, site, formula, "after the penalty's proximal step", text, source)
+
+
+def optimiser_weight(trace: Trace, site: Site) -> Equation:
+    """The weight after the optimiser's own step."""
     settings = choose_settings(trace, site.part)
     w, lr = _number(trace, site, "", "w"), setting(settings.learning_rate, "lr")
     decay = setting(settings.weight_decay, "decay")
