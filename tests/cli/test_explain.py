@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import pellucid
+from pellucid.cli import main
 from pellucid.cli.output.chapter import ink_for
 from pellucid.cli.output.pictures import ASCII, BLOCKS, WIDTH
 from pellucid.explain.chapters import CHAPTERS
@@ -199,3 +200,11 @@ def test_where_blocks_cannot_be_spelled_there_is_ascii() -> None:
     assert ink_for("ascii") is ASCII
     assert ink_for(None) is ASCII
     assert "".join(ASCII.shades + ASCII.steps).isascii()
+
+
+def test_a_place_without_a_chapter_is_refused(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", str(trained), "the fox", "--layer", "1"]) == 2
+    assert "add --chapter NAME" in capsys.readouterr().err
+    assert main(["explain", str(trained), "the fox", "--layer", "1", "--chapter", "norm"]) == 0

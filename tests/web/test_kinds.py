@@ -15,7 +15,7 @@ import torch
 import pellucid
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
-from pellucid.explain.chapter_types import Place
+from pellucid.explain.chapter_types import Matrix, Place
 from pellucid.explain.inspection import list_chapters
 from pellucid.model import assemble
 from pellucid.web import Session
@@ -102,9 +102,31 @@ def test_a_large_model_stays_within_what_is_sent(shape: tuple[int, int, int]) ->
     assert own + sum(len(gzip.compress(each, 5)) for each in asked) + LARGEST_ANSWER <= 300_000
 
 
-def test_a_long_sentence_has_a_window_around_its_end() -> None:
-    seen = overview(SentenceView(large(2, 2, 300)))
-    assert seen["window"] == [236, 300]
+def test_a_long_map_is_shown_as_a_whole_and_in_part() -> None:
+    long = large(2, 2, 300)
+    weights = long["L1.H1.weights"]
+    for token, first in ((299, 252), (100, 84), (3, 0)):
+        whole, part, *_ = (
+            SentenceView(long)
+            .inspect(Place(layer=1, head=1, token=token, other=token), "softmax")
+            .chapter()
+            .pictures
+        )
+        assert isinstance(whole, Matrix)
+        assert isinstance(part, Matrix)
+        assert (part.first_row, part.first_column, len(part.rows)) == (first, first, 48)
+        assert whole.patch == 5
+        assert len(whole.rows) == len(whole.columns) == 60
+        assert whole.values[10][4] == float(weights[50:55, 20:25].max())
+        assert whole.values[4][10] is None
+    scores = long["L1.H1.scores"]
+    whole = SentenceView(long).inspect(Place(layer=1, head=1), "scores").chapter().pictures[0]
+    assert isinstance(whole, Matrix)
+    # a key that the mask hides has a score, and it is no part of the map
+    visible = torch.ones(5, 5).tril().bool()
+    assert whole.values[7][7] == float(scores[35:40, 35:40][visible].max())
+    short = SentenceView(large(2, 2, 40)).inspect(Place(), "softmax").chapter().pictures
+    assert sum(isinstance(picture, Matrix) for picture in short) == 1
 
 
 def test_a_notebook_shows_a_trace_as_a_page_and_a_bare_one_as_text(session: Session) -> None:

@@ -14,11 +14,14 @@ import pytest
 
 from pellucid.cli import main
 from pellucid.errors import PellucidError
+from pellucid.explain import backward_segments
 from pellucid.explain.chapter_types import Place
 from pellucid.web import OnePage, Reading, Session, one_page, parse_request, write_page
-from pellucid.web.assets import files
+from pellucid.web.assets import files, message
+from pellucid.web.json_payload import Plain
 from pellucid.web.notebook import framed
 from pellucid.web.onefile import linked
+from pellucid.web.requests import PageRequest
 
 SENTENCE = "fox"
 
@@ -88,6 +91,39 @@ def test_the_way_back_is_in_the_file_and_what_is_slow_at_one_place(page: OnePage
     assert {"weight", "row", "column", "layer"} <= set(said["axes"]["nudge"])
     assert said["axes"]["after-update"] == ["token", "stack"]
     assert len({key for key in keys if key.startswith("gradients ")}) > 2
+
+
+def test_a_large_models_file_holds_the_way_forward_at_one_token(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backward_segments, "LARGE", 1)
+    asked, get = list[str](), session.get
+    counts: list[tuple[int, int]] = []
+
+    def note(ask: PageRequest) -> Plain:
+        asked.append(ask.kind)
+        return get(ask)
+
+    monkeypatch.setattr(session, "get", note)
+    page = one_page(
+        session,
+        Reading("run0", "", SENTENCE),
+        place=Place(token=2, layer=1, head=1),
+        watch=lambda n_done, total: counts.append((n_done, total)),
+    )
+    said = held(page)
+    assert "backward" not in asked
+    assert counts == [(n, counts[0][1]) for n in range(len(counts))]
+    assert len(counts) == counts[0][1]
+    body = said["bodies"][said["answers"]["update"]]
+    assert body == {"error": message("large-file")}
+    layers = {key for key in said["answers"] if key.startswith("softmax ")}
+    assert len(layers) == 2
+    (lens,) = (key for key in said["answers"] if key.startswith("lens "))
+    # no key leaves out an axis: another place is never answered with this one's numbers
+    assert "token=2" in lens
+    assert "head=1" in lens
+    assert not said["bodies"][said["answers"]["overview"]]["backward"]["there"]
 
 
 def test_full_holds_every_head_at_every_token(session: Session) -> None:

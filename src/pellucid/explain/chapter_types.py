@@ -140,7 +140,8 @@ class Matrix:
 
     `scale` is the scale of its colours: from 0 to the largest, or both ways from 0. `pooled` says
     in words how it was pooled or cut; it is empty if each cell is one number. `address` is the
-    address of the numbers in the trace; the first cell is [first_row, first_column] there.
+    address of the numbers in the trace; the first cell is [first_row, first_column] there. A cell
+    of a pooled map is the largest of `patch` x `patch` numbers.
     """
 
     title: str
@@ -152,6 +153,7 @@ class Matrix:
     pooled: str = ""
     first_row: int = 0
     first_column: int = 0
+    patch: int = 1
     kind: Literal["matrix"] = "matrix"
 
 

@@ -159,6 +159,7 @@ def _matrix(picture: Matrix) -> Plain:
         "data": packed(values),
         "scale": picture.scale,
         "first": [picture.first_row, picture.first_column],
+        "patch": picture.patch,
         "address": address,
         "pooled": pooled,
     }

@@ -13,8 +13,6 @@ from pellucid.web.assets import message
 from pellucid.web.json_payload import Plain, packed, thumbnails
 from pellucid.web.sentence_view import Attention, SentenceView
 
-#: Most tokens in the overview; of a longer sentence it shows the end.
-WINDOW = 64
 #: Most bytes of heads' maps; the page requests further layers when they become visible.
 _THUMBNAIL_BYTES = 90_000
 _SIDE = 24
@@ -42,13 +40,11 @@ def overview(sentence: SentenceView) -> Plain:
         name, crosses = attention
         stack: Plain = {"name": name, "cross": crosses, "layers": layers}
         stacks.append(stack | {"norms": [float(n) for n in norm]})
-    n = len(sentence.pieces)
     return {
         "pieces": list(sentence.pieces),
         "ids": list(sentence.ids),
         "spare": list(sentence.spare),
         "notes": list(sentence.notes),
-        "window": [max(0, n - WINDOW), n],
         "side": _SIDE,
         "stacks": stacks,
         "surprisals": list(sentence.surprisals()),

@@ -112,6 +112,7 @@ def _print_audit(arguments: argparse.Namespace) -> ExitCode:
 
 def _print_chapters(arguments: argparse.Namespace) -> None:
     from pellucid import runs
+    from pellucid.explain.chapter_types import Place
     from pellucid.explain.chapters import find_chapter
 
     if arguments.all and arguments.chapter is not None:
@@ -133,14 +134,20 @@ def _print_chapters(arguments: argparse.Namespace) -> None:
             raise ConfigError("--ids is for the terminal: a page shows text; leave it out there")
         show_page(arguments, scales)
         return
+    changes = bool(scales or arguments.edit)
+    is_table = arguments.chapter is None and not arguments.all and not changes and not is_question
+    if is_table and not arguments.name_heads and place_of(arguments) != Place():
+        raise ConfigError(
+            "the table of the tokens is of no one place: add --chapter NAME or --all, or leave "
+            "--layer, --head, --token and the like out"
+        )
     run = runs.load(arguments.run)
     if arguments.name_heads:
         from pellucid.cli.output.head_names import print_head_names
 
         print_head_names(run, arguments)
         return
-    changes = bool(scales or arguments.edit)
-    if arguments.chapter is None and not arguments.all and not changes and not is_question:
+    if is_table:
         _print_reading(run, arguments)
         return
     traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 #: The sentence of a page without --sentence.
 _SENTENCE = "The cat sat on the mat"
+#: Between two lines of progress.
+_SECONDS = 2.0
 
 
 def add_to(verbs: Any) -> None:
@@ -284,9 +287,24 @@ def _write_html(arguments: argparse.Namespace) -> None:
     if compare_is_meant(arguments):
         text = arguments.against_text
         versus = Reading(session.shelf.keys[-1], "", arguments.sentence if text is None else text)
-    page = one_page(session, reading, place=place, versus=versus, full=arguments.full)
+    page = one_page(
+        session, reading, place=place, versus=versus, full=arguments.full, watch=_progress(file)
+    )
     if arguments.json:
         print_json({"file": str(file), "bytes": page.n_bytes, "answers": page.answers})
     else:
         print(f"{file}: {size(page.n_bytes)}, {page.answers:,} views", flush=True)
     write_page(page, file)
+
+
+def _progress(file: Path) -> Callable[[int, int], None]:
+    """Prints how many views a file has, a line on stderr every few seconds."""
+    last_time = time.monotonic()
+
+    def watch(n_done: int, total: int) -> None:
+        nonlocal last_time
+        if time.monotonic() - last_time >= _SECONDS:
+            last_time = time.monotonic()
+            print(f"{file}: {n_done:,} of {total:,} views", file=sys.stderr, flush=True)
+
+    return watch

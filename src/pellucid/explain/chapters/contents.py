@@ -48,8 +48,9 @@ class ChapterEntry:
 
     `needs_loss` means that it has no content for a sentence without a loss. `walks` means that it
     runs the backward pass through all layers; for a large model this starts when you ask for it.
-    `at_one_place` means that a one-file page holds it at one place only. `axes` are the members of
-    a place that it depends on, for chapters that a page cannot try at a few places.
+    `at_one_place` means that a one-file page holds it at one place only. `one_layer` means that it
+    reads one layer alone, so even the file of a large model holds it at every layer. `axes` are the
+    members of a place that it depends on, for chapters that a page cannot try at a few places.
     `build_comparison` compares two traces.
     """
 
@@ -61,6 +62,7 @@ class ChapterEntry:
     needs_loss: bool = False
     walks: bool = False
     at_one_place: bool = False
+    one_layer: bool = False
     axes: tuple[str, ...] = ()
     build_comparison: Callable[[Trace, Trace, Selection], Content] | None = None
 
@@ -82,13 +84,31 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build),
     _forward("embedding", "Embedding", "each token's row, and its neighbours", embedding.build),
     _forward("positions", "Positions", "how the model knows the order of tokens", positions.build),
-    _forward("norm", "Norm", "features brought to a common scale", norm.build),
-    _forward("qkv", "Queries, keys, values", "queries, keys and values of a head", qkv.build),
-    _forward("scores", "Scores", "how well a query matches each key", scores.build),
-    _forward("softmax", "Softmax", "scores become weights; the head's output", softmax.build),
+    _forward("norm", "Norm", "features brought to a common scale", norm.build, one_layer=True),
+    _forward(
+        "qkv",
+        "Queries, keys, values",
+        "queries, keys and values of a head",
+        qkv.build,
+        one_layer=True,
+    ),
+    _forward("scores", "Scores", "how well a query matches each key", scores.build, one_layer=True),
+    _forward(
+        "softmax",
+        "Softmax",
+        "scores become weights; the head's output",
+        softmax.build,
+        one_layer=True,
+    ),
     _forward("heads", "Heads", "all heads at once, by where they look", heads.build),
     _forward("residual", "Residual stream", "what each part adds to a prediction", residual.build),
-    _forward("feed-forward", "Feed-forward", "the units that write most", feed_forward.build),
+    _forward(
+        "feed-forward",
+        "Feed-forward",
+        "the units that write most",
+        feed_forward.build,
+        one_layer=True,
+    ),
     _forward("lens", "Logit lens", "the prediction after each layer", lens.build),
     _forward(
         "probabilities", "Probabilities", "logits, and how a token is sampled", probabilities.build

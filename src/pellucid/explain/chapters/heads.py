@@ -14,6 +14,7 @@ from torch import Tensor
 
 from pellucid.explain.chapter_types import Content, Matrix, Receipt, Table
 from pellucid.explain.chapters.pictures import pooled_map
+from pellucid.explain.expressions import Number
 from pellucid.explain.receipts.builder import Expression, ReceiptBuilder, cell, total
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
@@ -211,7 +212,8 @@ def entropy_receipt(trace: Trace, selection: Selection) -> Receipt:
     weights = trace[address][selection.token]
     terms: list[Expression] = []
     for key in to_list((weights > 0).nonzero().flatten()):
-        w = build.number(f"w{key}", address, selection.token, key)
+        # from the row, which is read once: a long text has many keys
+        w = Number(float(weights[key]), f"w{key}", cell(address, selection.token, key))
         terms.append(w * w.log())
     return build.receipt(
         cell(address, selection.token),

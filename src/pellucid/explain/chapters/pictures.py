@@ -6,8 +6,10 @@ A map that is too large is cut or pooled, and its title or `pooled` says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -19,6 +21,8 @@ from pellucid.typed import to_list
 
 #: Rows and columns of a map, at most; a chapter stays small, however long the text.
 MAX_CELLS = 48
+#: Rows and columns of a map of a whole long text, at most.
+_WHOLE_CELLS = 64
 #: Bars of the features of a vector, at most.
 _FEATURES = 24
 
@@ -98,30 +102,50 @@ def head_map(
     )
 
 
-def pooled_map(trace: Trace, selection: Selection, max_cells: int = 32) -> Matrix:
-    """A head's weights small enough for a thumbnail: the largest of each patch."""
-    weights = trace[f"{selection.head_name}.weights"].float()
+def whole_map(
+    trace: Trace, selection: Selection, part: str, scale: Literal["sequential", "diverging"]
+) -> Matrix | None:
+    """All of the head's scores or weights, pooled; None if `head_map` shows all of them."""
+    pieces = trace.pieces(selection.side), selection.key_pieces(trace)
+    if max(map(len, pieces)) <= MAX_CELLS:
+        return None
+    whole = pooled_map(trace, selection, _WHOLE_CELLS, part, scale)
+    return replace(whole, title=f"all {part} of {selection.head_name}: queries down, keys across")
+
+
+def pooled_map(
+    trace: Trace,
+    selection: Selection,
+    max_cells: int = 32,
+    part: str = "weights",
+    scale: Literal["sequential", "diverging"] = "sequential",
+) -> Matrix:
+    """A head's weights or scores small enough for a thumbnail: the largest of each patch."""
+    values = trace[f"{selection.head_name}.{part}"].float()
     mask = attention_heads.mask(selection.attention(trace))
-    patch = -(-max(weights.shape) // max_cells)
+    patch = -(-max(values.shape) // max_cells)
     note = ""
     if patch > 1:
-        note = f"pooled: each cell is the largest of {patch} x {patch} weights"
-        weights = F.max_pool2d(weights[None], patch, ceil_mode=True)[0]
+        note = f"pooled: each cell is the largest of {patch} x {patch} {part}"
+        values = values.masked_fill(~mask, -torch.inf)
+        values = F.max_pool2d(values[None], patch, ceil_mode=True)[0]
         mask = F.max_pool2d(mask[None].float(), patch, ceil_mode=True)[0] > 0
     return Matrix(
         title=f"head {selection.head}",
         rows=trace.pieces(selection.side)[::patch],
         columns=selection.key_pieces(trace)[::patch],
-        values=_cells(weights, mask),
-        scale="sequential",
-        address="" if note else f"{selection.head_name}.weights",
+        values=_cells(values, mask),
+        scale=scale,
+        address="" if note else f"{selection.head_name}.{part}",
         pooled=note,
+        patch=patch,
     )
 
 
 def _start(place: int, pieces: tuple[str, ...]) -> int:
-    """The first place of a part that holds `place`, about two thirds in."""
-    return max(0, min(place - 2 * MAX_CELLS // 3, len(pieces) - MAX_CELLS))
+    """The first place of a part that holds `place`; it moves by half its length, or not at all."""
+    half = MAX_CELLS // 2
+    return max(0, min(place // half * half - half // 2, len(pieces) - MAX_CELLS))
 
 
 def _cells(values: Tensor, mask: Tensor) -> tuple[tuple[float | None, ...], ...]:

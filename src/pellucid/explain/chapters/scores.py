@@ -6,7 +6,7 @@ import math
 
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Content
-from pellucid.explain.chapters.pictures import bars, head_map, largest
+from pellucid.explain.chapters.pictures import bars, head_map, largest, whole_map
 from pellucid.explain.receipts import score_receipt
 from pellucid.explain.receipts.builder import cell
 from pellucid.explain.selection import Selection
@@ -35,6 +35,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         f"{selection.key(trace)}? Their {width} features are multiplied and summed, times "
         f"{scoring.scale:.6g}{reason if is_usual else ''}.",
         pictures=(
+            whole_map(trace, selection, "scores", "diverging"),
             head_map(trace, selection, "scores", "diverging"),
             bars(
                 "products of query and key, the largest first, before scaling",

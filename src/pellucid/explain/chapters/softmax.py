@@ -7,7 +7,7 @@ from typing import assert_never
 from pellucid.explain import attention_heads
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Content
-from pellucid.explain.chapters.pictures import bars, head_map, largest
+from pellucid.explain.chapters.pictures import bars, head_map, largest, whole_map
 from pellucid.explain.receipts import out_receipt, product_receipt, weight_receipt
 from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
@@ -30,6 +30,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         f"weight of {float(weights[keys[0]]):.3f}; the head's output is the sum of the values of "
         "all keys, each times its weight.",
         pictures=(
+            whole_map(trace, selection, "weights", "sequential"),
             head_map(trace, selection, "weights", "sequential"),
             bars(
                 f"where {selection.query(trace)} looks",

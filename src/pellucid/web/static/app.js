@@ -23,6 +23,8 @@ const overview = signal(null);
 const opened = signal(null);
 /** @type {any} */
 const predicted = signal(null);
+/** The chapter that is chosen: the one that is shown may be of another place still. */
+const wanted = signal("");
 const problem = signal("");
 
 const home = (/** @type {string} */ id) => /** @type {HTMLElement} */ (document.getElementById(id));
@@ -58,8 +60,12 @@ function look() {
   settle(seenAs);
   const at = place(seenAs);
   get(question("prediction", { place: { token: state.token() } }), "prediction", predicted);
+  if (state.chapter() && !isKept(seenAs, state.chapter())) {
+    const chosen = question("chapter", { chapter: state.chapter(), place: at });
+    wanted.set(JSON.stringify(chosen));
+    get(chosen, "chapter", opened);
+  }
   settleBack(seenAs);
-  if (state.chapter() && !isKept(seenAs, state.chapter())) get(question("chapter", { chapter: state.chapter(), place: at }), "chapter", opened);
 }
 
 /** What was chosen for another sentence or model may not be there in this one. @param {any} seenAs */
@@ -134,8 +140,12 @@ async function start() {
   effect(() => predicted() && overview.peek() && glance(home("glance"), predicted(), overview.peek()));
   effect(() => {
     const seenAs = overview();
-    if (seenAs && isKept(seenAs, state.chapter())) kept(home("focus"), seenAs);
-    else if (opened() && seenAs) isDark(), chapter(home("focus"), opened(), overview.peek());
+    if (seenAs && isKept(seenAs, state.chapter())) home("focus").removeAttribute("aria-busy"), kept(home("focus"), seenAs);
+    else if (opened() && seenAs) {
+      const isStale = opened().asked !== wanted();
+      home("focus").setAttribute("aria-busy", String(isStale));
+      if (!isStale) isDark(), chapter(home("focus"), opened(), overview.peek());
+    }
   });
   listen(() => overview.peek());
 }

@@ -98,7 +98,7 @@ async function fromFile(asked) {
   return { ...body, pictures: body.pictures.map((/** @type {number} */ at) => pictures[at]) };
 }
 
-/** How a file calls a question: by what matters to its answer, as `onefile.py` has it.
+/** How a file calls a question: by what matters to its answer, as `file_answers.py` has it.
  * @param {any} asked @param {Record<string, string[]>} axes */
 function keyOf({ kind, chapter, place: at }, axes) {
   if (kind === "runs" || kind === "overview" || kind === "backward") return kind;

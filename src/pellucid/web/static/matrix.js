@@ -13,9 +13,11 @@ let count = 0;
 
 /**
  * @param {Matrix} said @param {{ row: number, column: number }} at where the cursor starts
- * @param {(row: number, column: number) => void} choose @returns {HTMLElement}
+ * @param {(row: number, column: number) => void} choose
+ * @param {number[][]} [reach] the first and the last row, and column, that can be chosen, where
+ * they lie outside the map @returns {HTMLElement}
  */
-export function matrix(said, at, choose) {
+export function matrix(said, at, choose, reach) {
   const values = floats(said.data);
   const [nRows, nColumns] = [said.rows.length, said.columns.length];
   const most = values.reduce((max, v) => (Number.isNaN(v) ? max : Math.max(max, Math.abs(v))), 0);
@@ -90,10 +92,13 @@ export function matrix(said, at, choose) {
     if (event.key === "Enter" || event.key === " ") choose(row, column);
     else if (event.key in moves) {
       const [down, right] = moves[event.key];
-      row = Math.min(Math.max(row + down, 0), nRows - 1);
-      column = Math.min(Math.max(column + right, 0), nColumns - 1);
-      show();
-      announce(told(row, column));
+      const [rows, columns] = reach ?? [[0, nRows - 1], [0, nColumns - 1]];
+      const next = [within(row + down, rows), within(column + right, columns)];
+      if (next[0] in said.rows && next[1] in said.columns) {
+        [row, column] = next;
+        show();
+        announce(told(row, column));
+      } else choose(next[0], next[1]); // the map moves there
     } else return;
     event.preventDefault();
     event.stopPropagation();
@@ -110,6 +115,9 @@ export function matrix(said, at, choose) {
     details,
   );
 }
+
+/** @param {number} place @param {number[]} ends */
+const within = (place, [low, high]) => Math.min(Math.max(place, low), high);
 
 /** @param {Matrix} said @param {number} row @param {(r: number, c: number) => number} at */
 function table(said, row, at) {

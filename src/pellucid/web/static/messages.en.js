@@ -32,7 +32,8 @@ export const messages = {
   "tokens": "Tokens of the sentence",
   "tokens-of-source": "What the encoder reads",
   "source-label": "encoder token {n}, {piece}",
-  "tokens-earlier": "{n} earlier tokens",
+  "all-tokens": "{name}: all {n}; choose which are shown",
+  "tokens-part": "Tokens {first} to {last} of {n}",
   "token-label": "token {n}, {piece}, id {id}",
   "token-bits": "{bits} bits",
 
@@ -213,6 +214,7 @@ export const messages = {
 
   "server-gone": "The page's server does not answer: start it again in the terminal, and reload.",
   "not-in-file": "This file does not hold that place: it holds a path through the model. For all of it, write it with --full, or open it with --serve.",
+  "large-file": "This file of a large model holds the way forward alone. For the way back, write it with --full, or open it with --serve.",
   "file-sentence": "A file holds one sentence. To write another: pellucid explain RUN SENTENCE --serve",
   "empty": "Write a few words to see them read.",
 

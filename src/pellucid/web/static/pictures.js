@@ -5,7 +5,8 @@ import { number } from "./expression.js";
 import { css, isDark, shade } from "./colour.js";
 import { film, frames } from "./film.js";
 import { matrix } from "./matrix.js";
-import { state } from "./state.js";
+import { choose, state } from "./state.js";
+import { long } from "./long.js";
 import { t } from "./messages.js";
 
 /** @param {any} said @param {any} seenAs the overview @returns {HTMLElement} */
@@ -39,7 +40,8 @@ export function pictures(all, seenAs) {
 }
 
 /** A matrix chooses what its rows and columns are: tokens, layers, heads, features. What is cut out
- * begins at `first`; the patches of a pooled map are nothing that can be chosen.
+ * begins at `first`, and its arrow keys go on beyond it. A cell of a pooled map chooses the first
+ * tokens of its patch.
  * @param {any} said @param {any} seenAs */
 function withSelection(said, seenAs) {
   const pair = seenAs.spare.length > 0;
@@ -47,25 +49,28 @@ function withSelection(said, seenAs) {
   const answers = pair && (asks === "source" || state.cross() === 1) ? "source" : "token";
   const pieces = /** @type {Record<string, string[]>} */ ({ token: seenAs.pieces, source: seenAs.spare });
   const [down, across] = said.first;
-  const rows = kindOf(said.rows, pieces[asks], down) ?? asks;
-  const columns = kindOf(said.columns, pieces[answers], across) ?? answers;
+  const { patch } = said;
+  const rows = kindOf(said.rows, pieces[asks], down, patch) ?? asks;
+  const columns = kindOf(said.columns, pieces[answers], across, patch) ?? answers;
   const both = rows === asks && columns === answers;
   const column = both && asks === answers ? "other" : columns;
   const token = (state.token() + seenAs.pieces.length) % seenAs.pieces.length;
   const places = /** @type {Record<string, number>} */ ({ token, source: state.source(), other: state.other(), layer: state.layer(), head: state.head(), feature: state.feature() });
-  const pooled = said.pooled && !said.address;
-  const at = { row: places[rows] - down, column: places[column] - across };
-  return matrix(said, at, (r, c) => {
-    if (pooled) return;
-    if (rows !== "feature" || columns === answers) state[rows].set(numberIn(said.rows[r], r + down));
-    state[column].set(columns === answers ? c + across : numberIn(said.columns[c], c));
-  });
+  const fixed = said.pooled && !said.address && patch === 1;
+  const cell = (/** @type {string} */ name, /** @type {number} */ first) => Math.floor((places[name] - first) / (name === "layer" || name === "head" || name === "feature" ? 1 : patch));
+  const reach = both && said.address ? [[-down, pieces[asks].length - 1 - down], [-across, pieces[answers].length - 1 - across]] : undefined;
+  return matrix(said, { row: cell(rows, down), column: cell(column, across) }, (r, c) => {
+    if (fixed) return;
+    const next = { [rows]: numberIn(said.rows[r], r * (rows === asks ? patch : 1) + down) };
+    if (rows === "feature" && columns !== answers) delete next.feature;
+    choose({ ...next, [column]: columns === answers ? c * patch + across : numberIn(said.columns[c], c) });
+  }, reach);
 }
 
 /** What names are of; null where they are tokens. @param {string[]} names @param {string[]} pieces
- * @param {number} first */
-function kindOf(names, pieces, first) {
-  if (first + names.length <= pieces.length && names.every((name, n) => name === pieces[n + first])) return null;
+ * @param {number} first @param {number} patch */
+function kindOf(names, pieces, first, patch) {
+  if (names.every((name, n) => name === pieces[n * patch + first])) return null;
   if (names.every((name) => /^(L|E|layer )\d+$/.test(name))) return "layer";
   return names.every((name) => /^(H|head )\d+$/.test(name)) ? "head" : "feature";
 }
@@ -84,19 +89,22 @@ function figure(said, body) {
 function tokens(said) {
   const values = said.values.map(number);
   const most = Math.max(...values.map(Math.abs), 0);
-  const both = values.some((/** @type {number} */ v) => v < 0);
-  const items = said.pieces.map((/** @type {string} */ piece, /** @type {number} */ n) => {
+  const scale = values.some((/** @type {number} */ v) => v < 0) ? "diverging" : "sequential";
+  const item = (/** @type {number} */ n) => {
     const value = values[n];
     const mark = value === undefined ? null : h("i", { class: "shade" });
-    if (mark) mark.style.background = css(shade(value, most, both ? "diverging" : "sequential", isDark()));
+    if (mark) mark.style.background = css(shade(value, most, scale, isDark()));
     return h(
       "li", { translate: "no" },
-      h("span", { class: "piece", said: seen(piece) }), mark,
+      h("span", { class: "piece", said: seen(said.pieces[n]) }), mark,
       value !== undefined && h("span", { class: "number", text: digits(value, 3) }),
       h("span", { class: "id", text: said.ids[n] }),
     );
-  });
-  return figure(said, h("ol", { class: "pieces" }, items));
+  };
+  const count = said.pieces.length;
+  const list = h("ol", { class: "pieces" });
+  const at = Math.min((state.token() + count) % count, count - 1);
+  return figure(said, long({ count, at, list, item, values: values.length ? values : said.pieces.map(() => 0), scale, key: `all ${said.title}`, name: said.title }));
 }
 
 /** @param {any} said */

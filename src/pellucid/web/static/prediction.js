@@ -27,9 +27,9 @@ export function prediction(home, said, seenAs) {
     sliders(said),
     h("p", { class: "soft cut", text: cut(found, said) }),
     draw(found.tokens),
-    ladder(said),
     head(seenAs),
     said.changed && changed(said.changed),
+    ladder(said),
   );
 }
 

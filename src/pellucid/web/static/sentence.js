@@ -4,6 +4,7 @@ import { fill, h, digits, seen } from "./dom.js";
 import { css, isDark, shade } from "./colour.js";
 import { isFile } from "./asking.js";
 import { choose, state } from "./state.js";
+import { long } from "./long.js";
 import { t } from "./messages.js";
 
 /** How long the typing has to pause before the model reads. */
@@ -51,13 +52,11 @@ function example(text) {
 
 /** The tokens as they were read. @param {Element} home @param {any} seenAs the overview */
 export function tokens(home, seenAs) {
-  const { pieces, ids, surprisals, window: [first, last], spare, notes } = seenAs;
+  const { pieces, ids, surprisals, spare, notes } = seenAs;
   const chosen = (state.token() + pieces.length) % pieces.length;
   const most = Math.max(...surprisals.filter(Number.isFinite), 1);
   const dark = isDark();
-  const start = Math.min(first, chosen);
-  const shown = Array.from({ length: last - start }, (_, n) => n + start);
-  const items = shown.map((n) => {
+  const item = (/** @type {number} */ n) => {
     const bits = surprisals[n];
     const bar = h("i", { class: "bits", vars: { share: bits === null ? 0 : bits / most } });
     bar.style.background = css(shade(bits ?? 0, most, "sequential", dark));
@@ -75,13 +74,21 @@ export function tokens(home, seenAs) {
         h("span", { said: seen(pieces[n]) }), bar,
       ),
     );
+  };
+  const row = (/** @type {string} */ key, /** @type {string} */ name, /** @type {string[]} */ all, /** @type {any} */ rest) =>
+    long({ key: `all ${key}`, name, count: all.length, scale: "sequential", choose: (n) => state[key].set(n), ...rest });
+  const name = t("tokens");
+  const own = row("token", name, pieces, { at: chosen, item, values: surprisals, list: h("ol", { class: "tokens", "aria-label": name }) });
+  const its = t("tokens-of-source");
+  const read = spare.length > 0 && row("source", its, spare, {
+    at: Math.min(Math.max(state.source(), 0), spare.length - 1), values: spare.map(() => 0), list: h("ol", { class: "tokens source", "aria-label": its }),
+    item: (/** @type {number} */ n) => source(spare[n], n),
   });
   fill(
     home,
     state.ids() && h("p", { class: "said-of-it" }, t("chat-read"), " ", h("button", { type: "button", class: "quiet", "data-key": "chat leave", text: t("chat-leave"), onclick: () => choose({ ids: "", token: -1 }) })),
-    start > 0 && h("p", { class: "soft", text: t("tokens-earlier", { n: start }) }),
-    h("ol", { class: "tokens", "aria-label": t("tokens") }, items),
-    spare.length > 0 && [h("p", { class: "soft", text: t("tokens-of-source") }), h("ol", { class: "tokens source", "aria-label": t("tokens-of-source") }, spare.map(source))],
+    own,
+    read && [h("p", { class: "soft", text: its }), read],
     notes.map((/** @type {string} */ note) => h("p", { class: "said-of-it", said: note })),
   );
 }
