@@ -226,9 +226,11 @@ def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:
 
     model = build(replace(with_stack(n_layers=1), context_length=128), double=False)
     trace = traced(model, time=100)
-    shown = build_chapter(trace, "scores", Place(token=80, other=60)).pictures[0]
-    assert (shown.first_row, shown.first_column) == (48, 28)
-    assert "queries 48 to 95 of 100" in shown.pooled
+    whole, shown = build_chapter(trace, "scores", Place(token=80, other=60)).pictures[:2]
+    assert whole.pooled == "pooled: each cell is the largest of 2 x 2 scores"
+    assert len(whole.values) == 50
+    assert (shown.first_row, shown.first_column) == (52, 36)
+    assert "queries 52 to 99 of 100" in shown.pooled
     check_matrix(trace, shown)
     small = next(
         each

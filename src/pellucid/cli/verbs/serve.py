@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -14,8 +13,8 @@ from urllib.parse import quote
 
 from pellucid.cli.flags.against import compare_is_meant
 from pellucid.cli.flags.numbers import PORT, QUEUE, ROWS
-from pellucid.cli.flags.place import place_of
 from pellucid.cli.flags.shared import add_weights, finish_parser
+from pellucid.cli.output.page_file import write_html
 from pellucid.cli.output.printing import print_json
 from pellucid.errors import ConfigError
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
 #: The sentence of a page without --sentence.
 _SENTENCE = "The cat sat on the mat"
-#: Between two lines of progress.
-_SECONDS = 2.0
 
 
 def add_to(verbs: Any) -> None:
@@ -223,7 +220,7 @@ def page_was_asked_for(arguments: argparse.Namespace) -> bool:
 def show_page(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> None:
     """The page of one sentence: served, or written as one file."""
     if arguments.html is not None:
-        _write_html(arguments)
+        write_html(arguments, _runs(arguments))
         return
     fragment = _fragment(arguments, scales)
     serve_page(arguments, _runs(arguments), arguments.sentence, fragment=fragment)
@@ -273,38 +270,3 @@ def _versus(arguments: argparse.Namespace) -> str:
         return ""
     text = arguments.against_text
     return f"run{len(_runs(arguments)) - 1}@" + ("" if text is None else f" {text}")
-
-
-def _write_html(arguments: argparse.Namespace) -> None:
-    """Write the page as one file, after a line with its size."""
-    from pellucid.display.numbers import size
-    from pellucid.web import Reading, check_name, one_page, open_session, write_page
-
-    file = check_name(Path(arguments.html))
-    place = place_of(arguments)
-    session = open_session(_runs(arguments), sentence=arguments.sentence)
-    reading, versus = Reading(session.shelf.keys[0], "", arguments.sentence), None
-    if compare_is_meant(arguments):
-        text = arguments.against_text
-        versus = Reading(session.shelf.keys[-1], "", arguments.sentence if text is None else text)
-    page = one_page(
-        session, reading, place=place, versus=versus, full=arguments.full, watch=_progress(file)
-    )
-    if arguments.json:
-        print_json({"file": str(file), "bytes": page.n_bytes, "answers": page.answers})
-    else:
-        print(f"{file}: {size(page.n_bytes)}, {page.answers:,} views", flush=True)
-    write_page(page, file)
-
-
-def _progress(file: Path) -> Callable[[int, int], None]:
-    """Prints how many views a file has, a line on stderr every few seconds."""
-    last_time = time.monotonic()
-
-    def watch(n_done: int, total: int) -> None:
-        nonlocal last_time
-        if time.monotonic() - last_time >= _SECONDS:
-            last_time = time.monotonic()
-            print(f"{file}: {n_done:,} of {total:,} views", file=sys.stderr, flush=True)
-
-    return watch
