@@ -27,7 +27,7 @@ from pellucid.explain.formulas.nodes import (
     Read,
     Series,
     reads_of,
-    rename,
+    rename_axes,
 )
 from pellucid.explain.trace_types import Trace
 from pellucid.model.facts import SoftmaxAttentionFacts
@@ -190,7 +190,7 @@ def _terms_of_texts(
     terms = _terms(trace, target, axes, (), path, past_scores=past_scores)
     if trace.companion is not None and target in dict(trace.model.named_parameters()):
         other = _terms(trace.companion, target, axes, (), path, past_scores=past_scores)
-        terms += [rename(term, {}, OTHER) for term in other]
+        terms += [rename_axes(term, {}, OTHER) for term in other]
     return terms
 
 
@@ -246,7 +246,7 @@ def _upstream(
     terms = _terms(trace, name, marked, ancestors, past_scores=past_scores)
     if not terms:
         return None
-    return rename(_sum(terms), dict(zip(marked, stated.axes, strict=True)))
+    return rename_axes(_sum(terms), dict(zip(marked, stated.axes, strict=True)))
 
 
 def _is_kept(trace: Trace, consumer: Consumer) -> bool:

@@ -28,7 +28,7 @@ from pellucid.explain.formulas.nodes import (
     Total,
     as_node,
     axes_of,
-    rename,
+    rename_axes,
     setting,
 )
 
@@ -53,7 +53,7 @@ def pull_back(
         sizes: of the free axes of y.
         shape: of x.
     """
-    marked, outer = rename(formula, _MARK), rename(upstream, _MARK)
+    marked, outer = rename_axes(formula, _MARK), rename_axes(upstream, _MARK)
     lengths = {f"{axis}{_MARK}": size for axis, size in sizes.items()}
     return [
         _onto_axes(leaf, adjoint, axes, lengths | own_lengths, shape)
@@ -163,7 +163,7 @@ def _onto_axes(
                 names[summed] = summed
                 length = lengths[summed]
                 result = _total(summed, length, result)
-    return rename(result, names)
+    return rename_axes(result, names)
 
 
 def _total(axis: str, size: int, part: Formula) -> Formula:

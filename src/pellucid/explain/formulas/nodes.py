@@ -230,7 +230,7 @@ def reads_of(formula: Formula) -> Iterator[Read]:
         yield from reads_of(part)
 
 
-def rename(formula: Formula, names: dict[str, str] | str, scope: str = "") -> Formula:
+def rename_axes(formula: Formula, names: dict[str, str] | str, scope: str = "") -> Formula:
     """The formula with other names of its axes, free and summed; a text is a suffix for all.
 
     `scope` is put before every address.
