@@ -7,6 +7,7 @@ from typing import assert_never, cast
 import torch
 from torch import Tensor
 
+from pellucid.explain.addresses.shapes import attention_facts_at
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
     Equation,
@@ -19,7 +20,6 @@ from pellucid.explain.equations.equation import (
 from pellucid.explain.equations.linear import product
 from pellucid.explain.equations.norms import norm_of
 from pellucid.explain.formulas.nodes import Constant, Formula, Places, Read, Series, setting
-from pellucid.explain.forward_pass import attention_at
 from pellucid.explain.trace_types import Trace
 from pellucid.model import ALiBi, BucketedBias, ShawRelative
 from pellucid.model.attention import MultiHeadAttention
@@ -33,7 +33,6 @@ from pellucid.model.facts import (
     RotaryFacts,
     SoftmaxAttentionFacts,
     UnknownFacts,
-    attention_facts,
     position_facts,
 )
 
@@ -160,9 +159,8 @@ def distances(trace: Trace, site: Site) -> Equation | str:
 def of_distances(trace: Trace, site: Site) -> Equation:
     """A head's queries or keys of the rows of distances."""
     is_query = site.part == "distance_queries"
-    layer = attention_at(trace.model, site.as_head())
-    facts = attention_facts(layer)
-    assert isinstance(facts, SoftmaxAttentionFacts)
+    facts = attention_facts_at(trace, site)
+    assert isinstance(facts, SoftmaxAttentionFacts)  # no other kind compares with distances
     own_matrix = facts.position_query if is_query else facts.position_key
     projection = own_matrix or (facts.query if is_query else facts.key)
     path = f"{block_path(site)}.attention.{projection}"
