@@ -23,7 +23,8 @@ from pellucid.runs import Run
 from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.load import read_plan
 
-Kind = Literal["AdamW", "Adam", "SGD", "Muon"]
+#: "other" is an optimiser whose step has no formula here: its weights are shown before and after.
+Kind = Literal["AdamW", "Adam", "SGD", "Muon", "other"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +78,8 @@ def parts_of(settings: StepSettings) -> tuple[str, ...]:
             return (*clipped, "m", "look_ahead", "direction", *last)
         case "SGD":
             return (*clipped, *(("m",) if settings.beta1 else ()), *last)
+        case "other":
+            return (*clipped, *last)
         case _:
             assert_never(settings.kind)
 

@@ -88,6 +88,14 @@ def build(trace: Trace, selection: Selection) -> Content:
                 receipts=receipts,
                 notes=(*_notes(trace, settings), *adapter.notes),
             )
+        case "other":
+            return Content(
+                sentence=f"The optimiser of this run {move}, with the learning rate {rate}."
+                f"{penalty_text}",
+                pictures=(_plain_table(trace, weight, settings), *around),
+                receipts=receipts,
+                notes=(*_notes(trace, settings), *adapter.notes),
+            )
         case _:
             assert_never(settings.kind)
 

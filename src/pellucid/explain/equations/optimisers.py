@@ -20,6 +20,8 @@ from pellucid.explain.trace_types import Trace
 from pellucid.maths.optimisers import NEWTON_SCHULZ, adamw_step, newton_schulz
 from pellucid.optim import Muon, Penalty, gate
 
+_NO_FORMULA = "pellucid has no formula for this optimiser"
+
 
 def _axes(trace: Trace, site: Site) -> tuple[str, ...]:
     return parameter_axes(dict(trace.model.named_parameters())[site.part].ndim)
@@ -109,11 +111,13 @@ def moment(trace: Trace, site: Site) -> Equation | str:
                 f"μ × m + {text}",
                 (Muon, line),
             )
+        case "other":
+            return _NO_FORMULA
         case _:
             assert_never(settings.kind)
 
 
-def next_weight(trace: Trace, site: Site) -> Equation:
+def next_weight(trace: Trace, site: Site) -> Equation | str:
     """The weight after the whole step: the optimiser's, then the proximal step of a penalty.
 
     sign(w) max(|w| - lr l1, 0) / (1 + 2 lr l2), written as max(w - lr l1, 0) + min(w + lr l1, 0)
@@ -136,7 +140,7 @@ def next_weight(trace: Trace, site: Site) -> Equation:
     return _equation(trace, site, formula, "after the penalty's proximal step", text, source)
 
 
-def optimiser_weight(trace: Trace, site: Site) -> Equation:
+def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
     """The weight after the optimiser's own step."""
     settings = choose_settings(trace, site.part)
     w, lr = _number(trace, site, "", "w"), setting(settings.learning_rate, "lr")
@@ -178,6 +182,8 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation:
                 "w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
                 (Muon, "new_weights = weights * (1 - lr"),
             )
+        case "other":
+            return _NO_FORMULA
         case _:
             assert_never(settings.kind)
 
