@@ -116,20 +116,6 @@ def first_rotated(layer: nn.Module) -> int:
             assert_never(facts)
 
 
-def norms_follow_rotation(layer: nn.Module) -> bool:
-    """Whether queries and keys are normalised after positions rotate them."""
-    facts = attention_facts(layer)
-    match facts:
-        case SoftmaxAttentionFacts(norms_after_rotation=True, query_norm=str(norm)):
-            return not is_identity(layer.get_submodule(norm))
-        case SoftmaxAttentionFacts() | LatentAttentionFacts():
-            return False
-        case LinearAttentionFacts() | NeuralMemoryFacts() | UnknownFacts():
-            return False
-        case _:
-            assert_never(facts)
-
-
 def may_bias_by_query(positions: nn.Module) -> bool:
     """Whether the bias of a score depends on the query, or may."""
     facts = position_facts(positions)

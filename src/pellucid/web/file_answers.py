@@ -59,17 +59,17 @@ def collect_answers(
     axes: dict[str, list[str]] = {}
     for heading in headings:
         name, chapter_bodies = heading["id"], dict[Place, Any]()
+        is_left_out = cut and heading["walks"]
         for place in plan[name]:
             n_done += 1
             watch(n_done, total)
             chapter_bodies[place] = (
                 {"error": message("large-file")}
-                if cut and heading["walks"]
+                if is_left_out
                 else _chapter_body(ask, name, place, pictures)
             )
         # a large model's file tries too few places to know along which axes a chapter changes
         relevant = {*_AXES} if cut else {*_relevant_axes(chapter_bodies), *heading["axes"]}
-        is_left_out = cut and heading["walks"]
         axes[name] = [axis for axis in _AXES if axis in relevant and not is_left_out]
         for place, body in chapter_bodies.items():
             keep(_key(name, place, axes[name]), body)

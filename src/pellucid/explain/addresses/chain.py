@@ -54,7 +54,8 @@ class _Chain:
 
     equations: dict[str, Equation | str] = field(default_factory=dict[str, Equation | str])
     consumers: dict[str, list[Consumer]] | None = None
-    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    #: the first name of each parameter, by every name of it
+    parameters: dict[str, str] = field(default_factory=dict[str, str])
 
 
 _chains: WeakKeyDictionary[Trace, _Chain] = WeakKeyDictionary()
@@ -99,7 +100,7 @@ def _list_consumers(trace: Trace) -> dict[str, list[Consumer]]:
         return chain.consumers
     first: dict[int, str] = {}
     for name, parameter in trace.model.named_parameters(remove_duplicate=False):
-        chain.aliases[name] = first.setdefault(id(parameter), name)
+        chain.parameters[name] = first.setdefault(id(parameter), name)
     chain.consumers = {}
     sites = list(lookup.list_sites(trace))
     for name in computed_weights(trace):
@@ -121,7 +122,7 @@ def _list_consumers(trace: Trace) -> dict[str, list[Consumer]]:
 
 def _one_name(trace: Trace, address: str) -> str:
     """One name for what has several: shared parameters, keys and values of a group of heads."""
-    alias = _chain(trace).aliases.get(address)
+    alias = _chain(trace).parameters.get(address)
     return alias or _first_of_group(trace, _shared_name(trace, address))
 
 
@@ -188,9 +189,9 @@ def _terms_of_texts(
 ) -> list[Formula]:
     """The terms of a gradient; both answers of a preference move a parameter."""
     terms = _terms(trace, target, axes, (), path, past_scores=past_scores)
-    if trace.companion is not None and target in dict(trace.model.named_parameters()):
-        other = _terms(trace.companion, target, axes, (), path, past_scores=past_scores)
-        terms += [rename_axes(term, {}, OTHER) for term in other]
+    if trace.companion is not None and target in _chain(trace).parameters:
+        companion_terms = _terms(trace.companion, target, axes, (), path, past_scores=past_scores)
+        terms += [rename_axes(term, {}, OTHER) for term in companion_terms]
     return terms
 
 
@@ -209,9 +210,9 @@ def _terms(
         trace: the sentence.
         target: the address.
         axes: names for its axes.
-        above: the addresses whose gradients these are terms of.
+        ancestors: the addresses whose gradients these are terms of.
         path: "head" or "input" for one of the two paths of a tied table.
-        through: whether to go through scores: a fused kernel forms no gradient of them.
+        past_scores: whether to go past scores: a fused kernel forms no gradient of them.
     """
     if target in ancestors:
         raise _InACircleError
@@ -254,7 +255,7 @@ def _is_kept(trace: Trace, consumer: Consumer) -> bool:
     row, site = consumer.row, consumer.site
     if isinstance(row.backward, str) or not row.has_gradient(trace, site):
         return False
-    if site.address in dict(trace.model.named_parameters()) or "." not in site.address:
+    if site.address in _chain(trace).parameters or "." not in site.address:
         return True
     try:
         return trace.backward().gradient(f"{site.address}{_GRAD}") is not None

@@ -49,7 +49,7 @@ def describe(
     """An answer as a chapter.
 
     Args:
-        why: the parts.
+        attribution: the parts.
         measurement: what happens without the largest; None if it was not measured.
         note: a further note.
     """

@@ -16,7 +16,6 @@ from pellucid.explain.backward_segments import backward_segment
 from pellucid.explain.formulas.nodes import (
     Constant,
     Formula,
-    Index,
     Largest,
     Mask,
     Places,
@@ -112,9 +111,9 @@ def copy(address: str, axes: tuple[str, ...], source: Source) -> Equation:
     )
 
 
-def dot(axis: str, size: int, first: Formula, other: Formula) -> Total:
+def dot(axis: str, size: int, first: Formula, second: Formula) -> Total:
     """The dot product along an axis."""
-    return Total(axis, size, first * other)
+    return Total(axis, size, first * second)
 
 
 def softmax(
@@ -127,10 +126,10 @@ def softmax(
     """exp(x - max) over its sum; a sink is one more term of it.
 
     Args:
-        own: the x of the numerator.
+        x: of the numerator.
         of_axis: makes x over an axis of another name.
         size: of that axis.
-        where: over the axis "m", which terms count.
+        mask: over the axis "m", which terms count.
         sink: the x of one more term.
     """
     top = Largest("m", size, of_axis("m"), mask, sink)
@@ -148,11 +147,6 @@ def sigmoid(x: Formula) -> Formula:
 def label(pieces: tuple[str, ...], token: int) -> str:
     """A token, quoted, with its place: 'cat' (3)."""
     return f"{pieces[token]!r} ({token})"
-
-
-def indices_of(index: Index) -> tuple[str, ...]:
-    """The axes of an index."""
-    return index.axes if isinstance(index, Places) else (index,) if isinstance(index, str) else ()
 
 
 def read_stream(address: str, name: str = "") -> Read:

@@ -126,12 +126,12 @@ def choice(trace: Trace, site: Site) -> Equation:
     allowed = _in_best_groups(trace, site)
     number = Constant(expert_ids.double(), ("t", "a"), "expert")
     score: Formula = Read(f"{address}.scores", ("t", Places(expert_ids, ("t", "a"))), "its score")
-    other: Formula = Read(f"{address}.scores", ("t", "e"), "score")
+    rival: Formula = Read(f"{address}.scores", ("t", "e"), "score")
     if facts.choice_bias is not None:
         path = f"{block_path(site)}.feed_forward.{facts.choice_bias}"
         score = score + Read(path, (Places(expert_ids, ("t", "a")),), "its bias")
-        other = other + Read(path, ("e",), "bias")
-    n_better = Total("e", facts.n_experts, (other - score).apply("step"), allowed)
+        rival = rival + Read(path, ("e",), "bias")
+    n_better = Total("e", facts.n_experts, (rival - score).apply("step"), allowed)
     return Equation(
         formula=number + n_better - steps("a", expert_ids.shape[1], "place"),
         axes=("t", "a"),

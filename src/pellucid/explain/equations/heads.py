@@ -234,7 +234,7 @@ def _normed(
         facts: of the attention.
         time: the axis of tokens.
         part: of the layer ("query"), or of each head ("q_turned") if `whole`.
-        whole: whether the input is kept by head.
+        all_heads: whether the input is kept by head.
     """
     name = _norm_name(trace, site)
     is_query = site.part.startswith("q")

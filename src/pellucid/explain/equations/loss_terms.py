@@ -10,17 +10,14 @@ from pellucid.explain.equations.equation import Env, Equation, Source
 from pellucid.explain.equations.vocabulary import (
     ROWS_AND_WORDS,
     TwoPredictions,
-    WordScores,
     log_share,
-    over_temperature,
     scores_at_places,
     target_places,
+    teacher_scores,
     temperature_of,
 )
 from pellucid.explain.formulas.nodes import (
     Formula,
-    Index,
-    Places,
     Read,
     Total,
     setting,
@@ -99,13 +96,8 @@ def tempered_log_ps(trace: Trace, site: Site) -> Equation:
     """log p of every word at the temperature, of the student or of its teacher."""
     loss = token_rows(trace)
     assert isinstance(loss, DistillationLoss)
-    rows = Places(loss.places.cpu(), ("t",)) if site.part == "student_log_ps" else "t"
-    address = "logits" if site.part == "student_log_ps" else "teacher_logits"
-
-    def score(word: Index) -> Formula:
-        return over_temperature(Read(address, (rows, word), "z"), loss.temperature)
-
-    z = WordScores(score, trace.model.head_weight.shape[0])
+    is_student = site.part == "student_log_ps"
+    z = scores_at_places(trace, loss, loss.temperature) if is_student else teacher_scores(loss)
     name = _title(trace, f"{site.part.partition('_')[0]}'s log p at T = {loss.temperature:g}")
     return Equation(
         formula=z.score("v") - z.log_sum(),
@@ -143,10 +135,10 @@ def margin(trace: Trace, site: Site) -> Equation:
     """z = beta [(log pi_c - log ref_c) - (log pi_r - log ref_r)]."""
     loss = token_rows(trace)
     assert isinstance(loss, PreferenceLoss)
-    other = trace.companion
-    assert other is not None
-    first = _gain(len(loss.places), "")
-    difference = first - _gain(len(token_rows(other).places), OTHER)
+    companion = trace.companion
+    assert companion is not None
+    gain = _gain(len(loss.places), "")
+    difference = gain - _gain(len(token_rows(companion).places), OTHER)
     return Equation(
         formula=setting(loss.beta, "β") * (difference if loss.is_chosen else -difference),
         axes=(),

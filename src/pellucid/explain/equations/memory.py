@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from pellucid.explain.addresses.shapes import attention_facts_at
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
     Equation,
@@ -21,8 +22,6 @@ from pellucid.explain.equations.equation import (
 from pellucid.explain.equations.linear import product
 from pellucid.explain.equations.norms import normalise
 from pellucid.explain.formulas.nodes import Constant, Formula, Index, Masked, Places, Read, Series
-from pellucid.explain.forward_pass import attention_at
-from pellucid.explain.part_facts import known_attention
 from pellucid.explain.trace_types import Trace
 from pellucid.model import NeuralMemory
 from pellucid.model.facts import NeuralMemoryFacts
@@ -32,7 +31,7 @@ from pellucid.model.neural_memory_update import through_text
 
 def facts_at(trace: Trace, site: Site) -> NeuralMemoryFacts:
     """The facts of the layer's memory."""
-    facts = known_attention(attention_at(trace.model, site.as_head()))
+    facts = attention_facts_at(trace, site)
     assert isinstance(facts, NeuralMemoryFacts)
     return facts
 

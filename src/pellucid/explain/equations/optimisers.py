@@ -212,8 +212,8 @@ def iterate(trace: Trace, site: Site) -> Equation:
     dtype = optimiser_step.orthogonal_name(trace)
     if number == 0:
         m = Read(f"{site.part}.look_ahead", ("p0", "p1"), "m")
-        other = Read(f"{site.part}.look_ahead", ("i", "j"), "m")
-        norm = Total("i", rows, Total("j", columns, other * other)).apply("sqrt")
+        m_of_all = Read(f"{site.part}.look_ahead", ("i", "j"), "m")
+        norm = Total("i", rows, Total("j", columns, m_of_all * m_of_all)).apply("sqrt")
         source: Source = (newton_schulz, "x = matrix / (norm + 1e-7)")
         return _equation(
             trace,
@@ -227,11 +227,11 @@ def iterate(trace: Trace, site: Site) -> Equation:
     before, gram_address = f"{site.part}.iterate{number - 1}", f"{site.part}.gram{number - 1}"
     a, b, c = (setting(value, name) for value, name in zip(NEWTON_SCHULZ, "abc", strict=True))
     is_tall, short = rows > columns, min(rows, columns)
-    long_axis = "p1" if is_tall else "p0"
+    short_axis = "p1" if is_tall else "p0"
     square = Total(
-        "m", short, Read(gram_address, (long_axis, "m"), "A") * Read(gram_address, ("m", "l"), "A")
+        "m", short, Read(gram_address, (short_axis, "m"), "A") * Read(gram_address, ("m", "l"), "A")
     )
-    mixing = b * Read(gram_address, (long_axis, "l"), "A") + c * square
+    mixing = b * Read(gram_address, (short_axis, "l"), "A") + c * square
     x = Read(before, ("p0", "l") if is_tall else ("l", "p1"), "x")
     formula = a * Read(before, ("p0", "p1"), "x") + Total("l", short, mixing * x)
     return _equation(
@@ -250,11 +250,11 @@ def gram(trace: Trace, site: Site) -> Equation:
     x = f"{site.part}.iterate{optimiser_step.number_of(site.address)}"
     rows, columns = trace[site.part].shape
     is_tall, long = rows > columns, max(rows, columns)
-    first, other = (Read(x, ("l", axis) if is_tall else (axis, "l"), "x") for axis in ("p0", "p1"))
+    first, second = (Read(x, ("l", axis) if is_tall else (axis, "l"), "x") for axis in ("p0", "p1"))
     return _equation(
         trace,
         site,
-        Total("l", long, first * other),
+        Total("l", long, first * second),
         "the product of the matrix with its transpose",
         "Σ x x",
         (newton_schulz, "gram = x @"),

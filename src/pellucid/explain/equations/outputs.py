@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import assert_never
 
 import torch
@@ -18,6 +17,7 @@ from pellucid.explain.equations.equation import (
 from pellucid.explain.equations.feed_forward import ACTIVATIONS
 from pellucid.explain.equations.linear import product
 from pellucid.explain.equations.norms import normalise
+from pellucid.explain.equations.vocabulary import class_scores
 from pellucid.explain.formulas.nodes import (
     Formula,
     Index,
@@ -140,15 +140,14 @@ def logits(trace: Trace, site: Site) -> Equation:
     )
 
 
-def _shares(trace: Trace, z: Formula, time: Index) -> Formula:
-    n_words = trace.model.head_weight.shape[0]
-    return softmax(z, lambda axis: Read("logits", (time, axis), "z"), n_words)
-
-
 def probabilities(trace: Trace, site: Site) -> Equation:
     """exp(z - max) over its sum over the whole vocabulary."""
+
+    def z(word: str) -> Formula:
+        return Read("logits", ("t", word), "z")
+
     return Equation(
-        formula=_shares(trace, Read("logits", ("t", "v"), "z"), "t"),
+        formula=softmax(z("v"), z, trace.model.head_weight.shape[0]),
         axes=("t", "v"),
         title=lambda env: f"probability of {piece(trace, env['v'])} after token {env['t']}",
         text="exp(z - max) / Σ exp(z - max)",
@@ -243,9 +242,8 @@ def class_logits(trace: Trace, site: Site) -> Equation:
 
 def class_probabilities(trace: Trace, site: Site) -> Equation:
     """exp(z - max) over its sum over all classes."""
-    z: Callable[[str], Formula] = lambda axis: Read("class_logits", (axis,), "z")  # noqa: E731
     return Equation(
-        formula=softmax(z("f"), z, _class_facts(trace).n_classes),
+        formula=class_scores(trace).share("f"),
         axes=("f",),
         title=lambda env: f"probability of class {env['f']}",
         text="exp(z - max) / Σ exp(z - max)",

@@ -19,6 +19,7 @@ from pellucid.explain.formulas.nodes import (
     setting,
 )
 from pellucid.explain.losses.types import (
+    DistillationLoss,
     PolicyLoss,
     TokensLoss,
 )
@@ -53,12 +54,21 @@ def scores_at_places(trace: Trace, loss: TokensLoss, temperature: float = 1.0) -
     rows = Places(loss.places.cpu(), ("t",))
 
     def score(word: Index) -> Formula:
-        return over_temperature(Read("logits", (rows, word), "z"), temperature)
+        return _over_temperature(Read("logits", (rows, word), "z"), temperature)
 
     return WordScores(score, trace.model.head_weight.shape[0])
 
 
-def over_temperature(formula: Formula, temperature: float) -> Formula:
+def teacher_scores(loss: DistillationLoss) -> WordScores:
+    """The teacher's logits at the same places, over the temperature."""
+
+    def score(word: Index) -> Formula:
+        return _over_temperature(Read("teacher_logits", ("t", word), "z"), loss.temperature)
+
+    return WordScores(score, loss.teacher_logits.shape[-1])
+
+
+def _over_temperature(formula: Formula, temperature: float) -> Formula:
     """z / T, or z if T is 1."""
     return formula if temperature == 1.0 else formula / setting(temperature, "T")
 

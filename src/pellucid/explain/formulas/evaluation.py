@@ -92,11 +92,11 @@ class Evaluation:
                 return Numbers(value.nan_to_num(), align_to(numbers.size, numbers.axes, axes), axes)
             case Total():
                 return self._total(node)
-            case Largest(axis=axis, part=part, mask=mask, other=other):
+            case Largest(axis=axis, part=part, mask=mask, candidate=candidate):
                 value, axes = self._masked(part, mask, -math.inf)
                 value, axes = value.amax(axes.index(axis)), _drop(axes, axis)
-                if other is not None:
-                    value, axes = _combine(torch.maximum, (value, axes), self(other).by_axes)
+                if candidate is not None:
+                    value, axes = _combine(torch.maximum, (value, axes), self(candidate).by_axes)
                 return Numbers(value, value.abs(), axes)
             case _:
                 assert_never(node)
@@ -271,10 +271,10 @@ def align_to(tensor: Tensor, axes: Sequence[str], target: Sequence[str]) -> Tens
 def _combine(
     operator: Callable[[Tensor, Tensor], Tensor],
     first: tuple[Tensor, tuple[str, ...]],
-    other: tuple[Tensor, tuple[str, ...]],
+    second: tuple[Tensor, tuple[str, ...]],
 ) -> tuple[Tensor, tuple[str, ...]]:
-    axes = tuple(dict.fromkeys((*first[1], *other[1])))
-    return operator(align_to(*first, axes), align_to(*other, axes)), axes
+    axes = tuple(dict.fromkeys((*first[1], *second[1])))
+    return operator(align_to(*first, axes), align_to(*second, axes)), axes
 
 
 def _contract(parts: list[tuple[Tensor, tuple[str, ...]]], keep: tuple[str, ...]) -> Tensor:

@@ -21,8 +21,8 @@ from pellucid.explain.expressions import Binary, Unary
 class Places:
     """Indices that depend on axes of the formula: the token ids, a head's slice, a partner.
 
-    `address` is where the indices themselves are, if they are numbers of the trace, so many places
-    behind.
+    `address` is where the indices themselves are, if they are numbers of the trace; there they
+    begin at the place `offset`.
     """
 
     values: Tensor
@@ -115,7 +115,7 @@ Mask = Read | Constant
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total(Formula):
-    """The sum over an axis of so many places; with `where`, over those where that is not 0."""
+    """The sum over an axis of so many places; with `mask`, over those where that is not 0."""
 
     axis: str
     size: int
@@ -132,7 +132,7 @@ class Largest(Formula):
     part: Formula
     mask: Mask | None = None
     #: one more candidate, without the axis
-    other: Formula | None = None
+    candidate: Formula | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -182,9 +182,9 @@ def axes_of(formula: Formula) -> frozenset[str]:
         case Total(axis=axis, part=part, mask=mask):
             masked = frozenset[str]() if mask is None else axes_of(mask)
             return (axes_of(part) | masked) - {axis}
-        case Largest(axis=axis, part=part, mask=mask, other=other):
+        case Largest(axis=axis, part=part, mask=mask, candidate=candidate):
             masked = frozenset[str]() if mask is None else axes_of(mask)
-            extra = frozenset[str]() if other is None else axes_of(other)
+            extra = frozenset[str]() if candidate is None else axes_of(candidate)
             return (axes_of(part) | masked) - {axis} | extra
         case Masked(mask=mask, part=part):
             return axes_of(mask) | axes_of(part)
@@ -214,8 +214,8 @@ def parts_of(formula: Formula) -> tuple[Formula, ...]:
             return parts
         case Total(part=part, mask=mask):
             return (part,) if mask is None else (part, mask)
-        case Largest(part=part, mask=mask, other=other):
-            return tuple(x for x in (part, mask, other) if x is not None)
+        case Largest(part=part, mask=mask, candidate=candidate):
+            return tuple(x for x in (part, mask, candidate) if x is not None)
         case Masked(mask=mask, part=part):
             return (part, mask)
         case _:
@@ -276,8 +276,8 @@ def rename_axes(formula: Formula, names: dict[str, str] | str, scope: str = "") 
                 return Series(tuple(map(change, parts)))
             case Total(axis=axis, size=size, part=part, mask=mask):
                 return Total(name(axis), size, change(part), rename_mask(mask))
-            case Largest(axis=axis, size=size, part=part, mask=mask, other=other):
-                extra = None if other is None else change(other)
+            case Largest(axis=axis, size=size, part=part, mask=mask, candidate=candidate):
+                extra = None if candidate is None else change(candidate)
                 return Largest(name(axis), size, change(part), rename_mask(mask), extra)
             case Masked(mask=mask, part=part):
                 renamed = rename_mask(mask)

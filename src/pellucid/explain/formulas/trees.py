@@ -107,8 +107,8 @@ class TreeBuilder:
                     yield from self._operands(part, {**env, axis: place})
                     if node.mask is not None:
                         yield from self._operands(node.mask, {**env, axis: place})
-                if isinstance(node, Largest) and node.other is not None:
-                    yield from self._operands(node.other, env)
+                if isinstance(node, Largest) and node.candidate is not None:
+                    yield from self._operands(node.candidate, env)
             case _:
                 assert_never(node)
 

@@ -222,7 +222,7 @@ def n_terms(loss: ExampleLoss) -> int:
 
 
 def parts_of(loss: ExampleLoss, logits: Tensor, companion: Companion | None = None) -> Parts:
-    """The parts parts of a loss, in nats unless the name says otherwise.
+    """The parts of a loss, in nats unless the name says otherwise.
 
     Args:
         loss: what it is made of.

@@ -53,7 +53,7 @@ def output_gate_receipt(trace: Trace, selection: Selection) -> Receipt | None:
     return receipt_or_none(trace, address, selection.token, selection.feature % width)
 
 
-def product_receipt(trace: Trace, selection: Selection) -> Receipt | None:
+def product_receipt(trace: Trace, selection: Selection) -> Receipt:
     """The weights of a head's keys sum to 1; with a sink, to less."""
     build, address = ReceiptBuilder(trace), f"{selection.head_name}.weights"
     return build.receipt(

@@ -40,7 +40,7 @@ def measure(
     the tokens that are read. Constants are left out: they are the same in every text.
 
     Args:
-        why: the parts.
+        attribution: the parts.
         contrast: the text to patch from, of as many tokens; a shuffled sentence by default.
         n_parts: how many parts to measure.
 

@@ -37,7 +37,7 @@ def follow(run: Run, trace_now: Trace, attribution: Attribution) -> Course:
 
     Args:
         run: the run.
-        why: the answer at the end: its sentence, its words and its token.
+        attribution: the answer at the end: its sentence, its words and its token.
 
     Raises:
         PellucidError: the run keeps fewer than two checkpoints; says how to keep more.

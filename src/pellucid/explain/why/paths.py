@@ -60,7 +60,7 @@ def find_paths(trace: Trace, attribution: Attribution) -> Paths:
     """The ways from the tokens to the difference.
 
     Args:
-        why: the answer whose difference is followed.
+        attribution: the answer whose difference is followed.
 
     Raises:
         PellucidError: a part states no facts.

@@ -22,7 +22,7 @@ def plain_why(
     `parts` and `layers` both add up to `difference`.
 
     Args:
-        why: the answer.
+        attribution: the answer.
         measurement: what happens without the largest parts, if it was measured.
     """
     rivals = attribution.rivals
