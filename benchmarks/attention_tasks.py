@@ -25,7 +25,7 @@ from torch import Tensor
 from pellucid import config
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.data import next_token_batches, open_prepared
-from pellucid.evaluation.text import evaluate_tokens
+from pellucid.evaluation.held_out_text import evaluate_tokens
 from pellucid.model import Transformer, assemble
 from pellucid.objectives import NextToken
 from pellucid.optim import assemble_optimiser, assemble_schedule

@@ -25,7 +25,7 @@ from pellucid import config
 from pellucid.checkpoints import load_model_tensors
 from pellucid.config import encode
 from pellucid.errors import CheckpointError, ConfigError, RunError
-from pellucid.evaluation.text import evaluate_tokens
+from pellucid.evaluation.held_out_text import evaluate_tokens
 from pellucid.free_memory import forcing
 from pellucid.optim import Gate, Optimiser
 from pellucid.presets import find

@@ -5,10 +5,10 @@ between them and the parameters of each. It does not know torch; nothing is buil
 """
 
 from pellucid.drawing.build.model import assemble
+from pellucid.drawing.characters import as_text
 from pellucid.drawing.elements import Box, Drawing, boxes
 from pellucid.drawing.layout import place
 from pellucid.drawing.svg import as_svg
-from pellucid.drawing.text import as_text
 from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = ["Box", "Drawing", "as_svg", "as_text", "assemble", "boxes", "place"]

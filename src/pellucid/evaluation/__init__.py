@@ -1,5 +1,5 @@
 """How good a model is on held-out data. Knows no training."""
 
-from pellucid.evaluation.text import Evaluation, evaluate
+from pellucid.evaluation.held_out_text import Evaluation, evaluate
 
 __all__ = ["Evaluation", "evaluate"]

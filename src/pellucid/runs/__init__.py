@@ -4,7 +4,7 @@ Comes in: a config, or a folder. Goes out: a `Run`. It does not know who watches
 for the observers that it gets.
 """
 
-from pellucid.evaluation.text import Evaluation, evaluate
+from pellucid.evaluation.held_out_text import Evaluation, evaluate
 from pellucid.exports import Exported, export_run
 from pellucid.inference.chat import answer
 from pellucid.inference.classification import (

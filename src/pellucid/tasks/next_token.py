@@ -7,7 +7,7 @@ import math
 from pellucid import config
 from pellucid.batches import TokenBatch
 from pellucid.data import PreparedData, WindowBatches, next_token_batches
-from pellucid.evaluation.text import evaluate_tokens, prefix
+from pellucid.evaluation.held_out_text import evaluate_tokens, prefix
 from pellucid.inference.sample import sample_sentence
 from pellucid.objectives import Objective
 from pellucid.tasks.data_summary import summarise_data

@@ -19,7 +19,7 @@ from pellucid.cli.output.printing import align_values, print_result
 from pellucid.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pellucid.evaluation.text import Evaluation
+    from pellucid.evaluation.held_out_text import Evaluation
     from pellucid.runs import Run
 
 #: Flags for runs that learn from rows.
