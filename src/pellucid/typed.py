@@ -36,9 +36,9 @@ def gradients(
 
 
 def length(x: torch.Tensor) -> float:
-    """The root of the sum of squares, summed in float32 at least."""
+    """The root of the sum of squares, summed in float64: float32 loses digits over long sums."""
     norm = cast("Any", torch.linalg).vector_norm
-    return float(norm(x.detach(), dtype=torch.promote_types(x.dtype, torch.float32)))
+    return float(norm(x.detach(), dtype=torch.float64))
 
 
 def computed_again(compute: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:

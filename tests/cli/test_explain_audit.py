@@ -26,6 +26,16 @@ def test_every_number_agrees_and_is_counted_by_kind(trained: Path, out: Any) -> 
     assert "L*.H*.weights" in text
 
 
+def test_the_next_update_is_audited_too(trained: Path, out: Any) -> None:
+    answer = json.loads(out("explain", trained, "the fox", "--audit-update", "--json"))
+    assert answer["agrees"]
+    kinds = {kind["address"] for kind in answer["kinds"]}
+    weight = "decoder.blocks.*.attention.query.weight"
+    stepped = {f"{weight}.{part}" for part in ("grad_norm", "m", "iterate0", "gram4", "next")}
+    assert {"loss", "token_embedding.weight.v", *stepped} <= kinds
+    assert f"{weight}.m_before" in {end["address"] for end in answer["ends"]}
+
+
 def test_a_scaled_head_and_an_edit_are_in_the_audit(trained: Path, out: Any) -> None:
     flags = ("--ablate", "L0.H0=0.5", "--edit", "L0.feed_forward[1]*=2", "--audit", "--json")
     answer = json.loads(out("explain", trained, "the fox", *flags))

@@ -15,6 +15,7 @@ from __future__ import annotations
 import copy
 import re
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -43,6 +44,8 @@ _STATES = (
     ("exp_avg_sq", "v"),
 )
 _NUMBERED = re.compile(r"(iterate|gram)(\d+)\Z")
+#: The parameter whose step was read last, and its parts: whoever reads one reads the others soon.
+_last_steps: WeakKeyDictionary[Trace, tuple[str, dict[str, Tensor]]] = WeakKeyDictionary()
 
 
 def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
@@ -54,11 +57,16 @@ def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
         return None
     if part in ("m_before", "v_before"):
         return _state_before(trace, name, part[0])
-    parts = step_parameter(trace, name, trace[f"{name}.grad"])
+    last_name, parts = _last_steps.get(trace, ("", {}))
+    if last_name != name:
+        parts = step_parameter(trace, name, trace[f"{name}.grad"])
+        _last_steps[trace] = name, parts
     match = _NUMBERED.match(part)
-    if match is None or "look_ahead" not in parts:
-        return parts.get(part)
-    return _iterate(trace, parts["look_ahead"], int(match[2]), is_gram=match[1] == "gram")
+    if part not in parts and match is not None and "look_ahead" in parts:
+        matrix = _iterate(trace, parts["look_ahead"], int(match[2]), is_gram=match[1] == "gram")
+        if matrix is not None:
+            parts[part] = matrix
+    return parts.get(part)
 
 
 def _state_before(trace: Trace, name: str, part: str) -> Tensor | None:

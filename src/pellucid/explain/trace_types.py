@@ -148,10 +148,11 @@ class Trace(Protocol):
         """
         ...
 
-    def receipts(self, *, backward: bool = True) -> Iterator[Check]:
+    def receipts(self, *, backward: bool = True, update: bool = False) -> Iterator[Check]:
         """All numbers of every address, computed again with the equations of their receipts.
 
-        `backward` says whether the gradients are checked too, if the text has a loss.
+        `backward` says whether the gradients are checked too, if the text has a loss; `update`
+        whether the next step of every parameter is, which takes several times as long.
         """
         ...
 

@@ -198,9 +198,9 @@ class ModelTrace(Trace):
         """
         return recompute.make_receipt(self, cell(address, *index))
 
-    def receipts(self, *, backward: bool = True) -> Iterator[Check]:
-        """All numbers of every address, computed again; with `backward` the gradients too."""
-        return recompute.check_all(self, backward=backward)
+    def receipts(self, *, backward: bool = True, update: bool = False) -> Iterator[Check]:
+        """All numbers of every address, computed again: gradients and the next step if asked."""
+        return recompute.check_all(self, backward=backward, update=update)
 
     def backward(self, progress: Progress = lambda n_done, total: None) -> Gradients:
         """The gradients of the sentence's loss, by address: layer by layer, once.

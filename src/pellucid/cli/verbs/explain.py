@@ -48,6 +48,11 @@ def add_to(verbs: Any) -> None:
         help="recompute every number of the sentence from its operands, gradients included, and "
         "count how many agree; exit code 4 if one does not",
     )
+    parser.add_argument(
+        "--audit-update",
+        action="store_true",
+        help="the same, with what the next update makes of every parameter, its moments included",
+    )
     add_place_flags(parser)
     parser.add_argument(
         "--target",
@@ -85,7 +90,7 @@ def call(arguments: argparse.Namespace) -> ExitCode:
 
     An audit fails if a number differs from what its operands give.
     """
-    if arguments.audit:
+    if arguments.audit or arguments.audit_update:
         return _print_audit(arguments)
     _print_chapters(arguments)
     return ExitCode.SUCCESS
@@ -105,7 +110,7 @@ def _print_audit(arguments: argparse.Namespace) -> ExitCode:
     traced = trace_request(arguments, run, arguments.sentence, target=arguments.target)
     if scales or arguments.edit:
         traced = traced.with_heads(scales).edit(*arguments.edit)
-    result = audit(traced)
+    result = audit(traced, update=arguments.audit_update)
     print_result(arguments, audit_facts(result), audit_lines(result))
     return ExitCode.SUCCESS if result.agrees else ExitCode.FINDINGS
 

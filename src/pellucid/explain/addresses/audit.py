@@ -47,9 +47,15 @@ class Audit:
         return not self.differing
 
 
-def audit(trace: Trace, *, backward: bool = True) -> Audit:
-    """Recompute every number of a sentence; with `backward` the gradients too."""
-    return summarise(trace.receipts(backward=backward))
+def audit(trace: Trace, *, backward: bool = True, update: bool = False) -> Audit:
+    """Recompute every number of a sentence.
+
+    Args:
+        trace: the sentence.
+        backward: whether the gradients too.
+        update: whether what the next optimiser step makes of every parameter too.
+    """
+    return summarise(trace.receipts(backward=backward, update=update))
 
 
 def summarise(checks: Iterable[Check]) -> Audit:

@@ -182,15 +182,18 @@ def list_backward(gradients: Gradients) -> dict[str, Shape]:
 
 def list_update(trace: Trace) -> dict[str, Shape]:
     """Every address of the backward pass and of an optimiser step, with its shape."""
-    gradients = trace.backward()
+    after = {f"{AFTER_UPDATE}{name}": shape for name, shape in list_forward(trace).items()}
+    return list_backward(trace.backward()) | list_step(trace) | after
+
+
+def list_step(trace: Trace) -> dict[str, Shape]:
+    """Every address of what an optimiser step makes of the parameters, with its shape."""
     weights = dict(trace.model.named_parameters())
-    stepped = {
+    return {
         f"{name}.{part}": shape
-        for name in gradients.norms
+        for name in trace.backward().norms
         for part, shape in _list_step(trace, name, tuple(weights[name].shape)).items()
     }
-    after = {f"{AFTER_UPDATE}{name}": shape for name, shape in list_forward(trace).items()}
-    return list_backward(gradients) | stepped | after
 
 
 def _list_step(trace: Trace, name: str, shape: Shape) -> dict[str, Shape]:

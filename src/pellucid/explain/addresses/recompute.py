@@ -163,13 +163,16 @@ def check_address(trace: Trace, name: str, reader: _Reader | None = None) -> Che
     )
 
 
-def check_all(trace: Trace, *, backward: bool = True) -> Iterator[Check]:
-    """Every address of a trace, in the order of the forward pass, then of the gradients."""
+def check_all(trace: Trace, *, backward: bool = True, update: bool = False) -> Iterator[Check]:
+    """Every address: in the order of the forward pass, then of the gradients and of the step."""
     reader = _Reader(trace)
     for name in (*trace.addresses(), *computed_weights(trace)):
         yield check_address(trace, name, reader)
     if backward and "loss" in trace.addresses():
         for name in sorted(lookup.list_backward(trace.backward()), key=_layer_of, reverse=True):
+            yield check_address(trace, name, reader)
+    if update:
+        for name in lookup.list_step(trace):
             yield check_address(trace, name, reader)
 
 
