@@ -25,7 +25,7 @@ from pellucid.explain import Trace, trace
 from pellucid.explain.addresses.audit import audit
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
-from pellucid.explain.losses.types import ClassLoss
+from pellucid.explain.losses.types import ClassLoss, PolicyLoss
 from pellucid.model import Transformer
 from pellucid.runs import Run
 from pellucid.runs.evaluate_examples import task_on
@@ -327,7 +327,8 @@ def test_words_give_the_same_loss_as_the_row(
 REFUSED = {
     "sft": (["x", "--target", "y", "--rejected", "z"], "only preferences"),
     "dpo": (["x", "--target", "y"], "give the rejected one too"),
-    "policy k2": (["x", "--target", "y"], "pass a row with its prompt"),
+    "policy k2": (["x", "--target", "y"], "--reward"),
+    "seq2seq": (["x", "--target", "y", "--reward", "m:f"], "only a run that learnt from"),
     "classes": (["x", "--target", "cars"], "is no class of this run"),
 }
 
@@ -362,12 +363,33 @@ def test_a_plain_text_says_that_its_loss_is_not_the_runs_own(
     assert any("trained by DPO" in note for note in notes)
 
 
-def test_a_policy_is_not_told_to_take_an_answer_that_it_refuses(
-    home: Path, opened: dict[str, Run]
+def test_a_policy_is_explained_in_words_with_a_given_answer_and_with_sampled_ones(
+    home: Path, opened: dict[str, Run], tmp_path: Path
 ) -> None:
-    note = trace(run_of("policy k2", home, opened), "say red 5").sentence.loss_note
-    assert "--example FILE and --reward" in note
-    assert "--target" not in note
+    run = run_of("policy k2", home, opened)
+    assert "--reward NAME" in trace(run, "say red 5").sentence.loss_note
+    sampled_answer = trace(run, "say red 5", reward=REWARD).sentence.loss
+    given = trace(run, "say red 5", target="red", reward=REWARD)
+    loss = given.sentence.loss
+    assert isinstance(sampled_answer, PolicyLoss)
+    assert isinstance(loss, PolicyLoss)
+    ids = run.require_tokenizer().encode("red")
+    assert loss.targets.tolist() == [*ids, run.require_tokenizer().end_id]
+    assert loss.rewards[1:] == sampled_answer.rewards[1:]
+    function = find_reward(run.config.objective, REWARD)
+    assert function is not None
+    assert loss.rewards[0] == pytest.approx(function({"prompt": "say red 5"}, "red"))
+    file = tmp_path / "row.json"
+    file.write_text(json.dumps([{"instruction": "say red 5"}]), encoding="utf-8")
+    with task_on(run, [str(file)], reward=function, answer="red") as task:
+        batch: Batch = task.batch(0, len(loss.rewards))
+        expected = task.objective(run.model.eval(), batch.part(slice(0, 1))).total
+    torch.testing.assert_close(
+        given["loss"], expected.detach() * len(loss.rewards), rtol=1e-5, atol=1e-6
+    )
+    assert audit(given).agrees
+    with pytest.raises(pellucid.PellucidError, match="the context has room"):
+        trace(run, "say red 5", target="red " * 500, reward=REWARD)
 
 
 def test_a_student_whose_teacher_is_gone_is_explained_without_it(

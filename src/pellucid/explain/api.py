@@ -40,10 +40,11 @@ def trace(
         sentence: the text, for a run with a tokenizer; or the ids.
         ids: (time,), the token ids.
         target: what the run should make of the sentence: the text of an encoder-decoder's decoder,
-            the whole text behind masks, the class, or the answer to a prompt.
+            the whole text behind masks, the class, or the answer to a prompt. A run that learnt
+            from a reward samples an answer without it.
         rejected: the answer that is not preferred, for a run that learnt from preferences.
         example: a row as it is trained on, or a file with one, in place of a sentence.
-        reward: what judges answers, for an example of a run that learnt from a reward.
+        reward: what judges answers, for a prompt or an example of a run that learnt from a reward.
         source_ids: the ids of the encoder's text, for an encoder-decoder with ids.
         force: trace a run even if it may need more memory than is free.
 
@@ -82,15 +83,11 @@ def _encode(
             raise PellucidError("an example has its own texts: leave sentence and target out")
         row = example if isinstance(example, Mapping) else read_example(example)
         return encode_example(run, row, reward=reward)
-    if reward is not None:
-        raise PellucidError("a reward judges the answers to an example: pass the example too")
     if not isinstance(sentence, str):
         raise PellucidError("nothing was given to trace: pass a sentence, an example or token ids")
-    if target is None and rejected is None:
+    if target is None and rejected is None and reward is None:
         return encode_sentence(run, sentence)
-    if target is None:
-        raise PellucidError("a rejected answer was given without the chosen one: pass target too")
-    return example_in_words(run, sentence, target, rejected)
+    return example_in_words(run, sentence, target, rejected, reward)
 
 
 def _only_ids(sentence: str | TokenIds | None, ids: TokenIds | None) -> TokenIds | None:

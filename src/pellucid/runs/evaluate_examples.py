@@ -99,6 +99,7 @@ def task_on(
     *,
     columns: tuple[str, ...] = (),
     reward: Reward | None = None,
+    answer: str | None = None,
 ) -> Generator[Task]:
     """The task of a run, on rows of other files: its batches are made as in training.
 
@@ -107,12 +108,13 @@ def task_on(
         paths: files with rows.
         columns: which column of a row holds what; by default as in the run.
         reward: what judges answers, if the run learnt from a reward.
+        answer: takes the place of the first answer that such a run samples.
 
     Raises:
         TextError: the rows cannot be read, or no row is left.
     """
     with _examples(run, paths, columns) as (data, _):
-        yield _task(run, data, reward)
+        yield _task(run, data, reward, answer)
 
 
 def evaluate_held_out(run: Run, *, reward: str | None = None, force: bool = False) -> HeldOut:
@@ -165,7 +167,7 @@ def _evaluated(
     )
 
 
-def _task(run: Run, data: PreparedData, reward: Reward | None) -> Task:
+def _task(run: Run, data: PreparedData, reward: Reward | None, answer: str | None = None) -> Task:
     run.model.eval()
     return assemble_task(
         TaskInputs(
@@ -175,6 +177,7 @@ def _task(run: Run, data: PreparedData, reward: Reward | None) -> Task:
             tokenizer=run.require_tokenizer(),
             data=data,
             reward=reward,
+            answer=answer,
         )
     )
 

@@ -48,7 +48,7 @@ def policy_gradient_task(inputs: TaskInputs) -> Task:
         temperature=run.objective.temperature,
         seed=run.seed,
     )
-    rollouts = RewardedRollouts(run.objective, sampler, inputs.reward)
+    rollouts = RewardedRollouts(run.objective, sampler, inputs.reward, inputs.answer)
     order = BucketedBatches(
         data.train, PromptTexts(), rows_at_once=rows // n_samples, seed=run.seed
     )
@@ -87,14 +87,19 @@ def policy_gradient_task(inputs: TaskInputs) -> Task:
 
 
 class RewardedRollouts:
-    """Answers that a model samples, with their rewards."""
+    """Answers that a model samples, with their rewards; a given one comes first in a batch."""
 
     def __init__(
-        self, objective: config.PolicyGradient, sampler: RolloutSampler, reward: Reward
+        self,
+        objective: config.PolicyGradient,
+        sampler: RolloutSampler,
+        reward: Reward,
+        answer: str | None = None,
     ) -> None:
         self.objective = objective
         self.sampler = sampler
         self.reward = reward
+        self.answer = answer
         self.advantages = assemble_advantages(objective)
 
     def batch(self, prompts: PromptBatch, position: int, precision: Precision) -> RolloutBatch:
@@ -113,6 +118,8 @@ class RewardedRollouts:
         )
         ids = [list(prompt) for prompt in repeated.ids]
         answers = self.sampler.sample(ids, position, self.objective.max_new_tokens)
+        if self.answer is not None:
+            answers[0] = self.sampler.encode(self.answer, ids[0])
         rewards = torch.tensor(self._rewards(repeated, answers))
         comparison = self.sampler.compare(ids, answers, precision)
         values = rewards

@@ -14,6 +14,7 @@ from torch import Tensor
 from pellucid.batches import IGNORED
 from pellucid.checkpoints import load_model_tensors
 from pellucid.data import Examples, in_turn
+from pellucid.errors import PellucidError
 from pellucid.generation import Continuation, Sampling, generate_after, not_refused
 from pellucid.model import Transformer, adapters, assemble, without_adapters
 from pellucid.objectives import (
@@ -87,6 +88,24 @@ class RolloutSampler:
         )
         with evaluating(self.model), not_refused():
             return generate_after(self.model, self.tokenizer, prompts, sampling)
+
+    def encode(self, answer: str, prompt: Prompt) -> Continuation:
+        """An answer as if the model had sampled it, with the token that ends a text.
+
+        Args:
+            answer: the answer.
+            prompt: the token ids of its prompt.
+
+        Raises:
+            PellucidError: prompt and answer together are longer than the context.
+        """
+        ids, room = self.tokenizer.encode(answer), self.model.context_length - len(prompt)
+        if len(ids) >= room:
+            raise PellucidError(
+                f"the answer has {len(ids):,} tokens, but behind this prompt the context has room "
+                f"for {max(room - 1, 0):,}: shorten one of them"
+            )
+        return Continuation(answer, tuple(ids), "end", (0.0,) * len(ids))
 
     def compare(
         self, prompts: list[Prompt], answers: Sequence[Continuation], precision: Precision

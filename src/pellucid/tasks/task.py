@@ -36,7 +36,10 @@ class Reward:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInputs:
-    """Everything that a task is made of: the config, the model, the prepared data."""
+    """Everything that a task is made of: the config, the model, the prepared data.
+
+    `answer` takes the place of the first answer that a policy samples; None samples all.
+    """
 
     run: config.Run
     folder: RunFolder
@@ -44,6 +47,7 @@ class TaskInputs:
     tokenizer: Tokenizer
     data: PreparedData
     reward: Reward | None = None
+    answer: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,14 +16,15 @@ def add_example_flags(parser: argparse.ArgumentParser) -> None:
         "--example", metavar="FILE", help="a JSON file with one row as the run is trained on"
     )
     parser.add_argument(
-        "--reward", metavar="NAME", help="what judges answers, for --example of a policy gradient"
+        "--reward", metavar="NAME", help="what judges the answers of a policy gradient"
     )
 
 
 def choose_chapter(arguments: argparse.Namespace, *, is_question: bool) -> None:
     """An example without a chapter opens at its loss."""
     is_example = any(
-        value is not None for value in (arguments.example, arguments.target, arguments.rejected)
+        value is not None
+        for value in (arguments.example, arguments.target, arguments.rejected, arguments.reward)
     )
     changes = arguments.ablate or arguments.edit
     if is_example and not (arguments.all or arguments.chapter or changes or is_question):

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import cast
 
-from torch import Tensor
-
 from pellucid.explain.addresses.adapters import find_adapter
 from pellucid.explain.addresses.block_parts import PROJECTIONS, SOURCE_PROJECTIONS
 from pellucid.explain.addresses.site import Site, block_at
 from pellucid.explain.equations.attention import joined_heads
 from pellucid.explain.equations.equation import Equation, Source, block_path, dot, layer_name
-from pellucid.explain.equations.linear import projection_reads
+from pellucid.explain.equations.linear import base_product, projection_reads
 from pellucid.explain.experts import dense_facts
 from pellucid.explain.formulas.nodes import Formula, Read
 from pellucid.explain.forward_pass import attention_at
@@ -44,11 +42,7 @@ def adapter_part(trace: Trace, site: Site) -> Equation | str:
         source = (LoRALinear.apply_down, "F.linear(x, self.lora_down)")
         title = f"{address}, what down makes of its input"
         return _equation(dot("j", facts.n_inputs, down, x), "down · x", title, source)
-    w = Read(f"{layer}.{facts.weight}", ("f", "j"), "W")
-    formula: Formula = dot("j", facts.n_inputs, w, x)
-    text = "W · x"
-    if cast("Tensor | None", module.bias) is not None:
-        formula, text = formula + Read(f"{layer}.bias", ("f",), "b"), "W · x + b"
+    formula, text = base_product(module, layer, x, weight=facts.weight)
     source = (LoRALinear.apply_base, "F.linear(x, self.weight")
     return _equation(formula, text, f"{address} without its update", source)
 

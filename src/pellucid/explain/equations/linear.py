@@ -80,19 +80,33 @@ def product(
     if parts and adapter is not None:
         base, update = (Read(f"{parts}.{part}", ("t", row), part) for part in ("base", "lora_up"))
         return base + setting(adapter.scale, "LoRA scale") * update, "base + LoRA scale × lora_up"
-    w = Read(f"{layer}.{weight}", (row, "j"), "W")
-    result: Formula = dot("j", module.in_features, w, x("j"))
-    text = "W · x"
+    result, text = base_product(module, layer, x("j"), row, weight)
     if adapter is not None:
         down = dot(
             "j", module.in_features, Read(f"{layer}.{adapter.down}", ("r", "j"), "down"), x("j")
         )
         update = Total("r", adapter.rank, Read(f"{layer}.{adapter.up}", (row, "r"), "up") * down)
         result = result + setting(adapter.scale, "LoRA scale") * update
-        text = "W · x + LoRA scale × up · (down · x)"
-    if cast("Tensor | None", module.bias) is not None:
-        result, text = result + Read(f"{layer}.bias", (row,), "b"), f"{text} + b"
+        text = f"{text} + LoRA scale × up · (down · x)"
     return result, text
+
+
+def base_product(
+    module: nn.Linear, layer: str, x: Formula, row: Index = "f", weight: str = "weight"
+) -> tuple[Formula, str]:
+    """W x, + b if there is one, and its text.
+
+    Args:
+        module: the layer.
+        layer: its name in the model.
+        x: its input over the axis j.
+        row: of the matrix.
+        weight: the name of the matrix in the layer.
+    """
+    formula = dot("j", module.in_features, Read(f"{layer}.{weight}", (row, "j"), "W"), x)
+    if cast("Tensor | None", module.bias) is None:
+        return formula, "W · x"
+    return formula + Read(f"{layer}.bias", (row,), "b"), "W · x + b"
 
 
 def linear(

@@ -139,7 +139,12 @@ def _span_example(run: Run, row: Row, objective: config.SpanCorruption) -> Sente
 
 
 def row_example(
-    run: Run, row: Row, columns: tuple[str, ...] = (), *, reward: str | None = None
+    run: Run,
+    row: Row,
+    columns: tuple[str, ...] = (),
+    *,
+    reward: str | None = None,
+    answer: str | None = None,
 ) -> Sentence:
     """A row of a run that learnt from rows.
 
@@ -148,6 +153,7 @@ def row_example(
         row: the row.
         columns: which column of it holds what; by default as in the run.
         reward: what judges answers, if the run learnt from a reward.
+        answer: the answer that is judged, in place of the first that such a run samples.
 
     Raises:
         PellucidError: the row does not fit.
@@ -157,7 +163,9 @@ def row_example(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "example.json"
         file.write_text(json_text([dict(row)]), encoding="utf-8")
-        with task_on(_unpacked(run), [str(file)], columns=columns, reward=rewards) as task:
+        with task_on(
+            _unpacked(run), [str(file)], columns=columns, reward=rewards, answer=answer
+        ) as task:
             n_rows = objective.n_samples if isinstance(objective, config.PolicyGradient) else 1
             batch = task.batch(0, n_rows)
     text = " ".join(value for value in row.values() if isinstance(value, str))

@@ -25,14 +25,22 @@ from pellucid.saved_runs.requirements import kind_of
 from pellucid.typed import to_list
 
 
-def example_in_words(run: Run, text: str, target: str, rejected: str | None = None) -> Sentence:
+def example_in_words(
+    run: Run,
+    text: str,
+    target: str | None,
+    rejected: str | None = None,
+    reward: str | None = None,
+) -> Sentence:
     """An example from its texts.
 
     Args:
         run: the run; its objective is meant.
         text: a text with masks, a text to classify, a source, a prompt or a question.
-        target: the whole text, the class, or the text to write.
+        target: the whole text, the class, or the text to write; None for a run that learnt from a
+            reward, which samples an answer itself.
         rejected: the answer that is not preferred, for a run that learnt from preferences.
+        reward: what judges answers, for a run that learnt from a reward.
 
     Raises:
         PellucidError: the texts do not fit the objective; names the missing text.
@@ -42,6 +50,17 @@ def example_in_words(run: Run, text: str, target: str, rejected: str | None = No
         raise ConfigError(
             f"a rejected answer was given, but this run was trained by {type(objective).__name__}: "
             "only preferences (DPO) have one; leave it out"
+        )
+    if isinstance(objective, config.PolicyGradient):
+        return row_example(run, {"prompt": text}, ("prompt=prompt",), reward=reward, answer=target)
+    if reward is not None:
+        raise ConfigError(
+            f"a reward was given, but this run was trained by {type(objective).__name__}: only a "
+            "run that learnt from rewards (PolicyGradient) has one; leave it out"
+        )
+    if target is None:
+        raise ConfigError(
+            "a rejected answer was given without the chosen one: give that too (--target)"
         )
     if run.model.classifier is not None:
         return _classified(run, text, target)
@@ -62,11 +81,6 @@ def example_in_words(run: Run, text: str, target: str, rejected: str | None = No
                 )
             row = {"prompt": text, "chosen": target, "rejected": rejected}
             return row_example(run, row, tuple(f"{name}={name}" for name in row))
-        case config.PolicyGradient():
-            raise ConfigError(
-                "this run learnt from answers that it sampled itself, so none can be given: pass "
-                "a row with its prompt (--example FILE) and what judges answers (--reward NAME)"
-            )
         case (
             config.NextToken()
             | config.Distillation()

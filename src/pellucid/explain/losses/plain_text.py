@@ -99,7 +99,7 @@ def describe_default(run: Run | None) -> str | None:
         case config.DPO():
             form = "a prompt with --target CHOSEN and --rejected REJECTED"
         case config.PolicyGradient():
-            return f"{_plain(objective)} give --example FILE and --reward NAME"
+            form = "a prompt with --reward NAME, and with --target for an answer of yours"
         case (
             config.NextToken()
             | config.Distillation()
