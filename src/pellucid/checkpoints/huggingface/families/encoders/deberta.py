@@ -79,6 +79,11 @@ def _disentangled(attributes: Table, terms: list[str]) -> Table:
     return table
 
 
+def _scale(d_head: int, n_terms: int) -> float:
+    """The scale of the scores, which grows with the number of terms even if none is added."""
+    return (d_head * (1 + n_terms)) ** -0.5
+
+
 def _read_positions(attributes: Table, tree: Table, stored: DirectoryContents) -> None:
     terms, encoder = _read_terms(attributes["pos_att_type"]), tree["encoder"]
     added: Table = {"kind": "Learned"}
@@ -86,7 +91,7 @@ def _read_positions(attributes: Table, tree: Table, stored: DirectoryContents) -
     for layer in encoder["layers"]:
         d_head: int = layer["attention"]["d_head"]
         if terms and d_head > 0:
-            layer["attention"]["scale"] = (d_head * (1 + len(terms))) ** -0.5
+            layer["attention"]["scale"] = _scale(d_head, len(terms))
         if attributes["relative_attention"] and terms:
             layer["positions"] = _disentangled(attributes, terms)
         else:
@@ -99,7 +104,13 @@ def _write_positions(tree: Table) -> Table:
     encoder = tree["encoder"]
     scheme: Table = encoder["layers"][0]["positions"]
     if scheme["kind"] in ("Learned", "NoPositions"):
-        return {"relative_attention": False, "position_biased_input": scheme["kind"] == "Learned"}
+        attention: Table = encoder["layers"][0]["attention"]
+        counts = (n for n in (1, 2) if attention["scale"] == _scale(attention["d_head"], n))
+        return {
+            "relative_attention": False,
+            "position_biased_input": scheme["kind"] == "Learned",
+            "pos_att_type": list(_TERMS)[: next(counts, 0)],
+        }
     if scheme["kind"] != "Disentangled":
         raise Unfit(f"encoder.positions is {scheme['kind']}, but this family has Disentangled")
     span, furthest = scheme["n_buckets"] // 2, scheme.get("max_distance")

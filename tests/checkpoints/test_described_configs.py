@@ -1,0 +1,59 @@
+"""What a family reads from a `config.json`, it writes again: random configurations of each."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from pellucid import config
+from pellucid.checkpoints.huggingface import FAMILIES
+from pellucid.checkpoints.huggingface.attributes import Read, Table, read_attributes
+from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Unfit
+from pellucid.errors import PellucidError
+from support.conformance import COMMON, draw
+
+DRAWS = 6
+
+
+def read(name: str, architecture: str, attributes: Table) -> config.Transformer:
+    family = FAMILIES[name]
+    known = read_attributes(attributes, family.rules, family=name)
+    return family.read(known, DirectoryContents(architecture, frozenset()))
+
+
+def rates(name: str, number: int) -> Iterator[tuple[str, float]]:
+    """Other numbers for the attributes that no size, switch or option of a draw is."""
+    chance = random.Random(f"rates {name} {number}")
+    for key, rule in FAMILIES[name].rules.items():
+        is_number = isinstance(rule, Read) and rule.kind is float and rule.default is not None
+        if is_number and key not in COMMON:
+            yield key, chance.choice((0.0625, 0.125, 0.25))
+
+
+def returns(name: str, architecture: str, attributes: Table) -> bool:
+    """Whether a configuration is one of the family; then what is written of it reads the same."""
+    try:
+        model = read(name, architecture, attributes)
+        written = FAMILIES[name].describe(model)
+    except (PellucidError, Unfit):  # a width that is odd, say, or no layer with experts
+        return False
+    assert read(name, architecture, written) == model, attributes
+    return True
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_what_is_read_is_written_again(name: str) -> None:
+    draws = [draw(name, number) for number in range(DRAWS)]
+    for drawn in draws:
+        if "rope_scaling" in drawn.attributes:  # or an older spelling says it a second time
+            drawn.attributes.pop("rope_parameters", None)
+    assert sum(returns(name, drawn.architecture, drawn.attributes) for drawn in draws) > 0
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_number_of_an_attribute_is_written_again(name: str) -> None:
+    drawn = draw(name, 0)
+    for key, value in rates(name, 0):
+        returns(name, drawn.architecture, {**drawn.attributes, key: value})
