@@ -199,7 +199,7 @@ def list_left_out(trace: Trace) -> list[str]:
 
 def after_update(trace: Trace, progress: Progress = lambda n_done, total: None) -> Trace:
     """The sentence again, in a copy of the model after one step of all weights."""
-    trace.backward()
+    _ = trace.backward().norm  # of the whole pass: each step may be clipped by it
     parameter = copy.deepcopy(trace.model)
     weights = dict(parameter.named_parameters())
 

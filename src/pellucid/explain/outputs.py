@@ -6,6 +6,8 @@ these are all tokens but the last, which predict the token after them.
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,6 +30,9 @@ from pellucid.explain.losses.types import (
 )
 from pellucid.explain.trace_types import Trace
 
+#: Most receipts behind the last state read all logits, and a text may have a companion.
+_last_logits: deque[tuple[weakref.ref[Trace], Tensor]] = deque(maxlen=2)
+
 
 def read_hidden(trace: Trace) -> Tensor:
     """(time, d_model): the state as the output head reads it."""
@@ -44,9 +49,15 @@ def read_head_dense(trace: Trace) -> Tensor | None:
 
 
 def read_logits(trace: Trace) -> Tensor:
-    """(time, vocabulary): the model's own logits."""
+    """(time, vocabulary): the model's own logits; those of the last two texts are kept."""
     _check_head(trace)
-    return trace.model.output_head(trace.last[None])[0]
+    for owner, logits in _last_logits:
+        if owner() is trace:
+            return logits
+    logits = trace.model.output_head(trace.last[None])[0]
+    if not torch.is_grad_enabled():
+        _last_logits.append((weakref.ref(trace), logits))
+    return logits
 
 
 def read_probabilities(trace: Trace) -> Tensor:

@@ -159,8 +159,8 @@ class Trace(Protocol):
         """(vocabulary,): the logits at one token."""
         ...
 
-    def backward(self, progress: Progress = lambda n_done, total: None) -> Gradients:
-        """The gradients of the sentence's loss, computed once.
+    def backward(self, progress: Progress | None = None) -> Gradients:
+        """The gradients of the sentence's loss, computed once: now, if `progress` is given.
 
         Raises:
             PellucidError: the model has no loss for a text.
@@ -212,9 +212,16 @@ class Gradients(Protocol):
     """The gradients of one trace: `gradients[address]` is a tensor without the batch."""
 
     trace: Trace
-    #: by parameter: the norm of its gradient, and its own norm
-    norms: dict[str, float]
-    sizes: dict[str, float]
+
+    @property
+    def norms(self) -> Mapping[str, float]:
+        """The length of each parameter's gradient, by its name."""
+        ...
+
+    @property
+    def sizes(self) -> Mapping[str, float]:
+        """The length of each parameter that has a gradient, by its name."""
+        ...
 
     @property
     def norm(self) -> float:
