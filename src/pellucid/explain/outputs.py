@@ -6,8 +6,6 @@ these are all tokens but the last, which predict the token after them.
 
 from __future__ import annotations
 
-import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,10 +26,10 @@ from pellucid.explain.losses.types import (
     TokenLoss,
     TokensLoss,
 )
-from pellucid.explain.trace_types import Trace
+from pellucid.explain.trace_types import LastResults, Trace
 
 #: Most receipts behind the last state read all logits, and a text may have a companion.
-_last_logits: deque[tuple[weakref.ref[Trace], Tensor]] = deque(maxlen=2)
+_last_logits = LastResults[Tensor](2)
 
 
 def read_hidden(trace: Trace) -> Tensor:
@@ -51,13 +49,7 @@ def read_head_dense(trace: Trace) -> Tensor | None:
 def read_logits(trace: Trace) -> Tensor:
     """(time, vocabulary): the model's own logits; those of the last two texts are kept."""
     _check_head(trace)
-    for owner, logits in _last_logits:
-        if owner() is trace:
-            return logits
-    logits = trace.model.output_head(trace.last[None])[0]
-    if not torch.is_grad_enabled():
-        _last_logits.append((weakref.ref(trace), logits))
-    return logits
+    return _last_logits.get(trace, None, lambda: trace.model.output_head(trace.last[None])[0])
 
 
 def read_probabilities(trace: Trace) -> Tensor:

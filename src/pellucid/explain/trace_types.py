@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
@@ -18,6 +20,7 @@ from pellucid.explain.why.attribution import Attribution
 from pellucid.model import Transformer
 from pellucid.runs import Run
 
+T = TypeVar("T")
 Shape = tuple[int, ...]
 #: Called with how many segments of the backward pass are done, and how many there are.
 Progress = Callable[[int, int], None]
@@ -267,3 +270,19 @@ class Gradients(Protocol):
             PellucidError: there is no such address.
         """
         ...
+
+
+class LastResults(Generic[T]):
+    """The results for the last traces that asked, because receipts ask for the same again."""
+
+    def __init__(self, size: int) -> None:
+        self._results: deque[tuple[weakref.ref[Trace], object, T]] = deque(maxlen=size)
+
+    def get(self, trace: Trace, key: object, make: Callable[[], T]) -> T:
+        """The result for a trace and a key, made now if it is not among the last."""
+        for owner, other, result in tuple(self._results):
+            if owner() is trace and other == key:
+                return result
+        result = make()
+        self._results.append((weakref.ref(trace), key, result))
+        return result

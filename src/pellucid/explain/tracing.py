@@ -179,11 +179,9 @@ class ModelTrace(Trace):
 
     def addresses(self) -> dict[str, Shape]:
         """Every address of the forward pass, with its shape; nothing is computed for it."""
-        return dict(self._addresses)
+        return dict(self._shapes)
 
-    @cached_property
-    def _addresses(self) -> dict[str, Shape]:
-        return lookup.list_forward(self)
+    _shapes = cached_property(lookup.list_forward)
 
     def receipt(self, address: str, *index: int) -> Receipt:
         """The receipt of one number: its formula, its operands, and the result computed again.

@@ -82,7 +82,7 @@ def _list_chapters(
     chapters: dict[str, tuple[str, Place | None]] = {}
     for heading in overview["contents"]:
         name, is_left_out = heading["id"], is_cut and heading["walks"]
-        relevant = [] if is_left_out else heading["axes"]
+        relevant: list[str] = [] if is_left_out else heading["axes"]
         axes[name] = [
             axis
             for axis in _AXES
