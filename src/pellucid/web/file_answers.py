@@ -46,6 +46,11 @@ def collect_answers(
         questions["backward"] = partial(ask, "backward")
     for token in range(len(overview["ids"])):
         questions[f"prediction {token}"] = partial(ask, "prediction", place=Place(token=token))
+    for stack in dict.fromkeys(stack["name"] for stack in overview["stacks"]):
+        encodes = stack == "encoder" and bool(overview["spare"])
+        for token in range(len(overview["spare"] if encodes else overview["ids"])):
+            place = Place(stack=stack, token=token)
+            questions[f"machine {stack} {token}"] = partial(ask, "machine", place=place)
     for place in _places_without_thumbnails(overview):
         key = f"thumbnails {place.stack} {_plain(place.cross)} {place.layer}"
         questions[key] = partial(ask, "thumbnails", place=place)
