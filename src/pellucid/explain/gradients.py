@@ -4,7 +4,8 @@
     back["L2.residual.grad"]                              what reaches the stream before layer 2
     back["decoder.blocks.2.attention.query.weight.grad"]  as loss.backward() would leave it in .grad
 
-The backward pass keeps the gradients of the stream, and the norms of all others. A layer runs again
+The backward pass runs when a gradient needs it: those of the logits do not. It keeps the gradients
+of the stream, and the norms of all others. A layer runs again
 when you read one of its gradients, and is dropped when you read another layer's: the gradients of
 the two segments you read last are alive, whatever the model and however many sentences are open.
 The model's own `.grad`, mode and weights are left as they are.
@@ -14,12 +15,14 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict, deque
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.explain import outputs
 from pellucid.explain.addresses import lookup
 from pellucid.explain.addresses.block_parts import GATES
 from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
@@ -46,6 +49,17 @@ from pellucid.model.attention import split_heads
 from pellucid.typed import gradients, length
 
 
+class _Walk(NamedTuple):
+    """One pass from the loss to the ids: lengths of gradients and of weights, by name.
+
+    `upstreams` has, for each text, the gradients of the outputs of its segments.
+    """
+
+    norms: dict[str, float]
+    sizes: dict[str, float]
+    upstreams: list[dict[Segment, Tensor]]
+
+
 class ModelGradients(Gradients):
     """The gradients of a trace whose model is in memory."""
 
@@ -53,21 +67,45 @@ class ModelGradients(Gradients):
         deque[tuple[weakref.ref[ModelGradients], tuple[int, Segment], SegmentGradients]]
     ] = deque(maxlen=2)
 
-    def __init__(self, trace: Trace, progress: Progress = lambda n_done, total: None) -> None:
+    def __init__(self, trace: Trace) -> None:
+        outputs.require_loss(trace)
         self.trace = trace
-        self.norms: dict[str, float] = {}
-        self.sizes: dict[str, float] = {}
-        weights = dict(trace.model.named_parameters())
-
-        def take(name: str, grad: Tensor) -> None:
-            self.norms[name] = length(grad)
-            self.sizes[name] = length(weights[name])
-
         self._traces = texts_of(trace)
-        with torch.no_grad():
-            self._upstreams = walk_backward(self._traces, take, progress)
-        self._upstream = self._upstreams[0]
+        self._walked: _Walk | None = None
         self._layers: OrderedDict[tuple[Side, int], dict[str, Tensor]] = OrderedDict()
+
+    @property
+    def is_walked(self) -> bool:
+        """Whether the pass through all layers is done; the end's own gradients need none."""
+        return self._walked is not None
+
+    def walk(self, progress: Progress = lambda n_done, total: None) -> _Walk:
+        """The pass through all layers, once; `progress` hears of each segment."""
+        if self._walked is None:
+            norms, sizes = dict[str, float](), dict[str, float]()
+            weights = dict(self.trace.model.named_parameters())
+
+            def take(name: str, grad: Tensor) -> None:
+                norms[name], sizes[name] = length(grad), length(weights[name])
+
+            with torch.no_grad():
+                upstreams = walk_backward(self._traces, take, progress)
+            self._walked = _Walk(norms, sizes, upstreams)
+        return self._walked
+
+    @property
+    def norms(self) -> Mapping[str, float]:
+        """The length of each parameter's gradient, by its name."""
+        return self.walk().norms
+
+    @property
+    def sizes(self) -> Mapping[str, float]:
+        """The length of each parameter that has a gradient, by its name."""
+        return self.walk().sizes
+
+    @property
+    def _upstream(self) -> Mapping[Segment, Tensor]:
+        return self.walk().upstreams[0]
 
     @property
     def norm(self) -> float:
@@ -154,7 +192,9 @@ class ModelGradients(Gradients):
                     return segment_gradients
             if len(self._open) == self._open.maxlen:
                 self._open.popleft()  # before others are made: both would be alive
-            upstream = self._upstreams[text].get(segment)
+            owner = self._traces[text]
+            is_end = segment == Segment(owner.side, owner.n_layers(owner.side))
+            upstream = None if is_end else self.walk().upstreams[text].get(segment)
             segment_gradients = backward_segment(self._traces[text], segment, upstream)
             self._open.append((weakref.ref(self), (text, segment), segment_gradients))
             return segment_gradients

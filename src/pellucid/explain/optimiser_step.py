@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 import re
 from typing import Any, cast
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from torch import Tensor, nn
 from pellucid import config
 from pellucid.explain.backward_segments import texts_of, walk_backward
 from pellucid.explain.optimiser_settings import StepSettings, choose_settings, parts_of, read_memory
-from pellucid.explain.trace_types import Progress, Trace
+from pellucid.explain.trace_types import LastResults, Progress, Trace
 from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim import (
     AdamW,
@@ -43,9 +42,11 @@ _STATES = (
     ("momentum_buffer", "m"),
     ("exp_avg_sq", "v"),
 )
+#: A model of the size of its own, so only one.
+_last_after = LastResults[Trace](1)
+#: Of one parameter: whoever reads a part of its step reads the others soon.
+_last_step = LastResults[dict[str, Tensor]](1)
 _NUMBERED = re.compile(r"(iterate|gram)(\d+)\Z")
-#: The parameter whose step was read last, and its parts: whoever reads one reads the others soon.
-_last_steps: WeakKeyDictionary[Trace, tuple[str, dict[str, Tensor]]] = WeakKeyDictionary()
 
 
 def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
@@ -57,10 +58,7 @@ def read_update(trace: Trace, name: str, part: str) -> Tensor | None:
         return None
     if part in ("m_before", "v_before"):
         return _state_before(trace, name, part[0])
-    last_name, parts = _last_steps.get(trace, ("", {}))
-    if last_name != name:
-        parts = step_parameter(trace, name, trace[f"{name}.grad"])
-        _last_steps[trace] = name, parts
+    parts = _last_step.get(trace, name, lambda: step_parameter(trace, name, trace[f"{name}.grad"]))
     match = _NUMBERED.match(part)
     if part not in parts and match is not None and "look_ahead" in parts:
         matrix = _iterate(trace, parts["look_ahead"], int(match[2]), is_gram=match[1] == "gram")
@@ -122,6 +120,18 @@ def singular_values(trace: Trace, name: str) -> list[Tensor]:
 
 
 def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
+    """A parameter after a step, the optimiser's state after it, and the step's own parts."""
+    parts, step_settings = take_step(trace, name, gradient), choose_settings(trace, name)
+    if step_settings.clip_norm is not None:
+        parts["clipped_grad"] = gradient / divisor(trace, step_settings)
+    if step_settings.kind == "Muon":
+        clipped = gradient / divisor(trace, step_settings)
+        parts["look_ahead"] = clipped + step_settings.beta1 * parts["m"]
+        parts["direction"] = _direction(trace, parts["look_ahead"])
+    return parts
+
+
+def take_step(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
     """A parameter after a step of its optimiser and penalty, and the optimiser's state after it.
 
     Source:
@@ -146,15 +156,9 @@ def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tenso
         unblocked = torch.zeros((), device=parameter.device)
         Penalty(parameter, l1=l1, l2=l2).step(step_settings.learning_rate, unblocked)
     parts["next"] = parameter.detach()
-    if step_settings.clip_norm is not None:
-        parts["clipped_grad"] = gradient / divisor(trace, step_settings)
     for key, part in _STATES:
         if key in state and part in parts_of(step_settings):
             parts[part] = state[key]
-    if step_settings.kind == "Muon":
-        clipped = gradient / divisor(trace, step_settings)
-        parts["look_ahead"] = clipped + step_settings.beta1 * parts["m"]
-        parts["direction"] = _direction(trace, parts["look_ahead"])
     return parts
 
 
@@ -207,12 +211,16 @@ def list_left_out(trace: Trace) -> list[str]:
 
 def after_update(trace: Trace, progress: Progress = lambda n_done, total: None) -> Trace:
     """The sentence again, in a copy of the model after one step of all weights."""
-    trace.backward()
+    return _last_after.get(trace, None, lambda: _update_copy(trace, progress))
+
+
+def _update_copy(trace: Trace, progress: Progress) -> Trace:
+    _ = trace.backward().norm  # of the whole pass: each step may be clipped by it
     parameter = copy.deepcopy(trace.model)
     weights = dict(parameter.named_parameters())
 
     def take(name: str, grad: Tensor) -> None:
-        weights[name].data.copy_(step_parameter(trace, name, grad)["next"])
+        weights[name].data.copy_(take_step(trace, name, grad)["next"])
 
     with torch.no_grad():
         walk_backward(texts_of(trace), take, progress)

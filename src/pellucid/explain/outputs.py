@@ -26,7 +26,10 @@ from pellucid.explain.losses.types import (
     TokenLoss,
     TokensLoss,
 )
-from pellucid.explain.trace_types import Trace
+from pellucid.explain.trace_types import LastResults, Trace
+
+#: Most receipts behind the last state read all logits, and a text may have a companion.
+_last_logits = LastResults[Tensor](2)
 
 
 def read_hidden(trace: Trace) -> Tensor:
@@ -44,9 +47,9 @@ def read_head_dense(trace: Trace) -> Tensor | None:
 
 
 def read_logits(trace: Trace) -> Tensor:
-    """(time, vocabulary): the model's own logits."""
+    """(time, vocabulary): the model's own logits; those of the last two texts are kept."""
     _check_head(trace)
-    return trace.model.output_head(trace.last[None])[0]
+    return _last_logits.get(trace, None, lambda: trace.model.output_head(trace.last[None])[0])
 
 
 def read_probabilities(trace: Trace) -> Tensor:

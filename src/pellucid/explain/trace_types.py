@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
@@ -18,6 +20,7 @@ from pellucid.explain.why.attribution import Attribution
 from pellucid.model import Transformer
 from pellucid.runs import Run
 
+T = TypeVar("T")
 Shape = tuple[int, ...]
 #: Called with how many segments of the backward pass are done, and how many there are.
 Progress = Callable[[int, int], None]
@@ -160,8 +163,8 @@ class Trace(Protocol):
         """(vocabulary,): the logits at one token."""
         ...
 
-    def backward(self, progress: Progress = lambda n_done, total: None) -> Gradients:
-        """The gradients of the sentence's loss, computed once.
+    def backward(self, progress: Progress | None = None) -> Gradients:
+        """The gradients of the sentence's loss, computed once: now, if `progress` is given.
 
         Raises:
             PellucidError: the model has no loss for a text.
@@ -213,9 +216,16 @@ class Gradients(Protocol):
     """The gradients of one trace: `gradients[address]` is a tensor without the batch."""
 
     trace: Trace
-    #: by parameter: the norm of its gradient, and its own norm
-    norms: dict[str, float]
-    sizes: dict[str, float]
+
+    @property
+    def norms(self) -> Mapping[str, float]:
+        """The length of each parameter's gradient, by its name."""
+        ...
+
+    @property
+    def sizes(self) -> Mapping[str, float]:
+        """The length of each parameter that has a gradient, by its name."""
+        ...
 
     @property
     def norm(self) -> float:
@@ -261,3 +271,19 @@ class Gradients(Protocol):
             PellucidError: there is no such address.
         """
         ...
+
+
+class LastResults(Generic[T]):
+    """The results for the last traces that asked, because receipts ask for the same again."""
+
+    def __init__(self, size: int) -> None:
+        self._results: deque[tuple[weakref.ref[Trace], object, T]] = deque(maxlen=size)
+
+    def get(self, trace: Trace, key: object, make: Callable[[], T]) -> T:
+        """The result for a trace and a key, made now if it is not among the last."""
+        for owner, other, result in tuple(self._results):
+            if owner() is trace and other == key:
+                return result
+        result = make()
+        self._results.append((weakref.ref(trace), key, result))
+        return result

@@ -81,7 +81,7 @@ class ModelTrace(Trace):
         source_ids = None if source is None else torch.tensor([source], device=model.device)
         self._passes = run_forward(model, ids, source_ids, self.scales, self.edits)
         self._open: OrderedDict[tuple[Side, int], BlockRecord] = OrderedDict()
-        self._gradients: Gradients | None = None
+        self._gradients: ModelGradients | None = None
         self.ids, self.sides = ids[0], tuple(self._passes)
         self.sentence = with_default_loss(sentence, run, model)
         self.loss = self.sentence.loss
@@ -179,11 +179,9 @@ class ModelTrace(Trace):
 
     def addresses(self) -> dict[str, Shape]:
         """Every address of the forward pass, with its shape; nothing is computed for it."""
-        return dict(self._addresses)
+        return dict(self._shapes)
 
-    @cached_property
-    def _addresses(self) -> dict[str, Shape]:
-        return lookup.list_forward(self)
+    _shapes = cached_property(lookup.list_forward)
 
     def receipt(self, address: str, *index: int) -> Receipt:
         """The receipt of one number: its formula, its operands, and the result computed again.
@@ -202,22 +200,25 @@ class ModelTrace(Trace):
         """All numbers of every address, computed again: gradients and the next step if asked."""
         return recompute.check_all(self, backward=backward, update=update)
 
-    def backward(self, progress: Progress = lambda n_done, total: None) -> Gradients:
+    def backward(self, progress: Progress | None = None) -> Gradients:
         """The gradients of the sentence's loss, by address: layer by layer, once.
 
-        `progress` is called with how many segments are done, and how many there are.
+        The pass runs when a gradient needs it; with `progress`, called with how many segments are
+        done and how many there are, it runs now.
 
         Raises:
             PellucidError: the model has no loss for a text; says why.
         """
         if self._gradients is None:
-            self._gradients = ModelGradients(self, progress)
+            self._gradients = ModelGradients(self)
+        if progress is not None:
+            self._gradients.walk(progress)
         return self._gradients
 
     @property
     def has_gradients(self) -> bool:
         """Whether the backward pass is done already."""
-        return self._gradients is not None
+        return self._gradients is not None and self._gradients.is_walked
 
     def with_heads(self, scales: Mapping[Any, HeadScale]) -> Trace:
         """The same sentence with some heads scaled.

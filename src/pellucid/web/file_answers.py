@@ -5,8 +5,9 @@ They are the session's own answers at the places that someone is likely to choos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from pellucid.errors import PellucidError
@@ -25,60 +26,90 @@ Watch = Callable[[int, int], None]
 
 
 def collect_answers(
-    ask: Callable[..., Plain], first: Place, full: bool, watch: Watch
+    ask: Callable[..., Plain], first: Place, full: bool, watch: Watch, runs: Callable[[], Plain]
 ) -> dict[str, Any]:
-    """The answers by their keys; equal answers and equal pictures are stored once."""
+    """The answers by their keys; equal answers and equal pictures are stored once.
+
+    Args:
+        ask: Answers a request of a kind.
+        first: The place that the page shows first.
+        full: Whether to hold every place.
+        watch: Called before each answer with the number of finished ones and their total.
+        runs: Gives the list of runs.
+    """
     overview = ask("overview")
-    cut = overview["backward"]["large"] and not full
-    if cut:
+    is_cut = overview["backward"]["large"] and not full
+    if is_cut:
         overview["backward"] = {"there": False, "large": True, "done": False}
-    bodies, pictures, answers = _Deduplicated(), _Deduplicated(), dict[str, int]()
-
-    def keep(key: str, body: Any) -> None:
-        answers[key] = bodies.place(body)
-
-    keep("overview", overview)
+    questions: dict[str, Callable[[], Plain]] = {"runs": runs, "overview": lambda: overview}
+    if overview["backward"]["there"]:
+        questions["backward"] = partial(ask, "backward")
+    for token in range(len(overview["ids"])):
+        questions[f"prediction {token}"] = partial(ask, "prediction", place=Place(token=token))
+    for stack in dict.fromkeys(stack["name"] for stack in overview["stacks"]):
+        encodes = stack == "encoder" and bool(overview["spare"])
+        for token in range(len(overview["spare"] if encodes else overview["ids"])):
+            place = Place(stack=stack, token=token)
+            questions[f"machine {stack} {token}"] = partial(ask, "machine", place=place)
+    for place in _places_without_thumbnails(overview):
+        key = f"thumbnails {place.stack} {_plain(place.cross)} {place.layer}"
+        questions[key] = partial(ask, "thumbnails", place=place)
     if not (first.stack == "encoder" and overview["spare"]):
         first = replace(first, token=first.token % len(overview["ids"]))
-    places = list(dict.fromkeys(_places(overview, first, full)))
-    headings = overview["contents"]
-    plan = {heading["id"]: _chapter_places(heading, places, cut) for heading in headings}
-    n_tokens = len(overview["ids"])
-    n_done, total = 0, n_tokens + sum(map(len, plan.values()))
-    if overview["backward"]["there"]:
-        keep("backward", ask("backward"))
-    for n_done in range(n_tokens):
-        watch(n_done, total)
-        keep(f"prediction {n_done}", ask("prediction", place=Place(token=n_done)))
-    for stack in overview["stacks"]:
-        for layer, facts in enumerate(stack["layers"]):
-            if facts["heads"] and facts["thumbnails"] is None:
-                place = Place(layer=layer, stack=stack["name"], cross=stack["cross"])
-                axes_of = f"{stack['name']} {_plain(stack['cross'])} {layer}"
-                keep(f"thumbnails {axes_of}", ask("thumbnails", place=place))
-    axes: dict[str, list[str]] = {}
-    for heading in headings:
-        name, chapter_bodies = heading["id"], dict[Place, Any]()
-        is_left_out = cut and heading["walks"]
-        for place in plan[name]:
-            n_done += 1
-            watch(n_done, total)
-            chapter_bodies[place] = (
-                {"error": message("large-file")}
-                if is_left_out
-                else _chapter_body(ask, name, place, pictures)
-            )
-        # a large model's file tries too few places to know along which axes a chapter changes
-        relevant = {*_AXES} if cut else {*_relevant_axes(chapter_bodies), *heading["axes"]}
-        axes[name] = [axis for axis in _AXES if axis in relevant and not is_left_out]
-        for place, body in chapter_bodies.items():
-            keep(_key(name, place, axes[name]), body)
+    bodies, pictures = _Deduplicated(), _Deduplicated()
+    axes, chapters = _list_chapters(overview, list(_places(overview, first, full)), is_cut)
+    for key, (name, place) in chapters.items():
+        questions[key] = partial(_chapter_body, ask, name, place, pictures)
+    answers: dict[str, int] = {}
+    for n_done, (key, question) in enumerate(questions.items()):
+        watch(n_done, len(questions))
+        answers[key] = bodies.place(question())
     return {"answers": answers, "bodies": bodies.all, "pictures": pictures.all, "axes": axes}
 
 
+def _places_without_thumbnails(overview: Plain) -> Iterator[Place]:
+    """The layers whose heads' maps are not in the overview."""
+    for stack in overview["stacks"]:
+        for layer, facts in enumerate(stack["layers"]):
+            if facts["heads"] and facts["thumbnails"] is None:
+                yield Place(layer=layer, stack=stack["name"], cross=stack["cross"])
+
+
+def _list_chapters(
+    overview: Plain, places: list[Place], is_cut: bool
+) -> tuple[dict[str, list[str]], dict[str, tuple[str, Place | None]]]:
+    """The axes of each chapter, and the chapters by key; one without a place is left out.
+
+    A layer's chapters follow each other, so that each layer is opened once.
+    """
+    one_stack = len(overview["stacks"]) == 1
+    axes: dict[str, list[str]] = {}
+    chapters: dict[str, tuple[str, Place | None]] = {}
+    for heading in overview["contents"]:
+        name, is_left_out = heading["id"], is_cut and heading["walks"]
+        relevant: list[str] = [] if is_left_out else heading["axes"]
+        axes[name] = [
+            axis
+            for axis in _AXES
+            if axis in relevant and not (one_stack and axis in ("stack", "cross"))
+        ]
+        for place in _chapter_places(heading, places, is_cut):
+            chapters.setdefault(
+                _key(name, place, axes[name]), (name, None if is_left_out else place)
+            )
+    by_layer = sorted(chapters.items(), key=lambda item: _layer_of(item[1][1]))
+    return axes, dict(by_layer)
+
+
+def _layer_of(place: Place | None) -> tuple[str, int]:
+    return ("", 0) if place is None else (place.stack, place.layer)
+
+
 def _chapter_body(
-    ask: Callable[..., Plain], name: str, place: Place, pictures: _Deduplicated
+    ask: Callable[..., Plain], name: str, place: Place | None, pictures: _Deduplicated
 ) -> Plain:
+    if place is None:
+        return {"error": message("large-file")}
     try:
         chapter = ask("chapter", chapter=name, place=place)
     except PellucidError as error:  # the page shows why this place has no such chapter
@@ -86,11 +117,11 @@ def _chapter_body(
     return chapter | {"pictures": [pictures.place(picture) for picture in chapter["pictures"]]}
 
 
-def _chapter_places(heading: Plain, places: list[Place], cut: bool) -> list[Place]:
-    """The places of a chapter; with `cut` the first, or all layers if it reads one layer alone."""
-    if heading["once"] or (cut and not find_chapter(heading["id"]).one_layer):
+def _chapter_places(heading: Plain, places: list[Place], is_cut: bool) -> list[Place]:
+    """The places of a chapter; with `is_cut` the first, or all layers if it reads one layer."""
+    if heading["once"] or (is_cut and not find_chapter(heading["id"]).one_layer):
         return places[:1]
-    if not cut:
+    if not is_cut:
         return places
     layers = sorted({place.layer for place in places if place.stack == places[0].stack})
     return [places[0], *(replace(places[0], layer=n) for n in layers if n != places[0].layer)]
@@ -143,19 +174,6 @@ def _places(overview: Plain, first: Place, full: bool) -> Iterator[Place]:
             yield replace(start, token=token)
         for key in keys:
             yield replace(start, other=key)
-
-
-def _relevant_axes(bodies: Mapping[Place, Any]) -> list[str]:
-    """The axes along which a chapter changes; only these are part of its key."""
-    relevant: list[str] = []
-    for axis in _AXES:
-        groups: dict[Any, set[str]] = {}
-        for place, body in bodies.items():
-            other_axes = tuple(getattr(place, name) for name in _AXES if name != axis)
-            groups.setdefault(other_axes, set()).add(json_text(body, sort_keys=True))
-        if any(len(variants) > 1 for variants in groups.values()):
-            relevant.append(axis)
-    return relevant
 
 
 def _key(chapter: str, place: Place, axes: list[str]) -> str:

@@ -68,11 +68,15 @@ def one_page(
     Raises:
         PellucidError: The sentence cannot be read.
     """
+    first = place or Place()
     content = collect_answers(
-        partial(_ask_session, session, reading, versus), place or Place(), full, watch
+        partial(_ask_session, session, reading, versus),
+        first,
+        full,
+        watch,
+        partial(_describe_runs, session, reading, versus, first),
     )
-    _add_runs(content, session, reading, versus, place or Place())
-    return OnePage(_html(content), len(content["bodies"]), full)
+    return OnePage(_html(content), len(content["answers"]), full)
 
 
 def check_name(file: Path) -> Path:
@@ -160,10 +164,10 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _add_runs(
-    content: Plain, session: Session, reading: Reading, versus: Reading | None, place: Place
-) -> None:
-    """Add the run, the reading to compare with, and the first place."""
+def _describe_runs(
+    session: Session, reading: Reading, versus: Reading | None, place: Place
+) -> Plain:
+    """The run, the reading to compare with, and the first place."""
     answer = session.get(PageRequest(kind="runs"))
     runs: list[Plain] = []
     for run_reading in filter(None, (reading, versus)):
@@ -171,8 +175,7 @@ def _add_runs(
         runs.append({**run, "checkpoints": [], "chosen": run_reading.checkpoint or run["chosen"]})
     versus_text = "" if versus is None else f"{versus.run}@{versus.checkpoint} {versus.sentence}"
     first = {"sentence": reading.sentence, "place": asdict(place), "versus": versus_text}
-    content["answers"]["runs"] = len(content["bodies"])
-    content["bodies"].append({**answer, "runs": runs, **first})
+    return {**answer, "runs": runs, **first}
 
 
 def _ask_session(

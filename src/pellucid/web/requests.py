@@ -18,7 +18,7 @@ from pellucid.web.assets import message
 #: The kinds of requests.
 KINDS = (
     *("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress"),
-    "looked",
+    *("looked", "machine"),
 )
 #: Most characters of a sentence; a longer one is refused before it is encoded.
 LONGEST_SENTENCE = 20_000

@@ -38,6 +38,7 @@ class SentenceView:
         attentions = [Attention(side) for side in trace.sides]
         attentions += [Attention("decoder", crosses=True)] if len(attentions) == 2 else []
         self._heads = {attention: self._count_heads(attention) for attention in attentions}
+        self._lengths: dict[str, Sequence[float]] = {}
 
     @property
     def pieces(self) -> Sequence[str]:
@@ -76,6 +77,17 @@ class SentenceView:
         """(layers + 1, tokens): lengths of the residual stream before each layer and at the end."""
         states = self.trace.stack_pass(cast("Side", stack)).states
         return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
+
+    def length(self, address: str, token: int) -> float | None:
+        """The length of the vector at a token; the largest of scores; None without such a row."""
+        if address not in self._lengths:
+            rows = self.trace[address].float()
+            finite = rows.masked_fill(~rows.isfinite(), -math.inf)
+            is_map = address.endswith((".scores", ".weights", "logits"))
+            lengths = finite.amax(-1) if is_map else rows.square().sum(-1).sqrt()
+            self._lengths[address] = lengths.reshape(-1).tolist()
+        lengths = self._lengths[address]
+        return lengths[token] if token < len(lengths) else lengths[-1] if lengths else None
 
     def surprisals(self) -> Sequence[float | None]:
         """-log2 p of each token after its context; None for a token without a prediction."""

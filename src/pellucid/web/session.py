@@ -19,6 +19,7 @@ from pellucid.version import __version__
 from pellucid.web.assets import message
 from pellucid.web.cancellation import stoppable
 from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload
+from pellucid.web.machine import machine
 from pellucid.web.page_state import (
     backward,
     head_thumbnails,
@@ -90,6 +91,9 @@ class Session:
             if ask.kind == "backward":
                 return self._backward(sentence, ask)
             place = ask.place
+            if ask.kind == "machine":
+                selection = sentence.inspect(place).selection
+                return machine(sentence, selection.side, selection.token)
             if ask.kind == "looked":
                 return token_attention(sentence, place.token)
             if ask.kind == "thumbnails":

@@ -9,36 +9,13 @@ from pellucid.cli.output.film import draw_film
 from pellucid.cli.output.pictures import ASCII, BLOCKS, WIDTH, Ink, draw_picture
 from pellucid.display.terminal_text import folded, visible
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
-from pellucid.explain.chapters import CHAPTERS
+from pellucid.explain.chapters import CHAPTERS, find_chapter
 from pellucid.explain.receipt_text import format_receipt
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 
 #: Maps that one screen holds.
 _MAPS = 3
-#: The parts of a place that a chapter shows; all parts for other chapters.
-_PARTS: dict[str, tuple[str, ...]] = {
-    "why": ("token",),
-    "tokens": (),
-    "embedding": ("token", "feature"),
-    "norm": ("layer", "token", "feature"),
-    "qkv": ("layer", "head", "token", "feature"),
-    "heads": ("layer", "token"),
-    "residual": ("layer", "token", "feature"),
-    "feed-forward": ("layer", "token", "feature"),
-    "lens": ("token",),
-    "probabilities": ("token",),
-    "loss": ("token",),
-    "backward": ("token",),
-    "head-gradient": ("token", "feature"),
-    "gradients": ("layer", "token", "feature"),
-    "rules": ("layer", "head", "token", "other", "feature"),
-    "nudge": ("layer",),
-    "update": ("layer",),
-    "after-update": ("token",),
-    "over-time": ("layer", "head", "token"),
-    "compare": ("layer", "head", "token"),
-}
 
 
 def lines_of(chapter: Chapter, trace: Trace, selection: Selection) -> Iterator[str]:
@@ -112,7 +89,8 @@ def _place(chapter: Chapter, trace: Trace, selection: Selection) -> str:
         "other": f"looking at {selection.key(trace)}",
         "feature": f"feature {selection.feature}",
     }
-    parts = _PARTS.get(chapter.id, ("layer", "head", "token", "other"))
+    axes = find_chapter(chapter.id).axes
+    parts = [part for part in part_texts if part in axes]
     stack = f"{selection.side} · " if len(trace.sides) == 2 and parts else ""
     return stack + " · ".join(part_texts[part] for part in parts)
 

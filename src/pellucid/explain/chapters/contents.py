@@ -50,7 +50,7 @@ class ChapterEntry:
     runs the backward pass through all layers; for a large model this starts when you ask for it.
     `at_one_place` means that a one-file page holds it at one place only. `one_layer` means that it
     reads one layer alone, so even the file of a large model holds it at every layer. `axes` are the
-    members of a place that it depends on, for chapters that a page cannot try at a few places.
+    members of a place that it depends on: a one-file page holds one view for each choice of them.
     `build_comparison` compares two traces.
     """
 
@@ -58,19 +58,22 @@ class ChapterEntry:
     title: str
     summary: str
     build: Callable[[Trace, Selection], Content]
+    axes: tuple[str, ...]
     part: Part
     needs_loss: bool = False
     walks: bool = False
     at_one_place: bool = False
     one_layer: bool = False
-    axes: tuple[str, ...] = ()
     build_comparison: Callable[[Trace, Trace, Selection], Content] | None = None
 
 
 _forward = partial(ChapterEntry, part="forward")
 _backward = partial(ChapterEntry, part="backward", needs_loss=True, walks=True)
 _update = partial(ChapterEntry, part="update", needs_loss=True, walks=True)
-_WEIGHT = ("weight", "row", "column")
+_TOKEN = ("stack", "token")
+_LAYER = (*_TOKEN, "layer")
+_HEAD = (*_LAYER, "head", "cross")
+_WEIGHT = ("stack", "layer", "weight", "row", "column")
 
 CHAPTERS: tuple[ChapterEntry, ...] = (
     _forward(
@@ -78,94 +81,142 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
         "Why this word",
         "what each part adds to a word rather than another one",
         why.build,
+        ("token",),
         at_one_place=True,
-        axes=("token",),
     ),
-    _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build),
-    _forward("embedding", "Embedding", "each token's row, and its neighbours", embedding.build),
-    _forward("positions", "Positions", "how the model knows the order of tokens", positions.build),
-    _forward("norm", "Norm", "features brought to a common scale", norm.build, one_layer=True),
+    _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build, ("stack",)),
+    _forward(
+        "embedding",
+        "Embedding",
+        "each token's row, and its neighbours",
+        embedding.build,
+        (*_TOKEN, "feature"),
+    ),
+    _forward(
+        "positions",
+        "Positions",
+        "how the model knows the order of tokens",
+        positions.build,
+        (*_HEAD, "other", "feature"),
+    ),
+    _forward(
+        "norm",
+        "Norm",
+        "features brought to a common scale",
+        norm.build,
+        (*_LAYER, "feature"),
+        one_layer=True,
+    ),
     _forward(
         "qkv",
         "Queries, keys, values",
         "queries, keys and values of a head",
         qkv.build,
+        (*_HEAD, "other", "feature"),
         one_layer=True,
     ),
-    _forward("scores", "Scores", "how well a query matches each key", scores.build, one_layer=True),
+    _forward(
+        "scores",
+        "Scores",
+        "how well a query matches each key",
+        scores.build,
+        (*_HEAD, "other"),
+        one_layer=True,
+    ),
     _forward(
         "softmax",
         "Softmax",
         "scores become weights; the head's output",
         softmax.build,
+        (*_HEAD, "other", "feature"),
         one_layer=True,
     ),
-    _forward("heads", "Heads", "all heads at once, by where they look", heads.build),
-    _forward("residual", "Residual stream", "what each part adds to a prediction", residual.build),
+    _forward("heads", "Heads", "all heads at once, by where they look", heads.build, _HEAD),
+    _forward(
+        "residual",
+        "Residual stream",
+        "what each part adds to a prediction",
+        residual.build,
+        (*_LAYER, "feature"),
+    ),
     _forward(
         "feed-forward",
         "Feed-forward",
         "the units that write most",
         feed_forward.build,
+        (*_LAYER, "feature"),
         one_layer=True,
     ),
-    _forward("lens", "Logit lens", "the prediction after each layer", lens.build),
+    _forward("lens", "Logit lens", "the prediction after each layer", lens.build, _TOKEN),
     _forward(
-        "probabilities", "Probabilities", "logits, and how a token is sampled", probabilities.build
+        "probabilities",
+        "Probabilities",
+        "logits, and how a token is sampled",
+        probabilities.build,
+        _TOKEN,
     ),
-    _forward("loss", "Loss", "the loss of each token", loss.build, needs_loss=True),
+    _forward("loss", "Loss", "the loss of each token", loss.build, _TOKEN, needs_loss=True),
     _backward(
-        "backward", "Backward", "p - y: every gradient begins here", backward.build, walks=False
+        "backward",
+        "Backward",
+        "p - y: every gradient begins here",
+        backward.build,
+        _TOKEN,
+        walks=False,
     ),
     _backward(
         "head-gradient",
         "The head's gradient",
         "the gradient of the head, and both paths to a tied table",
         head_gradient.build,
+        (*_TOKEN, "feature"),
     ),
     _backward(
         "gradients",
         "Gradients",
         "how far the loss reaches back, by layer and matrix",
         gradients.build,
+        (*_LAYER, "feature"),
     ),
     _backward(
         "rules",
         "Local rules",
         "how a gradient passes a softmax, a sum, a norm",
         local_gradients.build,
+        (*_HEAD, "other", "feature"),
     ),
     _backward(
         "nudge",
         "Nudge",
         "a weight moved a little: is its gradient true?",
         finite_difference.build,
+        _WEIGHT,
         at_one_place=True,
-        axes=("stack", "layer", *_WEIGHT),
     ),
     _update(
         "update",
         "Update",
         "the optimiser's step on one weight, number by number",
         update.build,
-        axes=_WEIGHT,
+        _WEIGHT,
     ),
     _update(
         "after-update",
         "After the step",
         "one step on a copy, and the sentence again",
         after_update.build,
+        _TOKEN,
         at_one_place=True,
-        axes=("stack", "token"),
     ),
     ChapterEntry(
-        "over-time", "Over time", "the sentence during the training", film.build, "over time"
+        "over-time", "Over time", "the sentence during the training", film.build, _HEAD, "over time"
     ),
     ChapterEntry(
         "compare",
         "Compare",
         "another checkpoint, model or sentence next to this one",
         compare.explain_how,
+        _HEAD,
         "compare",
         build_comparison=compare.build,
     ),

@@ -13,7 +13,7 @@ from pellucid.explain.selection import SelectedWeight, Selection, select_weight
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
-_MOVES_PER_SIDE = 4
+_MOVES_PER_SIDE = 3
 _N_LARGEST = 8
 
 
@@ -60,8 +60,11 @@ def _draw_losses(
 ) -> Lines:
     """The loss for larger moves, as it bends away from the straight line."""
     size = float(trace[weight.name].double().square().mean().sqrt())
-    moves = [size * 2 * n / _MOVES_PER_SIDE for n in range(-_MOVES_PER_SIDE, _MOVES_PER_SIDE + 1)]
+    larger = [size * 2 * n / _MOVES_PER_SIDE for n in range(1, _MOVES_PER_SIDE + 1)]
+    moves = [*(-move for move in reversed(larger)), *larger]
     changes = [loss - unmoved_loss for loss in finite_difference.losses(trace, weight, moves)]
+    moves.insert(_MOVES_PER_SIDE, 0.0)
+    changes.insert(_MOVES_PER_SIDE, 0.0)
     return Lines(
         title="change of the loss as this weight alone moves, and by its gradient",
         names=("measured", "by the gradient"),

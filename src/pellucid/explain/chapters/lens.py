@@ -6,6 +6,8 @@ prediction is a hint, and the chapter says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from pellucid.errors import PellucidError
@@ -33,8 +35,13 @@ def build(trace: Trace, selection: Selection) -> Content:
     stack_pass, word_text = trace.stack_pass(trace.side), piece(trace, word)
     layers = ("embedding", *(f"layer {layer}" for layer in range(len(stack_pass.states) - 1)))
     rows: list[tuple[str | float | int, ...]] = []
+    cells: list[tuple[float, ...]] = []
+    places = window(token, len(trace.ids), _TOKENS)
+    words = torch.tensor([target_word(trace, place)[0] for place in places])[:, None]
     for name, state in zip(layers, stack_pass.states, strict=True):
-        p = read_lens(trace, state, [token])[0]
+        p_all = read_lens(trace, state, places)
+        cells.append(tuple(to_list(p_all.gather(1, words)[:, 0])))
+        p = p_all[places.index(token)]
         best, rank = int(p.argmax()), int((p > p[word]).sum()) + 1
         rows.append((name, piece(trace, best), float(p[best]), float(p[word]), rank))
     bare = is_identity(stack_pass.stack.final_norm)
@@ -48,28 +55,24 @@ def build(trace: Trace, selection: Selection) -> Content:
                 columns=("after", "likeliest", "p", f"p of {word_text}", "its rank"),
                 rows=tuple(rows),
             ),
-            _map(trace, token, layers),
+            _map(trace, places, layers, cells),
         ),
         receipts=(logit_receipt(trace, token, word), probability_receipt(trace, token, word)),
         notes=("early layers were not trained to be read like this: a hint, not a thought",),
     )
 
 
-def _map(trace: Trace, token: int, layers: tuple[str, ...]) -> Matrix:
+def _map(
+    trace: Trace, places: Sequence[int], layers: tuple[str, ...], cells: list[tuple[float, ...]]
+) -> Matrix:
     """p of the next word (or of the likeliest at the end), layer by layer and token by token."""
     pieces = trace.pieces(trace.side)
-    places = window(token, len(pieces), _TOKENS)
-    words = torch.tensor([target_word(trace, place)[0] for place in places])[:, None]
-    states = trace.stack_pass(trace.side).states
     cut = f"cut out: tokens {places[0]} to {places[-1]} of {len(pieces)}"
     return Matrix(
         title="p of the word that came next, or else of the likeliest",
         rows=layers,
         columns=tuple(pieces[place] for place in places),
-        values=tuple(
-            tuple(to_list(read_lens(trace, state, places).gather(1, words)[:, 0]))
-            for state in states
-        ),
+        values=tuple(cells),
         scale="sequential",
         address="",
         pooled=cut if len(places) < len(pieces) else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -154,6 +155,7 @@ def read_stream(address: str, name: str = "") -> Read:
     return Read(address, AXES, name or address)
 
 
+@functools.cache
 def source_line(code_object: Any, line: str) -> str:
     """The file of pellucid and the number of the line where an object of the code holds a text.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, assert_never, cast
@@ -137,7 +138,7 @@ def linear(
         axes=("t", "f"),
         title=lambda env: title.format(**env),
         text=text,
-        source=(_find_class(holder, line), line),
+        source=(_find_class(type(holder), line), line),
     )
 
 
@@ -230,14 +231,15 @@ def computed_weights(trace: Trace) -> list[str]:
     return list(names.values())
 
 
-def _find_class(holder: nn.Module, line: str) -> Any:
-    """The class that holds a line of source: the module's own, or one of its base classes."""
-    for kind in type(holder).__mro__:
+@functools.cache
+def _find_class(holder: type[nn.Module], line: str) -> Any:
+    """The class that holds a line of source: this one, or one of its base classes."""
+    for kind in holder.__mro__:
         if kind.__module__.startswith("pellucid") and line in inspect.getsource(kind):
             return kind
-    raise LookupError(f"{type(holder).__name__} holds no line {line!r}")
+    raise LookupError(f"{holder.__name__} holds no line {line!r}")
 
 
 def source_in(holder: nn.Module, line: str) -> Source:
     """The line of a module's class that holds a text."""
-    return _find_class(holder, line), line
+    return _find_class(type(holder), line), line

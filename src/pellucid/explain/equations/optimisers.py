@@ -168,7 +168,7 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
                 w - lr * step,
                 "after the step",
                 f"w - lr × {text}",
-                (optimiser_step.step_parameter, line),
+                (optimiser_step.take_step, line),
             )
         case "Muon":
             rows, columns = trace[site.part].shape

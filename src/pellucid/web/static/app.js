@@ -12,6 +12,7 @@ import { rail } from "./rail.js";
 import { chapter, kept, strip } from "./chapters.js";
 import { back, isBack, isKept, settleBack } from "./backward.js";
 import { forgetDrawn, glance, prediction } from "./prediction.js";
+import { askMachine, machine, machines } from "./machine.js";
 import { listen } from "./keys.js";
 import { t } from "./messages.js";
 
@@ -135,6 +136,8 @@ async function start() {
   effect(() => overview() && (isDark(), tokens(row, overview())));
   effect(() => overview() && (isDark(), rail(home("rail"), overview(), isBack() ? back() : null)));
   effect(() => overview() && strip(home("chapters"), overview()));
+  effect(() => overview() && state.zoom() && askMachine(overview(), get));
+  effect(() => overview() && (isDark(), machine(home("machine"), overview(), machines(), opened())));
   effect(() => predicted() && (forgetDrawn(), state.temperature(), state.k(), state.p()));
   effect(() => predicted() && overview.peek() && prediction(home("prediction"), predicted(), overview.peek()));
   effect(() => predicted() && overview.peek() && glance(home("glance"), predicted(), overview.peek()));

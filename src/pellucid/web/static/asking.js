@@ -103,6 +103,7 @@ async function fromFile(asked) {
 function keyOf({ kind, chapter, place: at }, axes) {
   if (kind === "runs" || kind === "overview" || kind === "backward") return kind;
   if (kind === "prediction") return `prediction ${at.token}`;
+  if (kind === "machine") return `machine ${at.stack} ${at.token}`;
   if (kind === "thumbnails") return `thumbnails ${at.stack} ${at.cross} ${at.layer}`;
   return [chapter, ...axes[chapter].map((axis) => `${axis}=${at[axis]}`)].join(" ");
 }

@@ -2,6 +2,7 @@
 
 import { announce, ended, h, seen, significant } from "./dom.js";
 import { number, operands, value } from "./expression.js";
+import { formula } from "./mathml.js";
 import { t } from "./messages.js";
 
 /** @param {any} said @returns {HTMLElement} */
@@ -15,7 +16,7 @@ export function receipt(said) {
     "article",
     { class: `receipt ${same ? "agrees" : "differs"}`, "data-address": said.address },
     h("h3", { said: said.title }),
-    h("p", { class: "formula", said: said.formula }),
+    h("p", { class: "formula", translate: "no" }, formula(said.formula)),
     h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", said.spelled.replace(/-/g, "−")),
     h(
       "dl", { class: "weighed" },

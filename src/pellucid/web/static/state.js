@@ -8,14 +8,14 @@ const START = {
   run: "", at: "", sentence: "", ids: "", chat: 0, chapter: "", stack: "decoder",
   token: -1, other: 0, source: 0, layer: 0, head: 0, feature: 0, cross: 0,
   weight: "", row: 0, column: 0,
-  temperature: 1, k: 0, p: 1, versus: "", scales: "", shot: -1,
+  temperature: 1, k: 0, p: 1, versus: "", scales: "", shot: -1, zoom: "",
 };
 /** How each is called in the address. @type {Record<string, string>} */
 const CALLED = {
   run: "run", at: "at", sentence: "s", ids: "ids", chat: "chat", chapter: "chapter", stack: "stack", token: "t", other: "o", source: "i",
   layer: "l", head: "h", feature: "f", cross: "e",
   weight: "w", row: "r", column: "c",
-  temperature: "T", k: "k", p: "p", versus: "vs", scales: "x", shot: "m",
+  temperature: "T", k: "k", p: "p", versus: "vs", scales: "x", shot: "m", zoom: "z",
 };
 
 /** @type {Record<string, import("./signal.js").Signal<any>>} */

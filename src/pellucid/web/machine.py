@@ -1,0 +1,172 @@
+"""The machine as a tree of parts: stack, layer, attention, head, step; and its numbers at a token.
+
+Which parts there are follows from the addresses of the trace, their order from what blocks state
+about themselves. A part's number is the length of the vector that it gives at the token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, assert_never, cast
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.explain.addresses.syntax import stack_letter
+from pellucid.explain.forward_pass import Side
+from pellucid.model.facts import BlockFacts, ResidualFacts, UnknownFacts, block_facts
+from pellucid.web.json_payload import Plain
+from pellucid.web.sentence_view import SentenceView
+
+#: Most tokens that attention is drawn from.
+_MOST_READ = 6
+#: The steps of a head, in their order, and the chapter of each.
+_STEPS = {
+    "q": "qkv",
+    "k": "qkv",
+    "v": "qkv",
+    "scores": "scores",
+    "weights": "softmax",
+    "out": "softmax",
+}
+_SUBLAYERS = ("attention", "cross_attention", "feed_forward")
+
+
+def machine(sentence: SentenceView, side: Side, token: int) -> Plain:
+    """The parts of a stack in the order of the flow.
+
+    Args:
+        sentence: The view.
+        side: The stack.
+        token: The index of the token, in the text that the stack reads.
+    """
+    return {"stack": side, "parts": list(_Machine(sentence, side, token).parts())}
+
+
+class _Machine:
+    """One stack at one token."""
+
+    def __init__(self, sentence: SentenceView, side: Side, token: int) -> None:
+        self._sentence, self._side, self._token = sentence, side, token
+        self._addresses = sentence.trace.addresses()
+        trace = sentence.trace
+        self._prefix = "" if side == trace.side else "encoder."
+        self._stack = trace.stack_pass(side).stack
+
+    def parts(self) -> Iterator[Plain]:
+        """The parts of the stack."""
+        model = self._sentence.trace.model
+        yield self._part("embedding", "embedding", "embedding", model.token_embedding)
+        yield from self._optional("positions", "positions", self._stack.positions)
+        yield from self._optional("input_norm", "embedding", self._stack.input_norm)
+        yield from self._optional("input_projection", "embedding", self._stack.input_projection)
+        for layer in range(len(self._stack.blocks)):
+            yield self._layer(layer)
+        yield from self._optional("final_norm", "lens", self._stack.final_norm)
+        if self._side == self._sentence.trace.side:
+            chapters = {"logits": "probabilities", "class_logits": "loss", "loss": "loss"}
+            for name, chapter in chapters.items():
+                head = model.head if name == "logits" else model.classifier
+                yield from self._optional(name, chapter, None if name == "loss" else head)
+
+    def _optional(self, name: str, chapter: str, module: nn.Module | None) -> Iterator[Plain]:
+        if f"{self._prefix}{name}" in self._addresses:
+            yield self._part(name, name, chapter, module)
+
+    def _part(
+        self, name: str, kind: str, chapter: str, module: nn.Module | None, **more: Any
+    ) -> Plain:
+        """A part, whose vectors are at an address of the stack."""
+        address = name if re.match(r"[LE]\d", name) else f"{self._prefix}{name}"
+        weights = 0 if module is None else sum(weight.numel() for weight in module.parameters())
+        part: Plain = {"id": address, "kind": kind, "chapter": chapter, "parts": []}
+        return part | {"weights": weights, "value": self._value(address)} | more
+
+    def _value(self, address: str) -> float | None:
+        """The number of a part in five digits; None if the trace has none."""
+        if address not in self._addresses:
+            return None
+        value = self._sentence.length(address, self._token)
+        return None if value is None else float(f"{value:.5g}")
+
+    def _layer(self, number: int) -> Plain:
+        block, name = self._stack.blocks[number], f"{stack_letter(self._side)}{number}"
+        facts = block_facts(block)
+        parts: list[Plain] = []
+        for sublayer in _SUBLAYERS:
+            if f"{name}.{sublayer}" in self._addresses:
+                parts += self._sublayer(block, number, sublayer, facts)
+        is_parallel = isinstance(facts, BlockFacts) and facts.order == "parallel"
+        layer = self._part(name, "layer", "residual", block, parts=parts, parallel=is_parallel)
+        return layer | {"value": self._value(f"{stack_letter(self._side)}{number + 1}.residual")}
+
+    def _sublayer(
+        self, block: nn.Module, number: int, sublayer: str, facts: BlockFacts | UnknownFacts
+    ) -> list[Plain]:
+        """A sublayer with its norms where they act, and the sum that it joins."""
+        name, crosses = f"{stack_letter(self._side)}{number}", sublayer == "cross_attention"
+        made = self._part(
+            f"{name}.{sublayer}",
+            sublayer,
+            "feed-forward" if sublayer == "feed_forward" else "heads",
+            block.get_submodule(sublayer),
+        )
+        if sublayer == "feed_forward":
+            made["parts"] = self._units(name)
+        else:
+            made |= self._heads(name, ".cross" if crosses else "")
+        norms = [
+            self._part(address, "norm", "norm", block.get_submodule(path))
+            for path in (f"{sublayer}_norm{end}" for end in ("", ".before", ".after"))
+            if (address := f"{name}.{path}") in self._addresses
+        ]
+        adds: Plain = {"kind": "adds", "id": f"{name}.{sublayer} adds", "parts": []}
+        match facts.residual if isinstance(facts, BlockFacts) else facts:
+            case ResidualFacts(norm="input") | UnknownFacts():
+                return [*norms, made, adds]
+            case ResidualFacts(norm="sum"):
+                return [made, adds, *norms]
+            case ResidualFacts(norm="output"):
+                return [made, *norms, adds]
+            case ResidualFacts(norm="sandwich"):
+                return [*norms[:1], made, *norms[1:], adds]
+            case other:
+                assert_never(cast("Any", other))
+
+    def _units(self, name: str) -> list[Plain]:
+        """The experts of a feed-forward layer, or its own steps."""
+        whole = f"{name}.feed_forward"
+        experts = [a for a in self._addresses if re.fullmatch(rf"{whole}\.experts\.\d+", a)]
+        steps = [f"{whole}.{step}" for step in ("gate", "up", "units")]
+        kind = "expert" if experts else "step"
+        return [
+            self._part(address, kind, "feed-forward", None)
+            for address in experts or steps
+            if address in self._addresses
+        ]
+
+    def _heads(self, name: str, across: str) -> Plain:
+        """The heads of an attention, and from which tokens they take most together."""
+        heads: list[Plain] = []
+        rows: list[Tensor] = []
+        while f"{name}.H{len(heads)}{across}.out" in self._addresses:
+            head = f"{name}.H{len(heads)}{across}"
+            steps = [
+                [step, chapter, self._value(f"{head}.{step}")]
+                for step, chapter in _STEPS.items()
+                if f"{head}.{step}" in self._addresses
+            ]
+            heads.append(self._part(head, "head", "softmax", None, steps=steps))
+            heads[-1]["value"] = self._value(f"{head}.out")
+            if f"{head}.weights" in self._addresses:
+                rows.append(self._sentence.trace[f"{head}.weights"][self._token].float())
+        reads: list[Any] = []
+        if rows:
+            shares, places = torch.stack(rows).mean(0).topk(min(_MOST_READ, len(rows[0])))
+            reads = [
+                [int(place), float(share)]
+                for place, share in zip(places, shares, strict=True)
+                if share > 0
+            ]
+        return {"parts": heads, "reads": reads}
