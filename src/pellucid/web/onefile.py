@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pellucid.catalogue import LANGUAGES, texts
 from pellucid.disk import check_output, sealed, write_output
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
 from pellucid.json_text import json_text
 from pellucid.web.assets import files
 from pellucid.web.file_answers import Watch, collect_answers
-from pellucid.web.json_payload import Plain
+from pellucid.web.json_payload import Plain, with_messages
 from pellucid.web.requests import PageRequest, Reading
 from pellucid.web.session import Session
 
@@ -72,6 +73,7 @@ def one_page(
         partial(_ask_session, session, reading, versus), place or Place(), full, watch
     )
     _add_runs(content, session, reading, versus, place or Place())
+    content["texts"] = {language: texts(language) for language in LANGUAGES}
     return OnePage(_html(content), len(content["bodies"]), full)
 
 
@@ -172,7 +174,7 @@ def _add_runs(
     versus_text = "" if versus is None else f"{versus.run}@{versus.checkpoint} {versus.sentence}"
     first = {"sentence": reading.sentence, "place": asdict(place), "versus": versus_text}
     content["answers"]["runs"] = len(content["bodies"])
-    content["bodies"].append({**answer, "runs": runs, **first})
+    content["bodies"].append(with_messages({**answer, "runs": runs, **first}))
 
 
 def _ask_session(
