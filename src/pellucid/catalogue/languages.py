@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -50,9 +50,9 @@ def texts(language: str) -> Mapping[str, Text]:
         PellucidError: Its file is not TOML.
     """
     if language == SOURCE:
-        return dict(_entries(SOURCE))
+        return _entries(SOURCE)
     bad_keys = {fault.key for fault in faults(language)}
-    own = {key: entry[1] for key, entry in _entries(language) if key not in bad_keys}
+    own = {key: entry[1] for key, entry in _entries(language).items() if key not in bad_keys}
     return {key: own.get(key, english) for key, english in texts(SOURCE).items()}
 
 
@@ -66,7 +66,7 @@ def faults(language: str) -> tuple[Fault, ...]:
     Raises:
         PellucidError: Its file is not TOML.
     """
-    english, own = texts(SOURCE), dict(_entries(language))
+    english, own = texts(SOURCE), _entries(language)
     found: list[Fault] = []
 
     def add(key: str, kind: Any, help: str) -> None:
@@ -95,17 +95,10 @@ def digest_of(text: Text) -> str:
     return hashlib.sha256(json_text(text, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def _entries(language: str) -> Iterator[tuple[str, Any]]:
-    """Keys and entries; those of a table [name] have the prefix "name."."""
+def _entries(language: str) -> Mapping[str, Any]:
     folder = resources.files("pellucid.catalogue") / "languages"
     file = f"{language}.toml"
-    table: Mapping[str, Any] = parse_toml((folder / file).read_text("utf-8"), file)
-    for key, entry in table.items():
-        if isinstance(entry, Mapping) and "other" not in entry:
-            inner = cast("Mapping[str, Any]", entry)
-            yield from ((f"{key}.{name}", text) for name, text in inner.items())
-        else:
-            yield key, entry
+    return parse_toml((folder / file).read_text("utf-8"), file)
 
 
 def _pair(entry: Any) -> tuple[object, Any]:

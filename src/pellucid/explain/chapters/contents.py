@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pellucid.catalogue import join, message
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Chapter, Content, Part, Place
 from pellucid.explain.chapters import (
@@ -75,69 +76,109 @@ _WEIGHT = ("weight", "row", "column")
 CHAPTERS: tuple[ChapterEntry, ...] = (
     _forward(
         "why",
-        "Why this word",
+        message("contents.why-this-word"),
         "what each part adds to a word rather than another one",
         why.build,
         at_one_place=True,
         axes=("token",),
     ),
-    _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build),
-    _forward("embedding", "Embedding", "each token's row, and its neighbours", embedding.build),
-    _forward("positions", "Positions", "how the model knows the order of tokens", positions.build),
-    _forward("norm", "Norm", "features brought to a common scale", norm.build, one_layer=True),
+    _forward(
+        "tokens", message("contents.tokens"), "how the tokenizer cuts the sentence", tokens.build
+    ),
+    _forward(
+        "embedding",
+        message("contents.embedding"),
+        "each token's row, and its neighbours",
+        embedding.build,
+    ),
+    _forward(
+        "positions",
+        message("contents.positions"),
+        "how the model knows the order of tokens",
+        positions.build,
+    ),
+    _forward(
+        "norm",
+        message("contents.norm"),
+        "features brought to a common scale",
+        norm.build,
+        one_layer=True,
+    ),
     _forward(
         "qkv",
-        "Queries, keys, values",
+        message("contents.queries-keys-values"),
         "queries, keys and values of a head",
         qkv.build,
         one_layer=True,
     ),
-    _forward("scores", "Scores", "how well a query matches each key", scores.build, one_layer=True),
+    _forward(
+        "scores",
+        message("contents.scores"),
+        "how well a query matches each key",
+        scores.build,
+        one_layer=True,
+    ),
     _forward(
         "softmax",
-        "Softmax",
+        message("contents.softmax"),
         "scores become weights; the head's output",
         softmax.build,
         one_layer=True,
     ),
-    _forward("heads", "Heads", "all heads at once, by where they look", heads.build),
-    _forward("residual", "Residual stream", "what each part adds to a prediction", residual.build),
+    _forward(
+        "heads", message("contents.heads"), "all heads at once, by where they look", heads.build
+    ),
+    _forward(
+        "residual",
+        message("contents.residual-stream"),
+        "what each part adds to a prediction",
+        residual.build,
+    ),
     _forward(
         "feed-forward",
-        "Feed-forward",
+        message("contents.feed-forward"),
         "the units that write most",
         feed_forward.build,
         one_layer=True,
     ),
-    _forward("lens", "Logit lens", "the prediction after each layer", lens.build),
+    _forward("lens", message("contents.logit-lens"), "the prediction after each layer", lens.build),
     _forward(
-        "probabilities", "Probabilities", "logits, and how a token is sampled", probabilities.build
+        "probabilities",
+        message("contents.probabilities"),
+        "logits, and how a token is sampled",
+        probabilities.build,
     ),
-    _forward("loss", "Loss", "the loss of each token", loss.build, needs_loss=True),
+    _forward(
+        "loss", message("contents.loss"), "the loss of each token", loss.build, needs_loss=True
+    ),
     _backward(
-        "backward", "Backward", "p - y: every gradient begins here", backward.build, walks=False
+        "backward",
+        message("contents.backward"),
+        "p - y: every gradient begins here",
+        backward.build,
+        walks=False,
     ),
     _backward(
         "head-gradient",
-        "The head's gradient",
+        message("contents.the-head-gradient"),
         "the gradient of the head, and both paths to a tied table",
         head_gradient.build,
     ),
     _backward(
         "gradients",
-        "Gradients",
+        message("contents.gradients"),
         "how far the loss reaches back, by layer and matrix",
         gradients.build,
     ),
     _backward(
         "rules",
-        "Local rules",
+        message("contents.local-rules"),
         "how a gradient passes a softmax, a sum, a norm",
         local_gradients.build,
     ),
     _backward(
         "nudge",
-        "Nudge",
+        message("contents.nudge"),
         "a weight moved a little: is its gradient true?",
         finite_difference.build,
         at_one_place=True,
@@ -145,25 +186,29 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     ),
     _update(
         "update",
-        "Update",
+        message("contents.update"),
         "the optimiser's step on one weight, number by number",
         update.build,
         axes=_WEIGHT,
     ),
     _update(
         "after-update",
-        "After the step",
+        message("contents.after-the-step"),
         "one step on a copy, and the sentence again",
         after_update.build,
         at_one_place=True,
         axes=("stack", "token"),
     ),
     ChapterEntry(
-        "over-time", "Over time", "the sentence during the training", film.build, "over time"
+        "over-time",
+        message("contents.over-time"),
+        "the sentence during the training",
+        film.build,
+        "over time",
     ),
     ChapterEntry(
         "compare",
-        "Compare",
+        message("contents.compare"),
         "another checkpoint, model or sentence next to this one",
         compare.explain_how,
         "compare",
@@ -183,8 +228,15 @@ def find_chapter(name: str) -> ChapterEntry:
             return entry
     names = [entry.id for entry in CHAPTERS]
     similar = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {similar[0]!r}" if similar else ""
-    raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
+    hint = message("contents.did-you-mean", similar=repr(similar[0])) if similar else ""
+    raise PellucidError(
+        message(
+            "contents.there-is-no-chapter-chapters",
+            name=repr(name),
+            hint=hint,
+            names=join(", ", names),
+        )
+    )
 
 
 def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
@@ -203,14 +255,14 @@ def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = 
     selection = select_place(trace, place)
     reason = explain_no_loss(trace) if entry.needs_loss else None
     if reason is not None:
-        prefix = "" if entry.part == "forward" else "There is no loss to go back from. "
-        content = Content(sentence=f"{prefix}{reason}")
+        prefix = "" if entry.part == "forward" else message("contents.there-is-no-loss-to")
+        content = Content(sentence=prefix + reason)
     elif versus is not None and entry.build_comparison is not None:
         content = entry.build_comparison(trace, versus, selection)
     else:
         content = entry.build(trace, selection)
     if trace.edits and entry.walks:
-        note = "an edit changed numbers that these gradients come through: they have no receipts"
+        note = message("contents.an-edit-changed-numbers-that")
         content = replace(content, receipts=(), notes=(*content.notes, note))
     return finish_chapter(name, content)
 
