@@ -1,4 +1,4 @@
-"""`python -m pellucid.catalogue` lists what is missing or out of date; 0 if nothing is.
+"""`python -m pellucid.catalogue` lists missing and outdated translations; 0 if there are none.
 
 A release needs 0. `python -m pellucid.catalogue ko` is about one language.
 """
@@ -26,11 +26,11 @@ def main(arguments: Sequence[str]) -> int:
         print(f"error: no language {unknown[0]!r}; choose from {', '.join(LANGUAGES)}")
         return ExitCode.BAD_INPUT
     languages = arguments or [name for name in LANGUAGES if name != SOURCE]
-    found = [fault for name in languages if name != SOURCE for fault in faults(name)]
-    for fault in found:
+    all_faults = [fault for name in languages if name != SOURCE for fault in faults(name)]
+    for fault in all_faults:
         print(f"{fault.language} {fault.key}: {fault.kind}; {fault.help}")
-    print(f"{len(texts(SOURCE))} texts, {len(found)} faults in {', '.join(languages)}")
-    return ExitCode.FINDINGS if found else ExitCode.SUCCESS
+    print(f"{len(texts(SOURCE))} texts, {len(all_faults)} faults in {', '.join(languages)}")
+    return ExitCode.FINDINGS if all_faults else ExitCode.SUCCESS
 
 
 if __name__ == "__main__":

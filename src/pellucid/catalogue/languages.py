@@ -30,7 +30,7 @@ _PLACE = re.compile(r"\{\w+(?::[^}]*)?\}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """Why a reader of a language sees the English text: its key, and what is wrong."""
+    """Why a reader of a language sees an English text, or an entry of no use."""
 
     language: str
     key: str
@@ -52,8 +52,8 @@ def texts(language: str) -> Mapping[str, Text]:
     if language == SOURCE:
         return _entries(SOURCE)
     bad_keys = {fault.key for fault in faults(language)}
-    own = {key: entry[1] for key, entry in _entries(language).items() if key not in bad_keys}
-    return {key: own.get(key, english) for key, english in texts(SOURCE).items()}
+    translated = {key: entry[1] for key, entry in _entries(language).items() if key not in bad_keys}
+    return {key: translated.get(key, english) for key, english in texts(SOURCE).items()}
 
 
 @cache
@@ -66,28 +66,28 @@ def faults(language: str) -> tuple[Fault, ...]:
     Raises:
         PellucidError: Its file is not TOML.
     """
-    english, own = texts(SOURCE), _entries(language)
-    found: list[Fault] = []
+    english, entries = texts(SOURCE), _entries(language)
+    faults_of_language: list[Fault] = []
 
     def add(key: str, kind: Any, help: str) -> None:
-        found.append(Fault(language=language, key=key, kind=kind, help=help))
+        faults_of_language.append(Fault(language=language, key=key, kind=kind, help=help))
 
-    for key, entry in own.items():
+    for key, entry in entries.items():
         if key not in english:
             add(key, "unknown", "remove it: English has no such text")
             continue
         digest = digest_of(english[key])
-        translated, text = _pair(entry)
-        if translated != digest:
+        digest_there, text = _pair(entry)
+        if digest_there != digest:
             add(key, "changed", f'translate the English again, and write ["{digest}", "..."]')
         elif (wrong := _wrong_forms(english[key], text, LANGUAGES[language])) is not None:
             add(key, "forms", wrong)
         elif (wrong := _wrong_places(english[key], text)) is not None:
             add(key, "places", wrong)
     for key, text in english.items():
-        if key not in own:
+        if key not in entries:
             add(key, "missing", f'translate it: ["{digest_of(text)}", "..."]')
-    return tuple(found)
+    return tuple(faults_of_language)
 
 
 def digest_of(text: Text) -> str:
@@ -111,21 +111,21 @@ def _forms(text: Text) -> Mapping[str, str]:
     return {"other": text} if isinstance(text, str) else text
 
 
-def _wrong_forms(english: Text, own: Any, categories: tuple[str, ...]) -> str | None:
+def _wrong_forms(english: Text, text: Any, categories: tuple[str, ...]) -> str | None:
     expected = ("other",) if isinstance(english, str) else categories
-    forms = cast("Mapping[str, Any]", own if isinstance(own, Mapping) else {"other": own})
+    forms = cast("Mapping[str, Any]", text if isinstance(text, Mapping) else {"other": text})
     if sorted(forms) == sorted(expected) and all(isinstance(t, str) for t in forms.values()):
         return None
     return f"it needs the plural forms {', '.join(expected)}"
 
 
-def _wrong_places(english: Text, own: Text) -> str | None:
+def _wrong_places(english: Text, text: Text) -> str | None:
     """Every form has the places of the English, with their formats; a form may leave out {n}."""
     expected = set(_PLACE.findall(_forms(english)["other"]))
     optional: set[str] = set()
     if not isinstance(english, str):
         optional = {place for place in expected if re.match(r"\{n\b", place)}
-    for form in _forms(own).values():
+    for form in _forms(text).values():
         places = set(_PLACE.findall(form))
         if not expected - optional <= places <= expected:
             return f"its places have to be {', '.join(sorted(expected)) or 'none'}"

@@ -1,4 +1,4 @@
-"""A text that can be shown in any language: English by itself, with its key and values."""
+"""Texts that can be shown in any language: English, with a key and values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Message(str):
 
     def __new__(cls, english: str, key: str, values: Mapping[str, Value]) -> Message:
         """A text whose English is made already; `message` makes both."""
-        made = super().__new__(cls, english)
-        made.key, made.values = key, values
-        return made
+        text = super().__new__(cls, english)
+        text.key, text.values = key, values
+        return text
 
     def __add__(self, other: str) -> Message:
         return _chain(self, other)
@@ -44,7 +44,7 @@ def message(key: str, /, **values: object) -> Message:
     Args:
         key: Its key in `languages/en.toml`.
         values: The values of its `{name}` places. Numbers are formatted in the reader's language;
-            what is no number and no text is taken as text. `n` chooses the plural form.
+            other objects are taken as text. `n` chooses the plural form.
 
     Raises:
         KeyError: There is no such text, or it has a place without a value.

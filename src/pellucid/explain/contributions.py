@@ -76,7 +76,8 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     for layer in range(trace.n_layers(side)):
         for stream_sum in list_sums(trace, side, layer):
             for sublayer, address in stream_sum.terms:
-                names.append(f"{address.split('.')[0]} {sublayer}")
+                layer_name = address.partition(".")[0]
+                names.append(message("residual.part", layer=layer_name, part=sublayer))
                 parts.append(stream_sum.multiplier * trace[cell(address, token)].double())
     model = trace.model
     stream = trace.stack_pass(side).states[-1][0, token].double()

@@ -86,8 +86,8 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
     layer_name = f"{stack_letter(side)}{layer}"
     if facts.order == "parallel":
         added = (
-            ("attention", f"{layer_name}.attention"),
-            ("feed-forward", f"{layer_name}.feed_forward"),
+            (sublayer_title("attention"), f"{layer_name}.attention"),
+            (sublayer_title("feed_forward"), f"{layer_name}.feed_forward"),
         )
         line = (ParallelBlock, "return x + self.dropout(attended)")
         return [
@@ -123,4 +123,4 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
 
 def sublayer_title(name: str) -> str:
     """A sublayer in words."""
-    return {"feed_forward": "feed-forward", "cross_attention": "cross-attention"}.get(name, name)
+    return message(f"sublayer.{name}")

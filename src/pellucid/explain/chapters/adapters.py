@@ -72,8 +72,8 @@ def view_adapter(trace: Trace, selection: Selection, name: str, feature: int) ->
         ),
         ("up (down x)", update, message("adapters.all-terms-together", rank=facts.rank)),
         (message("word.scale"), facts.scale, f"alpha / rank = {module.alpha:g} / {facts.rank}"),
-        (message("word.update"), facts.scale * update, "scale × up (down x)"),
-        (message("word.output"), output, "base + update"),
+        (message("word.update"), facts.scale * update, message("adapters.update-formula")),
+        (message("word.output"), output, message("adapters.output-formula")),
     ]
     text = label(trace.pieces("encoder" if name in SOURCE_ADAPTABLE else selection.side), token)
     return AdapterView(

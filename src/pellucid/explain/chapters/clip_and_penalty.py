@@ -32,9 +32,13 @@ def clipping_table(trace: Trace, weight: SelectedWeight, settings: StepSettings)
             settings.clip_norm,
             message("clip_and_penalty.the-longest-that-the-run"),
         ),
-        (message("word.factor"), 1 / divisor, "clip norm / ‖all g‖"),
+        (message("word.factor"), 1 / divisor, message("clip_and_penalty.factor-formula")),
         ("g", float(trace[weight.address(".grad")]), message("word.before")),
-        (message("word.g-clipped"), float(trace[weight.address(".clipped_grad")]), "factor × g"),
+        (
+            message("word.g-clipped"),
+            float(trace[weight.address(".clipped_grad")]),
+            message("clip_and_penalty.clipped-formula"),
+        ),
     )
     return Table(
         title=message(

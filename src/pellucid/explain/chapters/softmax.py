@@ -41,7 +41,7 @@ def build(trace: Trace, selection: Selection) -> Content:
                 weights,
                 keys,
                 lambda key: label(pieces, key),
-                "share",
+                message("word.share"),
             ),
         ),
         receipts=(

@@ -255,10 +255,10 @@ def _adamw_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -
         (
             message("word.direction"),
             evaluate(direction(trace, weight, settings)),
-            "corrected m / (√ v + eps)",
+            message("update.direction-formula"),
         ),
         (message("word.decay"), decay * w, f"{decay:g} × w"),
-        (message("word.w-after"), new, "w - lr × (decay + direction)"),
+        (message("word.w-after"), new, message("update.after-formula")),
     ]
     rows = [row for row in rows if settings.l2 or row[0] != "g + l2 w"]
     return _step_table(settings.kind, weight, settings, rows, is_clipped=divisor != 1.0)

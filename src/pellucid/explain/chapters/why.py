@@ -200,7 +200,11 @@ def _measured(measurement: Measurement) -> Table:
     )
     return Table(
         title=message("why.really-replaced-the-change-that"),
-        columns=(message("word.part"), message("word.share"), *METHODS),
+        columns=(
+            message("word.part"),
+            message("word.share"),
+            *(message(f"why.{method}") for method in METHODS),
+        ),
         rows=rows,
     )
 
