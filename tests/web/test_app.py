@@ -246,4 +246,4 @@ def _leave_no_type() -> Any:
 
 
 def test_the_files_are_in_the_package(trained: Path) -> None:
-    assert {"index.html", "app.css", "app.js", "messages.en.js"} <= set(files())
+    assert {"index.html", "app.css", "app.js", "texts.en.json"} <= set(files())

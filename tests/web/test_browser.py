@@ -414,14 +414,14 @@ def test_no_word_stands_outside_the_catalogue(opened: Open, address: str, browse
     """With every message in brackets, no text is without them that the page itself says."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
 
-    def marked(route: Any) -> None:
-        text = route.fetch().text()
-        route.fulfill(
-            body=re.sub(r'^(  "[^"]+": )"(.*)",$', r'\1"⟦\2⟧",', text, flags=re.M),
-            content_type="text/javascript",
-        )
+    def mark(text: Any) -> Any:
+        return f"⟦{text}⟧" if isinstance(text, str) else {n: mark(t) for n, t in text.items()}
 
-    context.route("**/messages.en.js", marked)
+    def marked(route: Any) -> None:
+        texts = route.fetch().json()
+        route.fulfill(json={key: mark(text) for key, text in texts.items()})
+
+    context.route("**/texts.en.json", marked)
     page = context.new_page()
     page.goto(f"{address}#chapter=scores&l=1&x=L1.H0%3D0&t=3&vs=run0%40")
     page.wait_for_selector("#prediction [data-kl]")

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from pellucid.catalogue import message
 from pellucid.cli import main
 from pellucid.errors import PellucidError
 from pellucid.explain import backward_segments
 from pellucid.explain.chapter_types import Place
 from pellucid.web import OnePage, Reading, Session, one_page, parse_request, write_page
-from pellucid.web.assets import files, message
+from pellucid.web.assets import files
 from pellucid.web.json_payload import Plain
 from pellucid.web.notebook import framed
 from pellucid.web.onefile import linked

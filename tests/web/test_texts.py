@@ -1,4 +1,4 @@
-"""All sentences of the page are in one file of texts."""
+"""All sentences of the page are in the catalogue."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from pellucid.web.assets import files, message
+from pellucid.catalogue import message
+from pellucid.web.assets import files
 from support.source import FILES
 from support.texts import SENTENCE, sentences_in_python
 
 #: What these two say is for the terminal that started them.
 TERMINAL = ("web/serving.py", "web/onefile.py")
 ROOM = sorted(name for name in FILES if name.startswith("web/") and name not in TERMINAL)
-SCRIPTS = sorted(name for name in files() if name.endswith(".js") and name != "messages.en.js")
+SCRIPTS = sorted(name for name in files() if name.endswith(".js"))
 
 
 def sentences_in_script(script: str) -> list[str]:

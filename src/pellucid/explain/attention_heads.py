@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.part_facts import where_positions_act
@@ -22,11 +23,7 @@ from pellucid.model.linear_attention import EPS
 from pellucid.model.precision import wide as widen
 from pellucid.model.scores import Scoring, scores_of, visible, weights_of
 
-NO_SCORES = (
-    "linear attention has no scores and no softmax: it keeps a running sum of products of "
-    "features; look at q and k, which are features here, at weights, which are shares of that "
-    "sum, or at out"
-)
+NO_SCORES = message("attention_heads.linear-attention-has-no-scores")
 
 
 def read_part(attention: AttentionRecord, part: str, head: int) -> Tensor | None:

@@ -11,6 +11,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
+from pellucid.catalogue import message
 from pellucid.explain.equations.equation import stack_prefix
 from pellucid.explain.norms import scale_of
 from pellucid.explain.part_facts import is_identity, norms_one_token, where_positions_act
@@ -43,7 +44,7 @@ def why_no_contributions(trace: Trace) -> str | None:
     """Why a logit cannot be taken apart in this model; None where it can."""
     model = trace.model
     if not model.has_head:
-        return "the model has no head, and so no logits"
+        return message("contributions.the-model-has-no-head")
     facts = transform_facts(model.head_transform)
     match facts:
         case IdentityFacts():
@@ -51,15 +52,19 @@ def why_no_contributions(trace: Trace) -> str | None:
         case HeadTransformFacts() if _is_linear(model.head_transform, facts):
             pass
         case HeadTransformFacts():
-            return "the head bends the states before it reads them, so their parts do not add up"
+            return message("contributions.the-head-bends-the-states")
         case UnknownFacts(part=part):
-            return f"pellucid does not know what {part} does to the states before the head"
+            return message("contributions.pellucid-does-not-know-what", part=part)
         case _:
             assert_never(facts)
     norm = trace.stack_pass(trace.side).stack.final_norm
     if not is_identity(norm) and norms_one_token(norm) is None:
         kind, scale = type(norm).__name__, scale_of(norm)
-        return f"{kind} is the final norm: {scale or 'pellucid does not know what it does'}"
+        return message(
+            "contributions.is-the-final-norm",
+            kind=kind,
+            scale=scale or message("contributions.unknown-norm"),
+        )
     return why_no_sums(trace, trace.side)
 
 
@@ -71,7 +76,8 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     for layer in range(trace.n_layers(side)):
         for stream_sum in list_sums(trace, side, layer):
             for sublayer, address in stream_sum.terms:
-                names.append(f"{address.split('.')[0]} {sublayer}")
+                layer_name = address.partition(".")[0]
+                names.append(message("residual.part", layer=layer_name, part=sublayer))
                 parts.append(stream_sum.multiplier * trace[cell(address, token)].double())
     model = trace.model
     stream = trace.stack_pass(side).states[-1][0, token].double()
@@ -81,13 +87,13 @@ def contributions(trace: Trace, token: int, word: int) -> Contributions:
     facts = norms_one_token(norm)
     bias = None if facts is None or facts.bias is None else norm.get_parameter(facts.bias)
     if bias is not None:
-        names.append("final norm's bias")
+        names.append(message("contributions.final-norm-bias"))
         terms.append(float(w @ bias.double()))
     if transform_bias is not None:
-        names.append("bias of the head's transform")
+        names.append(message("contributions.bias-of-the-head-transform"))
         terms.append(transform_bias)
     if model.head_bias is not None:
-        names.append("head's bias")
+        names.append(message("contributions.head-bias"))
         terms.append(float(model.head_bias[word]))
     return Contributions(tuple(names), tuple(terms))
 
@@ -116,11 +122,11 @@ def _start(trace: Trace, token: int) -> tuple[list[str], list[Tensor]]:
     stack, first = stack_pass.stack, stack_pass.states[0][0, token].double()
     unknown = where_positions_act(stack.positions.for_layer(0)) == "unknown"
     if stack_pass.maps_later or unknown or not is_identity(stack.input_norm):
-        return ["input"], [first]
+        return [message("word.input")], [first]
     if stack_pass.added_positions is None:
-        return ["embedding"], [first]
+        return [message("word.embedding")], [first]
     added = trace[cell(f"{stack_prefix(trace, trace.side)}positions", token)].double()
-    return ["embedding", "position"], [first - added, added]
+    return [message("word.embedding"), message("word.position")], [first - added, added]
 
 
 def _apply_norm_scale(norm: nn.Module, part: Tensor, stream: Tensor) -> Tensor:

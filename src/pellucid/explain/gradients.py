@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain import outputs
 from pellucid.explain.addresses import lookup
@@ -264,8 +265,5 @@ def _list_head_tensors(record: BlockRecord) -> dict[str, Tensor]:
 
 def _explain_no_gradient(trace: Trace, name: str) -> str:
     if not dict(trace.model.named_parameters())[name].requires_grad:
-        return (
-            f"{name} is frozen (requires_grad is off), so nothing comes back to it; to see what "
-            "would, call model.requires_grad_(True) first"
-        )
-    return f"{name} has no gradient: the loss of this sentence does not depend on it"
+        return message("gradients.is-frozen-requires-grad-is", name=name)
+    return message("gradients.has-no-gradient-the-loss", name=name)

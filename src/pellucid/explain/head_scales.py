@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses.syntax import parse_head
 from pellucid.explain.forward_pass import HeadPlace, HeadScale
@@ -28,10 +29,7 @@ def check_scales(trace: Trace, scales: Mapping[Any, HeadScale]) -> dict[HeadPlac
         attention = trace.attention(place.side, place.layer, cross=place.cross)
         gated = attention.gate is not None or attention.output_gate is not None
         if scale == "mean" and gated:
-            raise PellucidError(
-                "the output of this head passes a gate at each token, so its mean has no receipt: "
-                "take it away with 0, or scale it"
-            )
+            raise PellucidError(message("head_scales.the-output-of-this-head"))
     return head_scales
 
 
@@ -40,7 +38,12 @@ def _place(trace: Trace, key: Any) -> HeadPlace:
     heads = trace.attention(place.side, place.layer, cross=place.cross).n_heads
     if not 0 <= place.head < heads:
         raise PellucidError(
-            f"there is no head {place.head}: layer {place.layer} has {heads}, counted from 0"
+            message(
+                "head_scales.there-is-no-head-layer",
+                head=place.head,
+                layer=place.layer,
+                heads=heads,
+            )
         )
     return place
 
@@ -49,5 +52,5 @@ def _scale(scale: HeadScale) -> HeadScale:
     if scale == "mean":
         return "mean"
     if isinstance(scale, str) or not math.isfinite(scale):
-        raise PellucidError(f'a head counts by a finite number or by "mean", not by {scale!r}')
+        raise PellucidError(message("head_scales.a-head-counts-by-a", scale=repr(scale)))
     return float(scale)

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from torch import nn
 
+from pellucid.catalogue import message
 from pellucid.model.facts import (
     IdentityFacts,
     NormFacts,
@@ -32,9 +33,9 @@ def describe_scale(facts: NormPart) -> str | None:
         case NormFacts():
             return _describe_statistics(facts)
         case SandwichFacts():
-            return "it is two norms, one before and one after its layer"
+            return message("norms.it-is-two-norms-one")
         case IdentityFacts():
-            return "it returns its input"
+            return message("norms.it-returns-its-input")
         case UnknownFacts():
             return None
         case _:
@@ -44,28 +45,29 @@ def describe_scale(facts: NormPart) -> str | None:
 def _describe_statistics(facts: NormFacts) -> str:
     match facts.mean_over:
         case "sequence":
-            return "it takes its means and variances of each feature over all tokens of the text"
+            return message("norms.it-takes-its-means-and-2")
         case "batch":
-            return (
-                "it takes its means and variances of each feature from the batches that it was "
-                "trained on"
-            )
+            return message("norms.it-takes-its-means-and")
         case "features":
             pass
         case _:
             assert_never(facts.mean_over)
     if facts.n_groups > 1:
-        measured = "means and variances" if facts.centred else "root mean squares"
-        groups = f"each of {facts.n_groups} groups of one token's features"
-        return f"it takes its {measured} over {groups}"
+        measured = (
+            message("norms.means-and-variances")
+            if facts.centred
+            else message("norms.root-mean-squares")
+        )
+        groups = message("norms.each-of-groups-of-one", n_groups=facts.n_groups)
+        return message("norms.it-takes-its-over", measured=measured, groups=groups)
     if facts.centred:
-        return "it takes its mean and variance over one token's features"
-    return "its scale is the root mean square of one token's features"
+        return message("norms.it-takes-its-mean-and")
+    return message("norms.its-scale-is-the-root")
 
 
 def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
     """What a norm sees besides its own token; None if that is nothing, or unknown."""
-    future = ", those after it as well: so it leaks the future" if causal else ""
+    future = message("norms.those-after-it-as-well") if causal else ""
     match facts:
         case NormFacts():
             pass
@@ -77,11 +79,8 @@ def describe_leak(facts: NormPart, *, causal: bool) -> str | None:
         case "features":
             return None
         case "sequence":
-            return f"a token's features depend on all tokens of the text here{future}"
+            return message("norms.a-token-features-depend-on", future=future)
         case "batch":
-            return (
-                "in training a token's features depended on all tokens of the batch, other texts' "
-                f"too{future}; here the norm uses the averages that it kept, and sees one token"
-            )
+            return message("norms.in-training-a-token-features", future=future)
         case _:
             assert_never(facts.mean_over)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
+from pellucid.catalogue import message
 from pellucid.checkpoints import load_optimiser
 from pellucid.explain.trace_types import Trace
 from pellucid.optim import (
@@ -97,10 +98,9 @@ def choose_settings(trace: Trace, name: str) -> StepSettings:
     groups = group(trace.model.named_parameters())
     decays = any(part.decays and name in part.parameters for part in groups.every)
     origin = (
-        f"the optimiser's state comes from the run after {memory.step:,} updates, with its "
-        "learning rate, decay and clipping"
+        message("optimiser_settings.the-optimiser-state-comes-from", step=memory.step)
         if is_remembered
-        else "first step from zero state: the checkpoint remembers nothing of this weight"
+        else message("optimiser_settings.first-step-from-zero-state-2")
     )
     l1, l2 = _penalty_on(trace, run, name)
     shared: dict[str, Any] = {
@@ -177,8 +177,7 @@ def _first_step_settings() -> StepSettings:
         weight_decay=default["weight_decay"],
         step=1,
         clip_norm=None,
-        origin="first step from zero state: this model came without an optimiser's memory; "
-        "learning rate, betas, eps and decay are those that torch's AdamW has by default",
+        origin=message("optimiser_settings.first-step-from-zero-state"),
     )
 
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
+from pellucid.catalogue import message
 from pellucid.explain.backward_segments import texts_of, walk_backward
 from pellucid.explain.optimiser_settings import StepSettings, choose_settings, parts_of, read_memory
 from pellucid.explain.trace_types import LastResults, Progress, Trace
@@ -205,7 +206,7 @@ def list_left_out(trace: Trace) -> list[str]:
     notes = [trace.sentence.loss_note] if trace.sentence.loss_note else []
     stacks = trace.run.config.model.stacks
     if any(stack.dropout or stack.input_dropout for stack in stacks):
-        notes.append("left out of this step, and part of the run's training: dropout")
+        notes.append(message("optimiser_step.left-out-of-this-step"))
     return notes
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses.block_parts import find_part
 from pellucid.explain.forward_pass import ONE_AT_A_TIME, evaluating, scaled
@@ -62,7 +63,7 @@ def read_surprisal(trace: Trace) -> Tensor:
     """(n,): -log p of each token that counts, in nats."""
     loss = require_loss(trace)
     if isinstance(loss, ClassLoss):
-        raise PellucidError("the loss of a classifier has no tokens: read `class_probabilities`")
+        raise PellucidError(message("outputs.the-loss-of-a-classifier-2"))
     return -compute.log_ps(loss, trace["logits"])
 
 
@@ -164,7 +165,7 @@ def require_loss(trace: Trace) -> ExampleLoss:
     """
     reason = explain_no_loss(trace)
     if trace.loss is None or reason is not None:
-        raise PellucidError(f"this trace has no loss. {reason}")
+        raise PellucidError(message("outputs.this-trace-has-no-loss", reason=reason))
     return trace.loss
 
 
@@ -176,7 +177,7 @@ def token_rows(trace: Trace) -> TokensLoss:
     """
     loss = require_loss(trace)
     if isinstance(loss, ClassLoss):
-        raise PellucidError("the loss of a classifier is of the whole text, and not of its tokens")
+        raise PellucidError(message("outputs.the-loss-of-a-classifier"))
     return loss
 
 
@@ -246,8 +247,8 @@ def read_lens(trace: Trace, state: Tensor, places: Sequence[int]) -> Tensor:
 def target_word(trace: Trace, token: int) -> tuple[int, str]:
     """The token after `token`, or the likeliest if none follows or the model is an encoder."""
     if trace.predicts and token + 1 < len(trace.ids):
-        return int(trace.ids[token + 1]), "which came next"
-    return int(trace.logits_at(token).argmax()), "the likeliest"
+        return int(trace.ids[token + 1]), message("outputs.which-came-next")
+    return int(trace.logits_at(token).argmax()), message("word.the-likeliest")
 
 
 def mask_or(trace: Trace, token: int) -> int:
@@ -261,18 +262,12 @@ def explain_no_loss(trace: Trace) -> str | None:
     if trace.loss is not None:
         return None
     if trace.model.classifier is not None:
-        return (
-            "This model names the class of a text. Its loss needs the class: give it with --target."
-        )
+        return message("outputs.this-model-names-the-class")
     if not trace.model.has_head:
-        return "This model has no head: it gives no token a probability, so none has a loss."
+        return message("outputs.this-model-has-no-head")
     if trace.model.decoder is None:
-        return (
-            "An encoder sees every token at once and predicts none from those before it: it "
-            "predicts masked words only, and the sentence does not tell the word behind a mask: "
-            "give the whole text with --target."
-        )
-    return "One token alone has no next token to predict: write another."
+        return message("outputs.an-encoder-sees-every-token")
+    return message("outputs.one-token-alone-has-no")
 
 
 def _check_head(trace: Trace) -> None:

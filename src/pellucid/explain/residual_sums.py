@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 from torch import nn
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.forward_pass import Side
 from pellucid.explain.trace_types import Trace
@@ -53,22 +54,21 @@ def _why_no_sum(block: nn.Module) -> str | None:
     residual = _residual(block)
     match residual:
         case UnknownFacts(reason=reason):
-            return f"the block does not say how it adds its sublayers: {reason}"
+            return message("residual.the-block-does-not-say", reason=reason)
         case ResidualFacts(norm=norm, carried=carried, multiplier=multiplier):
             pass
         case _:
             assert_never(residual)
     if carried == 0:
-        return "nothing is carried past a layer (no residual): there is no sum"
+        return message("residual.nothing-is-carried-past-a")
     if norm == "sum":
-        scaled, name = ("", "post-norm") if carried == 1 else ("scaled ", "deep norm")
-        return (
-            f"the sum of {scaled}stream and sublayer is itself normalised ({name}), so what a "
-            "sublayer wrote is rescaled by every norm behind it"
+        scaled, name = (
+            ("", "post-norm") if carried == 1 else (message("residual.scaled"), "deep norm")
         )
+        return message("residual.the-sum-of-stream-and", scaled=scaled, name=name)
     if multiplier != 1 and norm != "input":
-        return "what a sublayer wrote is scaled by a rule that this room does not know"
-    return None if carried == 1 else "the stream is scaled before a sublayer is added"
+        return message("residual.what-a-sublayer-wrote-is")
+    return None if carried == 1 else message("residual.the-stream-is-scaled-before")
 
 
 def _residual(block: nn.Module) -> ResidualPart:
@@ -86,11 +86,19 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
     layer_name = f"{stack_letter(side)}{layer}"
     if facts.order == "parallel":
         added = (
-            ("attention", f"{layer_name}.attention"),
-            ("feed-forward", f"{layer_name}.feed_forward"),
+            (sublayer_title("attention"), f"{layer_name}.attention"),
+            (sublayer_title("feed_forward"), f"{layer_name}.feed_forward"),
         )
         line = (ParallelBlock, "return x + self.dropout(attended)")
-        return [Sum(name=f"layer {layer}", before=before, after=after, terms=added, source=line)]
+        return [
+            Sum(
+                name=message("residual.layer-2", layer=layer),
+                before=before,
+                after=after,
+                terms=added,
+                source=line,
+            )
+        ]
     assert isinstance(facts.residual, ResidualFacts)
     source, pattern = _ADDING[facts.residual.norm]
     multiplier = facts.residual.multiplier
@@ -102,7 +110,7 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
     stops = [before, *(f"{layer_name}.after_{name}" for name in names[:-1]), after]
     return [
         Sum(
-            name=f"layer {layer}, {sublayer_title(name)}",
+            name=message("residual.layer", layer=layer, sublayer_title=sublayer_title(name)),
             before=stops[place],
             after=stops[place + 1],
             terms=((sublayer_title(name), f"{layer_name}.{pattern.format(name=name)}"),),
@@ -115,4 +123,4 @@ def list_sums(trace: Trace, side: Side, layer: int) -> list[Sum]:
 
 def sublayer_title(name: str) -> str:
     """A sublayer in words."""
-    return {"feed_forward": "feed-forward", "cross_attention": "cross-attention"}.get(name, name)
+    return message(f"sublayer.{name}")

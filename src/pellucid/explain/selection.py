@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
+from pellucid.catalogue import join, message
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.attention_record import AttentionRecord
@@ -64,7 +65,7 @@ class Selection:
 
     def pair(self, trace: Trace) -> str:
         """The query and the key, for a title."""
-        return f"query {self.query(trace)}, key {self.key(trace)}"
+        return message("selection.query-key", query=self.query(trace), key_token=self.key(trace))
 
 
 def label(pieces: tuple[str, ...], token: int) -> str:
@@ -85,24 +86,32 @@ def select_place(trace: Trace, place: Place) -> Selection:
         trace.stack_pass("encoder")  # refuses a model without one
     side = place.stack if len(trace.sides) == 2 else trace.side
     n_layers, cross = trace.n_layers(side), place.cross
-    _check_index(place.layer, n_layers, f"layer {place.layer} of the {side}", "layers")
+    _check_index(
+        place.layer,
+        n_layers,
+        message("selection.layer-of-the", layer=place.layer, side=side),
+        "layers",
+    )
     layer = place.layer % n_layers
     if cross and (side == "encoder" or len(trace.sides) == 1):
-        raise PellucidError(
-            "attention to an encoder was asked for, but there is none: only the decoder of an "
-            "encoder-decoder looks at another text"
-        )
+        raise PellucidError(message("selection.attention-to-an-encoder-was"))
     time = len(trace.pieces(side))
     keys = len(trace.pieces("encoder")) if cross else time
-    _check_index(place.token, time, f"token {place.token}", "tokens")
-    _check_index(place.other, keys, f"token {place.other} to look at", "tokens")
+    _check_index(place.token, time, message("selection.token", token=place.token), "tokens")
+    _check_index(
+        place.other, keys, message("selection.token-to-look-at", other=place.other), "tokens"
+    )
     head, attention = place.head, attention_at(trace.model, HeadPlace(side, layer, 0, cross))
     facts = known_attention(attention)
     if facts is not None:
-        _check_index(head, facts.n_heads, f"head {head} of layer {layer}", "heads")
+        _check_index(
+            head, facts.n_heads, message("selection.head-of-layer", head=head, layer=layer), "heads"
+        )
         head %= facts.n_heads
     width = trace.stack_pass(side).final.shape[-1]
-    _check_index(place.feature, width, f"feature {place.feature}", "features")
+    _check_index(
+        place.feature, width, message("selection.feature", feature=place.feature), "features"
+    )
     return Selection(
         side=side,
         layer=layer,
@@ -156,18 +165,25 @@ def select_weight(trace: Trace, selection: Selection) -> SelectedWeight:
     name = block_prefix + local_name if local_name in local_names else local_name
     if name not in parameters:
         similar = difflib.get_close_matches(local_name, [*local_names, *parameters], n=3)
-        hint = f"did you mean {', '.join(similar)}? " if similar else ""
+        hint = message("selection.did-you-mean", similar=join(", ", similar)) if similar else ""
         raise PellucidError(
-            f"there is no weight {local_name!r}: {hint}layer {selection.layer} has "
-            f"{', '.join(local_names)}"
+            message(
+                "selection.there-is-no-weight-layer",
+                local_name=repr(local_name),
+                hint=hint,
+                layer=selection.layer,
+                local_names=join(", ", local_names),
+            )
         )
     shape = tuple(parameters[name].shape)
     if len(shape) not in (1, 2):
-        raise PellucidError(f"{name} is no matrix and no vector: its shape is {shape}")
+        raise PellucidError(message("selection.is-no-matrix-and-no", name=name, shape=shape))
     n_rows, n_columns = (*shape, 1)[:2]
     row, column = selection.row, selection.column
-    _check_index(row, n_rows, f"row {row} of {name}", "rows")
-    _check_index(column, n_columns, f"column {column} of {name}", "columns")
+    _check_index(row, n_rows, message("selection.row-of", row=row, name=name), "rows")
+    _check_index(
+        column, n_columns, message("selection.column-of", column=column, name=name), "columns"
+    )
     return SelectedWeight(
         name=name, row=row % n_rows, column=column % n_columns if len(shape) == 2 else None
     )
@@ -175,5 +191,5 @@ def select_weight(trace: Trace, selection: Selection) -> SelectedWeight:
 
 def _check_index(number: int, count: int, index_text: str, plural: str) -> None:
     if not -count <= number < count:
-        available = f"{count:,} {plural}" if count > 1 else f"one {plural.removesuffix('s')}"
-        raise PellucidError(f"there is no {index_text}: there are {available}, counted from 0")
+        available = message(f"selection.{plural}", n=count)
+        raise PellucidError(message("selection.outside", index=index_text, available=available))

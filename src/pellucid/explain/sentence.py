@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError, TextError
 from pellucid.explain.losses.types import ExampleLoss
 from pellucid.generation import Reader
@@ -59,11 +60,10 @@ def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
     model, tokenizer = run.model, run.require_tokenizer()
     kind = kind_of(model)
     if not text.strip():
-        raise PellucidError("the sentence is empty: write a few words to see inside the model")
+        raise PellucidError(message("sentence.the-sentence-is-empty-write"))
     if target is not None and kind != "encoder-decoder":
         raise PellucidError(
-            f"a target was given, but this model is {'an' if kind == 'encoder' else 'a'} {kind}: "
-            "it reads one text; leave the target out"
+            message(f"sentence.no-target-for-{'encoder' if kind == 'encoder' else 'decoder'}")
         )
     ids, masks = _read(run, text, kind)
     refuse_long(ids, model, "sentence")
@@ -81,7 +81,7 @@ def encode_sentence(run: Run, text: str, target: str | None = None) -> Sentence:
     )
     refuse_long(target_ids, model, "target")
     if target is None:
-        notes += ("no target was given: the decoder reads the greedy output of the model",)
+        notes += (message("sentence.no-target-was-given-the"),)
     else:
         notes += _unread(tokenizer, target, target_ids, "target")
     return Sentence(
@@ -125,12 +125,12 @@ class Spelling:
 def _read(run: Run, text: str, kind: Kind) -> tuple[tuple[int, ...], tuple[int, ...]]:
     tokenizer = run.require_tokenizer()
     if run.model.classifier is not None:
-        return tuple(Framing.for_classes(tokenizer).ids_of(text, name="sentence")), ()
+        return tuple(Framing.for_classes(tokenizer).ids_of(text, name=message("word.sentence"))), ()
     if kind == "decoder":
-        return tuple(tokenizer.encode_prompt(text, name="sentence")), ()
+        return tuple(tokenizer.encode_prompt(text, name=message("word.sentence"))), ()
     mask = tokenizer.roles().get("mask_token", "")
     framing = Framing(tokenizer, masks=bool(mask) and mask in text)
-    ids = tuple(framing.ids_of(text, name="sentence"))
+    ids = tuple(framing.ids_of(text, name=message("word.sentence")))
     masks = [place for place, token_id in enumerate(ids) if token_id == framing.mask_id]
     return ids, tuple(masks) if kind == "encoder" else ()
 
@@ -143,8 +143,12 @@ def refuse_long(ids: tuple[int, ...], model: Transformer, text_name: str) -> Non
     """
     if len(ids) > model.context_length:
         raise PellucidError(
-            f"the {text_name} has {len(ids):,} tokens with its special tokens, but the model reads "
-            f"at most {model.context_length:,}: shorten it"
+            message(
+                "sentence.the-has-tokens-with-its",
+                text_name=text_name,
+                n_ids=len(ids),
+                context_length=model.context_length,
+            )
         )
 
 
@@ -159,23 +163,27 @@ def _unread(
     """
     special_ids = {tokenizer.unknown_id, tokenizer.begin_id, tokenizer.end_id}
     if special_ids.issuperset(ids):
-        raise TextError(
-            f"the tokenizer knows nothing in this {text_name}: write it in the characters that the "
-            "model was trained on, or train one with byte pairs, to which no text is unknown"
-        )
+        raise TextError(message("sentence.the-tokenizer-knows-nothing-in", text_name=text_name))
     unknown, dropped = unread(tokenizer, text)
     if dropped:
         raise TextError(
-            f"the tokenizer drops {_quote_segments(dropped)} without a token in its place, so the "
-            f"model would read another {text_name}: delete these characters"
+            message(
+                "sentence.the-tokenizer-drops-without-a",
+                quote_segments=_quote_segments(dropped),
+                text_name=text_name,
+            )
         )
     if not unknown or tokenizer.unknown_id is None:
         return ()
     name = tokenizer.token(tokenizer.unknown_id)
-    place_text = "its place" if len(unknown) == 1 else "their places"
+    place_text = message("word.its-place") if len(unknown) == 1 else message("word.their-places")
     return (
-        f"the tokenizer does not know {_quote_segments(unknown)}: the model reads {name} in "
-        f"{place_text}, and does not see the characters themselves",
+        message(
+            "sentence.the-tokenizer-does-not-know",
+            quote_segments=_quote_segments(unknown),
+            name=name,
+            place_text=place_text,
+        ),
     )
 
 
@@ -183,13 +191,15 @@ def _quote_segments(segments: tuple[str, ...]) -> str:
     """A few of them, quoted; how many more there are."""
     quoted = [repr(segment) for segment in segments[:_MAX_QUOTED]]
     n_omitted = len(segments) - len(quoted)
-    return ", ".join(quoted) + (f" and {n_omitted} more" if n_omitted else "")
+    return ", ".join(quoted) + (
+        message("sentence.and-more", n_omitted=n_omitted) if n_omitted else ""
+    )
 
 
 def _encode_target(tokenizer: Tokenizer, target: str) -> tuple[int, ...]:
     if not target:
-        raise PellucidError("the target is empty: write some of it, or leave it out")
-    return (*tokenizer.encode_prompt(target, name="target"), *tokenizer.closing)
+        raise PellucidError(message("sentence.the-target-is-empty-write"))
+    return (*tokenizer.encode_prompt(target, name=message("word.target")), *tokenizer.closing)
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+from pellucid.catalogue import message
 from pellucid.explain.outputs import distribution_at
 from pellucid.explain.trace_types import Trace
 from pellucid.maths.divergences import kl_divergence
@@ -58,15 +59,12 @@ class Comparison:
         first, second = self.first, self.second
         for trace in (first, second):
             if not trace.model.has_head:
-                return "one of the two gives no token a probability: only attention is compared"
+                return message("trace_comparison.one-of-the-two-gives")
         if first.predicts != second.predicts:
-            return (
-                "one of the two predicts the next token, the other a masked one: their "
-                "probabilities answer different questions"
-            )
+            return message("trace_comparison.one-of-the-two-predicts")
         if not self.same_words:
-            return "the vocabularies differ, so probabilities cannot be compared token by token" + (
-                "; the cost of the same characters can" if self.shared_texts else ""
+            return message("trace_comparison.the-vocabularies-differ-so-probabilities") + (
+                message("trace_comparison.the-cost-of-the-same") if self.shared_texts else ""
             )
         return None
 
@@ -120,7 +118,7 @@ class Comparison:
 
 
 def _words(tokenizer: Tokenizer) -> Any:
-    table = parse_json_table(tokenizer.to_json(), "the tokenizer")
+    table = parse_json_table(tokenizer.to_json(), message("word.the-tokenizer"))
     return table["model"].get("vocab"), [
         (token["id"], token["content"]) for token in table["added_tokens"]
     ]

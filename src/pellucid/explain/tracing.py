@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses import lookup, recompute
 from pellucid.explain.addresses.syntax import split_index, take_index, unknown_address_error
@@ -113,7 +114,9 @@ class ModelTrace(Trace):
             PellucidError: the model has no such stack.
         """
         if side not in self._passes:
-            raise PellucidError(f"this model has no {side}: its kind is {self.sentence.kind}")
+            raise PellucidError(
+                message("tracing.this-model-has-no-its", side=side, kind=self.sentence.kind)
+            )
         return self._passes[side]
 
     def pieces(self, side: Side) -> tuple[str, ...]:
@@ -135,7 +138,9 @@ class ModelTrace(Trace):
         n_layers = len(stack_pass.stack.blocks)
         if not 0 <= number < n_layers:
             raise PellucidError(
-                f"there is no layer {number}: the {side} has {n_layers}, counted from 0"
+                message(
+                    "tracing.there-is-no-layer-the", number=number, side=side, n_layers=n_layers
+                )
             )
         key = (side, number)
         if key not in self._open:
@@ -155,8 +160,14 @@ class ModelTrace(Trace):
         """
         attention = self.layer(side, number).attentions.get("cross" if cross else "")
         if attention is None:
-            missing = "attention to an encoder" if cross else "attention whose heads are known"
-            raise PellucidError(f"layer {number} of the {side} has no {missing}")
+            missing = (
+                message("tracing.attention-to-an-encoder")
+                if cross
+                else message("tracing.attention-whose-heads-are-known")
+            )
+            raise PellucidError(
+                message("tracing.layer-of-the-has-no", number=number, side=side, missing=missing)
+            )
         return attention
 
     def __getitem__(self, address: str) -> Tensor:

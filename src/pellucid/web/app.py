@@ -20,10 +20,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.reader import decode_text, parse_json
-from pellucid.web.assets import files, message
+from pellucid.web.assets import files
 from pellucid.web.cancellation import Stopped, stop
+from pellucid.web.json_payload import text_of, with_messages
 from pellucid.web.requests import PageRequest, RequestError, parse_request
 from pellucid.web.security import LOCAL, Guard, ProgramRoutes
 from pellucid.web.session import Session
@@ -66,7 +68,7 @@ def app(
         try:
             question = parse_request(_read(await _body(request)))
         except PellucidError as error:
-            return _refused(str(error), 400)
+            return _refused(text_of(error), 400)
         except ClientDisconnect:
             return Response(status_code=499)
         if places.available_tokens < 1:
@@ -78,7 +80,7 @@ def app(
                 return Response(status_code=499)
             except PellucidError as error:
                 # a valid request without an answer, such as half a sentence: nothing failed
-                return _refused(str(error), 200)
+                return _refused(text_of(error), 200)
             except Exception:
                 _log.exception("unanswered")
                 return _refused(message("broken"), 500)
@@ -145,4 +147,4 @@ async def _answered(request: Request, session: Session, question: PageRequest) -
 
 
 def _refused(text: str, status: int) -> Response:
-    return JSONResponse({"error": text}, status_code=status)
+    return JSONResponse(with_messages({"error": text}), status_code=status)

@@ -10,12 +10,12 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Any
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import find_chapter
 from pellucid.json_text import json_text
-from pellucid.web.assets import message
-from pellucid.web.json_payload import Plain
+from pellucid.web.json_payload import Plain, text_of, with_messages
 
 #: Without `full`, a model with more heads gets only the first head of each layer.
 _MOST_HEADS = 48
@@ -64,7 +64,12 @@ def collect_answers(
     for n_done, (key, question) in enumerate(questions.items()):
         watch(n_done, len(questions))
         answers[key] = bodies.place(question())
-    return {"answers": answers, "bodies": bodies.all, "pictures": pictures.all, "axes": axes}
+    return {
+        "answers": answers,
+        "bodies": [with_messages(body) for body in bodies.all],
+        "pictures": [with_messages(picture) for picture in pictures.all],
+        "axes": axes,
+    }
 
 
 def _places_without_thumbnails(overview: Plain) -> Iterator[Place]:
@@ -113,7 +118,7 @@ def _chapter_body(
     try:
         chapter = ask("chapter", chapter=name, place=place)
     except PellucidError as error:  # the page shows why this place has no such chapter
-        return {"error": str(error)}
+        return {"error": text_of(error)}
     return chapter | {"pictures": [pictures.place(picture) for picture in chapter["pictures"]]}
 
 

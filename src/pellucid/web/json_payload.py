@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import Message, message
 from pellucid.explain.chapter_types import Chapter, Film, Frames, Matrix, Picture, Receipt
 from pellucid.explain.expressions import to_plain
 from pellucid.explain.receipt_text import format_receipt
-from pellucid.web.assets import message
 
 #: Most bytes of an interaction, and most cells of a matrix in it.
 LARGEST_ANSWER = 150_000
@@ -69,6 +69,41 @@ def thumbnails(weights: Tensor, side: int) -> Plain:
 def finite(value: float) -> float | str:
     """A number, or its name if JSON has no number for it."""
     return value if math.isfinite(value) else str(value)
+
+
+def with_messages(answer: Plain) -> Plain:
+    """An answer with a list of its messages: the path of each, its key and its values.
+
+    The answer itself has them in English; the page shows them in the language of its reader.
+    """
+    found = list(_find_messages(answer, ()))
+    return answer | {"messages": found} if found else answer
+
+
+def text_of(error: Exception) -> str:
+    """What an error says: a message if it was raised with one."""
+    return error.args[0] if error.args and isinstance(error.args[0], Message) else str(error)
+
+
+def _find_messages(tree: Any, path: tuple[str | int, ...]) -> Iterator[list[Any]]:
+    if isinstance(tree, Message):
+        yield [list(path), *_plain_message(tree)]
+    elif isinstance(tree, dict):
+        for key, value in tree.items():  # pyright: ignore[reportUnknownVariableType]
+            yield from _find_messages(value, (*path, str(key)))  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(tree, list | tuple):
+        for place, value in enumerate(tree):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            yield from _find_messages(value, (*path, place))
+
+
+def _plain_message(text: Message) -> list[Any]:
+    values = {
+        name: _plain_message(value)
+        if isinstance(value, Message)
+        else (finite(value) if isinstance(value, float) else value)
+        for name, value in text.values.items()
+    }
+    return [text.key, values]
 
 
 def _receipt(receipt: Receipt) -> Plain:
@@ -150,7 +185,7 @@ def _matrix(picture: Matrix) -> Plain:
         columns = [_stretch(columns, n * wide, wide) for n in range(values.shape[1])]
         shape = {"tall": tall, "wide": wide, "rows": n_rows, "columns": n_columns}
         note = message("pooled-cells", **shape)
-        pooled, address = f"{pooled}; {note}" if pooled else note, ""
+        pooled, address = message("both-notes", first=pooled, second=note) if pooled else note, ""
     return {
         "kind": "matrix",
         "title": picture.title,

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pellucid.catalogue import LANGUAGES, texts
 from pellucid.disk import check_output, sealed, write_output
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
@@ -76,6 +77,7 @@ def one_page(
         watch,
         partial(_describe_runs, session, reading, versus, first),
     )
+    content["texts"] = {language: texts(language) for language in LANGUAGES}
     return OnePage(_html(content), len(content["answers"]), full)
 
 

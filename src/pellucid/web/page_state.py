@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.chapters import CHAPTERS, ChapterEntry
-from pellucid.web.assets import message
 from pellucid.web.json_payload import Plain, packed, thumbnails
 from pellucid.web.sentence_view import Attention, SentenceView
 

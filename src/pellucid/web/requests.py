@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, cast
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import HeadScale
-from pellucid.web.assets import message
 
 #: The kinds of requests.
 KINDS = (

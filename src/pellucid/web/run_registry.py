@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import runs
+from pellucid.catalogue import message
 from pellucid.config import encode
 from pellucid.display.numbers import short
 from pellucid.errors import PellucidError
 from pellucid.reader import read_text
 from pellucid.runs import Run
-from pellucid.web.assets import message
 from pellucid.web.requests import RequestError
 
 #: Most models in memory: the one that the page shows, and one to compare with.

@@ -19,7 +19,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from pellucid.web.assets import message as page_message
+from pellucid.catalogue import message as page_message
 
 #: No content from other sites, no inline scripts, no frame around the page.
 POLICY = (

@@ -9,6 +9,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.backward_segments import is_large
@@ -19,7 +20,6 @@ from pellucid.explain.trace_comparison import Comparison
 from pellucid.explain.trace_types import Progress
 from pellucid.runs import Run
 from pellucid.typed import length
-from pellucid.web.assets import message
 from pellucid.web.requests import Scale
 
 

@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.json_text import json_text
 from pellucid.runs import Run, load
 from pellucid.version import __version__
-from pellucid.web.assets import message
 from pellucid.web.cancellation import stoppable
-from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload
+from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload, with_messages
 from pellucid.web.machine import machine
 from pellucid.web.page_state import (
     backward,
@@ -108,7 +108,7 @@ class Session:
         Raises:
             PellucidError: There is none, or it would be too large to send.
         """
-        body = json_text(self.get(ask), ensure_ascii=False).encode()
+        body = json_text(with_messages(self.get(ask)), ensure_ascii=False).encode()
         if len(body) > LARGEST_RESPONSE:
             size, limit = len(body) / 1e6, LARGEST_RESPONSE / 1e6
             raise PellucidError(message("large-answer", size=size, most=limit))

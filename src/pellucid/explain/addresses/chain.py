@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from torch.nn.utils import parametrize
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.addresses import lookup
 from pellucid.explain.addresses.row import Address
@@ -168,7 +169,7 @@ def _gradient(trace: Trace, target: str, path: str = "") -> Equation | str:
     return Equation(
         formula=formula,
         axes=axes,
-        title=f"gradient of the loss by {target}",
+        title=message("equations.gradient-of-the-loss-by", target=target),
         text="Σ dL/dy × dy/dx over all y that read it",
         source=AUTOGRAD,
         judged_by_largest=True,

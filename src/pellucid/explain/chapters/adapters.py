@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.adapters import ADAPTABLE, SOURCE_ADAPTABLE
 from pellucid.explain.addresses.block_parts import find_part
 from pellucid.explain.addresses.recompute import receipt_or_none
@@ -45,14 +46,12 @@ def view_adapter(trace: Trace, selection: Selection, name: str, feature: int) ->
         return AdapterView()
     facts = module.facts()
     if not facts.active:
-        return AdapterView(
-            notes=(f"the update of {address} is switched off: the layer computes its base alone",)
-        )
+        return AdapterView(notes=(message("adapters.the-update-of-is-switched", address=address),))
     if facts.merged:
         path = f"{selection.side}.blocks.{selection.layer}.{name}.weight"
         return AdapterView(
             receipts=(receipt_or_none(trace, path, feature, 0),),
-            notes=(f"the update of {address} is merged: its weight is W + scale × up · down",),
+            notes=(message("adapters.the-update-of-is-merged", address=address),),
         )
     if name not in (*ADAPTABLE, *SOURCE_ADAPTABLE):
         return AdapterView()
@@ -66,19 +65,24 @@ def view_adapter(trace: Trace, selection: Selection, name: str, feature: int) ->
         for at in (f"{address}.base", f"{address}.lora_up", _output(address))
     )
     rows = [
-        ("base", base, "W · x" if facts.bias is None else "W · x + b"),
-        *((f"term {r}", float(terms[r]), f"up[{feature}, {r}] × (down x)[{r}]") for r in order),
-        ("up (down x)", update, f"all {facts.rank} terms together"),
-        ("scale", facts.scale, f"alpha / rank = {module.alpha:g} / {facts.rank}"),
-        ("update", facts.scale * update, "scale × up (down x)"),
-        ("output", output, "base + update"),
+        (message("word.base"), base, "W · x" if facts.bias is None else "W · x + b"),
+        *(
+            (message("adapters.term", r=r), float(terms[r]), f"up[{feature}, {r}] × (down x)[{r}]")
+            for r in order
+        ),
+        ("up (down x)", update, message("adapters.all-terms-together", rank=facts.rank)),
+        (message("word.scale"), facts.scale, f"alpha / rank = {module.alpha:g} / {facts.rank}"),
+        (message("word.update"), facts.scale * update, message("adapters.update-formula")),
+        (message("word.output"), output, message("adapters.output-formula")),
     ]
     text = label(trace.pieces("encoder" if name in SOURCE_ADAPTABLE else selection.side), token)
     return AdapterView(
         pictures=(
             Table(
-                title=f"LoRA on {address}: feature {feature} of {text}",
-                columns=("", "number", "how"),
+                title=message(
+                    "adapters.lora-on-feature-of", address=address, feature=feature, text=text
+                ),
+                columns=("", message("word.number"), message("word.how")),
                 rows=tuple((row, exact(number), how) for row, number, how in rows),
             ),
         ),
@@ -87,9 +91,7 @@ def view_adapter(trace: Trace, selection: Selection, name: str, feature: int) ->
             receipt_or_none(trace, f"{address}.lora_down", token, order[0]),
             receipt_or_none(trace, f"{address}.lora_up", token, feature),
         ),
-        notes=(
-            f"all that the update of {address} takes from a token is down x: {facts.rank} numbers",
-        ),
+        notes=(message("adapters.all-that-the-update-of", address=address, rank=facts.rank),),
     )
 
 
@@ -109,7 +111,7 @@ def view_adapter_of_weight(
         receipt = receipt_or_none(trace, output, _token(selection, name), feature)
         view = replace(view, receipts=(*view.receipts, receipt))
     if part == "lora_down" and not up.any():
-        note = "up is 0 everywhere: the update adds nothing yet, and nothing comes back to down"
+        note = message("adapters.up-is-0-everywhere-the")
         return replace(view, notes=(*view.notes, note))
     return view
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pellucid.catalogue import message
 from pellucid.explain import optimiser_step
 from pellucid.explain.ablation import change
 from pellucid.explain.addresses.recompute import receipt_or_none
@@ -25,7 +26,7 @@ _ROWS = 24
 def build(trace: Trace, selection: Selection) -> Content:
     """p of the next word before and after; the other changes; the loss, token by token."""
     if not trace.backward().norms:
-        return Content(sentence="Every weight of this model is frozen: no step moves it.")
+        return Content(sentence=message("after_update.every-weight-of-this-model"))
     updated = optimiser_step.after_update(trace)
     if isinstance(trace.loss, ClassLoss):
         return _classes(trace, updated, trace.loss)
@@ -37,13 +38,24 @@ def build(trace: Trace, selection: Selection) -> Content:
     changes = change(trace, updated, token)
     settings = choose_settings(trace, next(iter(trace.backward().norms)))
     return Content(
-        sentence="One step of all weights that learn, on a copy, and the sentence again: "
-        f"{piece(trace, next_id)} after {name} goes from {p_before:.4f} to {p_after:.4f}, the loss "
-        f"from {float(trace['loss']):.4f} to {float(updated['loss']):.4f}.",
+        sentence=message(
+            "after_update.one-step-of-all-weights-2",
+            word=piece(trace, next_id),
+            name=name,
+            p_before=p_before,
+            p_after=p_after,
+            loss=float(trace["loss"]),
+            loss2=float(updated["loss"]),
+        ),
         pictures=(
             Table(
-                title=f"the largest changes after {name}",
-                columns=("token", "p before", "p after", "change"),
+                title=message("after_update.the-largest-changes-after", name=name),
+                columns=(
+                    message("word.token"),
+                    message("word.p-before"),
+                    message("word.p-after"),
+                    message("word.change"),
+                ),
                 rows=tuple(
                     (piece(trace, word), before, after, after - before)
                     for word, before, after in zip(
@@ -60,8 +72,8 @@ def build(trace: Trace, selection: Selection) -> Content:
         notes=(
             settings.origin,
             *optimiser_step.list_left_out(trace),
-            f"the distribution after this token moved by KL {changes.kl:.4g} nats",
-            "your model did not change: pellucid moved a copy and dropped it",
+            message("after_update.the-distribution-after-this-token", kl=changes.kl),
+            message("after_update.your-model-did-not-change"),
         ),
     )
 
@@ -72,8 +84,16 @@ def _tokens(trace: Trace, updated: Trace, row: int) -> Table:
     rows, places = window(row, len(before), _ROWS), to_list(loss.places)
     pieces, shift = name_targets(trace, loss), 1 if trace.predicts else 0
     return Table(
-        title="p of each token that counts" + ("" if len(rows) == len(before) else ": a part"),
-        columns=("place", "token", "p before", "p after", "nats before", "nats after"),
+        title=message("after_update.p-of-each-token-that")
+        + ("" if len(rows) == len(before) else message("after_update.a-part")),
+        columns=(
+            message("word.place"),
+            message("word.token"),
+            message("word.p-before"),
+            message("word.p-after"),
+            message("word.nats-before"),
+            message("word.nats-after"),
+        ),
         rows=tuple(
             (
                 places[i] + shift,
@@ -89,12 +109,20 @@ def _tokens(trace: Trace, updated: Trace, row: int) -> Table:
 def _classes(trace: Trace, updated: Trace, loss: ClassLoss) -> Content:
     before, after = (version["class_probabilities"].double() for version in (trace, updated))
     return Content(
-        sentence="One step of all weights that learn, on a copy, and the text again: the loss goes "
-        f"from {float(trace['loss']):.4f} to {float(updated['loss']):.4f}.",
+        sentence=message(
+            "after_update.one-step-of-all-weights",
+            loss=float(trace["loss"]),
+            loss2=float(updated["loss"]),
+        ),
         pictures=(
             Table(
-                title="p of each class",
-                columns=("class", "p before", "p after", "change"),
+                title=message("after_update.p-of-each-class"),
+                columns=(
+                    message("word.class"),
+                    message("word.p-before"),
+                    message("word.p-after"),
+                    message("word.change"),
+                ),
                 rows=tuple(
                     (name_class(loss, n), float(p), float(q), float(q - p))
                     for n, (p, q) in enumerate(zip(before, after, strict=True))
@@ -104,6 +132,6 @@ def _classes(trace: Trace, updated: Trace, loss: ClassLoss) -> Content:
         receipts=(receipt_or_none(trace, "after_update.loss"),),
         notes=(
             *optimiser_step.list_left_out(trace),
-            "your model did not change: pellucid moved a copy and dropped it",
+            message("after_update.your-model-did-not-change"),
         ),
     )

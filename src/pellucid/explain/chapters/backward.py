@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Picture, Tokens
 from pellucid.explain.chapters.loss import name_targets, row_near
@@ -37,12 +38,15 @@ def build(trace: Trace, selection: Selection) -> Content:
     error, name = trace["error"][row].double(), describe_error(loss)
     order = [word for word in largest(error.abs(), _MAX_WORDS) if word != target]
     words = [target, *order][:_MAX_WORDS]
-    place_name = f"{'after' if trace.predicts else 'at'} {label(trace.pieces(trace.side), place)}"
+    place_name = message(
+        "place.after" if trace.predicts else "place.at",
+        token=label(trace.pieces(trace.side), place),
+    )
     return Content(
         sentence=_describe(trace, loss, row, place_name),
         pictures=(
             bars(
-                f"{name} {place_name}, the target first",
+                message("backward.the-target-first", name=name, place_name=place_name),
                 error,
                 words,
                 lambda word: piece(trace, word),
@@ -57,11 +61,12 @@ def build(trace: Trace, selection: Selection) -> Content:
             receipt_or_none(trace, "logits.grad", place, target),
         ),
         notes=(
-            f"the loss is a mean over {n_terms(loss)} tokens, so each place counts that much less: "
-            f"the gradient of a logit is {'(p - y)' if name == 'p - y' else 'this'} / n"
+            message(
+                "backward.mean-of-p-y" if name == "p - y" else "backward.mean", tokens=n_terms(loss)
+            )
             if n_terms(loss) > 1
             else None,
-            "the selected token has no target: this is the nearest one that has"
+            message("backward.the-selected-token-has-no")
             if place != selection.token or selection.side != trace.side
             else None,
         ),
@@ -74,36 +79,43 @@ def _describe(trace: Trace, loss: TokensLoss, row: int, place_name: str) -> str:
     word = piece(trace, target)
     match loss:
         case TokenLoss() if loss.is_plain:
-            verb = "came" if trace.predicts else "belongs"
-            return (
-                f"{place_name[0].upper()}{place_name[1:]} {verb} {word}, with a probability of "
-                f"{1 + error:.4f}. Its logit should rise by {-error:.4f}, which is what p lacks to "
-                "1; every other logit should fall by its own p. All of these p - y sum to 0."
+            return message(
+                "backward.next-token" if trace.predicts else "backward.masked-token",
+                token=label(trace.pieces(trace.side), int(loss.places[row])),
+                word=word,
+                p=1 + error,
+                rise=-error,
             )
         case TokenLoss():
-            return (
-                f"The target {place_name} is {word}; its logit should rise by {-error:.4f}. "
-                "Smoothing and penalties change p - y: each receipt shows by how much."
+            return message(
+                "backward.the-target-is-its-logit", place_name=place_name, word=word, error=-error
             )
         case DistillationLoss():
-            return (
-                f"The logits {place_name} should move towards the teacher's probabilities, and "
-                f"{loss.hard_weight:.0%} of the way towards the token that came, {word}. By the "
-                f"logit of {word} the gradient is {error:+.4f}."
+            return message(
+                "backward.the-logits-should-move-towards",
+                place_name=place_name,
+                hard_weight=loss.hard_weight,
+                word=word,
+                error=error,
             )
         case PreferenceLoss():
-            side = "chosen" if loss.is_chosen else "rejected"
+            side = message("word.chosen" if loss.is_chosen else "word.rejected")
             weight = preference_weight(loss, float(trace["margin"]))
-            return (
-                f"Every token of the {side} answer has the same weight, {weight:+.4f}: β times the "
-                f"share by which the pair is still wrong. The gradient by the logit of {word} "
-                f"{place_name} is that weight times p - y: {error:+.4f}."
+            return message(
+                "backward.every-token-of-the-answer-2",
+                side=side,
+                weight=weight,
+                word=word,
+                place_name=place_name,
+                error=error,
             )
         case PolicyLoss():
-            return (
-                f"Every token of the answer has the weight of the answer's advantage, "
-                f"{loss.advantage:+.4f}, and of its KL if that is a loss. The gradient by the "
-                f"logit of {word} {place_name} is {error:+.4f}."
+            return message(
+                "backward.every-token-of-the-answer",
+                advantage=loss.advantage,
+                word=word,
+                place_name=place_name,
+                error=error,
             )
         case _:
             assert_never(loss)
@@ -111,7 +123,7 @@ def _describe(trace: Trace, loss: TokensLoss, row: int, place_name: str) -> str:
 
 def _targets(trace: Trace, loss: TokensLoss, name: str) -> Tokens:
     return Tokens(
-        title=f"{name} of the target, at each place that counts",
+        title=message("backward.of-the-target-at-each", name=name),
         pieces=name_targets(trace, loss),
         ids=tuple(to_list(loss.targets)),
         values=tuple(to_list(trace["error"].gather(1, loss.targets[:, None])[:, 0])),
@@ -125,7 +137,7 @@ def _classes(trace: Trace, loss: ClassLoss) -> Content:
     others = [number for number in largest(error.abs(), 2) if number != best]
     pictures: tuple[Picture, ...] = (
         bars(
-            f"{describe_error(loss)} of each class",
+            message("backward.of-each-class", error=describe_error(loss)),
             error,
             range(len(error)),
             lambda number: name_class(loss, number),
@@ -133,10 +145,13 @@ def _classes(trace: Trace, loss: ClassLoss) -> Content:
         ),
     )
     sentence = (
-        "Each class has its own yes or no: its logit moves by σ(z) - y, whatever the others do."
+        message("backward.each-class-has-its-own")
         if loss.multi_label
-        else f"The logit of {name_class(loss, best)} should rise by {-float(error[best]):.4f}; "
-        "every other logit should fall by its own p."
+        else message(
+            "backward.the-logit-of-should-rise",
+            class_name=name_class(loss, best),
+            error=-float(error[best]),
+        )
     )
     return Content(
         sentence=sentence,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain import optimiser_step
 from pellucid.explain.chapter_types import Table
 from pellucid.explain.optimiser_settings import StepSettings
@@ -25,15 +26,25 @@ def clipping_table(trace: Trace, weight: SelectedWeight, settings: StepSettings)
     if settings.clip_norm is None or divisor == 1.0:
         return None
     rows = (
-        ("‖all g‖", trace.backward().norm, "the length of all gradients together"),
-        ("clip norm", settings.clip_norm, "the longest that the run allows"),
-        ("factor", 1 / divisor, "clip norm / ‖all g‖"),
-        ("g", float(trace[weight.address(".grad")]), "before"),
-        ("g, clipped", float(trace[weight.address(".clipped_grad")]), "factor × g"),
+        ("‖all g‖", trace.backward().norm, message("clip_and_penalty.the-length-of-all-gradients")),
+        (
+            message("word.clip-norm"),
+            settings.clip_norm,
+            message("clip_and_penalty.the-longest-that-the-run"),
+        ),
+        (message("word.factor"), 1 / divisor, message("clip_and_penalty.factor-formula")),
+        ("g", float(trace[weight.address(".grad")]), message("word.before")),
+        (
+            message("word.g-clipped"),
+            float(trace[weight.address(".clipped_grad")]),
+            message("clip_and_penalty.clipped-formula"),
+        ),
     )
     return Table(
-        title=f"clipping: the gradient of {weight.address()}, shortened with all others",
-        columns=("", "number", "how"),
+        title=message(
+            "clip_and_penalty.clipping-the-gradient-of-shortened", address=weight.address()
+        ),
+        columns=("", message("word.number"), message("word.how")),
         rows=tuple((name, exact(number), text) for name, number, text in rows),
     )
 
@@ -48,19 +59,25 @@ def penalty_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) 
         return None
     rate, l1, l2 = settings.learning_rate, settings.penalty_l1, settings.penalty_l2
     old, new = _ends(trace, weight)
-    rows = [("w", old, "after the optimiser's step")]
+    rows: list[tuple[str, float, str]] = [
+        ("w", old, message("clip_and_penalty.after-the-optimiser-step"))
+    ]
     if l1:
         shorter = max(abs(old) - rate * l1, 0.0)
         rows += [
-            ("threshold", rate * l1, f"lr × l1 = {rate:.9g} × {l1:g}"),
-            ("w, shortened", shorter if old > 0 else -shorter, "by the threshold, 0 at most"),
+            (message("word.threshold"), rate * l1, f"lr × l1 = {rate:.9g} × {l1:g}"),
+            (
+                message("word.w-shortened"),
+                shorter if old > 0 else -shorter,
+                message("clip_and_penalty.by-the-threshold-0-at"),
+            ),
         ]
     if l2:
-        rows.append(("divisor", 1 + 2 * rate * l2, f"1 + 2 × lr × l2, l2 = {l2:g}"))
-    rows.append(("w after", new, "the weight of the next update"))
+        rows.append((message("word.divisor"), 1 + 2 * rate * l2, f"1 + 2 × lr × l2, l2 = {l2:g}"))
+    rows.append((message("word.w-after"), new, message("clip_and_penalty.the-weight-of-the-next")))
     return Table(
-        title=f"the penalty on {weight.address()}: its proximal step",
-        columns=("", "number", "how"),
+        title=message("clip_and_penalty.the-penalty-on-its-proximal", address=weight.address()),
+        columns=("", message("word.number"), message("word.how")),
         rows=tuple((name, exact(number), text) for name, number, text in rows),
     )
 
@@ -71,22 +88,19 @@ def describe_penalty(trace: Trace, weight: SelectedWeight, settings: StepSetting
         return ""
     old, new = _ends(trace, weight)
     l1, l2 = settings.penalty_l1, settings.penalty_l2
-    name = "elastic net" if l1 and l2 else "L1" if l1 else "L2"
+    name = message("word.elastic-net") if l1 and l2 else "L1" if l1 else "L2"
     if new == 0 != old:
-        return f" Then the penalty ({name}) sets it to exactly 0."
-    return f" Then the penalty ({name}) pulls it from {old:.6g} to {new:.6g}."
+        return message("clip_and_penalty.then-the-penalty-sets-it", name=name)
+    return message("clip_and_penalty.then-the-penalty-pulls-it", name=name, old=old, new=new)
 
 
 def note_on_penalty(trace: Trace, settings: StepSettings) -> str | None:
     """Where the penalty acts: after the step and not in the gradient, or on other weights only."""
     if settings.is_penalised:
-        return (
-            "the penalty is not part of the gradient: it is a step of its own, at the learning "
-            "rate of the weight"
-        )
+        return message("clip_and_penalty.the-penalty-is-not-part")
     run = trace.run
     has_penalties = run is not None and bool(run.config.penalties)
-    return "the run's penalties are on other weights" if has_penalties else None
+    return message("clip_and_penalty.the-run-penalties-are-on") if has_penalties else None
 
 
 def _ends(trace: Trace, weight: SelectedWeight) -> tuple[float, float]:

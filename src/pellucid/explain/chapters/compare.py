@@ -6,6 +6,7 @@ import math
 
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Picture, Receipt, Table
@@ -27,11 +28,7 @@ _ROWS, _WORDS = 24, 10
 def explain_how(trace: Trace, selection: Selection) -> Content:
     """The next step if there is nothing to compare with."""
     del trace, selection
-    return Content(
-        sentence="Choose something to compare with: in a terminal --against RUN (another run, a "
-        'checkpoint, a Hugging Face directory) or --against-text "SENTENCE"; on a page the picker '
-        "above, key c."
-    )
+    return Content(sentence=message("compare.choose-something-to-compare-with"))
 
 
 def build(trace: Trace, other: Trace, selection: Selection) -> Content:
@@ -47,23 +44,24 @@ def build(trace: Trace, other: Trace, selection: Selection) -> Content:
         place = selection.token if selection.side == trace.side else len(trace.ids) - 1
         token, other_token = _pair(comparison, place, notes)
         kl, reverse_kl = comparison.divergences(token, other_token)
-        sentence += (
-            f" After {label(trace.pieces(trace.side), token)} the predictions are {kl:.4f} nats "
-            f"apart, KL(this | that), and {reverse_kl:.4f} the other way."
+        sentence += message(
+            "compare.after-the-predictions-are-nats",
+            token=label(trace.pieces(trace.side), token),
+            kl=kl,
+            reverse_kl=reverse_kl,
         )
         pictures += [_words(trace, other, token, other_token), _places(comparison, token)]
         receipt = kl_receipt(trace, other, token, other_token)
         if not comparison.same_ids:
             notes.append(
-                f"the texts differ: {len(comparison.pairs)} places are paired, where both have the "
-                "same tokens, and the ends"
+                message("compare.the-texts-differ-places-are", n_pairs=len(comparison.pairs))
             )
     elif comparison.shared_texts:
         costs = (
             math.fsum(text.first for text in comparison.shared_texts),
             math.fsum(text.second for text in comparison.shared_texts),
         )
-        sentence += f" The whole text costs {costs[0]:.4f} nats here and {costs[1]:.4f} there."
+        sentence += message("compare.the-whole-text-costs-nats", costs=costs[0], costs2=costs[1])
         pictures.append(_texts(comparison))
     weight_difference = _maps(trace, other, selection)
     if isinstance(weight_difference, str):
@@ -94,7 +92,7 @@ def kl_receipt(trace: Trace, other: Trace, token: int, other_token: int) -> Rece
         terms_shown.append(share * ratio if share.value > 0 else constant(0.0))
     return build.receipt(
         cell("probabilities", token),
-        title=f"KL(this | that) after token {token}, after token {other_token} of that, in nats",
+        title=message("compare.kl-this-that-after-token", token=token, other_token=other_token),
         formula="Σ p (log p - log q)",
         expression=total(terms_shown, [float(terms[word]) for word in order[TERMS_SHOWN:]]),
         source=(kl_divergence, "times(p, _log_ratio(p, q))"),
@@ -109,20 +107,28 @@ def _logs(trace: Trace, token: int) -> Tensor:
 def _describe_pair(trace: Trace, other_trace: Trace) -> str:
     names = [_name(compared) for compared in (trace, other_trace)]
     if trace.sentence.text == other_trace.sentence.text:
-        return f"This is {names[0]}, that is {names[1]}, both with the same text."
+        return message("compare.this-is-that-is-both", names=names[0], names2=names[1])
     texts = [repr(compared.sentence.text) for compared in (trace, other_trace)]
     if names[0] == names[1]:
-        return f"This is {texts[0]}, that is {texts[1]} in {names[0]}."
-    return f"This is {texts[0]} in {names[0]}, that is {texts[1]} in {names[1]}."
+        return message(
+            "compare.this-is-that-is-in", texts=texts[0], texts2=texts[1], names=names[0]
+        )
+    return message(
+        "compare.this-is-in-that-is",
+        texts=texts[0],
+        names=names[0],
+        texts2=texts[1],
+        names2=names[1],
+    )
 
 
 def _name(trace: Trace) -> str:
     if trace.run is None:
-        return "a model"
+        return message("word.a-model")
     folder, checkpoint = trace.run.folder, trace.run.checkpoint
     checkpoint_name = f", {checkpoint.name}" if checkpoint != folder else ""
-    scaled = " with heads scaled" if trace.scales else ""
-    return f"{folder.resolve().name}{checkpoint_name}{scaled}"
+    scaled = message("compare.with-heads-scaled") if trace.scales else ""
+    return f"{folder.resolve().name}{checkpoint_name}" + scaled
 
 
 def _pair(comparison: Comparison, token: int, notes: list[str | None]) -> tuple[int, int]:
@@ -131,7 +137,7 @@ def _pair(comparison: Comparison, token: int, notes: list[str | None]) -> tuple[
     if other_token is not None:
         return token, other_token
     name = label(comparison.first.pieces(comparison.first.side), token)
-    notes.append(f"{name} has no partner in that text: the ends are compared")
+    notes.append(message("compare.has-no-partner-in-that", name=name))
     return comparison.pairs[-1]
 
 
@@ -139,8 +145,13 @@ def _words(trace: Trace, other_trace: Trace, token: int, other_token: int) -> Ta
     p, q = distribution_at(trace, token), distribution_at(other_trace, other_token)
     word_ids: list[int] = to_list((p - q).abs().topk(min(_WORDS, len(p))).indices)
     return Table(
-        title="words whose probability differs most",
-        columns=("token", "p here", "p there", "here - there"),
+        title=message("compare.words-whose-probability-differs-most"),
+        columns=(
+            message("word.token"),
+            message("word.p-here"),
+            message("word.p-there"),
+            message("word.here-there"),
+        ),
         rows=tuple(
             (piece(trace, word), float(p[word]), float(q[word]), float(p[word] - q[word]))
             for word in word_ids
@@ -165,20 +176,37 @@ def _places(comparison: Comparison, token: int) -> Table:
         ]
         text = repr(first.pieces(first.side)[a])
         rows.append((a, b, text, *comparison.divergences(a, b), *cost))
-    part = "" if len(places) == len(comparison.pairs) else ": a part"
+    part = "" if len(places) == len(comparison.pairs) else message("compare.a-part")
     return Table(
-        title=f"after each token, in nats; the cost of the token itself{part}",
-        columns=("here", "there", "token", "KL(this|that)", "KL(that|this)", "cost", "cost there"),
+        title=message("compare.after-each-token-in-nats", part=part),
+        columns=(
+            message("word.here"),
+            message("word.there"),
+            message("word.token"),
+            "KL(this|that)",
+            "KL(that|this)",
+            message("word.cost"),
+            message("word.cost-there"),
+        ),
         rows=tuple(rows),
     )
 
 
 def _texts(comparison: Comparison) -> Table:
     texts = comparison.shared_texts[:_ROWS]
-    part = "" if len(texts) == len(comparison.shared_texts) else f": the first {_ROWS}"
+    part = (
+        ""
+        if len(texts) == len(comparison.shared_texts)
+        else message("compare.the-first", rows=_ROWS)
+    )
     return Table(
-        title=f"the cost of the same characters, in nats{part}",
-        columns=("text", "here", "there", "here - there"),
+        title=message("compare.the-cost-of-the-same", part=part),
+        columns=(
+            message("word.text"),
+            message("word.here"),
+            message("word.there"),
+            message("word.here-there"),
+        ),
         rows=tuple((repr(s.text), s.first, s.second, s.first - s.second) for s in texts),
     )
 
@@ -189,11 +217,12 @@ def _maps(trace: Trace, other_trace: Trace, selection: Selection) -> Matrix | st
     try:
         weights, other_weights = (compared[address].float() for compared in (trace, other_trace))
     except PellucidError:
-        return f"the other model has no {address}: attention is not compared"
+        return message("compare.the-other-model-has-no", address=address)
     if weights.shape != other_weights.shape:
-        return (
-            f"the texts have {len(weights)} and {len(other_weights)} tokens: maps of attention are "
-            "not compared"
+        return message(
+            "compare.the-texts-have-and-tokens",
+            n_weights=len(weights),
+            n_other_weights=len(other_weights),
         )
     mask = attention_heads.mask(selection.attention(trace))
     weight_difference = (weights - other_weights).masked_fill(~mask, math.nan)[
@@ -202,13 +231,13 @@ def _maps(trace: Trace, other_trace: Trace, selection: Selection) -> Matrix | st
     values = [[None if math.isnan(x) else x for x in row] for row in to_list(weight_difference)]
     cut = max(weights.shape) > MAX_CELLS
     return Matrix(
-        title=f"weights of {selection.head_name}, here minus there",
+        title=message("compare.weights-of-here-minus-there", head_name=selection.head_name),
         rows=trace.pieces(selection.side)[:MAX_CELLS],
         columns=selection.key_pieces(trace)[:MAX_CELLS],
         values=tuple(map(tuple, values)),
         scale="diverging",
         address="",
-        pooled=f"cut out: the first {MAX_CELLS} queries and keys" if cut else "",
+        pooled=message("compare.cut-out-the-first-queries", max_cells=MAX_CELLS) if cut else "",
     )
 
 
@@ -217,10 +246,12 @@ def _compare_classes(trace: Trace, other_trace: Trace) -> Content:
     pair = _describe_pair(trace, other_trace)
     p, q = (to_list(compared["class_probabilities"]) for compared in (trace, other_trace))
     if len(p) != len(q):
-        return Content(sentence=f"{pair} One knows {len(p)} classes, one {len(q)}.")
+        return Content(
+            sentence=message("compare.one-knows-classes-one", pair=pair, n_p=len(p), n_q=len(q))
+        )
     bars = Bars(
-        title="p of each class, here minus there",
-        names=tuple(f"class {n}" for n in range(len(p))),
+        title=message("compare.p-of-each-class-here"),
+        names=tuple(message("compare.class", number=n) for n in range(len(p))),
         values=tuple(a - b for a, b in zip(p, q, strict=True)),
     )
-    return Content(sentence=f"{pair} The bars are p of each class.", pictures=(bars,))
+    return Content(sentence=message("compare.the-bars-are-p-of", pair=pair), pictures=(bars,))

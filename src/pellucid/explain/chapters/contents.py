@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from pellucid.catalogue import join, message
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Chapter, Content, Part, Place
 from pellucid.explain.chapters import (
@@ -78,30 +79,36 @@ _WEIGHT = ("stack", "layer", "weight", "row", "column")
 CHAPTERS: tuple[ChapterEntry, ...] = (
     _forward(
         "why",
-        "Why this word",
+        message("contents.why-this-word"),
         "what each part adds to a word rather than another one",
         why.build,
         ("token",),
         at_one_place=True,
     ),
-    _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build, ("stack",)),
+    _forward(
+        "tokens",
+        message("contents.tokens"),
+        "how the tokenizer cuts the sentence",
+        tokens.build,
+        ("stack",),
+    ),
     _forward(
         "embedding",
-        "Embedding",
+        message("contents.embedding"),
         "each token's row, and its neighbours",
         embedding.build,
         (*_TOKEN, "feature"),
     ),
     _forward(
         "positions",
-        "Positions",
+        message("contents.positions"),
         "how the model knows the order of tokens",
         positions.build,
         (*_HEAD, "other", "feature"),
     ),
     _forward(
         "norm",
-        "Norm",
+        message("contents.norm"),
         "features brought to a common scale",
         norm.build,
         (*_LAYER, "feature"),
@@ -109,7 +116,7 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     ),
     _forward(
         "qkv",
-        "Queries, keys, values",
+        message("contents.queries-keys-values"),
         "queries, keys and values of a head",
         qkv.build,
         (*_HEAD, "other", "feature"),
@@ -117,7 +124,7 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     ),
     _forward(
         "scores",
-        "Scores",
+        message("contents.scores"),
         "how well a query matches each key",
         scores.build,
         (*_HEAD, "other"),
@@ -125,40 +132,59 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     ),
     _forward(
         "softmax",
-        "Softmax",
+        message("contents.softmax"),
         "scores become weights; the head's output",
         softmax.build,
         (*_HEAD, "other", "feature"),
         one_layer=True,
     ),
-    _forward("heads", "Heads", "all heads at once, by where they look", heads.build, _HEAD),
+    _forward(
+        "heads",
+        message("contents.heads"),
+        "all heads at once, by where they look",
+        heads.build,
+        _HEAD,
+    ),
     _forward(
         "residual",
-        "Residual stream",
+        message("contents.residual-stream"),
         "what each part adds to a prediction",
         residual.build,
         (*_LAYER, "feature"),
     ),
     _forward(
         "feed-forward",
-        "Feed-forward",
+        message("contents.feed-forward"),
         "the units that write most",
         feed_forward.build,
         (*_LAYER, "feature"),
         one_layer=True,
     ),
-    _forward("lens", "Logit lens", "the prediction after each layer", lens.build, _TOKEN),
+    _forward(
+        "lens",
+        message("contents.logit-lens"),
+        "the prediction after each layer",
+        lens.build,
+        _TOKEN,
+    ),
     _forward(
         "probabilities",
-        "Probabilities",
+        message("contents.probabilities"),
         "logits, and how a token is sampled",
         probabilities.build,
         _TOKEN,
     ),
-    _forward("loss", "Loss", "the loss of each token", loss.build, _TOKEN, needs_loss=True),
+    _forward(
+        "loss",
+        message("contents.loss"),
+        "the loss of each token",
+        loss.build,
+        _TOKEN,
+        needs_loss=True,
+    ),
     _backward(
         "backward",
-        "Backward",
+        message("contents.backward"),
         "p - y: every gradient begins here",
         backward.build,
         _TOKEN,
@@ -166,28 +192,28 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     ),
     _backward(
         "head-gradient",
-        "The head's gradient",
+        message("contents.the-head-gradient"),
         "the gradient of the head, and both paths to a tied table",
         head_gradient.build,
         (*_TOKEN, "feature"),
     ),
     _backward(
         "gradients",
-        "Gradients",
+        message("contents.gradients"),
         "how far the loss reaches back, by layer and matrix",
         gradients.build,
         (*_LAYER, "feature"),
     ),
     _backward(
         "rules",
-        "Local rules",
+        message("contents.local-rules"),
         "how a gradient passes a softmax, a sum, a norm",
         local_gradients.build,
         (*_HEAD, "other", "feature"),
     ),
     _backward(
         "nudge",
-        "Nudge",
+        message("contents.nudge"),
         "a weight moved a little: is its gradient true?",
         finite_difference.build,
         _WEIGHT,
@@ -195,25 +221,30 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
     ),
     _update(
         "update",
-        "Update",
+        message("contents.update"),
         "the optimiser's step on one weight, number by number",
         update.build,
         _WEIGHT,
     ),
     _update(
         "after-update",
-        "After the step",
+        message("contents.after-the-step"),
         "one step on a copy, and the sentence again",
         after_update.build,
         _TOKEN,
         at_one_place=True,
     ),
     ChapterEntry(
-        "over-time", "Over time", "the sentence during the training", film.build, _HEAD, "over time"
+        "over-time",
+        message("contents.over-time"),
+        "the sentence during the training",
+        film.build,
+        _HEAD,
+        "over time",
     ),
     ChapterEntry(
         "compare",
-        "Compare",
+        message("contents.compare"),
         "another checkpoint, model or sentence next to this one",
         compare.explain_how,
         _HEAD,
@@ -234,8 +265,15 @@ def find_chapter(name: str) -> ChapterEntry:
             return entry
     names = [entry.id for entry in CHAPTERS]
     similar = difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {similar[0]!r}" if similar else ""
-    raise PellucidError(f"there is no chapter {name!r}{hint}; chapters: {', '.join(names)}")
+    hint = message("contents.did-you-mean", similar=repr(similar[0])) if similar else ""
+    raise PellucidError(
+        message(
+            "contents.there-is-no-chapter-chapters",
+            name=repr(name),
+            hint=hint,
+            names=join(", ", names),
+        )
+    )
 
 
 def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = None) -> Chapter:
@@ -254,14 +292,14 @@ def build_chapter(trace: Trace, name: str, place: Place, versus: Trace | None = 
     selection = select_place(trace, place)
     reason = explain_no_loss(trace) if entry.needs_loss else None
     if reason is not None:
-        prefix = "" if entry.part == "forward" else "There is no loss to go back from. "
-        content = Content(sentence=f"{prefix}{reason}")
+        prefix = "" if entry.part == "forward" else message("contents.there-is-no-loss-to")
+        content = Content(sentence=prefix + reason)
     elif versus is not None and entry.build_comparison is not None:
         content = entry.build_comparison(trace, versus, selection)
     else:
         content = entry.build(trace, selection)
     if trace.edits and entry.walks:
-        note = "an edit changed numbers that these gradients come through: they have no receipts"
+        note = message("contents.an-edit-changed-numbers-that")
         content = replace(content, receipts=(), notes=(*content.notes, note))
     return finish_chapter(name, content)
 

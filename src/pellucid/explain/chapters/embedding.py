@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Content, Receipt, Table
 from pellucid.explain.chapters.pictures import feature_bars
 from pellucid.explain.equations.equation import stack_prefix
@@ -29,14 +30,21 @@ def build(trace: Trace, selection: Selection) -> Content:
     neighbours, cosines = nearest(table, token_id)
     cosine = _cosine(trace, selection, token_id, neighbours[0]) if neighbours else None
     return Content(
-        sentence=f"Token {selection.query(trace)} becomes row {token_id:,} of a table of "
-        f"{len(table):,} rows: {table.shape[1]} learnt numbers, the same wherever the token is in "
-        "a text.",
+        sentence=message(
+            "embedding.token-becomes-row-of-a",
+            query=selection.query(trace),
+            token_id=token_id,
+            n_table=len(table),
+            shape=table.shape[1],
+        ),
         pictures=(
-            feature_bars(f"the features of the token{_describe_scaling(trace)}", embedded),
+            feature_bars(
+                message("embedding.the-features-of-the-token", scaling=_describe_scaling(trace)),
+                embedded,
+            ),
             Table(
-                title="nearest tokens by cosine of their rows",
-                columns=("token", "id", "cosine"),
+                title=message("embedding.nearest-tokens-by-cosine-of"),
+                columns=(message("word.token"), message("word.id"), message("word.cosine")),
                 rows=tuple(
                     (piece(trace, word), word, cosine)
                     for word, cosine in zip(neighbours, cosines, strict=True)
@@ -68,7 +76,9 @@ def _cosine(trace: Trace, selection: Selection, token_id: int, neighbour: int) -
     a, b = (build.vector(f"E[{word}]", address, word) for word in (token_id, neighbour))
     return build.receipt(
         a.address,
-        title=f"cosine of {selection.query(trace)} and {piece(trace, neighbour)}",
+        title=message(
+            "embedding.cosine-of-and", query=selection.query(trace), word=piece(trace, neighbour)
+        ),
         formula="a · b / (|a| |b|)",
         expression=a @ b / ((a @ a).sqrt() * (b @ b).sqrt()),
         source=(nearest, "cosines = products /"),
@@ -79,17 +89,14 @@ def _cosine(trace: Trace, selection: Selection, token_id: int, neighbour: int) -
 def _describe_scaling(trace: Trace) -> str:
     """The changes of the row before the first layer, in words."""
     scale = trace.model.embedding_scale
-    scaled = f", times {scale:.6g}" if scale != 1 else ""
+    scaled = message("embedding.times", scale=scale) if scale != 1 else ""
     has_segments = trace.model.segment_embedding is not None
-    return scaled + (", with the vector of its kind of text" if has_segments else "")
+    return scaled + (message("embedding.with-the-vector-of-its") if has_segments else "")
 
 
 def _describe_head(trace: Trace) -> str:
     if not trace.model.has_head:
-        return "the model has no head: nothing else reads this table"
+        return message("embedding.the-model-has-no-head")
     if trace.model.head is None:
-        return (
-            "tied: the head that makes logits is this same table, so a token's row is both its "
-            "input vector and its output vector"
-        )
-    return "not tied: the head that makes logits is another matrix"
+        return message("embedding.tied-the-head-that-makes")
+    return message("embedding.not-tied-the-head-that")

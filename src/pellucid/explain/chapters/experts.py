@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.chapters.pictures import MAX_CELLS, largest, window
@@ -20,9 +21,14 @@ def build_experts(trace: Trace, selection: Selection, facts: ExpertsFacts) -> Co
     address, token = f"{selection.layer_name}.feed_forward", selection.token
     choice: list[int] = to_list(trace[f"{address}.chosen"][token])
     return Content(
-        sentence=f"A router gives {selection.query(trace)} to {len(choice)} of {facts.n_experts} "
-        f"experts, each a feed-forward layer of its own: {_list(choice)}. Their outputs are "
-        f"weighted and added.{_describe_shared(facts)}",
+        sentence=message(
+            "experts.a-router-gives-to-of",
+            query=selection.query(trace),
+            n_choice=len(choice),
+            n_experts=facts.n_experts,
+            list=_list(choice),
+            shared=_describe_shared(facts),
+        ),
         pictures=(
             _weights(trace, address, selection, choice),
             _table(trace, address, token, choice, facts.n_experts),
@@ -46,10 +52,12 @@ def build_experts(trace: Trace, selection: Selection, facts: ExpertsFacts) -> Co
 def _weights(trace: Trace, address: str, selection: Selection, choice: list[int]) -> Bars:
     weights = trace[cell(f"{address}.weights", selection.token)]
     return Bars(
-        title=f"the experts of {selection.query(trace)} in layer {selection.layer}, by weight",
-        names=tuple(f"expert {number}" for number in choice),
+        title=message(
+            "experts.the-experts-of-in-layer", query=selection.query(trace), layer=selection.layer
+        ),
+        names=tuple(message("experts.expert", number=number) for number in choice),
         values=tuple(float(weights[number]) for number in choice),
-        unit="weight",
+        unit=message("word.weight"),
     )
 
 
@@ -71,8 +79,14 @@ def _table(trace: Trace, address: str, token: int, choice: list[int], n_experts:
         for number in (*choice, *others)
     ]
     return Table(
-        title="from the router's logit to what an expert writes",
-        columns=("expert", "logit", "score", "weight", "length written"),
+        title=message("experts.from-the-router-logit-to"),
+        columns=(
+            message("word.expert"),
+            message("word.logit"),
+            message("word.score"),
+            message("word.weight"),
+            message("experts.length-written"),
+        ),
         rows=tuple(rows),
     )
 
@@ -91,10 +105,14 @@ def _of_all_tokens(trace: Trace, address: str, selection: Selection) -> Table:
         )
         for place in places
     ]
-    cut = "" if len(places) == len(pieces) else f": {len(places)} of {len(pieces)} tokens"
+    cut = (
+        ""
+        if len(places) == len(pieces)
+        else message("experts.of-tokens", n_places=len(places), n_pieces=len(pieces))
+    )
     return Table(
-        title=f"the experts of each token, with their weights{cut}",
-        columns=("token", "experts"),
+        title=message("experts.the-experts-of-each-token", cut=cut),
+        columns=(message("word.token"), message("word.experts")),
         rows=tuple(rows),
     )
 
@@ -102,20 +120,20 @@ def _of_all_tokens(trace: Trace, address: str, selection: Selection) -> Table:
 def _describe_shared(facts: ExpertsFacts) -> str:
     if facts.shared is None:
         return ""
-    gate = "" if facts.shared_gate is None else ", scaled by a gate"
-    return f" Every token uses one more layer, the shared one{gate}."
+    gate = "" if facts.shared_gate is None else message("experts.scaled-by-a-gate")
+    return message("experts.every-token-uses-one-more", gate=gate)
 
 
 def _note(trace: Trace, address: str, facts: ExpertsFacts) -> str:
     used = len(set(to_list(trace[f"{address}.chosen"].flatten())))
-    note = f"the tokens of this text use {used} of {facts.n_experts} experts"
+    note = message("experts.the-tokens-of-this-text", used=used, n_experts=facts.n_experts)
     if facts.rule.grouped:
-        note += "; a token can choose experts of its best groups only"
+        note += message("experts.a-token-can-choose-experts")
     if facts.choice_bias is not None:
-        note += "; the choice adds a bias to each score, which is not part of a weight"
+        note += message("experts.the-choice-adds-a-bias")
     return note
 
 
 def _list(numbers: list[int]) -> str:
     *first, last = map(str, numbers)
-    return f"{', '.join(first)} and {last}" if first else last
+    return message("list.and", first=", ".join(first), last=last) if first else last

@@ -7,6 +7,7 @@ from typing import assert_never
 import torch
 from torch import nn
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Content, Table
 from pellucid.explain.chapters.adapters import view_adapter
@@ -37,7 +38,7 @@ from pellucid.model.facts import (
 )
 
 _UNITS = 12
-_ONE_TOKEN_ONLY = " alone, no other token in sight"
+_ONE_TOKEN_ONLY = message("feed_forward.alone-no-other-token-in")
 
 
 def build(trace: Trace, selection: Selection) -> Content:
@@ -54,7 +55,7 @@ def build(trace: Trace, selection: Selection) -> Content:
             return build_experts(trace, selection, facts)
         case UnknownFacts():
             raise PellucidError(
-                f"layer {selection.layer} has no feed-forward whose units are known"
+                message("feed_forward.layer-has-no-feed-forward", layer=selection.layer)
             )
         case _:
             assert_never(facts)
@@ -72,20 +73,28 @@ def build(trace: Trace, selection: Selection) -> Content:
         for name, feature in matrices.items()
     ]
     return Content(
-        sentence=f"{selection.query(trace)}{_describe_input(block)}: {len(units):,} units "
-        f"each look for a pattern in it, and write a vector of their own. "
-        f"{_describe_activation(facts)}",
+        sentence=message(
+            "feed_forward.units-each-look-for-a",
+            query=selection.query(trace),
+            input=_describe_input(block),
+            n_units=len(units),
+            activation=_describe_activation(facts),
+        ),
         pictures=(
             bars(
-                f"the {len(order)} units of {selection.layer_name} that write most",
+                message(
+                    "feed_forward.the-units-of-that-write",
+                    n_order=len(order),
+                    layer_name=selection.layer_name,
+                ),
                 lengths,
                 order,
-                "unit {}".format,
-                "length written",
+                lambda unit: message("feed_forward.unit", unit=unit),
+                message("feed_forward.length-written"),
             ),
             Table(
-                title="their inputs and their outputs",
-                columns=("unit", *values),
+                title=message("feed_forward.their-inputs-and-their-outputs"),
+                columns=(message("word.unit"), *values),
                 rows=tuple(
                     (unit, *(float(part[unit]) for part in values.values())) for unit in order
                 ),
@@ -99,8 +108,12 @@ def build(trace: Trace, selection: Selection) -> Content:
             *(receipt for view in adapters for receipt in view.receipts),
         ),
         notes=(
-            f"these {len(order)} of {len(units):,} units make {share:.0%} of all the lengths; "
-            "their outputs may cancel",
+            message(
+                "feed_forward.these-of-units-make-of",
+                n_order=len(order),
+                n_units=len(units),
+                share=share,
+            ),
             *(note for view in adapters for note in view.notes),
         ),
     )
@@ -125,7 +138,7 @@ def _describe_normed(norm: nn.Module) -> str:
     facts = norm_facts(norm)
     match facts:
         case NormFacts(mean_over="sequence"):
-            return " after a norm over all tokens of the text"
+            return message("feed_forward.after-a-norm-over-all")
         case NormFacts() | IdentityFacts():
             return _ONE_TOKEN_ONLY
         case SandwichFacts() | UnknownFacts():
@@ -136,8 +149,8 @@ def _describe_normed(norm: nn.Module) -> str:
 
 def _describe_activation(facts: DenseFeedForwardPart) -> str:
     if isinstance(facts, ClampedFeedForwardFacts):
-        return "A gate of its own scales each; both are clamped first."
-    activation = facts.activation or "an activation of its own"
+        return message("feed_forward.a-gate-of-its-own-2")
+    activation = facts.activation or message("feed_forward.an-activation-of-its-own")
     if facts.gate is not None:
-        return f"A gate of its own, passed through {activation}, scales each."
-    return f"Their products pass through {activation}."
+        return message("feed_forward.a-gate-of-its-own", activation=activation)
+    return message("feed_forward.their-products-pass-through", activation=activation)

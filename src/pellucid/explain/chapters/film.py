@@ -10,6 +10,7 @@ import math
 
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain import outputs
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Content, Film, Frames, Receipt
@@ -36,18 +37,12 @@ _BYTES = 56_000
 def build(trace: Trace, selection: Selection) -> Content:
     """Probabilities and loss by snapshot; the head's map; the layers at the selected token."""
     if trace.run is None or not trace.sentence.text:
-        return Content(sentence="Ids in a bare model have no past: open a run with pellucid.load.")
+        return Content(sentence=message("film.ids-in-a-bare-model"))
     if trace.sentence.kind == "encoder-decoder":
-        return Content(
-            sentence="There are no films of an encoder-decoder: its decoder would read another "
-            "text in each snapshot."
-        )
+        return Content(sentence=message("film.there-are-no-films-of"))
     film = footage(trace.run, trace.sentence)
     if film.ids != trace.sentence.ids:
-        return Content(
-            sentence="The film of this sentence has other tokens: it was made with another "
-            "tokenizer than the run's."
-        )
+        return Content(sentence=message("film.the-film-of-this-sentence"))
     if len(film.snapshots) < 2:
         return Content(sentence=_describe_filming(trace, film), notes=film.problems)
     token, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
@@ -57,11 +52,9 @@ def build(trace: Trace, selection: Selection) -> Content:
         receipts=(_receipt(trace, film, token),),
         notes=(
             *film.problems,
-            f"layer {selection.layer} has no map of weights" if frames is None else None,
-            "the film shows the model as it was trained: no head is scaled in it"
-            if trace.scales
-            else None,
-            f"for more moments, film it: {_command(trace)}"
+            message("film.layer-has-no-map-of", layer=selection.layer) if frames is None else None,
+            message("film.the-film-shows-the-model") if trace.scales else None,
+            message("film.for-more-moments-film-it", command=_command(trace))
             if film.origin.endswith("checkpoints")
             else None,
         ),
@@ -70,32 +63,39 @@ def build(trace: Trace, selection: Selection) -> Content:
 
 def _story(trace: Trace, film: Footage, token: int) -> str:
     first, last = film.snapshots[0], film.snapshots[-1]
-    text = f"{film.origin[0].upper()}{film.origin[1:]}, from update {first.step:,} to "
-    text += f"{last.step:,}"
+    text = message("film.from-update-to", origin=film.origin, step=first.step, step2=last.step)
     if first.loss is None or last.loss is None:
-        return f"{text}: what the model expected in this sentence, and where it looked."
+        return message("film.what-the-model-expected-in", text=text)
     token = min(token, len(trace.ids) - 2)
     word = piece(trace, int(trace.ids[token + 1]))
     p = [math.exp(-float(snapshot.tensors["surprisal"][token])) for snapshot in (first, last)]
-    return (
-        f"{text}: the loss of the sentence went from {first.loss:.4f} to {last.loss:.4f} nats, and "
-        f"the probability of {word} from {p[0]:.4f} to {p[1]:.4f}."
+    return message(
+        "film.the-loss-of-the-sentence",
+        text=text,
+        loss=first.loss,
+        loss2=last.loss,
+        word=word,
+        p=p[0],
+        p2=p[1],
     )
 
 
 def _describe_filming(trace: Trace, film: Footage) -> str:
     assert trace.run is not None
     if is_published(trace.run.folder):
-        return (
-            "A published model holds no snapshots of its training. Film a run of your own: "
-            f"{_command(trace)}."
-        )
+        return message("film.a-published-model-holds-no", command=_command(trace))
     sentences = ", ".join(map(repr, filmed_sentences(trace.run)[:5]))
-    other_films = f" It has films of {sentences}." if sentences else ""
-    available = "one readable snapshot" if film.snapshots else "no film of this sentence"
-    return (
-        f"This run has {available} and fewer than two checkpoints: there is nothing to compare."
-        f"{other_films} To film it from the first update on: {_command(trace)}."
+    other_films = message("film.it-has-films-of", sentences=sentences) if sentences else ""
+    available = (
+        message("film.one-readable-snapshot")
+        if film.snapshots
+        else message("film.no-film-of-this-sentence")
+    )
+    return message(
+        "film.this-run-has-and-fewer",
+        available=available,
+        other_films=other_films,
+        command=_command(trace),
     )
 
 
@@ -118,13 +118,16 @@ def _film(trace: Trace, film: Footage, token: int) -> Film:
         selected = last_token - places[0]
     layers = _layers(shots[0].tensors[f"{trace.side}.norms"])
     return Film(
-        title=f"after {label(pieces, token)}",
+        title=message("film.after", token=label(pieces, token)),
         steps=tuple(shot.step for shot in shots),
         names=names,
         curves=curves,
         chosen=selected,
         losses=losses,
-        layers=tuple("embedding" if n == 0 else f"layer {n - 1}" for n in layers),
+        layers=tuple(
+            message("word.embedding") if n == 0 else message("film.layer", number=n - 1)
+            for n in layers
+        ),
         rungs=tuple(tuple(_rung(trace, shot, n, token) for n in layers) for shot in shots),
     )
 
@@ -161,12 +164,12 @@ def _frames(trace: Trace, film: Footage, selection: Selection) -> Frames | None:
     pieces = trace.pieces(selection.side)
     patch = max(1, -(-len(pieces) // SIDE)) * pooled_maps[0][1]
     return Frames(
-        title=f"weights of {selection.head_name}: queries down, keys across",
+        title=message("film.weights-of-queries-down-keys", head_name=selection.head_name),
         steps=tuple(shot.step for shot in shots),
         rows=pieces[::patch],
         columns=pieces[::patch],
         frames=tuple(tuple(map(tuple, to_list(frame[0]))) for frame, _ in pooled_maps),
-        pooled="" if patch == 1 else f"pooled: each cell is the largest of {patch} x {patch}",
+        pooled="" if patch == 1 else message("film.pooled-each-cell-is-the", patch=patch),
         patch=patch,
     )
 
@@ -186,7 +189,7 @@ def _film_receipt(trace: Trace, snapshot: Snapshot, token: int) -> Receipt:
     surprisal = constant(float(snapshot.tensors["surprisal"][token]), "filmed surprisal")
     return ReceiptBuilder(trace).receipt(
         cell("probabilities", token, word),
-        title=f"p of {piece(trace, word)} at update {snapshot.step:,}, filmed and from the weights",
+        title=message("film.p-of-at-update-filmed", word=piece(trace, word), step=snapshot.step),
         formula="exp(-filmed surprisal)",
         expression=(-surprisal).exp(),
         source=(outputs.read_probabilities, 'torch.softmax(widen(trace["logits"])'),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain import finite_difference
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.backward_segments import is_large
@@ -29,13 +30,22 @@ def build(trace: Trace, selection: Selection) -> Content:
     loss_below, unmoved, loss_above = losses
     w, digits = float(trace[weight.address()]), str(finite_difference.precision(trace))
     return Content(
-        sentence=f"The gradient says that moving {weight.address()} by h changes the loss by "
-        f"{gradient:.4g} h. So move it, by {step:.2g} up and down, and look: the loss changes by "
-        f"{(loss_above - loss_below) / (2 * step):.4g} h.",
+        sentence=message(
+            "finite_difference.the-gradient-says-that-moving",
+            address=weight.address(),
+            gradient=gradient,
+            step=step,
+            change=(loss_above - loss_below) / (2 * step),
+        ),
         pictures=(
             Table(
-                title=f"{weight.address()}, moved by {step:.9g}",
-                columns=("", "weight", "loss, measured", "loss by the gradient"),
+                title=message("finite_difference.moved-by", address=weight.address(), step=step),
+                columns=(
+                    "",
+                    message("word.weight"),
+                    message("finite_difference.loss-measured"),
+                    message("finite_difference.loss-by-the-gradient"),
+                ),
                 rows=tuple(
                     (name, f"{w + move:.9f}", f"{loss:.12f}", f"{unmoved + gradient * move:.12f}")
                     for name, move, loss in zip(("w - h", "w", "w + h"), moves, losses, strict=True)
@@ -49,8 +59,10 @@ def build(trace: Trace, selection: Selection) -> Content:
             receipt_or_none(trace, weight.address(".grad")),
         ),
         notes=(
-            f"the losses are computed in {digits.removeprefix('torch.')}; a difference of two "
-            "losses is no exact slope, and the tolerance says how exact it can be",
+            message(
+                "finite_difference.the-losses-are-computed-in",
+                dtype=digits.removeprefix("torch."),
+            ),
         ),
     )
 
@@ -66,11 +78,11 @@ def _draw_losses(
     moves.insert(_MOVES_PER_SIDE, 0.0)
     changes.insert(_MOVES_PER_SIDE, 0.0)
     return Lines(
-        title="change of the loss as this weight alone moves, and by its gradient",
-        names=("measured", "by the gradient"),
+        title=message("finite_difference.change-of-the-loss-as"),
+        names=(message("word.measured"), message("finite_difference.by-the-gradient")),
         x=tuple(moves),
         series=(tuple(changes), tuple(gradient * move for move in moves)),
-        x_unit="move",
+        x_unit=message("word.move"),
         unit="nats",
     )
 
@@ -81,8 +93,12 @@ def _list_largest(trace: Trace, weight: SelectedWeight) -> Table:
     order = gradient.abs().flatten().topk(min(_N_LARGEST, gradient.numel())).indices
     places = torch.stack(torch.unravel_index(order, gradient.shape), -1)
     return Table(
-        title=f"the largest gradients of {weight.name}",
-        columns=(*("row", "column")[: gradient.ndim], "weight", "gradient"),
+        title=message("finite_difference.the-largest-gradients-of", name=weight.name),
+        columns=(
+            *(message("word.row"), message("word.column"))[: gradient.ndim],
+            message("word.weight"),
+            message("word.gradient"),
+        ),
         rows=tuple(
             (*index, float(values[index]), float(gradient[index]))
             for index in map(tuple, to_list(places))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.chapter_types import Bars, Content, Table
@@ -22,11 +23,15 @@ def build(trace: Trace, selection: Selection) -> Content:
     reason = why_no_sums(trace, selection.side)
     n_without = sum(name not in norms for name, _ in trace.model.named_parameters())
     return Content(
-        sentence=f"The same layers from the end to the beginning: the gradient at the last state "
-        f"has a length of {first:.4g}, at the first {last:.4g}. {_describe_trend(first, last)}",
+        sentence=message(
+            "gradients.the-same-layers-from-the",
+            first=first,
+            last=last,
+            trend=_describe_trend(first, last),
+        ),
         pictures=(
             Bars(
-                title="length of dL/dh, from the loss back to the embedding",
+                title=message("gradients.length-of-dl-dh-from"),
                 names=tuple(name for name, _ in lengths),
                 values=tuple(norm for _, norm in lengths),
                 unit="‖dL/dh‖",
@@ -39,9 +44,9 @@ def build(trace: Trace, selection: Selection) -> Content:
             split_receipt(trace, selection),
         ),
         notes=(
-            "the model runs in evaluation mode, as in the forward chapters: without dropout",
-            f"the gradient does not simply pass by here: {reason}" if reason else None,
-            f"frozen or not used, and without a gradient: {n_without}" if n_without else None,
+            message("gradients.the-model-runs-in-evaluation"),
+            message("gradients.the-gradient-does-not-simply", reason=reason) if reason else None,
+            message("gradients.frozen-or-not-used-and", n_without=n_without) if n_without else None,
         ),
     )
 
@@ -58,13 +63,13 @@ def stream_norms(trace: Trace) -> list[tuple[str, float]]:
 
 def _describe_trend(first: float, last: float) -> str:
     if not first or not last:
-        return "Nothing comes back."
+        return message("gradients.nothing-comes-back")
     share = last / first
     if share < 0.01:
-        return "It vanishes on the way: little of this sentence reaches the first layers."
+        return message("gradients.it-vanishes-on-the-way")
     if share > 100:
-        return "It grows on the way: what suits the last layer may be too large for the first."
-    return "On the way it neither vanishes nor grows out of hand."
+        return message("gradients.it-grows-on-the-way")
+    return message("gradients.on-the-way-it-neither")
 
 
 def _table(trace: Trace, selection: Selection) -> Table:
@@ -75,9 +80,11 @@ def _table(trace: Trace, selection: Selection) -> Table:
     rows: list[tuple[str | float, ...]] = []
     for name in sorted(names, key=lambda name: not name.startswith(prefix)):
         norm, size = gradients.norms[name], gradients.sizes[name]
-        rows.append((name.removeprefix(prefix), norm, size, norm / size if size else "w is 0"))
+        rows.append(
+            (name.removeprefix(prefix), norm, size, norm / size if size else message("word.w-is-0"))
+        )
     return Table(
-        title=f"gradients of the weights of {selection.layer_name}, then of both ends",
-        columns=("weight", "‖g‖", "‖w‖", "‖g‖ / ‖w‖"),
+        title=message("gradients.gradients-of-the-weights-of", layer_name=selection.layer_name),
+        columns=(message("word.weight"), "‖g‖", "‖w‖", "‖g‖ / ‖w‖"),
         rows=tuple(rows),
     )

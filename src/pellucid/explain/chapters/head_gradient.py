@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.chapters.backward import place_with_target
@@ -23,16 +24,13 @@ def build(trace: Trace, selection: Selection) -> Content:
     if isinstance(trace.loss, ClassLoss):
         return _class_matrix(trace, trace.loss)
     if not trace.model.head_weight.requires_grad:
-        return Content(sentence="The matrix of the head is frozen: nothing moves it.")
+        return Content(sentence=message("head_gradient.the-matrix-of-the-head"))
     feature = selection.feature
     _, place, next_id = place_with_target(trace, selection)
     input_id = int(trace.ids[place])
     tied, word = trace.model.head is None, piece(trace, next_id)
     return Content(
-        sentence=f"A step pulls the row of {word} in the head towards the states before {word}, "
-        f"and pushes it away from the states where the model expected {word} in vain. The gradient "
-        f"of its feature {feature} sums the error of its logit times feature {feature} of the "
-        "state, over all places that count.",
+        sentence=message("head_gradient.a-step-pulls-the-row", word=word, feature=feature),
         pictures=(
             _terms(trace, next_id, feature),
             _tabulate_paths(trace, (next_id, input_id), feature) if tied else None,
@@ -45,11 +43,9 @@ def build(trace: Trace, selection: Selection) -> Content:
             receipt_or_none(trace, f"{_TABLE}.grad", input_id, feature) if tied else None,
         ),
         notes=(
-            "this table is the embedding too (tied): its gradient is the sum along both paths. So "
-            "the sum of the head alone is not .grad; they differ in the rows of the tokens of the "
-            "text, and in no other"
+            message("head_gradient.this-table-is-the-embedding")
             if tied
-            else "the embedding is another matrix here: nothing else reaches the head",
+            else message("head_gradient.the-embedding-is-another-matrix"),
         ),
     )
 
@@ -59,10 +55,14 @@ def _class_matrix(trace: Trace, loss: ClassLoss) -> Content:
     gradient = trace["classifier.weight.grad"]
     number = int(gradient.square().sum(-1).argmax())
     return Content(
-        sentence=f"The row of {name_class(loss, number)} in the matrix of the classes moves most: "
-        "along the state of the text, by the error of its logit.",
+        sentence=message("head_gradient.the-row-of-in-the", class_name=name_class(loss, number)),
         pictures=(
-            feature_bars(f"gradient of the row of {name_class(loss, number)}", gradient[number]),
+            feature_bars(
+                message(
+                    "head_gradient.gradient-of-the-row-of", class_name=name_class(loss, number)
+                ),
+                gradient[number],
+            ),
         ),
     )
 
@@ -78,11 +78,16 @@ def _terms(trace: Trace, word: int, feature: int) -> Bars:
     parts = error * slope * state / n_terms(loss)
     pieces, places = trace.pieces(trace.side), to_list(loss.places)
     return bars(
-        f"what each place adds to dW[{word}, {feature}], the row of {piece(trace, word)}",
+        message(
+            "head_gradient.what-each-place-adds-to",
+            word=word,
+            feature=feature,
+            word2=piece(trace, word),
+        ),
         parts,
         largest(parts.abs(), _PLACES),
         lambda n: label(pieces, places[n]),
-        "error x / n",
+        message("head_gradient.error-x-n"),
     )
 
 
@@ -90,8 +95,13 @@ def _tabulate_paths(trace: Trace, words: tuple[int, ...], feature: int) -> Table
     name = f"{_TABLE}.grad"
     paths = (trace[f"{name}.head"], trace[f"{name}.input"], trace[name])
     return Table(
-        title=f"the two paths to the tied table, feature {feature}",
-        columns=("row", "as the head", "as the input", "both"),
+        title=message("head_gradient.the-two-paths-to-the", feature=feature),
+        columns=(
+            message("word.row"),
+            message("word.as-the-head"),
+            message("word.as-the-input"),
+            message("word.both"),
+        ),
         rows=tuple(
             (piece(trace, word), *(float(path[word, feature]) for path in paths))
             for word in dict.fromkeys(words)

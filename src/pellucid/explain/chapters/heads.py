@@ -12,6 +12,7 @@ from itertools import zip_longest
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Content, Matrix, Receipt, Table
 from pellucid.explain.chapters.pictures import pooled_map
 from pellucid.explain.expressions import Number
@@ -20,15 +21,15 @@ from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
 from pellucid.typed import to_list
 
-_INDUCTION = "induction: share given to what came after the same token before"
+_INDUCTION = message("heads.induction-share-given-to-what")
 #: Ways to sort heads: the number, its name, and -1 if the largest comes first.
 _ORDERS = (
-    ("entropy", "lowest entropy", 1),
-    ("previous", "token before", -1),
-    ("induction", "induction", -1),
-    ("first", "first token (sink)", -1),
+    ("entropy", message("heads.lowest-entropy"), 1),
+    ("previous", message("word.token-before"), -1),
+    (message("word.induction"), message("word.induction"), -1),
+    ("first", message("heads.first-token-sink"), -1),
 )
-_MEASURES = (("previous", "token before"), ("first", "first token"))
+_MEASURES = (("previous", message("word.token-before")), ("first", message("word.first-token")))
 #: How many heads are named in each order.
 _RANKS = 10
 #: The number of small maps, at most, and their number of cells.
@@ -105,22 +106,22 @@ def build(trace: Trace, selection: Selection) -> Content:
     grid = [_layer(trace, selection, layer, pairs) for layer in range(n_layers)]
     n_maps = min(n_heads, _MAPS)
     has_negative = bool((trace[f"{selection.head_name}.weights"][selection.token] < 0).any())
-    notes = ["means over the queries of this sentence: another sentence may say otherwise"]
+    notes = [message("heads.means-over-the-queries-of")]
     if pairs:
-        notes.append(f"induction is the mean over {len(pairs)} queries whose token came before")
+        notes.append(message("heads.induction-is-the-mean-over", n_pairs=len(pairs)))
     elif not selection.cross:
-        notes.append("no token comes again after others: there is no induction score")
+        notes.append(message("heads.no-token-comes-again-after"))
     if n_maps < n_heads:
-        notes.append(f"small maps: the first {n_maps} of the layer's {n_heads} heads")
+        notes.append(message("heads.small-maps-the-first-of", n_maps=n_maps, n_heads=n_heads))
     if any(numbers.entropy is None for _, numbers in _list_heads(selection, grid)):
-        notes.append("rotated features make shares below 0: such a head has no entropy")
+        notes.append(message("heads.rotated-features-make-shares-below"))
     return Content(
         sentence=_describe_heads(selection, grid),
         pictures=(
-            _grid(selection, grid, "entropy", "entropy in nats: 0 looks at one token alone"),
-            _grid(selection, grid, "previous", "share given to the token before"),
-            _grid(selection, grid, "first", "share given to the first token"),
-            _grid(selection, grid, "induction", _INDUCTION) if pairs else None,
+            _grid(selection, grid, "entropy", message("heads.entropy-in-nats-0-looks")),
+            _grid(selection, grid, "previous", message("heads.share-given-to-the-token")),
+            _grid(selection, grid, "first", message("heads.share-given-to-the-first")),
+            _grid(selection, grid, message("word.induction"), _INDUCTION) if pairs else None,
             _ranking(selection, grid),
             *(
                 pooled_map(trace, replace(selection, head=head), max_cells=_CELLS)
@@ -143,13 +144,16 @@ def _list_heads(
 def _describe_heads(selection: Selection, grid: list[list[HeadNumbers]]) -> str:
     """How many there are, and which of them look most at the token before and at the first."""
     numbers_by_name = dict(_list_heads(selection, grid))
-    text_name = "source" if selection.cross else "sentence"
-    text = f"{len(numbers_by_name)} heads look at the {text_name}, each in its own way."
-    measures = (("first", "first token"),) if selection.cross else _MEASURES
+    text: str = message(
+        f"heads.look-at-the-{'source' if selection.cross else 'sentence'}", n=len(numbers_by_name)
+    )
+    measures = (("first", message("word.first-token")),) if selection.cross else _MEASURES
     for measure, target_name in measures:
         name = max(numbers_by_name, key=lambda name: getattr(numbers_by_name[name], measure))
         mean_share = getattr(numbers_by_name[name], measure)
-        text += f" {name} looks most at the {target_name}: {mean_share:.2f} on average."
+        text += message(
+            "heads.looks-most-at-the-on", name=name, target_name=target_name, mean_share=mean_share
+        )
     return text
 
 
@@ -200,7 +204,7 @@ def _ranking(selection: Selection, grid: list[list[HeadNumbers]]) -> Table:
             orders[title] = [f"{name} {value:.2f}" for _, name, value in ranked[:_RANKS]]
     longest = max(map(len, orders.values()))
     return Table(
-        title=f"heads in the order of each, the first {longest} of {len(heads)}",
+        title=message("heads.heads-in-the-order-of", longest=longest, n_heads=len(heads)),
         columns=tuple(orders),
         rows=tuple(zip_longest(*orders.values(), fillvalue="")),
     )
@@ -217,7 +221,11 @@ def entropy_receipt(trace: Trace, selection: Selection) -> Receipt:
         terms.append(w * w.log())
     return build.receipt(
         cell(address, selection.token),
-        title=f"entropy of {selection.query(trace)} in {selection.head_name}, in nats",
+        title=message(
+            "heads.entropy-of-in-in-nats",
+            query=selection.query(trace),
+            head_name=selection.head_name,
+        ),
         formula="-Σ w log w",
         expression=-total(terms),
         source=(_entropy, "torch.xlogy"),

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Content, Matrix, Table
 from pellucid.explain.chapters.pictures import window
@@ -29,11 +30,14 @@ def build(trace: Trace, selection: Selection) -> Content:
     """The likeliest word after each layer at the selected token; p of the next, for all tokens."""
     _ = trace.model.head_weight  # for its refusal
     if selection.side != trace.side:
-        raise PellucidError("this stack predicts no word: look at the other with --stack decoder")
+        raise PellucidError(message("lens.this-stack-predicts-no-word"))
     token = mask_or(trace, selection.token)
     word, origin = target_word(trace, token)
     stack_pass, word_text = trace.stack_pass(trace.side), piece(trace, word)
-    layers = ("embedding", *(f"layer {layer}" for layer in range(len(stack_pass.states) - 1)))
+    layers = (
+        message("word.embedding"),
+        *(message("lens.layer", layer=layer) for layer in range(len(stack_pass.states) - 1)),
+    )
     rows: list[tuple[str | float | int, ...]] = []
     cells: list[tuple[float, ...]] = []
     places = window(token, len(trace.ids), _TOKENS)
@@ -45,20 +49,29 @@ def build(trace: Trace, selection: Selection) -> Content:
         best, rank = int(p.argmax()), int((p > p[word]).sum()) + 1
         rows.append((name, piece(trace, best), float(p[best]), float(p[word]), rank))
     bare = is_identity(stack_pass.stack.final_norm)
-    parts = "The head is" if bare else "The final norm and the head are"
+    parts = message("word.the-head-is") if bare else message("lens.the-final-norm-and-the")
     return Content(
-        sentence=f"If the model ended after each layer, what would it predict after "
-        f"{label(trace.pieces(trace.side), token)}? {parts} applied to the stream as it is there.",
+        sentence=message(
+            "lens.if-the-model-ended-after",
+            token=label(trace.pieces(trace.side), token),
+            parts=parts,
+        ),
         pictures=(
             Table(
-                title=f"after each layer; the word {origin} is {word_text}",
-                columns=("after", "likeliest", "p", f"p of {word_text}", "its rank"),
+                title=message("lens.after-each-layer-the-word", origin=origin, word_text=word_text),
+                columns=(
+                    message("word.after"),
+                    message("word.likeliest"),
+                    "p",
+                    message("lens.p-of", word_text=word_text),
+                    message("word.its-rank"),
+                ),
                 rows=tuple(rows),
             ),
             _map(trace, places, layers, cells),
         ),
         receipts=(logit_receipt(trace, token, word), probability_receipt(trace, token, word)),
-        notes=("early layers were not trained to be read like this: a hint, not a thought",),
+        notes=(message("lens.early-layers-were-not-trained"),),
     )
 
 
@@ -67,9 +80,11 @@ def _map(
 ) -> Matrix:
     """p of the next word (or of the likeliest at the end), layer by layer and token by token."""
     pieces = trace.pieces(trace.side)
-    cut = f"cut out: tokens {places[0]} to {places[-1]} of {len(pieces)}"
+    cut = message(
+        "lens.cut-out-tokens-to-of", places=places[0], places2=places[-1], n_pieces=len(pieces)
+    )
     return Matrix(
-        title="p of the word that came next, or else of the likeliest",
+        title=message("lens.p-of-the-word-that"),
         rows=layers,
         columns=tuple(pieces[place] for place in places),
         values=tuple(cells),

@@ -7,6 +7,7 @@ from typing import cast
 
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Picture, Receipt
 from pellucid.explain.chapters.pictures import bars, largest
 from pellucid.explain.losses.types import ClassLoss
@@ -32,15 +33,13 @@ def build(trace: Trace, selection: Selection) -> Content:
     block = trace.stack_pass(selection.side).stack.blocks[selection.layer]
     kind = "cross_attention_norm" if selection.cross else "attention_norm"
     norm = norm_rule(trace, selection, entry_norm(block, kind))
-    sentence = "Each step passes its gradient on by a rule of its own."
+    sentence = message("local_gradients.each-step-passes-its-gradient")
     pictures: list[Picture] = []
     receipts: list[Receipt | None] = []
     reason = why_no_rules(trace, selection)
     if reason is None:
-        sentence += (
-            f" A softmax gives each score of {selection.query(trace)} its weight times the amount "
-            "by which its gradient exceeds the weighted mean: a gain that all keys share is no "
-            "reason to look elsewhere."
+        sentence += message(
+            "local_gradients.a-softmax-gives-each-score", query=selection.query(trace)
         )
         pictures += [_jacobian(trace, selection), _scores(trace, selection)]
         receipts += [rule(trace, selection) for rule in (sum_rule, softmax_rule, query_rule)]
@@ -50,14 +49,16 @@ def build(trace: Trace, selection: Selection) -> Content:
         receipts=(*receipts, norm),
         notes=(
             reason,
-            f"nothing comes back to token {original.token}, which predicts nothing that counts: "
-            f"this is token {selection.token}"
+            message(
+                "local_gradients.nothing-comes-back-to-token",
+                token=original.token,
+                token2=selection.token,
+            )
             if original.token != selection.token
             else None,
-            "the norm of this layer is of another kind: its rule is not shown"
+            message("local_gradients.the-norm-of-this-layer")
             if norm is None
-            else "but for its eps, a norm passes nothing on along the features themselves, nor "
-            "along their mean if it subtracts that: it would undo it",
+            else message("local_gradients.but-for-its-eps-a"),
         ),
     )
 
@@ -94,20 +95,22 @@ def _jacobian(trace: Trace, selection: Selection) -> Matrix:
     pieces, count = selection.key_pieces(trace), int(mask.sum())
     labels = tuple(pieces[key] for key in keys)
     return Matrix(
-        title=f"dw/ds of {selection.query(trace)} in {name}: w (1 if the same, else 0, less w)",
+        title=message("local_gradients.dw-ds-of-in-w", query=selection.query(trace), name=name),
         rows=labels,
         columns=labels,
         values=tuple(map(tuple, to_list(jacobian))),
         scale="diverging",
         address="",
-        pooled="" if len(keys) == count else f"the {len(keys)} largest of {count}",
+        pooled=""
+        if len(keys) == count
+        else message("local_gradients.the-largest-of", n_keys=len(keys), count=count),
     )
 
 
 def _scores(trace: Trace, selection: Selection) -> Bars:
     pieces = selection.key_pieces(trace)
     return bars(
-        f"dL/ds: below 0, more of that key would lower the loss ({selection.head_name})",
+        message("local_gradients.dl-ds-below-0-more", head_name=selection.head_name),
         trace[f"{selection.head_name}.scores.grad"][selection.token].double(),
         _largest_keys(trace, selection),
         lambda key: label(pieces, key),

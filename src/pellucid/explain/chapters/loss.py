@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
+from pellucid.catalogue import join, message
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Picture, Table, Tokens
 from pellucid.explain.chapters.pictures import largest, window
@@ -66,55 +67,78 @@ def _describe(
         case DistillationLoss():
             parts = compute.parts_of(loss, trace["logits"])
             return (
-                f"The student learns to predict what the teacher predicts: (1 - h) T² D + h CE = "
-                f"(1 - {loss.hard_weight:g}) × {loss.temperature:g}² × {parts['divergence']:.4f} + "
-                f"{loss.hard_weight:g} × {parts['cross_entropy']:.4f} = {value:.4f}.",
+                message(
+                    "loss.the-student-learns-to-predict",
+                    hard_weight=loss.hard_weight,
+                    temperature=loss.temperature,
+                    divergence=parts["divergence"],
+                    cross_entropy=parts["cross_entropy"],
+                    value=value,
+                ),
                 (_teacher(trace, loss, row),),
             )
         case PreferenceLoss():
             parts = compute.parts_of(loss, trace["logits"], read_companion(trace))
             return (
-                f"The chosen answer should gain more on the reference than the rejected one. The "
-                f"margin z is {parts['margin']:.4f}, σ(z) is {parts['sigmoid']:.4f}, and the loss "
-                f"{value:.4f}; without any change from the reference it is "
-                f"{math.log(2) if loss.kind == 'sigmoid' else 1:.4f}.",
+                message(
+                    "loss.the-chosen-answer-should-gain",
+                    margin=parts["margin"],
+                    sigmoid=parts["sigmoid"],
+                    value=value,
+                    log=math.log(2) if loss.kind == "sigmoid" else 1,
+                ),
                 (_log_ps(parts), *_moves(trace)),
             )
         case PolicyLoss():
             parts = compute.parts_of(loss, trace["logits"])
             return (
-                f"This answer got a reward of {parts['reward']:.4f}; compared with the other "
-                f"answers to the prompt that is an advantage of {loss.advantage:+.4f}. The loss "
-                f"makes it {'likelier' if loss.advantage > 0 else 'less likely'}"
-                f"{' or does not move it' if loss.advantage == 0 else ''}. Its value, {value:.4f}, "
-                "has no meaning of its own: only its gradient has.",
+                message(
+                    "loss.policy",
+                    reward=parts["reward"],
+                    advantage=loss.advantage,
+                    effect=_effect(loss.advantage),
+                    value=value,
+                ),
                 (_rewards(loss), _policy_parts(parts)),
             )
         case _:
             assert_never(loss)
 
 
+def _effect(advantage: float) -> str:
+    """What the loss does to an answer."""
+    if advantage == 0:
+        return message("loss.not-moved")
+    return message("loss.likelier" if advantage > 0 else "loss.less-likely")
+
+
 def _describe_tokens(trace: Trace, loss: TokenLoss, value: float, vocabulary: int) -> str:
     parts = compute.parts_of(loss, trace["logits"])
     plain = parts["cross_entropy"]
-    perplexity = f"{math.exp(plain):,.1f}" if plain < 700 else "more than can be counted"
-    sentence = (
-        "The loss of a token is -log of the probability that the model gave it; the mean is "
-        f"{plain:.4f} nats: as if guessing evenly among {perplexity} words. Guessing among all "
-        f"{vocabulary:,} would cost {math.log(vocabulary):.4f}."
+    perplexity = message("loss.uncountable")
+    if plain < 700:
+        perplexity = message("loss.perplexity", number=math.exp(plain))
+    sentence = message(
+        "loss.the-loss-of-a-token",
+        plain=plain,
+        perplexity=perplexity,
+        vocabulary=vocabulary,
+        log=math.log(vocabulary),
     )
     if loss.is_plain:
         return sentence
     additions = [
-        f"{name} {weight:g}"
+        message(f"loss.{name}", weight=weight)
         for name, weight in (
-            ("label smoothing", loss.label_smoothing),
+            ("label-smoothing", loss.label_smoothing),
             ("z-loss", loss.z_loss),
-            ("entropy bonus", loss.entropy_bonus),
+            ("entropy-bonus", loss.entropy_bonus),
         )
         if weight
     ]
-    return f"{sentence} With {', '.join(additions)} the training counts {value:.4f}."
+    return message(
+        "loss.with-additions", sentence=sentence, additions=join(", ", additions), value=value
+    )
 
 
 def name_targets(trace: Trace, loss: TokensLoss) -> tuple[str, ...]:
@@ -126,7 +150,7 @@ def name_targets(trace: Trace, loss: TokensLoss) -> tuple[str, ...]:
 
 def _tokens(trace: Trace, loss: TokensLoss) -> Tokens:
     return Tokens(
-        title="surprisal of each token that counts",
+        title=message("loss.surprisal-of-each-token-that"),
         pieces=name_targets(trace, loss),
         ids=tuple(to_list(loss.targets)),
         values=tuple(to_list(trace["surprisal"].double())),
@@ -140,8 +164,9 @@ def _tabulate(trace: Trace, loss: TokensLoss, row: int) -> Table:
     rows = window(row, len(costs), _ROWS)
     shift = 1 if trace.predicts else 0
     return Table(
-        title="token by token" + ("" if len(rows) == len(costs) else ": a part"),
-        columns=("place", "token", "p", "nats", "bits"),
+        title=message("loss.token-by-token")
+        + ("" if len(rows) == len(costs) else message("loss.a-part")),
+        columns=(message("word.place"), message("word.token"), "p", "nats", message("word.bits")),
         rows=tuple(
             (places[i] + shift, pieces[i], math.exp(-costs[i]), costs[i], costs[i] / math.log(2))
             for i in rows
@@ -153,13 +178,15 @@ def _describe_rest(trace: Trace, loss: TokensLoss) -> str:
     """What the places that do not count are."""
     n_read = len(trace.ids) - len(loss.places)
     if not trace.predicts:
-        return f"only masked tokens count: the other {n_read} are read, and have no loss"
+        return message("loss.only-masked-tokens-count-the", n_read=n_read)
     if len(loss.places) == len(trace.ids) - 1 and int(loss.places[0]) == 0:
-        return "the first token is numbers, and has no loss"
+        return message("loss.the-first-token-is-numbers")
     first = int(loss.places[0])
-    return (
-        f"{len(loss.places)} of the {len(trace.ids)} tokens count: those up to token {first} are "
-        "the prompt, which the model reads and is not trained to write"
+    return message(
+        "loss.of-the-tokens-count-those",
+        n_places=len(loss.places),
+        n_ids=len(trace.ids),
+        first=first,
     )
 
 
@@ -170,9 +197,17 @@ def _teacher(trace: Trace, loss: DistillationLoss, row: int) -> Table:
     terms = q * (log_q - log_p)
     order = dict.fromkeys((*largest(q, _WORDS), *largest(terms.abs(), 3)))
     return Table(
-        title=f"teacher and student {describe_place(trace, int(loss.places[row]))}, at temperature "
-        f"{loss.temperature:g}",
-        columns=("token", "q of the teacher", "p of the student", "q log(q/p)"),
+        title=message(
+            "loss.teacher-and-student-at-temperature",
+            place=describe_place(trace, int(loss.places[row])),
+            temperature=loss.temperature,
+        ),
+        columns=(
+            message("word.token"),
+            message("loss.q-of-the-teacher"),
+            message("loss.p-of-the-student"),
+            message("loss.q-log-q-p"),
+        ),
         rows=tuple(
             (piece(trace, word), float(q[word]), float(p[word]), float(terms[word]))
             for word in order
@@ -182,12 +217,17 @@ def _teacher(trace: Trace, loss: DistillationLoss, row: int) -> Table:
 
 def _log_ps(parts: compute.Parts) -> Table:
     rows = (
-        ("chosen", parts["log_p_chosen"], parts["log_p_reference_chosen"]),
-        ("rejected", parts["log_p_rejected"], parts["log_p_reference_rejected"]),
+        (message("word.chosen"), parts["log_p_chosen"], parts["log_p_reference_chosen"]),
+        (message("word.rejected"), parts["log_p_rejected"], parts["log_p_reference_rejected"]),
     )
     return Table(
-        title="log P of the two answers",
-        columns=("answer", "model", "reference", "gain"),
+        title=message("loss.log-p-of-the-two"),
+        columns=(
+            message("word.answer"),
+            message("word.model"),
+            message("word.reference"),
+            message("word.gain"),
+        ),
         rows=tuple(
             (name, policy, reference, policy - reference) for name, policy, reference in rows
         ),
@@ -202,10 +242,10 @@ def _moves(trace: Trace) -> tuple[Picture, ...]:
             continue
         loss = text.loss
         gains = -text["surprisal"].double() - loss.reference_log_ps.double()
-        name = "chosen" if loss.is_chosen else "rejected"
+        name = message("word.chosen" if loss.is_chosen else "word.rejected")
         pictures.append(
             Tokens(
-                title=f"log π - log ref of each token of the {name} answer",
+                title=message("loss.log-log-ref-of-each", name=name),
                 pieces=name_targets(text, loss),
                 ids=tuple(to_list(loss.targets)),
                 values=tuple(to_list(gains)),
@@ -216,22 +256,25 @@ def _moves(trace: Trace) -> tuple[Picture, ...]:
 
 
 def _rewards(loss: PolicyLoss) -> Bars:
-    names = ("this answer", *(f"answer {n + 2}" for n in range(len(loss.rewards) - 1)))
-    return Bars(title="rewards of the answers to the prompt", names=names, values=loss.rewards)
+    names = (
+        message("word.this-answer"),
+        *(message("loss.answer", number=n + 2) for n in range(len(loss.rewards) - 1)),
+    )
+    return Bars(title=message("loss.rewards-of-the-answers-to"), names=names, values=loss.rewards)
 
 
 def _policy_parts(parts: compute.Parts) -> Table:
     names = {
-        "reward": "reward",
-        "baseline": "mean reward of the others",
-        "advantage": "advantage A",
-        "log_p": "log π of the answer",
-        "log_ratio": "log π/ref of the answer",
-        "kl_k3": "KL from the reference (k3)",
+        "reward": message("word.reward"),
+        "baseline": message("loss.mean-reward-of-the-others"),
+        "advantage": message("word.advantage-a"),
+        "log_p": message("loss.log-of-the-answer"),
+        "log_ratio": message("loss.log-ref-of-the-answer"),
+        "kl_k3": message("loss.kl-from-the-reference-k3"),
     }
     return Table(
-        title="what the loss is made of",
-        columns=("part", "value"),
+        title=message("loss.what-the-loss-is-made"),
+        columns=(message("word.part"), message("word.value")),
         rows=tuple((title, parts[name]) for name, title in names.items()),
     )
 
@@ -241,25 +284,29 @@ def _classes(trace: Trace, loss: ClassLoss) -> Content:
     n_classes = len(p)
     if loss.multi_label:
         numbers = [number for number in range(n_classes) if loss.labels[number]]
-        names = ", ".join(name_class(loss, number) for number in numbers) or "no class"
-        sentence = (
-            f"The text has {names}. Each class costs -log of the probability of its right answer, "
-            f"yes or no; the mean is {value:.4f} nats. Guessing would cost {math.log(2):.4f}."
+        names = join(", ", [name_class(loss, number) for number in numbers]) or message(
+            "word.no-class"
+        )
+        sentence = message(
+            "loss.the-text-has-each-class", names=names, value=value, log=math.log(2)
         )
     else:
         label = int(loss.labels)
-        sentence = (
-            f"The text is {name_class(loss, label)}, to which the model gave a probability of "
-            f"{float(p[label]):.4f}. The loss is {value:.4f} nats; guessing among {n_classes} "
-            f"classes would cost {math.log(n_classes):.4f}."
+        sentence = message(
+            "loss.the-text-is-to-which",
+            class_name=name_class(loss, label),
+            p=float(p[label]),
+            value=value,
+            n_classes=n_classes,
+            log=math.log(n_classes),
         )
     logits, labels = trace["class_logits"].double(), loss.labels
     return Content(
         sentence=sentence,
         pictures=(
             Table(
-                title="class by class",
-                columns=("class", "logit", "p", "y"),
+                title=message("loss.class-by-class"),
+                columns=(message("word.class"), message("word.logit"), "p", "y"),
                 rows=tuple(
                     (
                         name_class(loss, n),
@@ -273,7 +320,7 @@ def _classes(trace: Trace, loss: ClassLoss) -> Content:
         ),
         receipts=(receipt_or_none(trace, "loss"),),
         notes=(
-            f"y is spread by a label smoothing of {loss.label_smoothing:g}"
+            message("loss.y-is-spread-by-a", label_smoothing=loss.label_smoothing)
             if loss.label_smoothing
             else None,
         ),

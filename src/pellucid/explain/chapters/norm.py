@@ -7,6 +7,7 @@ from typing import assert_never
 
 from torch import nn
 
+from pellucid.catalogue import join, message
 from pellucid.explain.chapter_types import Content, Lines, Table
 from pellucid.explain.norms import leak_of, scale_of
 from pellucid.explain.part_facts import entry_norm
@@ -30,14 +31,23 @@ def build(trace: Trace, selection: Selection) -> Content:
     inputs = trace[cell(f"{address}.in", selection.token)].double()
     outputs = trace[cell(address, selection.token)].double()
     n_shown = min(_FEATURES, len(inputs))
-    cut = f": the first {n_shown} of {len(inputs)}" if n_shown < len(inputs) else ""
+    cut = (
+        message("norm.the-first-of", n_shown=n_shown, n_inputs=len(inputs))
+        if n_shown < len(inputs)
+        else ""
+    )
     return Content(
         sentence=_describe_norm(module, selection.query(trace))
         + _describe_place(block_facts(block)),
         pictures=(
             Table(
-                title="over the features of this token",
-                columns=("", "mean", "variance", "root mean square"),
+                title=message("norm.over-the-features-of-this"),
+                columns=(
+                    "",
+                    message("word.mean"),
+                    message("word.variance"),
+                    message("norm.root-mean-square"),
+                ),
                 rows=tuple(
                     (
                         name,
@@ -45,15 +55,18 @@ def build(trace: Trace, selection: Selection) -> Content:
                         float(x.var(correction=0)),
                         math.sqrt(float((x * x).mean())),
                     )
-                    for name, x in (("before", inputs), ("after", outputs))
+                    for name, x in (
+                        (message("word.before"), inputs),
+                        (message("word.after"), outputs),
+                    )
                 ),
             ),
             Lines(
-                title=f"features before and after{cut}",
-                names=("before", "after"),
+                title=message("norm.features-before-and-after", cut=cut),
+                names=(message("word.before"), message("word.after")),
                 x=tuple(map(float, range(n_shown))),
                 series=tuple(tuple(to_list(x[:n_shown])) for x in (inputs, outputs)),
-                x_unit="feature",
+                x_unit=message("word.feature"),
             ),
         ),
         receipts=(
@@ -68,7 +81,9 @@ def build(trace: Trace, selection: Selection) -> Content:
         ),
         notes=(
             leak_of(module, causal=stack.causal),
-            f"others: {', '.join(_list_other_norms(trace, selection, address))}",
+            message(
+                "norm.others", other_norms=join(", ", _list_other_norms(trace, selection, address))
+            ),
         ),
     )
 
@@ -76,8 +91,8 @@ def build(trace: Trace, selection: Selection) -> Content:
 def _describe_norm(module: nn.Module, token: str) -> str:
     kind, scale = type(module).__name__, scale_of(module)
     if scale is None:
-        return f"{kind} has the place of a norm, and does not say how it changes {token}."
-    return f"{kind} brings the features of {token} to a common scale: {scale}."
+        return message("norm.has-the-place-of-a", kind=kind, token=token)
+    return message("norm.brings-the-features-of-to", kind=kind, token=token, scale=scale)
 
 
 def _describe_place(facts: BlockPart) -> str:
@@ -88,12 +103,15 @@ def _describe_place(facts: BlockPart) -> str:
             return ""
         case ResidualFacts(norm=norm, carried=carried):
             places = {
-                "input": "before each sublayer",
-                "output": "on the output of each sublayer",
-                "sandwich": "before each sublayer and on its output",
-                "sum": f"after each sum of {'' if carried == 1 else 'scaled '}stream and sublayer",
+                "input": message("norm.before-each-sublayer"),
+                "output": message("norm.on-the-output-of-each"),
+                "sandwich": message("norm.before-each-sublayer-and-on"),
+                "sum": message(
+                    "norm.after-each-sum-of-stream",
+                    scaled="" if carried == 1 else message("word.scaled"),
+                ),
             }
-            return f" In this model the norms are {places[norm]}."
+            return message("norm.in-this-model-the-norms", places=places[norm])
         case _:
             assert_never(residual)
 

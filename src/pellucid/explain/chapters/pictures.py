@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from pellucid.catalogue import message
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Matrix
 from pellucid.explain.selection import Selection
@@ -57,9 +58,13 @@ def largest(values: Tensor, count: int) -> list[int]:
 def feature_bars(title: str, values: Tensor) -> Bars:
     """The first features of a vector as bars."""
     n_shown = min(_FEATURES, len(values))
-    cut = f": the first {n_shown} of {len(values)}" if n_shown < len(values) else ""
+    cut = (
+        message("pictures.the-first-of", n_shown=n_shown, n_values=len(values))
+        if n_shown < len(values)
+        else ""
+    )
     return Bars(
-        title=f"{title}{cut}",
+        title=title + cut,
         names=tuple(map(str, range(n_shown))),
         values=tuple(to_list(values[:n_shown].float())),
     )
@@ -84,13 +89,17 @@ def head_map(
     )
     note = ""
     if max(len(rows), len(columns)) > MAX_CELLS:
-        note = (
-            f"cut out: queries {first_row} to {min(first_row + MAX_CELLS, len(rows)) - 1} of "
-            f"{len(rows)}, keys {first_column} to "
-            f"{min(first_column + MAX_CELLS, len(columns)) - 1} of {len(columns)}"
+        note = message(
+            "pictures.cut-out-queries-to-of",
+            first_row=first_row,
+            min=min(first_row + MAX_CELLS, len(rows)) - 1,
+            n_rows=len(rows),
+            first_column=first_column,
+            min2=min(first_column + MAX_CELLS, len(columns)) - 1,
+            n_columns=len(columns),
         )
     return Matrix(
-        title=f"{part} of {selection.head_name}: queries down, keys across",
+        title=message("pictures.map", part=message(f"word.{part}"), head=selection.head_name),
         rows=rows[shown_rows],
         columns=columns[shown_columns],
         values=_cells(values[shown_rows, shown_columns], mask[shown_rows, shown_columns]),
@@ -110,7 +119,10 @@ def whole_map(
     if max(map(len, pieces)) <= MAX_CELLS:
         return None
     whole = pooled_map(trace, selection, _WHOLE_CELLS, part, scale)
-    return replace(whole, title=f"all {part} of {selection.head_name}: queries down, keys across")
+    return replace(
+        whole,
+        title=message("pictures.whole-map", part=message(f"word.{part}"), head=selection.head_name),
+    )
 
 
 def pooled_map(
@@ -126,12 +138,12 @@ def pooled_map(
     patch = -(-max(values.shape) // max_cells)
     note = ""
     if patch > 1:
-        note = f"pooled: each cell is the largest of {patch} x {patch} {part}"
+        note = message("pictures.pooled", patch=patch, part=message(f"word.{part}"))
         values = values.masked_fill(~mask, -torch.inf)
         values = F.max_pool2d(values[None], patch, ceil_mode=True)[0]
         mask = F.max_pool2d(mask[None].float(), patch, ceil_mode=True)[0] > 0
     return Matrix(
-        title=f"head {selection.head}",
+        title=message("pictures.head", head=selection.head),
         rows=trace.pieces(selection.side)[::patch],
         columns=selection.key_pieces(trace)[::patch],
         values=_cells(values, mask),

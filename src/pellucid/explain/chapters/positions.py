@@ -7,6 +7,7 @@ from typing import Literal, assert_never, cast
 
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain import attention_heads
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Lines, Place, Table
@@ -32,10 +33,8 @@ from pellucid.typed import to_list
 
 _PAIRS = 8
 _NO_POSITIONS = {
-    "decoder": "Nothing marks the position of a token: only the mask, which hides later tokens, "
-    "tells tokens apart by their place.",
-    "encoder": "Nothing marks the position of a token, and every token sees all others: "
-    "the model reads the text without its order.",
+    "decoder": message("positions.nothing-marks-the-position-of-2"),
+    "encoder": message("positions.nothing-marks-the-position-of"),
 }
 
 
@@ -43,16 +42,14 @@ def build(trace: Trace, selection: Selection) -> Content:
     """The effect of the stack's scheme at the selected place."""
     notes: list[str] = []
     if selection.side == "decoder" and len(trace.sides) == 2:
-        notes.append("attention to the encoder knows no order: positions act within one text")
+        notes.append(message("positions.attention-to-the-encoder-knows"))
     if selection.cross:  # positions act within one text
         names = ("token", "layer", "head", "feature")
         place = Place(**{name: getattr(selection, name) for name in names})
         selection = select_place(trace, place)
     stack_pass = trace.stack_pass(selection.side)
     if isinstance(stack_pass.stack.positions, AlternatingPositions):
-        notes.append(
-            f"schemes take turns in this model: this is the one of layer {selection.layer + 1}"
-        )
+        notes.append(message("positions.schemes-take-turns-in-this", layer=selection.layer + 1))
     facts = position_facts(stack_pass.positions(selection.layer))
     match facts:
         case AddedPositionFacts(learned=learned):
@@ -62,15 +59,17 @@ def build(trace: Trace, selection: Selection) -> Content:
         case DistanceBiasFacts(rule=rule):
             return _show_bias(trace, selection, notes, _describe_bias(rule))
         case DistanceVectorFacts():
-            rule = "the query's product with a learnt vector for each distance"
+            rule = message("positions.the-query-product-with-a")
             return _show_bias(trace, selection, notes, rule)
         case DisentangledFacts():
-            rule = "the products of the query and of the key with vectors of their distance"
+            rule = message("positions.the-products-of-the-query")
             return _show_bias(trace, selection, notes, rule)
         case NoPositionFacts():
             return Content(sentence=_NO_POSITIONS[selection.side], notes=notes)
         case UnknownFacts(part=part):
-            return Content(sentence=f"{part} does not say how it marks positions.", notes=notes)
+            return Content(
+                sentence=message("positions.does-not-say-how-it", part=part), notes=notes
+            )
         case _:
             assert_never(facts)
 
@@ -78,19 +77,25 @@ def build(trace: Trace, selection: Selection) -> Content:
 def _describe_bias(rule: Literal["slope", "bucket"]) -> str:
     match rule:
         case "slope":
-            return "a penalty that grows with the distance, each head at its own slope"
+            return message("positions.a-penalty-that-grows-with")
         case "bucket":
-            return "a learnt number for each head and range of distances"
+            return message("positions.a-learnt-number-for-each")
         case _:
             assert_never(rule)
 
 
 def _show_added(trace: Trace, selection: Selection, notes: list[str], *, learned: bool) -> Content:
     added = trace[cell(f"{stack_prefix(trace, selection.side)}positions", selection.token)]
-    origin = "it was learnt, one for each place" if learned else "sines and cosines, not learnt"
+    origin = (
+        message("positions.it-was-learnt-one-for")
+        if learned
+        else message("positions.sines-and-cosines-not-learnt")
+    )
     return Content(
-        sentence=f"A vector for place {selection.token} is added to the embedding: {origin}.",
-        pictures=(feature_bars(f"the vector of place {selection.token}", added),),
+        sentence=message("positions.a-vector-for-place-is", token=selection.token, origin=origin),
+        pictures=(
+            feature_bars(message("positions.the-vector-of-place", token=selection.token), added),
+        ),
         receipts=(
             receipt_or_none(
                 trace,
@@ -125,8 +130,8 @@ def _show_rotation(
     length = trace.stack_pass(selection.side).ids.shape[1]
     if facts.switch is not None:
         cos, sin = (table[selection.token] for table in cast("Rotary", scheme).tables(length))
-        longer = "more than" if length > facts.switch else "at most"
-        notes.append(f"the angles are for a text of {longer} {facts.switch:,} tokens")
+        longer = message("word.more-than") if length > facts.switch else message("word.at-most")
+        notes.append(message("positions.the-angles-are-for-a", longer=longer, switch=facts.switch))
     half = facts.n_rotated // 2
     plain, rotated = _before_and_after(trace, selection)
     rows: list[tuple[str | float | int, ...]] = []
@@ -135,17 +140,30 @@ def _show_rotation(
         angle = math.degrees(math.atan2(float(sin[i]), float(cos[i])))
         pairs = (float(plain[i]), float(plain[j]), angle, float(rotated[i]), float(rotated[j]))
         rows.append((f"{i}, {j}", *pairs))
-    cut = f": the first {_PAIRS} of {half}" if half > _PAIRS else ""
+    cut = message("positions.the-first-of", pairs=_PAIRS, half=half) if half > _PAIRS else ""
     width = selection.attention(trace).q.shape[-1]
-    part = f"{facts.n_rotated} of the {width} features of " if facts.n_rotated < width else ""
+    part = (
+        message("positions.of-the-features-of", n_rotated=facts.n_rotated, width=width)
+        if facts.n_rotated < width
+        else ""
+    )
     return Content(
-        sentence=f"Nothing is added: {part}queries and keys are rotated, pair by pair, by an angle "
-        f"that grows with the place (here {selection.token}), so that their product depends on "
-        "the distance.",
+        sentence=message(
+            "positions.nothing-is-added-queries-and", part=part, token=selection.token
+        ),
         pictures=(
             Table(
-                title=f"pairs of the query of {selection.head_name}{cut}",
-                columns=("pair", "x", "y", "degrees", "x rotated", "y rotated"),
+                title=message(
+                    "positions.pairs-of-the-query-of", head_name=selection.head_name, cut=cut
+                ),
+                columns=(
+                    message("word.pair"),
+                    "x",
+                    "y",
+                    message("word.degrees"),
+                    message("word.x-rotated"),
+                    message("word.y-rotated"),
+                ),
                 rows=tuple(rows),
             ),
         ),
@@ -157,24 +175,26 @@ def _show_rotation(
 def _show_bias(trace: Trace, selection: Selection, notes: list[str], rule: str) -> Content:
     attention = selection.attention(trace)
     if attention.scoring is None:
-        return Content(
-            sentence="Positions act on scores here, and linear attention has none.", notes=notes
-        )
+        return Content(sentence=message("positions.positions-act-on-scores-here"), notes=notes)
     bias = attention_heads.bias(attention, selection.head)
     assert bias is not None
     line = to_list(bias[selection.token].float())
-    sentence = f"Positions change no vector: the score of a query and a key gets {rule}."
+    sentence = message("positions.positions-change-no-vector-the", rule=rule)
     if attention.positions.adds_values:
-        sentence += " To each value is added a learnt vector for its distance, too."
+        sentence += message("positions.to-each-value-is-added")
     return Content(
         sentence=sentence,
         pictures=(
             Lines(
-                title=f"bias of the scores of {selection.query(trace)} in {selection.head_name}",
-                names=("bias",),
+                title=message(
+                    "positions.bias-of-the-scores-of",
+                    query=selection.query(trace),
+                    head_name=selection.head_name,
+                ),
+                names=(message("word.bias"),),
                 x=tuple(float(key - selection.token) for key in range(len(line))),
                 series=(tuple(line),),
-                x_unit="key's place minus query's",
+                x_unit=message("positions.key-place-minus-query"),
             ),
         ),
         receipts=(score_receipt(trace, selection),),

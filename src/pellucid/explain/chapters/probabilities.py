@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Bars, Content, Receipt, Table
 from pellucid.explain.losses.names import piece
 from pellucid.explain.outputs import distribution_at, mask_or
@@ -43,24 +44,31 @@ def build(trace: Trace, selection: Selection) -> Content:
     receipts: list[Receipt | None] = []
     for word in dict.fromkeys((best[0], *next_ids)):
         receipts += [logit_receipt(trace, token, word), probability_receipt(trace, token, word)]
-    notes = [
-        "top-k and top-p cut words off and scale up the probabilities of the others; the table "
-        "shows the mass that was cut"
-    ]
+    notes = [message("probabilities.top-k-and-top-p")]
     for word in next_ids:
         rank = int((p > p[word]).sum()) + 1
-        notes.append(f"{piece(trace, word)} came next: p {float(p[word]):.4f}, rank {rank:,}")
+        notes.append(
+            message(
+                "probabilities.came-next-p-rank",
+                word=piece(trace, word),
+                p=float(p[word]),
+                rank=rank,
+            )
+        )
     return Content(
-        sentence=f"{'At' if trace.model.decoder is None else 'After'} "
-        f"{label(trace.pieces(trace.side), token)} each of the {len(p):,} words of the vocabulary "
-        f"has a logit; softmax turns the logits into probabilities. The likeliest is "
-        f"{piece(trace, best[0])} with {float(p[best[0]]):.3f}.",
+        sentence=message(
+            "probabilities.at" if trace.model.decoder is None else "probabilities.after",
+            token=label(trace.pieces(trace.side), token),
+            words=len(p),
+            word=piece(trace, best[0]),
+            p=float(p[best[0]]),
+        ),
         pictures=(
             Bars(
-                title=f"the likeliest {len(best)} of {len(p):,}",
+                title=message("probabilities.the-likeliest-of", n_best=len(best), n_p=len(p)),
                 names=tuple(piece(trace, word) for word in best),
                 values=tuple(to_list(values)),
-                unit="probability",
+                unit=message("word.probability"),
                 rest=float(1 - values.sum()),
             ),
             _sampling(trace, trace.logits_at(token), best[0]),
@@ -97,10 +105,18 @@ def _sampling(trace: Trace, logits: Tensor, best: int) -> Table:
         bits = float(-torch.xlogy(p, p).sum()) / math.log(2)
         cutoffs = ("-" if top_k is None else top_k, "-" if top_p is None else top_p)
         rows.append((temperature, *cutoffs, int((p > 0).sum()), cut, float(p[best]), bits))
-    best_p = f"p of {piece(trace, best)}"
+    best_p = message("probabilities.p-of", word=piece(trace, best))
     return Table(
-        title="sampled with a temperature, top-k and top-p",
-        columns=("temperature", "top-k", "top-p", "words left", "mass cut off", best_p, "bits"),
+        title=message("probabilities.sampled-with-a-temperature-top"),
+        columns=(
+            message("word.temperature"),
+            message("word.top-k"),
+            message("word.top-p"),
+            message("word.words-left"),
+            message("word.mass-cut-off"),
+            best_p,
+            message("word.bits"),
+        ),
         rows=tuple(rows),
     )
 
@@ -111,10 +127,16 @@ def _classes(trace: Trace) -> Content:
     names = tuple(getattr(head, "names", ())) or tuple(map(str, range(len(p))))
     best = int(p.argmax())
     return Content(
-        sentence=f"This model names the class of the whole text: {names[best]} with "
-        f"{float(p[best]):.3f}.",
-        pictures=(
-            Bars(title="classes", names=names, values=tuple(to_list(p)), unit="probability"),
+        sentence=message(
+            "probabilities.this-model-names-the-class", names=names[best], p=float(p[best])
         ),
-        notes=("softmax over the classes; a model of several labels reads a sigmoid for each",),
+        pictures=(
+            Bars(
+                title=message("word.classes"),
+                names=names,
+                values=tuple(to_list(p)),
+                unit=message("word.probability"),
+            ),
+        ),
+        notes=(message("probabilities.softmax-over-the-classes-a"),),
     )

@@ -6,6 +6,7 @@ from typing import assert_never, cast
 
 from torch import nn
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Content
@@ -31,7 +32,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         cell(f"{selection.head_name}.{part}", selection.token if part == "q" else key_token)
         for part in ("q", "k", "v")
     ]
-    text = "the source's token" if selection.cross else "the same token"
+    text = message("qkv.the-source-token") if selection.cross else message("qkv.the-same-token")
     features = _features(trace, selection)
     kind = "cross_attention" if selection.cross else "attention"
     adapters = [
@@ -39,9 +40,13 @@ def build(trace: Trace, selection: Selection) -> Content:
         for name, feature in features.items()
     ]
     return Content(
-        sentence=f"Head {selection.head} of layer {selection.layer} makes three vectors: "
-        f"{selection.query(trace)} asks with its query; {text} offers its key, and answers with "
-        "its value.",
+        sentence=message(
+            "qkv.head-of-layer-makes-three",
+            head=selection.head,
+            layer=selection.layer,
+            query=selection.query(trace),
+            text=text,
+        ),
         pictures=[
             *(feature_bars(address, trace[address]) for address in addresses),
             *(picture for view in adapters for picture in view.pictures),
@@ -75,7 +80,9 @@ def _features(trace: Trace, selection: Selection) -> dict[str, int]:
         head = selection.head * n_heads // attention.n_heads
         features[name] = head * width + selection.feature % width
         if f"{selection.layer_name}.{kind}.{name}" not in trace.addresses():
-            raise PellucidError(f"layer {selection.layer} has no {name} whose rows are known")
+            raise PellucidError(
+                message("qkv.layer-has-no-whose-rows", layer=selection.layer, name=name)
+            )
     return features
 
 
@@ -84,35 +91,36 @@ def _notes(selection: Selection, attention: AttentionRecord) -> list[str]:
     n_heads, n_kv_heads = attention.n_heads, attention.k.shape[1]
     if n_kv_heads < n_heads:
         notes.append(
-            f"grouped: {n_heads} heads of queries share {n_kv_heads} of keys and values, "
-            f"{n_heads // n_kv_heads} each; this one reads group "
-            f"{selection.head * n_kv_heads // n_heads}"
+            message(
+                "qkv.grouped-heads-of-queries-share",
+                n_heads=n_heads,
+                n_kv_heads=n_kv_heads,
+                n_heads2=n_heads // n_kv_heads,
+                head=selection.head * n_kv_heads // n_heads,
+            )
         )
     match attention.facts:
         case SoftmaxAttentionFacts(query_norm=str(norm)):
             if not is_identity(attention.layer.get_submodule(norm)):
-                after = "rotation" if attention.facts.norms_after_rotation else "product"
-                notes.append(
-                    f"queries and keys are normalised after the {after}: q and k are the result"
-                )
+                after = attention.facts.norms_after_rotation
+                notes.append(message(f"qkv.normalised-after-{'rotation' if after else 'product'}"))
         case SoftmaxAttentionFacts():
             pass
         case LatentAttentionFacts(d_latent=d_latent, d_rotated=d_rotated):
             notes.append(
-                f"keys and values are products of one latent vector of {d_latent} numbers per "
-                f"token, which all heads share; so are the last {d_rotated} features of the keys"
+                message("qkv.keys-and-values-are-products", d_latent=d_latent, d_rotated=d_rotated)
             )
         case LinearAttentionFacts():
-            notes.append("linear attention: q and k are features of the products, elu(x) + 1")
+            notes.append(message("qkv.linear-attention-q-and-k"))
         case NeuralMemoryFacts(window=window):
             notes.append(
-                f"these look through a window of {window}; the layer also has a memory with keys "
-                f"of its own: the output of the memory is at {selection.head_name}.memory, its "
-                f"share at {selection.head_name}.gate"
+                message(
+                    "qkv.these-look-through-a-window", window=window, head_name=selection.head_name
+                )
             )
         case _:
             assert_never(attention.facts)
     if isinstance(attention.facts, SoftmaxAttentionFacts) and attention.facts.clip is not None:
         clip = attention.facts.clip
-        notes.append(f"queries, keys and values are clipped to {-clip:g} ... {clip:g}")
+        notes.append(message("qkv.queries-keys-and-values-are", clip=-clip, clip2=clip))
     return notes

@@ -7,6 +7,7 @@ from itertools import pairwise
 import torch
 from torch.nn import functional as F
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Bars, Content, Lines, Receipt
 from pellucid.explain.contributions import contributions, why_no_contributions
 from pellucid.explain.expressions import Expression, constant
@@ -27,25 +28,23 @@ def build(trace: Trace, selection: Selection) -> Content:
     notes: list[str] = []
     reason, no_sum_reason = why_no_contributions(trace), why_no_sums(trace, selection.side)
     if selection.side != trace.side:
-        notes.append("this stack predicts no word: the other stack reads its states")
+        notes.append(message("residual.this-stack-predicts-no-word"))
     elif reason is None:
         picture, receipt = _split_logit(trace, selection)
         bare = is_identity(trace.stack_pass(trace.side).stack.final_norm)
-        scale = "" if bare else ", with the final norm's scale fixed at the one of the whole stream"
-        notes.append(f"direct contributions{scale}: so they add up to the logit")
+        scale = "" if bare else message("residual.with-the-final-norm-scale")
+        notes.append(message("residual.direct-contributions-so-they-add", scale=scale))
         if trace.model.soft_cap is not None:
-            notes.append("the logit is capped afterwards")
+            notes.append(message("residual.the-logit-is-capped-afterwards"))
     else:
-        notes.append(f"contributions do not add up to a logit here: {reason}")
+        notes.append(message("residual.contributions-do-not-add-up", reason=reason))
     if no_sum_reason is not None and reason != no_sum_reason:
-        notes.append(f"there is no plain sum to show: {no_sum_reason}")
+        notes.append(message("residual.there-is-no-plain-sum", no_sum_reason=no_sum_reason))
     stream_sums = list_sums(trace, selection.side, selection.layer)
     return Content(
-        sentence=f"Each layer reads the stream of {selection.query(trace)} and adds to it: nothing "
-        "else carries a token's state from the first layer to the last."
+        sentence=message("residual.each-layer-reads-the-stream", query=selection.query(trace))
         if no_sum_reason is None
-        else f"The state of {selection.query(trace)} passes from layer to layer, and not by plain "
-        "sums.",
+        else message("residual.the-state-of-passes-from", query=selection.query(trace)),
         pictures=(picture, _steps(trace, selection)),
         receipts=(
             receipt,
@@ -59,10 +58,10 @@ def _split_logit(trace: Trace, selection: Selection) -> tuple[Bars, Receipt]:
     word, origin = target_word(trace, selection.token)
     logit_parts = contributions(trace, selection.token, word)
     picture = Bars(
-        title=f"what each part adds to the logit of {piece(trace, word)}, {origin}",
+        title=message("residual.what-each-part-adds-to", word=piece(trace, word), origin=origin),
         names=logit_parts.names,
         values=logit_parts.values,
-        unit="logit",
+        unit=message("word.logit"),
     )
     parts = row(torch.tensor(logit_parts.values, dtype=torch.float64), "contributions")
     expression: Expression = parts.sum()
@@ -72,7 +71,7 @@ def _split_logit(trace: Trace, selection: Selection) -> tuple[Bars, Receipt]:
         expression, formula = cap * (expression / cap).tanh(), f"cap × tanh({formula} / cap)"
     return picture, ReceiptBuilder(trace).receipt(
         cell("logits", selection.token, word),
-        title=f"the contributions together, and the logit of {piece(trace, word)}",
+        title=message("residual.the-contributions-together-and-the", word=piece(trace, word)),
         formula=formula,
         expression=expression,
         source=(contributions, "terms = ["),
@@ -86,9 +85,9 @@ def _steps(trace: Trace, selection: Selection) -> Lines:
     turns = [float(F.cosine_similarity(*pair, dim=0)) for pair in pairwise(states)]
     lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
     return Lines(
-        title="the stream after each layer: cosine with the one before, and its length",
-        names=("cosine", "length"),
+        title=message("residual.the-stream-after-each-layer"),
+        names=(message("word.cosine"), message("word.length")),
         x=tuple(float(layer) for layer in range(len(turns))),
         series=(tuple(turns), tuple(lengths)),
-        x_unit="layer",
+        x_unit=message("word.layer"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from pellucid.catalogue import message
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Content
 from pellucid.explain.chapters.pictures import bars, head_map, largest, whole_map
@@ -22,23 +23,29 @@ def build(trace: Trace, selection: Selection) -> Content:
     scoring, width = attention.scoring, attention.q.shape[-1]
     if scoring is None:
         return Content(
-            sentence="This layer computes no scores.", notes=(attention_heads.NO_SCORES,)
+            sentence=message("scores.this-layer-computes-no-scores"),
+            notes=(attention_heads.NO_SCORES,),
         )
     cap = scoring.soft_cap
     is_hidden = not bool(attention_heads.mask(attention)[token, other])
     has_bias = attention_heads.bias(attention, selection.head) is not None
     is_usual = math.isclose(scoring.scale, width**-0.5, rel_tol=1e-6)
-    reason = ", one over the root of their number, so that wide heads do not shout"
+    reason = message("scores.one-over-the-root-of")
     products = trace[cell(f"{name}.q", token)].double() * trace[cell(f"{name}.k", other)].double()
     return Content(
-        sentence=f"How well does the query of {selection.query(trace)} match the key of "
-        f"{selection.key(trace)}? Their {width} features are multiplied and summed, times "
-        f"{scoring.scale:.6g}{reason if is_usual else ''}.",
+        sentence=message(
+            "scores.how-well-does-the-query",
+            query=selection.query(trace),
+            key_token=selection.key(trace),
+            width=width,
+            scale=scoring.scale,
+            reason=reason if is_usual else "",
+        ),
         pictures=(
             whole_map(trace, selection, "scores", "diverging"),
             head_map(trace, selection, "scores", "diverging"),
             bars(
-                "products of query and key, the largest first, before scaling",
+                message("scores.products-of-query-and-key"),
                 products,
                 largest(products.abs(), _TERMS),
                 lambda feature: f"q{feature} × k{feature}",
@@ -46,12 +53,10 @@ def build(trace: Trace, selection: Selection) -> Content:
         ),
         receipts=(score_receipt(trace, selection),),
         notes=(
-            None
-            if cap is None
-            else f"a soft cap keeps scores between {-cap:g} and {cap:g}, before any bias",
-            "positions add a bias to each score" if has_bias else None,
-            "the map leaves masked cells empty: a query may not look there",
-            f"key {other} is hidden from query {token}: its score is computed, and not used"
+            None if cap is None else message("scores.a-soft-cap-keeps-scores", cap=-cap, cap2=cap),
+            message("scores.positions-add-a-bias-to") if has_bias else None,
+            message("scores.the-map-leaves-masked-cells"),
+            message("scores.key-is-hidden-from-query", other=other, token=token)
             if is_hidden
             else None,
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain import attention_heads
 from pellucid.explain.attention_record import AttentionRecord
 from pellucid.explain.chapter_types import Content
@@ -26,18 +27,21 @@ def build(trace: Trace, selection: Selection) -> Content:
     weights = trace[f"{selection.head_name}.weights"][selection.token].double()
     pieces, keys = selection.key_pieces(trace), largest(weights, _KEYS)
     return Content(
-        sentence=f"{selection.query(trace)} looks most at {label(pieces, keys[0])}, with a "
-        f"weight of {float(weights[keys[0]]):.3f}; the head's output is the sum of the values of "
-        "all keys, each times its weight.",
+        sentence=message(
+            "softmax.looks-most-at-with-a",
+            query=selection.query(trace),
+            token=label(pieces, keys[0]),
+            weights=float(weights[keys[0]]),
+        ),
         pictures=(
             whole_map(trace, selection, "weights", "sequential"),
             head_map(trace, selection, "weights", "sequential"),
             bars(
-                f"where {selection.query(trace)} looks",
+                message("softmax.where-looks", query=selection.query(trace)),
                 weights,
                 keys,
                 lambda key: label(pieces, key),
-                "share",
+                message("word.share"),
             ),
         ),
         receipts=(
@@ -54,32 +58,29 @@ def _notes(trace: Trace, attention: AttentionRecord, selection: Selection) -> li
     scale = trace.scales.get(selection.as_head())
     if scale is not None:
         effect = (
-            "replaced by its mean over the sentence"
+            message("softmax.replaced-by-its-mean-over")
             if scale == "mean"
-            else f"multiplied by {scale:g}"
+            else message("softmax.multiplied-by", scale=scale)
         )
-        notes.append(f"the output of this head is {effect}")
+        notes.append(message("softmax.the-output-of-this-head", effect=effect))
     if attention.positions.adds_values:
-        notes.append("positions add a vector of their own to each value")
+        notes.append(message("softmax.positions-add-a-vector-of"))
     scoring = attention.scoring
     if scoring is not None and scoring.sinks is not None:
-        notes.append("a sink takes the share that is missing from 1: a head may look at nothing")
+        notes.append(message("softmax.a-sink-takes-the-share"))
     match attention.facts:
         case LinearAttentionFacts():
-            notes.append(
-                "linear attention has no softmax: these are the shares of each key in the sums "
-                "that it divides; with rotary positions they need not add up to 1"
-            )
+            notes.append(message("softmax.linear-attention-has-no-softmax"))
         case NeuralMemoryFacts():
-            notes.append("this is the output of the window; a gate mixes it with the memory's")
+            notes.append(message("softmax.this-is-the-output-of"))
         case SoftmaxAttentionFacts(output_gate=str()):
-            notes.append("a gate multiplies this output: a head can be silent at a token")
+            notes.append(message("softmax.a-gate-multiplies-this-output"))
         case SoftmaxAttentionFacts() | LatentAttentionFacts():
             pass
         case _:
             assert_never(attention.facts)
     if not bool(attention_heads.mask(attention).all()):
-        notes.append("masked cells are empty: their share is 0")
+        notes.append(message("softmax.masked-cells-are-empty-their"))
     if attention.window is not None:
-        notes.append(f"a query sees {attention.window} keys at most")
+        notes.append(message("softmax.a-query-sees-keys-at", window=attention.window))
     return notes

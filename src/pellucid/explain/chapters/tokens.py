@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Content, Picture, Table, Tokens
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
@@ -14,7 +15,9 @@ def build(trace: Trace, selection: Selection) -> Content:
     """Pieces and ids; the merges of the selected token's word; bytes of split characters."""
     pieces = trace.pieces(selection.side)
     ids = tuple(int(token) for token in trace.stack_pass(selection.side).ids[0])
-    pictures: list[Picture | None] = [Tokens(title="tokens and their ids", pieces=pieces, ids=ids)]
+    pictures: list[Picture | None] = [
+        Tokens(title=message("tokens.tokens-and-their-ids"), pieces=pieces, ids=ids)
+    ]
     notes = list(trace.sentence.notes)
     tokenizer = None if trace.run is None else trace.run.tokenizer
     if tokenizer is not None:
@@ -23,21 +26,20 @@ def build(trace: Trace, selection: Selection) -> Content:
             _split(tokenizer, ids, pieces),
         ]
         if not tokenizer.merges():
-            notes.append("this tokenizer has no merges: it looks each piece up as it is")
+            notes.append(message("tokens.this-tokenizer-has-no-merges"))
     else:
-        notes.append("there is no tokenizer here: the pieces are the ids themselves")
+        notes.append(message("tokens.there-is-no-tokenizer-here"))
     if len(trace.sides) == 2:
         other_side = "encoder" if selection.side == "decoder" else "decoder"
         pictures.append(
             Tokens(
-                title=f"what the {other_side} reads",
+                title=message(f"tokens.what-the-{other_side}-reads"),
                 pieces=trace.pieces(other_side),
                 ids=tuple(int(token) for token in trace.stack_pass(other_side).ids[0]),
             )
         )
     return Content(
-        sentence=f"The model reads numbers: the text is cut into {len(ids)} pieces from its "
-        f"vocabulary, and each is one number, its id.",
+        sentence=message("tokens.the-model-reads-numbers-the", n_ids=len(ids)),
         pictures=pictures,
         notes=notes,
     )
@@ -53,18 +55,20 @@ def _merges(tokenizer: Tokenizer, text: str, token: int, n_tokens: int) -> Table
         word = next((candidate for candidate in words if candidate.steps), None)
     if word is None:
         return None
-    start = (" ".join(word.symbols), "", "single symbols")
+    start = (" ".join(word.symbols), "", message("tokens.single-symbols"))
     steps = [
         (" ".join(step.symbols), step.rank, f"{step.pair[0]} + {step.pair[1]}")
         for step in word.steps
     ]
     cut = ""
     if len(steps) > _MOST_STEPS:
-        cut = f" ({len(steps) - _MOST_STEPS} merges left out)"
+        cut = message("tokens.merges-left-out", n_steps=len(steps) - _MOST_STEPS)
         steps = steps[: _MOST_STEPS - 1] + steps[-1:]
     return Table(
-        title=f"merges of {''.join(word.symbols)!r}, replayed{cut}; rank 0 was learnt first",
-        columns=("word", "rank", "merged"),
+        title=message(
+            "tokens.merges-of-replayed-rank-0", symbols=repr("".join(word.symbols)), cut=cut
+        ),
+        columns=(message("word.word"), message("word.rank"), message("word.merged")),
         rows=(start, *steps),
     )
 
@@ -92,7 +96,7 @@ def _split(tokenizer: Tokenizer, ids: tuple[int, ...], pieces: tuple[str, ...]) 
     if not rows:
         return None
     return Table(
-        title="tokens that are a part of a character: its bytes are spread over several",
-        columns=("place", "token", "bytes"),
+        title=message("tokens.tokens-that-are-a-part"),
+        columns=(message("word.place"), message("word.token"), message("word.bytes")),
         rows=tuple(rows[:16]),
     )

@@ -8,6 +8,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain import optimiser_step
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
@@ -38,8 +39,13 @@ def build(trace: Trace, selection: Selection) -> Content:
     settings = choose_settings(trace, weight.name)
     old, new = float(trace[weight.address()]), _stepped(trace, weight, settings)
     trend = "up" if new > old else "down" if new < old else "nowhere"
-    ends = f"from {_format_apart(old, new)} to {_format_apart(new, old)}"
-    move, rate = f"moves {weight.address()} {trend}, {ends}", f"{settings.learning_rate:.9g}"
+    move = message(
+        f"update.moves-{trend}",
+        weight=weight.address(),
+        old=_format_apart(old, new),
+        new=_format_apart(new, old),
+    )
+    rate = f"{settings.learning_rate:.9g}"
     adapter = view_adapter_of_weight(trace, selection, weight)
     clipping = clipping_table(trace, weight, settings)
     around = clipping, penalty_table(trace, weight, settings), *adapter.pictures
@@ -51,9 +57,13 @@ def build(trace: Trace, selection: Selection) -> Content:
     match settings.kind:
         case "AdamW" | "Adam":
             return Content(
-                sentence=f"{settings.kind} {move}: not by the gradient itself, but by its running "
-                f"mean over the root of its running mean square, times the learning rate {rate}."
-                f"{penalty_text}",
+                sentence=message(
+                    "update.not-by-the-gradient-itself",
+                    kind=settings.kind,
+                    move=move,
+                    rate=rate,
+                    penalty_text=penalty_text,
+                ),
                 pictures=(
                     _adamw_table(trace, weight, settings),
                     _bars(trace, weight, settings, evaluate(direction(trace, weight, settings))),
@@ -66,10 +76,13 @@ def build(trace: Trace, selection: Selection) -> Content:
             rows, columns = trace[weight.name].shape
             step = float(trace[weight.address(".direction")]) * max(1.0, rows / columns) ** 0.5
             return Content(
-                sentence=f"Muon {move}: it takes the whole matrix of momentum, pushes its singular "
-                f"values towards one, and moves along the result by the learning rate {rate}. "
-                f"{_describe_singular_values(trace, weight)} "
-                f"AdamW moves the embeddings, gains and biases of this run.{penalty_text}",
+                sentence=message(
+                    "update.muon-it-takes-the-whole",
+                    move=move,
+                    rate=rate,
+                    singular_values=_describe_singular_values(trace, weight),
+                    penalty_text=penalty_text,
+                ),
                 pictures=(
                     _muon_table(trace, weight, settings),
                     _tabulate_iterations(trace, weight),
@@ -80,18 +93,27 @@ def build(trace: Trace, selection: Selection) -> Content:
                 notes=(*_notes(trace, settings), *adapter.notes),
             )
         case "SGD":
-            direction_name = "its running sum" if settings.beta1 else "itself"
+            direction_name = message("update.its-running-sum") if settings.beta1 else "itself"
             return Content(
-                sentence=f"SGD {move}: along the gradient {direction_name}, times the learning "
-                f"rate {rate}.{penalty_text}",
+                sentence=message(
+                    "update.sgd-along-the-gradient-times",
+                    move=move,
+                    direction_name=direction_name,
+                    rate=rate,
+                    penalty_text=penalty_text,
+                ),
                 pictures=(_plain_table(trace, weight, settings), *around),
                 receipts=receipts,
                 notes=(*_notes(trace, settings), *adapter.notes),
             )
         case "other":
             return Content(
-                sentence=f"The optimiser of this run {move}, with the learning rate {rate}."
-                f"{penalty_text}",
+                sentence=message(
+                    "update.the-optimiser-of-this-run",
+                    move=move,
+                    rate=rate,
+                    penalty_text=penalty_text,
+                ),
                 pictures=(_plain_table(trace, weight, settings), *around),
                 receipts=receipts,
                 notes=(*_notes(trace, settings), *adapter.notes),
@@ -111,9 +133,13 @@ def _describe_singular_values(trace: Trace, weight: SelectedWeight) -> str:
     matrix = trace[f"{weight.name}.direction"].double()
     values: Tensor = cast("Any", torch.linalg).svdvals(matrix)
     n_near_one = int(((values - 1).abs() <= _SPREAD).sum())
-    return (
-        f"Here they end up between {float(values.min()):.3f} and {float(values.max()):.3f}, "
-        f"{n_near_one} of {len(values)} within {_SPREAD:g} of one."
+    return message(
+        "update.here-they-end-up-between",
+        min=float(values.min()),
+        max=float(values.max()),
+        n_near_one=n_near_one,
+        n_values=len(values),
+        spread=_SPREAD,
     )
 
 
@@ -121,13 +147,18 @@ def _bars(
     trace: Trace, weight: SelectedWeight, settings: StepSettings, direction_value: float
 ) -> Bars:
     rate, old_weight = settings.learning_rate, float(trace[weight.address()])
-    names: tuple[str, ...] = ("the step", "weight decay")
+    names: tuple[str, ...] = (message("word.the-step"), message("word.weight-decay"))
     values = (-rate * direction_value, -rate * settings.weight_decay * old_weight)
     if settings.is_penalised:
         names = (*names, "penalty")
         pulled = float(trace[weight.address(".next")]) - _stepped(trace, weight, settings)
         values = (*values, pulled)
-    return Bars(title="the changes of the weight", names=names, values=values, unit="change")
+    return Bars(
+        title=message("update.the-changes-of-the-weight"),
+        names=names,
+        values=values,
+        unit=message("word.change"),
+    )
 
 
 def _stepped(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> float:
@@ -138,13 +169,13 @@ def _stepped(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> fl
 
 def _plain_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -> Table:
     rows = (
-        ("w before", float(trace[weight.address()])),
+        (message("word.w-before"), float(trace[weight.address()])),
         ("g", float(trace[weight.address(".grad")])),
-        ("w after", _stepped(trace, weight, settings)),
+        (message("word.w-after"), _stepped(trace, weight, settings)),
     )
     return Table(
-        title=f"the step on {weight.address()}",
-        columns=("", "number"),
+        title=message("update.the-step-on", address=weight.address()),
+        columns=("", message("word.number")),
         rows=tuple((name, exact(number)) for name, number in rows),
     )
 
@@ -153,8 +184,14 @@ def _tabulate_iterations(trace: Trace, weight: SelectedWeight) -> Table:
     """What each iteration of Newton-Schulz does to the weight and to the singular values."""
     values = optimiser_step.singular_values(trace, weight.name)
     return Table(
-        title="Newton-Schulz: this number, and the singular values of the whole matrix",
-        columns=("iteration", "number", "largest", "middle", "smallest"),
+        title=message("update.newton-schulz-this-number-and"),
+        columns=(
+            message("word.iteration"),
+            message("word.number"),
+            message("word.largest"),
+            message("word.middle"),
+            message("word.smallest"),
+        ),
         rows=tuple(
             (
                 step,
@@ -175,15 +212,15 @@ def _muon_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) ->
     m_before = 0.0 if settings.m is None else float(settings.m[weight.index])
     decay = settings.weight_decay
     rows: list[tuple[str, float, str]] = [
-        ("w before", w, ""),
-        ("g", g, "the gradient"),
-        ("g, clipped", g / divisor, f"divided by {divisor:.9g}"),
-        ("m before", m_before, ""),
+        (message("word.w-before"), w, ""),
+        ("g", g, message("word.the-gradient")),
+        (message("word.g-clipped"), g / divisor, message("update.divided-by", divisor=divisor)),
+        (message("word.m-before"), m_before, ""),
         ("m", m, f"{mu:g} m + g"),
-        ("look-ahead", g / divisor + mu * m, f"g + {mu:g} m"),
-        ("d", d, "of the whole matrix, orthogonalised"),
-        ("decay", decay * w, f"{decay:g} × w"),
-        ("w after", new, "w - lr × (decay + √max(1, rows/columns) d)"),
+        (message("word.look-ahead"), g / divisor + mu * m, f"g + {mu:g} m"),
+        ("d", d, message("update.of-the-whole-matrix-orthogonalised")),
+        (message("word.decay"), decay * w, f"{decay:g} × w"),
+        (message("word.w-after"), new, "w - lr × (decay + √max(1, rows/columns) d)"),
     ]
     return _step_table("Muon", weight, settings, rows, is_clipped=divisor != 1.0)
 
@@ -205,19 +242,23 @@ def _adamw_table(trace: Trace, weight: SelectedWeight, settings: StepSettings) -
         x / evaluate(correction(beta, step)) for x, beta in ((m, beta1), (v, beta2))
     )
     rows: list[tuple[str, float, str]] = [
-        ("w before", w, ""),
-        ("g", g, "the gradient"),
-        ("g, clipped", g / divisor, f"divided by {divisor:.9g}"),
+        (message("word.w-before"), w, ""),
+        ("g", g, message("word.the-gradient")),
+        (message("word.g-clipped"), g / divisor, message("update.divided-by", divisor=divisor)),
         ("g + l2 w", g / divisor + settings.l2 * w, f"g + {settings.l2:g} w"),
-        ("m before", m_before, ""),
+        (message("word.m-before"), m_before, ""),
         ("m", m, f"{beta1:g} m + {1 - beta1:.9g} g"),
-        ("v before", v_before, ""),
+        (message("word.v-before"), v_before, ""),
         ("v", v, f"{beta2:g} v + {1 - beta2:.9g} g²"),
-        ("m, corrected", corrected_m, f"m / (1 - {beta1:g}^{step})"),
-        ("v, corrected", corrected_v, f"v / (1 - {beta2:g}^{step})"),
-        ("direction", evaluate(direction(trace, weight, settings)), "corrected m / (√ v + eps)"),
-        ("decay", decay * w, f"{decay:g} × w"),
-        ("w after", new, "w - lr × (decay + direction)"),
+        (message("word.m-corrected"), corrected_m, f"m / (1 - {beta1:g}^{step})"),
+        (message("word.v-corrected"), corrected_v, f"v / (1 - {beta2:g}^{step})"),
+        (
+            message("word.direction"),
+            evaluate(direction(trace, weight, settings)),
+            message("update.direction-formula"),
+        ),
+        (message("word.decay"), decay * w, f"{decay:g} × w"),
+        (message("word.w-after"), new, message("update.after-formula")),
     ]
     rows = [row for row in rows if settings.l2 or row[0] != "g + l2 w"]
     return _step_table(settings.kind, weight, settings, rows, is_clipped=divisor != 1.0)
@@ -231,10 +272,12 @@ def _step_table(
     *,
     is_clipped: bool,
 ) -> Table:
-    rate = f"learning rate {settings.learning_rate:.9g}"
+    rate = message("update.learning-rate", learning_rate=settings.learning_rate)
     return Table(
-        title=f"step {settings.step:,} of {name} on {weight.address()}, {rate}",
-        columns=("", "number", "how"),
+        title=message(
+            "update.step-of-on", step=settings.step, name=name, address=weight.address(), rate=rate
+        ),
+        columns=("", message("word.number"), message("word.how")),
         rows=tuple(
             (row, exact(number), text)
             for row, number, text in rows
@@ -246,24 +289,24 @@ def _step_table(
 def _notes(trace: Trace, settings: StepSettings) -> list[str]:
     notes = [
         settings.origin,
-        "the batch of this step is this one sentence; a training averages many",
+        message("update.the-batch-of-this-step"),
     ]
     if settings.kind == "AdamW" and settings.step == 1:
-        notes.append(
-            "in a first step the corrected m is g and the corrected v is g²: so, but for decay, "
-            "the step is the learning rate times the sign of g wherever |g| is far above eps "
-            f"({settings.eps:g})"
-        )
+        notes.append(message("update.in-a-first-step-the", eps=settings.eps))
     penalty_note = note_on_penalty(trace, settings)
     notes += [penalty_note] if penalty_note else []
     notes += optimiser_step.list_left_out(trace)
     if settings.clip_norm is not None:
         length = trace.backward().norm
-        effect = "none is changed"
+        effect = message("update.none-is-changed")
         if length > settings.clip_norm:
-            effect = f"each is divided by {length / settings.clip_norm:.6g}"
+            effect = message("update.each-is-divided-by", length=length / settings.clip_norm)
         notes.append(
-            f"all gradients together have a length of {length:.6g}; the run clips at "
-            f"{settings.clip_norm:g}: {effect}"
+            message(
+                "update.all-gradients-together-have-a",
+                length=length,
+                clip_norm=settings.clip_norm,
+                effect=effect,
+            )
         )
     return notes

@@ -7,9 +7,10 @@ from itertools import islice
 
 import torch
 
+from pellucid.catalogue import join, message
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Receipt, Table
 from pellucid.explain.receipts.builder import ReceiptBuilder, row
-from pellucid.explain.selection import Selection
+from pellucid.explain.selection import Selection, label
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.why.answer import find_why
 from pellucid.explain.why.attribution import Attribution
@@ -29,17 +30,14 @@ def build(trace: Trace, selection: Selection) -> Content:
     """The likeliest word after the selected token, and its runner-up."""
     model = trace.model
     if not model.has_head and model.classifier is None:
-        return Content(sentence="This model has no head: it says no word, and no class.")
+        return Content(sentence=message("why.this-model-has-no-head"))
     attribution = find_why(trace, token=selection.token)
     n_weights = sum(parameter.numel() for parameter in model.parameters())
     rows = 1 + N_MEASURED * len(METHODS)
     cheap = n_weights * len(trace.ids) * rows <= _MOST_WORK
     note = None
     if not cheap:
-        note = (
-            f"the parts are not taken away here: that reads the sentence {rows} times. Measure it "
-            "with pellucid explain RUN SENTENCE --why"
-        )
+        note = message("why.the-parts-are-not-taken", rows=rows)
     return describe(trace, attribution, measure(trace, attribution) if cheap else None, note)
 
 
@@ -54,22 +52,22 @@ def describe(
         note: a further note.
     """
     notes = [
-        f"held at their values: {', '.join(attribution.held_scales)}"
+        message("why.held", scales=join(", ", attribution.held_scales))
         if attribution.held_scales
         else None,
-        "a share is what a part adds directly: what it changes in later parts counts as theirs",
+        message("why.a-share-is-what-a"),
         note,
     ]
     if attribution.rivals.difference != attribution.rivals.after_cap:
         notes.append(
-            f"the cap brings the difference from {attribution.rivals.difference:+.4f} to "
-            f"{attribution.rivals.after_cap:+.4f}; shares are of the first"
+            message(
+                "why.the-cap-brings-the-difference",
+                difference=attribution.rivals.difference,
+                after_cap=attribution.rivals.after_cap,
+            )
         )
     if any(abs(part.no_source) > attribution.tolerance for part in attribution.parts):
-        notes.append(
-            "some heads write more than a sum of values (a memory, vectors of distances): the map "
-            "of tokens lacks that"
-        )
+        notes.append(message("why.some-heads-write-more-than"))
     return Content(
         sentence=_describe_difference(trace, attribution) + _describe_measurement(measurement),
         pictures=(
@@ -93,7 +91,7 @@ def _sum_receipt(trace: Trace, attribution: Attribution) -> Receipt:
     token = attribution.rivals.token
     return ReceiptBuilder(trace).receipt(
         "class_logits" if token is None else f"logits[{token}]",
-        title=f"all {len(attribution.parts)} parts together, and the difference of both logits",
+        title=message("why.all-parts-together-and-the", n_parts=len(attribution.parts)),
         formula="Σ parts",
         expression=parts.sum(),
         source=(find_why, "parts=("),
@@ -104,59 +102,65 @@ def _sum_receipt(trace: Trace, attribution: Attribution) -> Receipt:
 def _describe_difference(trace: Trace, attribution: Attribution) -> str:
     rivals = attribution.rivals
     word, other = map(repr, rivals.names)
-    if rivals.token is None:
-        begin = f"The text is {word} (p {rivals.probabilities[0]:.3g}) rather than {other} (p "
-    else:
-        piece = trace.pieces(trace.side)[rivals.token]
-        begin = (
-            f"After {piece!r} ({rivals.token}) the model gives {word} p "
-            f"{rivals.probabilities[0]:.3g} and {other} p "
-        )
-        if trace.model.decoder is None:
-            begin = begin.replace("After", "At", 1)
-    end = ")" if rivals.token is None else ""
+    values = {
+        "word": word,
+        "p": rivals.probabilities[0],
+        "other": other,
+        "other_p": rivals.probabilities[1],
+        "apart": rivals.difference,
+    }
     helping = [part for part in attribution.largest if part.share * rivals.difference > 0][:3]
     opposing = [part for part in attribution.largest if part.share * rivals.difference < 0][:2]
-    text = (
-        f"{begin}{rivals.probabilities[1]:.3g}{end}: their logits are {rivals.difference:+.3f} "
-        f"apart. Most of that comes from {_list_parts(helping)}"
-    )
-    return text + (f"; {_list_parts(opposing)} work against it." if opposing else ".")
+    if rivals.token is None:
+        text = message("why.class", **values)
+    else:
+        token = label(trace.pieces(trace.side), rivals.token)
+        place = "at" if trace.model.decoder is None else "after"
+        text = message(f"why.{place}", token=token, **values)
+    text += message("why.comes-from", parts=_list_parts(helping))
+    if opposing:
+        return text + message("why.against", parts=_list_parts(opposing))
+    return text
 
 
 def _list_parts(parts: Sequence[Part]) -> str:
-    return ", ".join(f"{part.name} ({part.share:+.3f})" for part in parts)
+    return join(", ", [message("why.part", part=part.name, share=part.share) for part in parts])
 
 
 def _describe_measurement(measurement: Measurement | None) -> str:
     if measurement is None or not measurement.parts:
         return ""
     n_parts = len(measurement.parts)
-    text = f" Each of the {n_parts} largest was really taken away"
     turned_parts = [part.name for part in measurement.parts if part.verdict("zero") == "sign"]
     resized = [part.name for part in measurement.parts if part.verdict("zero") == "factor"]
     if not turned_parts and not resized:
-        return f"{text}: all act as their share says."
-    kinds = (
-        (turned_parts, "the difference moves the other way"),
-        (resized, f"it moves by another size, more than {FACTOR:g} times off"),
-    )
-    texts = [f"without {', '.join(names)} {effect}" for names, effect in kinds if names]
-    return f"{text}, and the shares do not say it all: {'; '.join(texts)}."
+        return message("why.all-act-as-shares", n=n_parts)
+    text: str = message("why.shares-do-not-say-all", n=n_parts)
+    if turned_parts:
+        text += message("why.other-way", parts=join(", ", turned_parts))
+    if resized:
+        text += message("why.other-size", parts=join(", ", resized), factor=FACTOR)
+    return text
 
 
 def _measurement_notes(measurement: Measurement | None) -> Iterator[str]:
     if measurement is None:
         return
     yield (
-        "replaced at every token, the embedding and positions where they are read, by nothing, by "
-        f"the mean over the sentence, from {measurement.resampled_from}, and from "
-        f"{measurement.patched_from} (the difference there: "
-        f"{measurement.contrast_difference:+.3f})"
+        message(
+            "why.replaced-at-every-token-the",
+            resampled_from=measurement.resampled_from,
+            patched_from=measurement.patched_from,
+            contrast_difference=measurement.contrast_difference,
+        )
     )
     yield (
-        f"marks: {_MARKS['sign']} the measured change has the other sign; {_MARKS['factor']} it is "
-        f"more than {FACTOR:g} times larger or smaller than the attributed one"
+        message(
+            "why.marks-the-measured-change-has",
+            sign=_MARKS["sign"],
+            factor=_MARKS["factor"],
+            factor2=FACTOR,
+        )
     )
 
 
@@ -164,20 +168,20 @@ def _bars(attribution: Attribution) -> Bars:
     shown_parts = attribution.largest[:_BARS]
     hidden, names = attribution.largest[_BARS:], attribution.rivals.names
     return Bars(
-        title=f"what each part adds to z[{names[0]!r}] - z[{names[1]!r}]",
+        title=message("why.what-each-part-adds-to", names=repr(names[0]), names2=repr(names[1])),
         names=tuple(part.name for part in shown_parts),
         values=tuple(part.share for part in shown_parts),
-        unit="logit",
+        unit=message("word.logit"),
         rest=sum(part.share for part in hidden) if hidden else None,
     )
 
 
 def _layer_bars(attribution: Attribution) -> Bars:
     return Bars(
-        title="the same by layer",
+        title=message("why.the-same-by-layer"),
         names=tuple(layer.name for layer in attribution.layers),
         values=tuple(layer.share for layer in attribution.layers),
-        unit="logit",
+        unit=message("word.logit"),
     )
 
 
@@ -195,8 +199,12 @@ def _measured(measurement: Measurement) -> Table:
         for part in measurement.parts
     )
     return Table(
-        title="really replaced: the change that the share predicts, and the measured one",
-        columns=("part", "share", *METHODS),
+        title=message("why.really-replaced-the-change-that"),
+        columns=(
+            message("word.part"),
+            message("word.share"),
+            *(message(f"why.{method}") for method in METHODS),
+        ),
         rows=rows,
     )
 
@@ -210,13 +218,15 @@ def _source_map(trace: Trace, attribution: Attribution) -> Matrix | None:
     pieces = trace.pieces(trace.side)
     first = max(0, len(pieces) - _TOKENS)
     return Matrix(
-        title="what heads took from each token: weight times value, as logit",
+        title=message("why.what-heads-took-from-each"),
         rows=tuple(reading.name for reading in readings),
         columns=pieces[first:],
         values=tuple(tuple(map(float, reading.by_key[first:])) for reading in readings),
         scale="diverging",
         address="",
-        pooled=f"cut out: the last {_TOKENS} of {len(pieces)} tokens" if first else "",
+        pooled=message("why.cut-out-the-last-of", tokens=_TOKENS, n_pieces=len(pieces))
+        if first
+        else "",
     )
 
 
@@ -224,8 +234,8 @@ def _units(attribution: Attribution) -> Table | None:
     if not attribution.units:
         return None
     return Table(
-        title="the units of feed-forwards that add most",
-        columns=("unit", "value", "share"),
+        title=message("why.the-units-of-feed-forwards"),
+        columns=(message("word.unit"), message("word.value"), message("word.share")),
         rows=tuple(
             (unit.name, f"{unit.value:+.4f}", f"{unit.share:+.4f}")
             for unit in attribution.units[:_ROWS]
@@ -235,11 +245,11 @@ def _units(attribution: Attribution) -> Table | None:
 
 def _tree(trace: Trace, attribution: Attribution) -> Table:
     return Table(
-        title="whose information came by which heads; the lines below a line add up to it",
-        columns=("way", "weight", "share"),
+        title=message("why.whose-information-came-by-which"),
+        columns=(message("word.way"), message("word.weight"), message("word.share")),
         rows=tuple(
             (
-                "· " * depth + text,
+                message("why.branch", indent="· " * depth, text=text),
                 "" if branch.weight is None else f"{branch.weight:.2f}",
                 f"{branch.share:+.3f}",
             )

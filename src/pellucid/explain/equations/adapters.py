@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import cast
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.adapters import find_adapter
 from pellucid.explain.addresses.block_parts import PROJECTIONS, SOURCE_PROJECTIONS
 from pellucid.explain.addresses.site import Site, block_at
@@ -33,25 +34,32 @@ def adapter_part(trace: Trace, site: Site) -> Equation | str:
         down_x = Read(f"{address}.lora_down", ("t", "r"), "down x")
         source: Source = (LoRALinear.apply_up, "F.linear(x, self.lora_up)")
         text = "up · (down x)"
-        return _equation(dot("r", facts.rank, up, down_x), text, f"{address}, its update", source)
+        return _equation(
+            dot("r", facts.rank, up, down_x),
+            text,
+            message("equations.its-update", address=address),
+            source,
+        )
     x = _input(trace, site._replace(part=name), "j")
     if isinstance(x, str):
         return x
     if part == "lora_down":
         down = Read(f"{layer}.{facts.down}", ("f", "j"), "down")
         source = (LoRALinear.apply_down, "F.linear(x, self.lora_down)")
-        title = f"{address}, what down makes of its input"
+        title = message("equations.what-down-makes-of-its", address=address)
         return _equation(dot("j", facts.n_inputs, down, x), "down · x", title, source)
     formula, text = base_product(module, layer, x, weight=facts.weight)
     source = (LoRALinear.apply_base, "F.linear(x, self.weight")
-    return _equation(formula, text, f"{address} without its update", source)
+    return _equation(
+        formula, text, message("equations.without-its-update", address=address), source
+    )
 
 
 def _equation(formula: Formula, text: str, title: str, source: Source) -> Equation:
     return Equation(
         formula=formula,
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} of {title}",
+        title=lambda env: message("equations.feature-of", f=env["f"], title=title),
         text=text,
         source=source,
     )

@@ -7,6 +7,7 @@ from typing import assert_never, cast
 import torch
 from torch import nn
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.shapes import attention_facts_at
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.attention_record import AttentionRecord
@@ -70,7 +71,7 @@ def score(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=("q", "k"),
-        title=lambda env: f"score of {_pair(trace, site, env)}",
+        title=lambda env: message("equations.score-of", pair=_pair(trace, site, env)),
         text=text,
         source=(scores_of, "* scoring.scale"),
     )
@@ -87,7 +88,9 @@ def bias(trace: Trace, site: Site) -> Equation | str:
     return Equation(
         formula=formula,
         axes=("q", "k"),
-        title=lambda env: f"what distance adds to the score of {_pair(trace, site, env)}",
+        title=lambda env: message(
+            "equations.what-distance-adds-to-the", pair=_pair(trace, site, env)
+        ),
         text=text,
         source=source,
     )
@@ -111,7 +114,9 @@ def mask(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=is_seen,
         axes=("q", "k"),
-        title=lambda env: f"whether the query sees the key: {_pair(trace, site, env)}",
+        title=lambda env: message(
+            "equations.whether-the-query-sees-the", pair=_pair(trace, site, env)
+        ),
         text=text,
         source=(visible, "return distances(view.start"),
     )
@@ -158,7 +163,7 @@ def weight(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=Masked(own_mask, shares),
         axes=("q", "k"),
-        title=lambda env: f"weight of {_pair(trace, site, env)}",
+        title=lambda env: message("equations.weight-of", pair=_pair(trace, site, env)),
         text=describe,
         source=source,
     )
@@ -200,9 +205,11 @@ def output(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=("q", "d"),
-        title=lambda env: (
-            f"feature {env['d']} of head {site.head}'s output for "
-            f"{label(trace.pieces(site.side), env['q'])}"
+        title=lambda env: message(
+            "equations.feature-of-head-output-for",
+            d=env["d"],
+            head=site.head,
+            token=label(trace.pieces(site.side), env["q"]),
         ),
         text=text,
         source=_out_source(attention),
@@ -222,7 +229,7 @@ def output_gate(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=sigmoid(z),
         axes=("q", "d"),
-        title=lambda env: f"gate of feature {env['d']} of head {site.head}",
+        title=lambda env: message("equations.gate-of-feature-of-head", d=env["d"], head=site.head),
         text="1 / (1 + exp(-z))",
         source=(MultiHeadAttention.forward, "torch.sigmoid(self.output_gate(x))"),
     )
@@ -247,7 +254,7 @@ def sublayer(trace: Trace, site: Site) -> Equation | str:
     return Equation(
         formula=formula,
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} of the layer's attention, all heads together",
+        title=lambda env: message("equations.feature-of-the-layer-attention", f=env["f"]),
         text=text.replace("x", "heads"),
         source=source_in(layer, "return self.output("),
     )
@@ -273,7 +280,7 @@ def _n_keys(trace: Trace, site: Site) -> int:
 def _pair(trace: Trace, site: Site, env: Env) -> str:
     keys = trace.pieces("encoder" if site.cross else site.side)
     query = label(trace.pieces(site.side), env["q"])
-    return f"query {query}, key {label(keys, env['k'])}"
+    return message("equations.query-key", query=query, token=label(keys, env["k"]))
 
 
 def _out_source(attention: AttentionRecord) -> Source:

@@ -7,6 +7,7 @@ from typing import assert_never, cast
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.shapes import attention_facts_at
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
@@ -150,7 +151,7 @@ def distances(trace: Trace, site: Site) -> Equation | str:
     return Equation(
         formula=equation.formula,
         axes=equation.axes,
-        title=lambda env: f"feature {env['f']} of the vector of distances in row {env['t']}",
+        title=lambda env: message("equations.feature-of-the-vector-of", f=env["f"], t=env["t"]),
         text=equation.text,
         source=(Disentangled, "self.norm(self.table.weight)"),
     )
@@ -173,9 +174,11 @@ def of_distances(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=("r", "d"),
-        title=lambda env: (
-            f"feature {env['d']} of the {'query' if is_query else 'key'} of the "
-            f"distances in row {env['r']}"
+        title=lambda env: message(
+            "equations.feature-of-the-of-the",
+            d=env["d"],
+            part=message("word.query") if is_query else message("word.key"),
+            r=env["r"],
         ),
         text=text,
         source=(MultiHeadAttention, "split_heads(project("),

@@ -7,6 +7,7 @@ from typing import assert_never
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
     AXES,
@@ -41,8 +42,10 @@ def token_embedding(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=Read("token_embedding.weight", (Places(ids, ("t",), f"{prefix}ids"), "f"), "E"),
         axes=AXES,
-        title=lambda env: (
-            f"feature {env['f']} of the row of {label(trace.pieces(site.side), env['t'])}"
+        title=lambda env: message(
+            "equations.feature-of-the-row-of",
+            f=env["f"],
+            token=label(trace.pieces(site.side), env["t"]),
         ),
         text=lambda env: f"E[{int(ids[env['t']])}, {env['f']}]",
         source=(Transformer.embed, "x = self.token_embedding(ids)"),
@@ -63,8 +66,10 @@ def embedding(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=AXES,
-        title=lambda env: (
-            f"feature {env['f']} of the embedding of {label(trace.pieces(site.side), env['t'])}"
+        title=lambda env: message(
+            "equations.feature-of-the-embedding-of",
+            f=env["f"],
+            token=label(trace.pieces(site.side), env["t"]),
         ),
         text=text,
         source=(Transformer.embed, "x = self.token_embedding(ids)"),
@@ -98,7 +103,7 @@ def positions(trace: Trace, site: Site) -> Equation | str:
     return Equation(
         formula=Read(f"{site.side}.{path}.{table}", (rows, "f"), "row"),
         axes=AXES,
-        title=lambda env: f"feature {env['f']} of the vector of place {env['t']}",
+        title=lambda env: message("equations.feature-of-the-vector-of-2", f=env["f"], t=env["t"]),
         text=lambda env: f"table[{env['t'] + first_row}, {env['f']}]",
         source=(at_places, "return table[view.start + first"),
     )
@@ -139,9 +144,10 @@ def entering(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=current,
         axes=AXES,
-        title=lambda env: (
-            f"feature {env['f']} of {label(trace.pieces(site.side), env['t'])}, "
-            "on its way to the first block"
+        title=lambda env: message(
+            "equations.feature-of-on-its-way",
+            f=env["f"],
+            token=label(trace.pieces(site.side), env["t"]),
         ),
         text=text,
         source=(Stack.enter, "x = self.positions.embed(x, view)"),
@@ -161,6 +167,6 @@ def input_projection(trace: Trace, site: Site) -> Equation:
         site,
         layer=f"{site.side}.input_projection",
         reads=f"{site.address}.in",
-        title="feature {f} of the embedding, mapped to d_model",
+        title=lambda env: message("equations.mapped-embedding", f=env["f"]),
         line="return self.input_projection(x)",
     )

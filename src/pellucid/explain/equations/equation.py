@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.backward_segments import backward_segment
@@ -106,7 +107,7 @@ def copy(address: str, axes: tuple[str, ...], source: Source) -> Equation:
     return Equation(
         formula=Read(address, axes, address),
         axes=axes,
-        title=f"the number at {address}, handed on",
+        title=message("equations.the-number-at-handed-on", address=address),
         text=address,
         source=source,
     )

@@ -6,6 +6,7 @@ from typing import assert_never
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
     Env,
@@ -58,7 +59,9 @@ def error(trace: Trace, site: Site) -> Equation:
         return Equation(
             formula=formula,
             axes=ROWS_AND_WORDS,
-            title=lambda env: f"gradient by the logit of {name_class(stated, env['v'])}",
+            title=lambda env: message(
+                "equations.gradient-by-the-logit-of", class_name=name_class(stated, env["v"])
+            ),
             text=text,
             source=_ERROR_SOURCE,
         )
@@ -73,9 +76,11 @@ def error(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=ROWS_AND_WORDS,
-        title=lambda env: (
-            f"{describe_error(stated)} of {piece(trace, env['v'])} "
-            f"{describe_place(trace, places[env['t']])}"
+        title=lambda env: message(
+            "equations.of",
+            error=describe_error(stated),
+            word=piece(trace, env["v"]),
+            place=describe_place(trace, places[env["t"]]),
         ),
         text=write,
         source=_ERROR_SOURCE,
@@ -211,7 +216,9 @@ def logits_gradient(trace: Trace) -> Equation:
         return Equation(
             formula=upstream * Read("error", (0, "v"), "error") / n,
             axes=("v",),
-            title=lambda env: f"gradient of the logit of {name_class(stated, env['v'])}",
+            title=lambda env: message(
+                "equations.gradient-of-the-logit-of-2", class_name=name_class(stated, env["v"])
+            ),
             text="error / n",
             source=LOSS_SOURCE,
             judged_by_largest=True,
@@ -224,8 +231,10 @@ def logits_gradient(trace: Trace) -> Equation:
     return Equation(
         formula=Masked(Constant(counts, ("t",), "counts"), upstream * error_there / n),
         axes=ROWS_AND_WORDS,
-        title=lambda env: (
-            f"gradient of the logit of {piece(trace, env['v'])} {describe_place(trace, env['t'])}"
+        title=lambda env: message(
+            "equations.gradient-of-the-logit-of",
+            word=piece(trace, env["v"]),
+            place=describe_place(trace, env["t"]),
         ),
         text="error / n",
         source=LOSS_SOURCE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site, block_at
 from pellucid.explain.equations.equation import (
     Equation,
@@ -58,7 +59,7 @@ def mixture(trace: Trace, site: Site, facts: ExpertsFacts) -> Equation:
     return Equation(
         formula=Series(tuple(terms)),
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} of the layer's output",
+        title=lambda env: message("equations.feature-of-the-layer-output", f=env["f"]),
         text=text,
         source=_SUM,
     )
@@ -78,7 +79,9 @@ def written_by_expert(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=output,
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} of what expert {expert} writes",
+        title=lambda env: message(
+            "equations.feature-of-what-expert-writes", f=env["f"], expert=expert
+        ),
         text=text,
         source=_SUM,
     )
@@ -87,13 +90,13 @@ def written_by_expert(trace: Trace, site: Site) -> Equation:
 def router(trace: Trace, site: Site) -> Equation:
     """The logit of each expert, or of the shared layer's share."""
     name = site.part.rpartition(".")[2]
-    title = "logit of expert {f}" if name == "router" else "logit of the shared layer's share"
+    key = "equations.router" if name == "router" else "equations.shared-gate"
     return linear(
         trace,
         site,
         layer=f"{block_path(site)}.feed_forward.{name}",
         reads=f"{layer_name(site)}.feed_forward.in",
-        title=title,
+        title=lambda env: message(key, f=env["f"]),
         line=f"self.{name}(tokens",
     )
 
@@ -110,7 +113,9 @@ def router_score(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=("t", "e"),
-        title=lambda env: f"score of expert {env['e']} for {_token(trace, site, env['t'])}",
+        title=lambda env: message(
+            "equations.score-of-expert-for", e=env["e"], token=_token(trace, site, env["t"])
+        ),
         text=text,
         source=(RouterRule.forward, "logits.softmax(-1)"),
     )
@@ -135,7 +140,9 @@ def choice(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=number + n_better - steps("a", expert_ids.shape[1], "place"),
         axes=("t", "a"),
-        title=lambda env: f"expert {env['a']} of {_token(trace, site, env['t'])}, the best first",
+        title=lambda env: message(
+            "equations.expert-of-the-best-first", a=env["a"], token=_token(trace, site, env["t"])
+        ),
         text="expert + how many score above it - its place",
         source=(RouterRule.forward, "ranked.topk("),
     )
@@ -177,7 +184,9 @@ def expert_weight(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=Masked(Constant(is_chosen, ("t", "e"), "chosen"), formula),
         axes=("t", "e"),
-        title=lambda env: f"weight of expert {env['e']} for {_token(trace, site, env['t'])}",
+        title=lambda env: message(
+            "equations.weight-of-expert-for", e=env["e"], token=_token(trace, site, env["t"])
+        ),
         text=lambda env: (
             text if bool(is_chosen[env["t"], env["e"]]) else "0: the token does not use this expert"
         ),

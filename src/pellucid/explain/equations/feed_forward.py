@@ -8,6 +8,7 @@ from typing import assert_never
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site, block_at
 from pellucid.explain.equations.equation import (
     Equation,
@@ -107,7 +108,9 @@ def _input(site: Site, formula: Formula, text: str, source: Source) -> Equation:
     return Equation(
         formula=formula,
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} that {site.part.removesuffix('.in')} reads",
+        title=lambda env: message(
+            "equations.feature-that-reads", f=env["f"], part=site.part.removesuffix(".in")
+        ),
         text=text,
         source=source,
     )
@@ -120,17 +123,12 @@ def matrix(trace: Trace, site: Site) -> Equation | str:
         return "pellucid cannot read the units of this feed-forward"
     name = site.part.removeprefix(holder).removeprefix(".") or "down"
     address = f"{layer_name(site)}.{holder}"
-    titles = {
-        "up": "unit {f}, the product of its row",
-        "gate": "unit {f}, the product of its gate's row",
-        "down": "feature {f} of the layer's output",
-    }
     equation = linear(
         trace,
         site,
         layer=f"{block_path(site)}.{holder}.{name}",
         reads=f"{address}.units" if name == "down" else f"{address}.{name}.in",
-        title=titles[name],
+        title=lambda env: message(f"equations.{name}", f=env["f"]),
         line="self.down(",
         parts=f"{address}.{name}" if holder == "feed_forward" else "",
     )
@@ -165,7 +163,7 @@ def units(trace: Trace, site: Site) -> Equation | str:
     equation = Equation(
         formula=formula,
         axes=("t", "f"),
-        title=lambda env: f"unit {env['f']}, its output",
+        title=lambda env: message("equations.unit-its-output", f=env["f"]),
         text=text,
         source=(type(_module(trace, site, holder)), "self.activation("),
     )

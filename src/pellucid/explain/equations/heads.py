@@ -6,6 +6,7 @@ from typing import assert_never
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.shapes import attention_facts_at
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
@@ -103,7 +104,9 @@ def _vector(site: Site, time: str, formula: Formula, text: str, source: Source) 
     return Equation(
         formula=formula,
         axes=(time, "d"),
-        title=lambda env: f"feature {env['d']} of {site.part} of head {site.head}",
+        title=lambda env: message(
+            "equations.feature-of-of-head", d=env["d"], part=site.part, head=site.head
+        ),
         text=text,
         source=source,
     )

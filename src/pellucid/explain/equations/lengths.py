@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import Equation, Source
 from pellucid.explain.formulas.nodes import Formula, Read, Series, Total
@@ -22,7 +23,7 @@ def one_gradient(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=total.apply("sqrt") if isinstance(total, Total) else g,
         axes=(),
-        title=f"length of the gradient of {site.part}",
+        title=message("equations.length-of-the-gradient-of", part=site.part),
         text="√(Σ g²)",
         source=_SOURCE,
         least=0.0,
@@ -35,7 +36,7 @@ def all_gradients(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=Series(tuple(norm * norm for norm in lengths)).apply("sqrt"),
         axes=(),
-        title="all gradients together",
+        title=message("equations.all-gradients-together"),
         text="√(Σ ‖g‖²) over all parameters",
         source=_SOURCE,
         least=0.0,

@@ -10,10 +10,12 @@ from typing import Any, assert_never, cast
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
     Equation,
     Source,
+    Text,
     block_path,
     dot,
     layer_name,
@@ -116,7 +118,7 @@ def linear(
     *,
     layer: str,
     reads: str,
-    title: str,
+    title: Text,
     line: str,
     parts: str = "",
 ) -> Equation:
@@ -127,7 +129,7 @@ def linear(
         site: of the output.
         layer: the name of the linear layer in the model.
         reads: the address of its input, (time, features).
-        title: what a number is; "{f}" is its feature.
+        title: what a number is.
         line: a text in the line that calls the layer, in the module that holds it.
         parts: as for `product`.
     """
@@ -136,7 +138,7 @@ def linear(
     return Equation(
         formula=formula,
         axes=("t", "f"),
-        title=lambda env: title.format(**env),
+        title=title,
         text=text,
         source=(_find_class(type(holder), line), line),
     )
@@ -151,7 +153,7 @@ def projection(trace: Trace, site: Site) -> Equation | str:
         site,
         layer=f"{block_path(site)}.{kind}.{name}",
         reads=projection_reads(trace, site),
-        title=f"feature {{f}} of the projected {name}, all heads side by side",
+        title=lambda env: message("equations.projected", f=env["f"], name=name),
         line=_PROJECTION_LINES.get((type(attention).__name__, name), _JOINT_LINE),
         parts=site.address,
     )
@@ -184,7 +186,7 @@ def computed_weight(trace: Trace, site: Site) -> Equation | str:
         return Equation(
             formula=formula / length.apply("sqrt"),
             axes=("i", "c"),
-            title="a weight: a length times a direction",
+            title=message("equations.a-weight-a-length-times"),
             text="g × v / |v|",
             source=(weight_norm, "parametrizations).weight_norm"),
         )
@@ -197,7 +199,7 @@ def computed_weight(trace: Trace, site: Site) -> Equation | str:
         return Equation(
             formula=Read(w, ("i", "c"), "w") / sigma,
             axes=("i", "c"),
-            title="a weight over the largest singular value of its matrix",
+            title=message("equations.a-weight-over-the-largest"),
             text="w / (left · W right)",
             source=(spectral_norm, "parametrizations).spectral_norm"),
         )
@@ -214,7 +216,7 @@ def _merged_weight(layer: str, facts: LoRAFacts) -> Equation:
     return Equation(
         formula=before + setting(facts.scale, "LoRA scale") * dot("r", facts.rank, up, down),
         axes=("i", "c"),
-        title="a weight with its low-rank update merged",
+        title=message("equations.a-weight-with-its-low"),
         text="W + LoRA scale × up · down",
         source=(LoRALinear.folded, "torch.addmm("),
     )

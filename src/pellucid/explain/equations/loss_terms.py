@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import Env, Equation, Source
 from pellucid.explain.equations.vocabulary import (
@@ -49,9 +50,10 @@ def surprisal(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=-share.apply("log"),
         axes=("t",),
-        title=lambda env: (
-            f"surprisal of {piece(trace, targets[env['t']])} "
-            f"{describe_place(trace, places[env['t']])}"
+        title=lambda env: message(
+            "equations.surprisal-of",
+            word=piece(trace, targets[env["t"]]),
+            place=describe_place(trace, places[env["t"]]),
         ),
         text="-log p",
         source=_LOG_P_SOURCE,
@@ -63,7 +65,13 @@ def log_p(trace: Trace, site: Site) -> Equation:
     loss = token_rows(trace)
     assert isinstance(loss, PolicyLoss)
     share = scores_at_places(trace, loss, loss.temperature).share(target_places(trace, loss))
-    return _by_row(trace, share.apply("log"), "log π of the token", "log p at T", _LOG_P_SOURCE)
+    return _by_row(
+        trace,
+        share.apply("log"),
+        message("equations.log-of-the-token"),
+        "log p at T",
+        _LOG_P_SOURCE,
+    )
 
 
 def log_z(trace: Trace, site: Site) -> Equation:
@@ -86,7 +94,7 @@ def entropy(trace: Trace, site: Site) -> Equation:
     return _by_row(
         trace,
         Read("log_z", ("t",), "log Z") - mean,
-        "entropy of the prediction",
+        message("equations.entropy-of-the-prediction"),
         "log Z - Σ p z, p = exp(z - log Z)",
         (compute.entropies, "entropy_of_logits("),
     )
@@ -102,7 +110,7 @@ def tempered_log_ps(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=z.score("v") - z.log_sum(),
         axes=ROWS_AND_WORDS,
-        title=lambda env: f"{name(env)}, of {piece(trace, env['v'])}",
+        title=lambda env: message("equations.of-2", name=name(env), word=piece(trace, env["v"])),
         text="z / T - log Σ exp(z / T)",
         source=(compute.tempered_log_ps, "return torch.log_softmax("),
     )
@@ -127,7 +135,7 @@ def divergence(trace: Trace, site: Site) -> Equation:
             text = "(Σ p log(p/m) + Σ q log(q/m)) / 2, m = (p + q) / 2"
         case _:
             assert_never(loss.divergence)
-    name += f" at temperature {loss.temperature:g}"
+    name += message("equations.at-temperature", temperature=loss.temperature)
     return _by_row(trace, formula, name, text, (compute.divergences, f"return {function}("))
 
 
@@ -142,7 +150,7 @@ def margin(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=setting(loss.beta, "β") * (difference if loss.is_chosen else -difference),
         axes=(),
-        title="the margin of the chosen answer over the rejected one",
+        title=message("equations.the-margin-of-the-chosen"),
         text="z = β ((log π_c - log ref_c) - (log π_r - log ref_r))",
         source=(compute.preference_margin, "dpo_margin(*four_log_ps"),
     )
@@ -158,7 +166,9 @@ def _gain(n: int, prefix: str) -> Formula:
 
 def _title(trace: Trace, name: str) -> Callable[[Env], str]:
     loss = token_rows(trace)
-    return lambda env: f"{name} {describe_place(trace, int(loss.places[env['t']]))}"
+    return lambda env: message(
+        "equations.at-place", name=name, place=describe_place(trace, int(loss.places[env["t"]]))
+    )
 
 
 def _by_row(trace: Trace, formula: Formula, name: str, text: str, source: Source) -> Equation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import Equation, Source
 from pellucid.explain.equations.vocabulary import (
@@ -41,7 +42,9 @@ def loss(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=(),
-        title="loss of the example" if trace.sentence.is_example else "loss of the sentence",
+        title=message("equations.loss-of-the-example")
+        if trace.sentence.is_example
+        else message("equations.loss-of-the-sentence"),
         text=text,
         source=LOSS_SOURCE,
     )

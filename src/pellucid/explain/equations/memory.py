@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.shapes import attention_facts_at
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
@@ -45,7 +46,9 @@ def gate_logits(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula + Read(f"{path}.bias", ("f",), "b"),
         axes=("t", "f"),
-        title=lambda env: f"logit of the {name} of head {env['f']} at token {env['t']}",
+        title=lambda env: message(
+            "equations.logit-of-the-of-head", name=name, f=env["f"], t=env["t"]
+        ),
         text="W · x + b",
         source=(HeadGate.forward, "return (wide(self.linear(x))"),
     )
@@ -56,7 +59,7 @@ def gate(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=sigmoid(_gate(site, "mixing", "q")),
         axes=("q",),
-        title=lambda env: f"share of the memory of head {site.head} at token {env['q']}",
+        title=lambda env: message("equations.share-of-the-memory-of", head=site.head, q=env["q"]),
         text="1 / (1 + exp(-x))",
         source=(NeuralMemory.forward, "torch.sigmoid(self.mixing(x))"),
     )
@@ -83,7 +86,9 @@ def memory(trace: Trace, site: Site) -> Equation | str:
     return Equation(
         formula=result[0],
         axes=("q", "d"),
-        title=lambda env: f"feature {env['d']} of the memory of head {site.head} at {env['q']}",
+        title=lambda env: message(
+            "equations.feature-of-the-memory-of", d=env["d"], head=site.head, q=env["q"]
+        ),
         text=result[1],
         source=(NeuralMemory.forward, "self.memory_norm(self._read_memory"),
     )
@@ -110,7 +115,7 @@ def read(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=dot("j", width, state, _unit(site, "query", "q", "j", width)),
         axes=("q", "d"),
-        title=lambda env: f"feature {env['d']} of what token {env['q']} reads from the memory",
+        title=lambda env: message("equations.feature-of-what-token-reads", d=env["d"], q=env["q"]),
         text="M · q / |q|",
         source=(NeuralMemory._read_memory, "through_text("),  # pyright: ignore[reportPrivateUsage]
     )
@@ -140,7 +145,7 @@ def state(trace: Trace, site: Site) -> Equation:
     before = _earlier(site, trace, "memory_state", torch.arange(n) - 1, "j")
     retained = 1.0 - sigmoid(_gate(site, "forgetting", "t"))
     momentum = Read(f"{head_name(site)}.memory_momentum", ("t", "i", "j"), "S")
-    return _square("the memory", retained * before + momentum, "(1 - α) M before + S")
+    return _square(message("word.the-memory"), retained * before + momentum, "(1 - α) M before + S")
 
 
 def momentum(trace: Trace, site: Site) -> Equation:
@@ -160,14 +165,18 @@ def momentum(trace: Trace, site: Site) -> Equation:
     formula = sigmoid(_gate(site, "persistence", "t")) * before - step * _unit(
         site, "key", "t", "j", width
     )
-    return _square("the momentum of the memory", formula, "η S before - θ 2 (M k - v) k")
+    return _square(
+        message("equations.the-momentum-of-the-memory"), formula, "η S before - θ 2 (M k - v) k"
+    )
 
 
 def _square(name: str, formula: Formula, text: str) -> Equation:
     return Equation(
         formula=formula,
         axes=("t", "i", "j"),
-        title=lambda env: f"row {env['i']}, column {env['j']} of {name} after token {env['t']}",
+        title=lambda env: message(
+            "equations.row-column-of-after-token", i=env["i"], j=env["j"], name=name, t=env["t"]
+        ),
         text=text,
         source=(through_text, "read, state = _read_and_write("),
     )

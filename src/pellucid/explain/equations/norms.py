@@ -9,6 +9,7 @@ from typing import assert_never
 import torch
 from torch import Tensor, nn
 
+from pellucid.catalogue import message
 from pellucid.explain.equations.equation import Equation, Source, dot
 from pellucid.explain.formulas.nodes import Formula, Index, Places, Read, Total, reads_of, setting
 from pellucid.explain.trace_types import Trace
@@ -128,7 +129,7 @@ def norm_of(trace: Trace, norm: str, reads: str, width: int) -> Equation | str:
     return Equation(
         formula=result[0],
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} after the norm",
+        title=lambda env: message("equations.feature-after-the-norm", f=env["f"]),
         text=result[1],
         source=source_of(module),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain import optimiser_step
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import Equation, Source
@@ -39,7 +40,7 @@ def _equation(
     return Equation(
         formula=formula,
         axes=_axes(trace, site),
-        title=f"{site.part}: {title}",
+        title=message("equations.of-weight", weight=site.part, title=title),
         text=text,
         source=source,
         least=0.0,
@@ -74,7 +75,7 @@ def clipped_gradient(trace: Trace, site: Site) -> Equation | str:
         trace,
         site,
         _number(trace, site, ".grad", "g") / factor,
-        "the gradient after clipping",
+        message("equations.the-gradient-after-clipping"),
         "g / max(1, ‖all g‖ / clip norm)",
         (gate, "divisor = torch.ones_like(norm)"),
     )
@@ -92,12 +93,12 @@ def moment(trace: Trace, site: Site) -> Equation | str:
         case "AdamW" | "Adam":
             beta = setting(settings.beta1 if part == "m" else settings.beta2, "β")
             term, term_text = (g, text) if part == "m" else (g * g, f"{text}²")
-            statistic = "mean" if part == "m" else "mean square"
+            statistic = message("word.mean") if part == "m" else message("word.mean-square")
             return _equation(
                 trace,
                 site,
                 beta * before + (1.0 - beta) * term,
-                f"the running {statistic} of the gradient",
+                message("equations.the-running-of-the-gradient", statistic=statistic),
                 f"β × {part} + (1 - β) × {term_text}",
                 (adamw_step, f"{part} = beta"),
             )
@@ -107,7 +108,7 @@ def moment(trace: Trace, site: Site) -> Equation | str:
                 trace,
                 site,
                 setting(settings.beta1, "μ") * before + g,
-                "the sum of all gradients, in which older ones fade",
+                message("equations.the-sum-of-all-gradients"),
                 f"μ × m + {text}",
                 (Muon, line),
             )
@@ -137,7 +138,9 @@ def next_weight(trace: Trace, site: Site) -> Equation | str:
         formula = formula / (1.0 + 2.0 * lr * setting(settings.penalty_l2, "l2"))
         text = f"({text}) / (1 + 2 × lr × l2)"
     source: Source = (Penalty.step, "new_weights = elastic_net_prox(")
-    return _equation(trace, site, formula, "after the penalty's proximal step", text, source)
+    return _equation(
+        trace, site, formula, message("equations.after-the-penalty-proximal-step"), text, source
+    )
 
 
 def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
@@ -156,7 +159,9 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
             if settings.kind == "AdamW":
                 formula, text = formula - lr * decay * w, f"{text} - lr × decay × w"
             line = "return w - learning_rate * weight_decay * w"
-            return _equation(trace, site, formula, "after the step", text, (adamw_step, line))
+            return _equation(
+                trace, site, formula, message("equations.after-the-step"), text, (adamw_step, line)
+            )
         case "SGD":
             step, text = _gradient(trace, site, settings)
             if settings.beta1:
@@ -166,7 +171,7 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
                 trace,
                 site,
                 w - lr * step,
-                "after the step",
+                message("equations.after-the-step"),
                 f"w - lr × {text}",
                 (optimiser_step.take_step, line),
             )
@@ -178,7 +183,7 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
                 trace,
                 site,
                 w * (1.0 - lr * decay) - step,
-                "after the step",
+                message("equations.after-the-step"),
                 "w × (1 - lr × decay) - lr × √max(1, rows / columns) × d",
                 (Muon, "new_weights = weights * (1 - lr"),
             )
@@ -194,7 +199,9 @@ def look_ahead(trace: Trace, site: Site) -> Equation:
     g, text = _gradient(trace, site, settings)
     formula = g + setting(settings.beta1, "μ") * _number(trace, site, ".m", "m")
     source: Source = (Muon, "look_ahead = grads + mu * momentum")
-    return _equation(trace, site, formula, "the look-ahead", f"{text} + μ × m", source)
+    return _equation(
+        trace, site, formula, message("equations.the-look-ahead"), f"{text} + μ × m", source
+    )
 
 
 def direction(trace: Trace, site: Site) -> Equation:
@@ -202,7 +209,14 @@ def direction(trace: Trace, site: Site) -> Equation:
     last = optimiser_step.newton_schulz_steps(trace)
     formula = _number(trace, site, f".iterate{last}", "x")
     source: Source = (Muon, "update = orthogonalise(")
-    return _equation(trace, site, formula, "what Muon moves it along", f"x after {last}", source)
+    return _equation(
+        trace,
+        site,
+        formula,
+        message("equations.what-muon-moves-it-along"),
+        f"x after {last}",
+        source,
+    )
 
 
 def iterate(trace: Trace, site: Site) -> Equation:
@@ -219,7 +233,7 @@ def iterate(trace: Trace, site: Site) -> Equation:
             trace,
             site,
             m / (norm + setting(1e-7)),
-            "M over its length",
+            message("equations.m-over-its-length"),
             "m / (√Σ m² + 1e-7)",
             source,
             dtype,
@@ -238,7 +252,7 @@ def iterate(trace: Trace, site: Site) -> Equation:
         trace,
         site,
         formula,
-        f"the matrix after {number} iterations",
+        message("equations.the-matrix-after-iterations", number=number),
         "a x + Σ (b A + c A²) x",
         (newton_schulz, "x = a * x + (b * gram"),
         dtype,
@@ -255,7 +269,7 @@ def gram(trace: Trace, site: Site) -> Equation:
         trace,
         site,
         Total("l", long, first * second),
-        "the product of the matrix with its transpose",
+        message("equations.the-product-of-the-matrix"),
         "Σ x x",
         (newton_schulz, "gram = x @"),
         optimiser_step.orthogonal_name(trace),

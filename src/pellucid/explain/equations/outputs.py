@@ -6,6 +6,7 @@ from typing import assert_never
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain import outputs
 from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
@@ -51,7 +52,7 @@ def head_dense(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} of the head's dense layer at token {env['t']}",
+        title=lambda env: message("equations.feature-of-the-head-dense", f=env["f"], t=env["t"]),
         text=text,
         source=(HeadTransform.forward, "x = self.dense(x)"),
     )
@@ -85,7 +86,7 @@ def hidden(trace: Trace, site: Site) -> Equation | str:
     return Equation(
         formula=formula,
         axes=("t", "f"),
-        title=lambda env: f"feature {env['f']} of the state that the head reads at {env['t']}",
+        title=lambda env: message("equations.feature-of-the-state-that", f=env["f"], t=env["t"]),
         text=text,
         source=(LanguageHead.readable, "return states if self.scale"),
     )
@@ -134,7 +135,9 @@ def logits(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=("t", "v"),
-        title=lambda env: f"logit of {piece(trace, env['v'])} after token {env['t']}",
+        title=lambda env: message(
+            "equations.logit-of-after-token", word=piece(trace, env["v"]), t=env["t"]
+        ),
         text=text,
         source=(LanguageHead.logits, "F.linear(hidden"),
     )
@@ -149,7 +152,9 @@ def probabilities(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=softmax(z("v"), z, trace.model.head_weight.shape[0]),
         axes=("t", "v"),
-        title=lambda env: f"probability of {piece(trace, env['v'])} after token {env['t']}",
+        title=lambda env: message(
+            "equations.probability-of-after-token", word=piece(trace, env["v"]), t=env["t"]
+        ),
         text="exp(z - max) / Σ exp(z - max)",
         source=_SOFTMAX_SOURCE,
     )
@@ -180,7 +185,7 @@ def pooler(trace: Trace, site: Site) -> Equation:
     """The dense layer on the pooled state, before its tanh."""
     facts = _class_facts(trace)
     formula, text = product(trace, "pooler", lambda axis: _pooled(trace, facts, axis)[0])
-    return _vector("of the pooler", formula, text, "model.pooler(pooled)")
+    return _vector(message("word.of-the-pooler"), formula, text, "model.pooler(pooled)")
 
 
 def _after_pooling(trace: Trace, feature: str) -> tuple[Formula, str]:
@@ -195,7 +200,9 @@ def classifier_dense(trace: Trace, site: Site) -> Equation:
     formula, text = product(
         trace, "classifier_transform.dense", lambda axis: _after_pooling(trace, axis)[0]
     )
-    return _vector("of the dense layer", formula, text, "model.classifier_transform(pooled)")
+    return _vector(
+        message("equations.of-the-dense-layer"), formula, text, "model.classifier_transform(pooled)"
+    )
 
 
 def class_state(trace: Trace, site: Site) -> Equation | str:
@@ -215,14 +222,14 @@ def class_state(trace: Trace, site: Site) -> Equation | str:
         case _:
             assert_never(transform)
     line = "pooled = pool(states" if facts.pooling == "mean" else "return model.classifier("
-    return _vector("that the classes are read from", formula, text, line)
+    return _vector(message("equations.that-the-classes-are-read"), formula, text, line)
 
 
 def _vector(name: str, formula: Formula, text: str, line: str) -> Equation:
     return Equation(
         formula=formula,
         axes=("f",),
-        title=lambda env: f"feature {env['f']} {name}",
+        title=lambda env: message("equations.feature", f=env["f"], name=name),
         text=text,
         source=(ClassificationHead.forward, line),
     )
@@ -234,7 +241,7 @@ def class_logits(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=formula,
         axes=("f",),
-        title=lambda env: f"logit of class {env['f']}",
+        title=lambda env: message("equations.logit-of-class", f=env["f"]),
         text=text,
         source=(ClassificationHead.forward, "return model.classifier("),
     )
@@ -245,7 +252,7 @@ def class_probabilities(trace: Trace, site: Site) -> Equation:
     return Equation(
         formula=class_scores(trace).share("f"),
         axes=("f",),
-        title=lambda env: f"probability of class {env['f']}",
+        title=lambda env: message("equations.probability-of-class", f=env["f"]),
         text="exp(z - max) / Σ exp(z - max)",
         source=(outputs.read_class_probabilities, "torch.softmax("),
     )

@@ -6,6 +6,7 @@ from typing import assert_never
 
 from torch import nn
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.block_parts import SUBLAYERS
 from pellucid.explain.addresses.site import Site, block_at
 from pellucid.explain.equations import attention, feed_forward
@@ -191,7 +192,9 @@ def _sum(site: Site, formula: Formula, text: str, source: Source) -> Equation:
     return Equation(
         formula=formula,
         axes=AXES,
-        title=lambda env: f"feature {env['f']} of the stream at token {env['t']}: {site.address}",
+        title=lambda env: message(
+            "equations.feature-of-the-stream-at", f=env["f"], t=env["t"], address=site.address
+        ),
         text=text,
         source=source,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from pellucid import runs
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.api import trace
 from pellucid.explain.films.capture import Snapshot, take_snapshot
@@ -24,7 +25,9 @@ def footage(run: Run, sentence: Sentence) -> Film:
     Raises:
         RunError: the film is too damaged to read; says what to do.
     """
-    empty_film = Film(sentence=sentence.text, ids=sentence.ids, snapshots=(), origin="nothing")
+    empty_film = Film(
+        sentence=sentence.text, ids=sentence.ids, snapshots=(), origin=message("word.nothing")
+    )
     if is_published(run.folder):
         return empty_film
     folder = RunFolder(run.folder)
@@ -61,6 +64,6 @@ def _film_checkpoints(folder: RunFolder, sentence: Sentence, steps: list[int]) -
         sentence=sentence.text,
         ids=sentence.ids,
         snapshots=tuple(snapshots),
-        origin=f"{len(snapshots)} saved checkpoints",
+        origin=message("film.saved-checkpoints", n_snapshots=len(snapshots)),
         problems=tuple(problems),
     )

@@ -20,6 +20,7 @@ import safetensors
 import safetensors.torch
 
 from pellucid import reader
+from pellucid.catalogue import message
 from pellucid.checkpoints import write_bytes, write_text
 from pellucid.disk import remove_file
 from pellucid.errors import PellucidError, RunError
@@ -99,8 +100,7 @@ class Reel:
             return Snapshot(step=step, tensors=reader.parse_tensors(body, file.name))
         except (ValueError, PellucidError) as error:
             raise RunError(
-                f"the snapshot of update {step} cannot be read ({error}): copy {file} again from "
-                "an intact copy, or delete it to keep the film without it"
+                message("film.the-snapshot-of-update-cannot", step=step, error=error, file=file)
             ) from None
 
     def _body(self, step: int) -> bytes | None:
@@ -120,14 +120,18 @@ class Reel:
             table = reader.read_json_table(description_file)
             if table["format"] != FORMAT:
                 raise RunError(
-                    f"{description_file} has format {table['format']}, and this pellucid reads "
-                    f"{FORMAT}: use the version that wrote it, or move {self.folder} away to see "
-                    "the run's checkpoints instead"
+                    message(
+                        "film.has-format-and-this-pellucid",
+                        description_file=description_file,
+                        format=table["format"],
+                        format2=FORMAT,
+                        folder=self.folder,
+                    )
                 )
             sentence, ids = str(table["sentence"]), tuple(map(int, table["ids"]))
         except (ValueError, KeyError, TypeError, PellucidError) as error:
             raise self._damaged_error(
-                f"{description_file.name} says nothing that can be read ({error})"
+                message("film.says-nothing-that-can-be", name=description_file.name, error=error)
             ) from None
         snapshots: list[Snapshot] = []
         problems: list[str] = []
@@ -137,20 +141,17 @@ class Reel:
             except RunError as error:
                 problems.append(str(error))
         if problems and not snapshots:
-            raise self._damaged_error("none of its snapshots is whole")
+            raise self._damaged_error(message("film.none-of-its-snapshots-is"))
         return Film(
             sentence=sentence,
             ids=ids,
             snapshots=tuple(snapshots),
-            origin=f"{len(snapshots)} snapshots, taken while it trained",
+            origin=message("film.snapshots-taken-while-it-trained", n_snapshots=len(snapshots)),
             problems=tuple(problems),
         )
 
     def _damaged_error(self, reason: str) -> RunError:
-        return RunError(
-            f"the film in {self.folder} is damaged: {reason}; copy the folder again from an intact "
-            "copy, or move it away to see the run's checkpoints instead"
-        )
+        return RunError(message("film.the-film-in-is-damaged", folder=self.folder, reason=reason))
 
 
 def reels(run: RunFolder) -> Iterator[tuple[str, Reel]]:

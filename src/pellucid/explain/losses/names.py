@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain.losses.types import (
     ClassLoss,
     DistillationLoss,
@@ -17,25 +18,33 @@ from pellucid.explain.trace_types import Trace
 
 def describe_place(trace: Trace, place: int) -> str:
     """Where a token is predicted: after a token, or at a masked one."""
-    return f"after token {place}" if trace.predicts else f"at token {place}"
+    return (
+        message("names.after-token", place=place)
+        if trace.predicts
+        else message("names.at-token", place=place)
+    )
 
 
 def name_class(loss: ClassLoss, number: int) -> str:
     """The name of a class, quoted; its number if it has none."""
-    return repr(loss.classes[number]) if loss.classes else f"class {number}"
+    return repr(loss.classes[number]) if loss.classes else message("names.class", number=number)
 
 
 def describe_error(loss: ExampleLoss) -> str:
     """What the gradient of a term by a logit is called."""
     match loss:
         case TokenLoss():
-            return "p - y" if loss.is_plain else "the gradient"
+            return "p - y" if loss.is_plain else message("word.the-gradient")
         case DistillationLoss():
-            return "the gradient"
+            return message("word.the-gradient")
         case PreferenceLoss() | PolicyLoss():
-            return "the weighed p - y"
+            return message("names.the-weighed-p-y")
         case ClassLoss():
-            return "the gradient" if loss.multi_label or loss.label_smoothing else "p - y"
+            return (
+                message("word.the-gradient")
+                if loss.multi_label or loss.label_smoothing
+                else "p - y"
+            )
         case _:
             assert_never(loss)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pellucid import config
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.losses.types import DistillationLoss, ExampleLoss, TokenLoss
 from pellucid.explain.sentence import Sentence
@@ -35,7 +36,10 @@ def with_default_loss(sentence: Sentence, run: Run | None, model: Transformer) -
     try:
         loss, note = default_loss(run, model, ids), describe_default(run) or ""
     except PellucidError as error:  # the teacher is gone: the text can be explained without it
-        loss, note = default_loss(None, model, ids), f"this is -log p of each token: {error}"
+        loss, note = (
+            default_loss(None, model, ids),
+            message("plain_text.this-is-log-p-of", error=error),
+        )
     return replace(sentence, loss=loss, loss_note=note)
 
 
@@ -95,11 +99,11 @@ def describe_default(run: Run | None) -> str | None:
     objective = None if run is None else run.config.objective
     match objective:
         case config.SFT():
-            form = "a prompt with --target ANSWER"
+            form = message("plain_text.a-prompt-with-target-answer")
         case config.DPO():
-            form = "a prompt with --target CHOSEN and --rejected REJECTED"
+            form = message("plain_text.a-prompt-with-target-chosen")
         case config.PolicyGradient():
-            form = "a prompt with --reward NAME, and with --target for an answer of yours"
+            form = message("plain_text.a-prompt-with-reward")
         case (
             config.NextToken()
             | config.Distillation()
@@ -112,14 +116,11 @@ def describe_default(run: Run | None) -> str | None:
             return None
         case _:
             assert_never(objective)
-    return f"{_plain(objective)} give {form}, or --example FILE"
+    return message("plain_text.give-or-example-file", plain=_plain(objective), form=form)
 
 
 def _plain(objective: config.Objective) -> str:
-    return (
-        f"this run was trained by {type(objective).__name__}, and a plain text has none of its "
-        "loss: this is -log p of each token. For the run's own loss"
-    )
+    return message("plain_text.this-run-was-trained-by", name=type(objective).__name__)
 
 
 def _distilled(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.receipts.builder import ReceiptBuilder, cell
 from pellucid.explain.residual_sums import list_sums
@@ -16,7 +17,11 @@ def length_receipt(trace: Trace, selection: Selection) -> Receipt:
     g = build.vector("g", address, selection.token)
     return build.gradient(
         g.address,
-        title=f"length of the gradient at {selection.query(trace)} before layer {selection.layer}",
+        title=message(
+            "receipts.length-of-the-gradient-at",
+            query=selection.query(trace),
+            layer=selection.layer,
+        ),
         formula="√(Σ g²)",
         expression=(g @ g).sqrt(),
         model=length(trace[g.address]),
@@ -44,8 +49,11 @@ def split_receipt(trace: Trace, selection: Selection) -> Receipt | None:
     bypass_gradient = build.number("past it", f"{first.after}.grad", *place)
     return build.gradient(
         cell(f"{first.before}.grad", *place),
-        title=f"feature {selection.feature} of {selection.query(trace)}, before and after the "
-        "attention",
+        title=message(
+            "receipts.feature-of-before-and-after",
+            feature=selection.feature,
+            query=selection.query(trace),
+        ),
         formula="past the attention + through it",
         expression=bypass_gradient + build.number("through it", f"{entry}.grad", *place),
         source=first.source,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.losses import compute
 from pellucid.explain.losses.types import (
@@ -33,7 +34,7 @@ def zero_sum_receipt(trace: Trace, place_row: int) -> Receipt | None:
     build = ReceiptBuilder(trace)
     return build.receipt(
         cell("error", place_row),
-        title="all of them together",
+        title=message("receipts.all-of-them-together"),
         formula=f"Σ over the {'classes' if isinstance(loss, ClassLoss) else 'vocabulary'}",
         expression=build.vector("errors", "error", place_row).sum(),
         source=(compute.errors, "torch.autograd.grad(loss_value"),

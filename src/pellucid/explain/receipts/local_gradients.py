@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+from pellucid.catalogue import message
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.expressions import Expression, Vector, constant
@@ -28,7 +29,7 @@ def why_no_rules(trace: Trace, selection: Selection) -> str | None:
         case LinearAttentionFacts():
             return attention_heads.NO_SCORES
         case NeuralMemoryFacts():
-            return "a gate mixes the head's output with a memory: its steps are not shown"
+            return message("receipts.a-gate-mixes-the-head")
         case SoftmaxAttentionFacts() | LatentAttentionFacts():
             return None
         case _:
@@ -43,7 +44,7 @@ def softmax_rule(trace: Trace, selection: Selection) -> Receipt:
     own_gradient = build.number("dL/dw", f"{name}.grad", token, selection.other)
     return build.gradient(
         cell(f"{selection.head_name}.scores.grad", token, selection.other),
-        title=f"through the softmax: score of {selection.pair(trace)}",
+        title=message("receipts.through-the-softmax-score-of", pair=selection.pair(trace)),
         formula="w (dL/dw - Σ w dL/dw)",
         expression=own_weight * (own_gradient - w @ upstream),
         source=(softmax_jacobian_product, "return p * (direction"),
@@ -71,7 +72,7 @@ def sum_rule(trace: Trace, selection: Selection) -> Receipt | None:
         expression, formula = expression * constant(scale, "ablation"), f"{formula} × ablation"
     return build.gradient(
         cell(f"{name}.weights.grad", selection.token, selection.other),
-        title=f"through the weighted sum: weight of {selection.pair(trace)}",
+        title=message("receipts.through-the-weighted-sum-weight", pair=selection.pair(trace)),
         formula=formula,
         expression=expression,
     )
@@ -88,7 +89,9 @@ def query_rule(trace: Trace, selection: Selection) -> Receipt | None:
     keys = build.vector(f"k[:, {feature}]", f"{name}.k[:, {feature}]")
     return build.gradient(
         cell(f"{name}.q.grad", selection.token, feature),
-        title=f"through the scores: feature {feature} of the query of {selection.query(trace)}",
+        title=message(
+            "receipts.through-the-scores-feature-of", feature=feature, query=selection.query(trace)
+        ),
         formula=f"scale × Σ dL/ds k[:, {feature}]",
         expression=constant(scoring.scale, "scale") * (upstream @ keys),
     )
@@ -131,7 +134,9 @@ def norm_rule(trace: Trace, selection: Selection, norm: str) -> Receipt | None:
     s = 1.0 / (mean_square + constant(facts.eps, "eps")).sqrt()
     return build.gradient(
         cell(f"{address}.in.grad", token, feature),
-        title=f"through the norm: feature {feature} of {selection.query(trace)}",
+        title=message(
+            "receipts.through-the-norm-feature-of", feature=feature, query=selection.query(trace)
+        ),
         formula=formula,
         expression=s * (scaled_grad - centred_x * s * (unit_product / n)),
         source=source,

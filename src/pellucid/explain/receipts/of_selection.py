@@ -10,6 +10,7 @@ from typing import cast
 
 from torch import nn
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.equations.equation import stack_prefix
@@ -58,7 +59,7 @@ def product_receipt(trace: Trace, selection: Selection) -> Receipt:
     build, address = ReceiptBuilder(trace), f"{selection.head_name}.weights"
     return build.receipt(
         cell(address, selection.token),
-        title="the weights together",
+        title=message("receipts.the-weights-together"),
         formula="Σ w",
         expression=build.vector("w", address, selection.token).sum(),
         source=(weights_of, "torch.softmax(scores, dim=-1)"),

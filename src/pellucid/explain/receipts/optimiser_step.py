@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 
+from pellucid.catalogue import message
 from pellucid.explain import finite_difference
 from pellucid.explain.chapter_types import Receipt
 from pellucid.explain.equations.equation import TOLERANCES
@@ -47,7 +48,7 @@ def nudge_receipt(
     difference = constant(loss_above, "L(w + h)") - constant(loss_below, "L(w - h)")
     slope_receipt = ReceiptBuilder(trace).receipt(
         weight.address(".grad"),
-        title=f"the slope of the loss at {weight.address()}, measured",
+        title=message("receipts.the-slope-of-the-loss", address=weight.address()),
         formula="(L(w + h) - L(w - h)) / 2h",
         expression=difference / (2.0 * constant(step, "h")),
         source=(finite_difference.losses, "moved_matrix[weight.index] += move"),

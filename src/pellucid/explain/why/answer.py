@@ -14,6 +14,7 @@ Source:
 
 from __future__ import annotations
 
+from pellucid.catalogue import message
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.why.attribution import N_LISTED, Attribution
 from pellucid.explain.why.ending import find_ending
@@ -49,7 +50,7 @@ def find_why(
     walk_down(walk)
     held_scales = list(ending.held_scales)
     if walk.held_norms:
-        held_scales.append("the scales of the norms between the parts and the end")
+        held_scales.append(message("why.the-scales-of-the-norms"))
     return Attribution(
         rivals=rivals,
         places=ending.places,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from pellucid.catalogue import message
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.why.types import (
     HeadReading,
@@ -64,7 +65,9 @@ class Attribution:
         shares: dict[str, float] = {}
         for part in self.parts:
             at_end = part.name.startswith(("final", "head", "classifier", "pooler"))
-            outside_name = "after the layers" if at_end else "before the layers"
+            outside_name = (
+                message("why.after-the-layers") if at_end else message("why.before-the-layers")
+            )
             name = outside_name if part.layer is None else f"{stack_letter(part.side)}{part.layer}"
             shares[name] = shares.get(name, 0.0) + part.share
         return tuple(LayerShare(name=name, share=share) for name, share in shares.items())

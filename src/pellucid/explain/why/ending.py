@@ -12,6 +12,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.part_facts import is_identity
 from pellucid.explain.trace_types import Trace
@@ -74,7 +75,7 @@ def find_ending(trace: Trace, rivals: Rivals) -> Ending:
     norm, states = stack_pass.stack.final_norm, stack_pass.states[-1][0]
     ending.pull("final_norm", pull_norm(norm, states, ending.places, ending.direction))
     if not is_identity(norm):
-        ending.held_scales.insert(0, "the scale of the final norm")
+        ending.held_scales.insert(0, message("why.the-scale-of-the-final"))
     for number, part in enumerate(ending.constants):
         ending.constants[number] = Part(
             name=part.name, kind="constant", side=trace.side, layer=None, share=part.share
@@ -91,9 +92,11 @@ def _read_head(trace: Trace, rivals: Rivals) -> Ending:
         case ClassificationHeadFacts():
             return _read_classes(trace, rivals, facts)
         case NoHeadFacts():
-            raise PellucidError(trace.model.output_head.no_token_logits or "there is no head")
+            raise PellucidError(
+                trace.model.output_head.no_token_logits or message("why.there-is-no-head")
+            )
         case UnknownFacts(part=part, reason=reason):
-            raise PellucidError(f"pellucid does not know the head {part}: {reason}")
+            raise PellucidError(message("why.pellucid-does-not-know-the", part=part, reason=reason))
         case _:
             assert_never(facts)
 
@@ -106,7 +109,7 @@ def _read_words(trace: Trace, rivals: Rivals, place: int) -> Ending:
         ending.add("head_bias", float(model.head_bias[word] - model.head_bias[other]))
     if model.soft_cap is not None:
         ending.held_scales.append(
-            f"the logits before their cap of {model.soft_cap:g}, where they are taken apart"
+            message("why.the-logits-before-their-cap", soft_cap=model.soft_cap)
         )
     _pull_transform(ending, model.head_transform, trace.last[[place]].double(), "head_transform")
     return ending
@@ -138,7 +141,7 @@ def _read_classes(trace: Trace, rivals: Rivals, facts: ClassificationHeadFacts) 
         bent = _apply(pooler, pooled)
         ending.pull("pooler", pull_activation(bent, torch.tanh(bent), 0.0, ending.direction))
         ending.pull("pooler.bias", pull_linear(pooler, ending.direction))
-        ending.held_scales.append("the slope of the pooler's tanh")
+        ending.held_scales.append(message("why.the-slope-of-the-pooler"))
     ending.direction = ending.direction.expand(len(places), -1) / len(places)
     return ending
 
@@ -152,7 +155,9 @@ def _pull_transform(ending: Ending, transform: nn.Module, states: Tensor, name: 
         case HeadTransformFacts():
             pass
         case UnknownFacts(part=part, reason=reason):
-            raise PellucidError(f"pellucid does not know what {part} does: {reason}")
+            raise PellucidError(
+                message("why.pellucid-does-not-know-what", part=part, reason=reason)
+            )
         case _:
             assert_never(facts)
     dense, norm = (transform.get_submodule(part) for part in (facts.dense, facts.norm))
@@ -161,11 +166,11 @@ def _pull_transform(ending: Ending, transform: nn.Module, states: Tensor, name: 
     bent = raw if activate is None else activate(raw)
     ending.pull(f"{name}.norm", pull_norm(norm, bent, [0], ending.direction))
     if not is_identity(norm):
-        ending.held_scales.append("the scale of the norm of the head's transform")
+        ending.held_scales.append(message("why.the-scale-of-the-norm"))
     if activate is not None:
         at_zero = float(activate(torch.zeros(1, dtype=torch.float64)))
         ending.pull(f"{name}.activation", pull_activation(raw, bent, at_zero, ending.direction))
-        ending.held_scales.append("the slopes of the activation of the head's transform")
+        ending.held_scales.append(message("why.the-slopes-of-the-activation"))
     ending.pull(f"{name}.dense.bias", pull_linear(dense, ending.direction))
 
 

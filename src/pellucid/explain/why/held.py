@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.model.facts import (
     IdentityFacts,
@@ -46,7 +47,9 @@ def read_matrix(linear: nn.Module) -> tuple[Tensor, Tensor | None]:
         bias = None if facts.bias is None else tensor_at(linear, facts.bias).double()
         return tensor_at(linear, facts.weight).double(), bias
     if isinstance(facts, UnknownFacts):
-        raise PellucidError(f"pellucid does not know the matrix of {facts.part}: {facts.reason}")
+        raise PellucidError(
+            message("why.pellucid-does-not-know-the-2", part=facts.part, reason=facts.reason)
+        )
     eye = torch.eye(facts.n_inputs).to(weights.weight)
     bias = linear(torch.zeros_like(eye[:1]))[0].double()
     return (linear(eye).double() - bias).mT, bias
@@ -81,9 +84,11 @@ def pull_norm(norm: nn.Module, states: Tensor, places: list[int], direction: Ten
         case NormFacts():
             return _pull_known(norm, facts, states.double(), places, direction)
         case SandwichFacts():
-            raise PellucidError("a sandwich of two norms is not called itself")
+            raise PellucidError(message("why.a-sandwich-of-two-norms"))
         case UnknownFacts(part=part, reason=reason):
-            raise PellucidError(f"pellucid does not know what {part} does: {reason}")
+            raise PellucidError(
+                message("why.pellucid-does-not-know-what", part=part, reason=reason)
+            )
         case _:
             assert_never(facts)
 

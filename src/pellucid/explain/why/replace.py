@@ -13,6 +13,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor, nn
 
+from pellucid.catalogue import message
 from pellucid.errors import PellucidError
 from pellucid.explain.experts import expert_number
 from pellucid.explain.forward_pass import (
@@ -67,7 +68,7 @@ def part_vectors(trace: Trace, part: Part) -> Tensor:
         case "positions":
             return trace[part.name]
         case "constant":
-            raise PellucidError(f"{part.name} is the same in every text: nothing can replace it")
+            raise PellucidError(message("why.is-the-same-in-every", name=part.name))
         case _:
             assert_never(part.kind)
 
@@ -181,7 +182,7 @@ def _hook(hooks: ExitStack, trace: Trace, replacement: Replacement, row: int) ->
             else:
                 hooks.enter_context(stack.register_forward_pre_hook(_add_input(added)))
         case "constant":
-            raise PellucidError(f"{part.name} is the same in every text: nothing can replace it")
+            raise PellucidError(message("why.is-the-same-in-every", name=part.name))
         case _:
             assert_never(part.kind)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import join, message
 from pellucid.config import ClassificationHead
 from pellucid.errors import PellucidError
 from pellucid.explain.outputs import mask_or, widen
@@ -41,9 +42,7 @@ def find_rivals(
     runner_up = next(int(index) for index in ranked if int(index) != word_id)
     other = runner_up if rather_than is None else _find(trace, rather_than, logits)
     if word_id == other:
-        raise PellucidError(
-            f"both words are {_name(trace, word_id)!r}: ask for a word rather than another one"
-        )
+        raise PellucidError(message("why.both-words-are-ask-for", name=repr(_name(trace, word_id))))
     pair = [word_id, other]
     return Rivals(
         kind=kind,
@@ -64,9 +63,13 @@ def _two(numbers: Tensor) -> tuple[float, float]:
 def _place(trace: Trace, token: int) -> int:
     model, time = trace.model, len(trace.ids)
     if not model.has_head:
-        raise PellucidError(f"this model says no word: {model.output_head.no_token_logits}")
+        raise PellucidError(
+            message(
+                "why.this-model-says-no-word", no_token_logits=model.output_head.no_token_logits
+            )
+        )
     if not -time <= token < time:
-        raise PellucidError(f"there is no token {token}: there are {time}, counted from 0")
+        raise PellucidError(message("why.there-is-no-token-there", token=token, time=time))
     return mask_or(trace, token % time)
 
 
@@ -86,7 +89,9 @@ def _find(trace: Trace, word: Word, logits: Tensor) -> int:
     if isinstance(word, str) and names is not None:
         if word in names:
             return names.index(word)
-        raise PellucidError(f"there is no class {word!r}: the classes are {', '.join(names)}")
+        raise PellucidError(
+            message("why.there-is-no-class-the", word=repr(word), names=join(", ", names))
+        )
     if isinstance(word, str) and trace.spelling is not None:
         return _token_of(trace, word, logits)
     return _row_of(word, len(logits))
@@ -97,11 +102,9 @@ def _row_of(word: Word, n_rows: int) -> int:
     try:
         row = int(word)
     except ValueError:
-        raise PellucidError(
-            f"{word!r} is no number: this model has no tokenizer, so name a word by its token id"
-        ) from None
+        raise PellucidError(message("why.is-no-number-this-model", word=repr(word))) from None
     if not 0 <= row < n_rows:
-        raise PellucidError(f"there is no logit {row}: there are {n_rows:,}, counted from 0")
+        raise PellucidError(message("why.there-is-no-logit-there", row=row, n_rows=n_rows))
     return row
 
 
@@ -127,10 +130,7 @@ def _token_of(trace: Trace, word: str, logits: Tensor) -> int:
     if single:
         return max(single, key=lambda token_id: float(logits[token_id]))
     pieces = [_name(trace, token_id) for token_id in encoded[0]] if encoded else []
-    raise PellucidError(
-        f"{word!r} is no single token: the tokenizer reads {pieces}; ask for one of these, at its "
-        "place in the text"
-    )
+    raise PellucidError(message("why.is-no-single-token-the", word=repr(word), pieces=pieces))
 
 
 def _class_names(trace: Trace) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from pellucid.catalogue import message
 from pellucid.data import open_prepared
 from pellucid.errors import PellucidError
 from pellucid.explain.sentence import Sentence, encode_sentence
@@ -41,12 +42,14 @@ def resample_sentence(trace: Trace) -> tuple[Sentence, str]:
     sentence, time = trace.sentence, len(trace.ids)
     windows = held_out_windows(trace.run, 1, time)
     if windows:
-        return _with_ids(trace, (sentence.ids[0], *windows[0][1:])), "held-out text of the run"
+        return _with_ids(trace, (sentence.ids[0], *windows[0][1:])), message(
+            "why.held-out-text-of-the"
+        )
     rows = trace.model.token_embedding.num_embeddings
     random_ids = torch.randint(rows, (time,), generator=torch.Generator().manual_seed(_SEED))
     id_list: list[int] = to_list(random_ids)
     ids = (sentence.ids[0], *id_list[1:])
-    return _with_ids(trace, ids), f"random tokens of the vocabulary, from seed {_SEED}"
+    return _with_ids(trace, ids), message("why.random-tokens-of-the-vocabulary", seed=_SEED)
 
 
 def contrast_sentence(trace: Trace, text: str | None) -> tuple[Sentence, str]:
@@ -65,19 +68,22 @@ def contrast_sentence(trace: Trace, text: str | None) -> tuple[Sentence, str]:
         order: list[int] = to_list(torch.randperm(len(inner), generator=generator))
         shuffled = (inner[place] for place in order)
         ids = (sentence.ids[0], *shuffled, *sentence.ids[1:][-1:])
-        return _with_ids(trace, ids), "the same sentence, its tokens shuffled"
+        return _with_ids(trace, ids), message("why.the-same-sentence-its-tokens")
     if trace.run is None:
-        raise PellucidError("a contrast is text, and a bare model reads none: pass a run")
+        raise PellucidError(message("why.a-contrast-is-text-and"))
     other = encode_sentence(trace.run, text)
     if sentence.source_ids is not None:
         assert other.source_ids is not None
         other = replace(other, ids=sentence.ids, pieces=sentence.pieces)
-        return other, f"the source {text!r}"
+        return other, message("why.the-source", text=repr(text))
     if len(other.ids) != len(sentence.ids):
         raise PellucidError(
-            f"the contrast has {len(other.ids)} tokens and the sentence {len(sentence.ids)}: they "
-            f"are aligned by position, so write one of {len(sentence.ids)} tokens. The contrast is "
-            f"{list(other.pieces)}"
+            message(
+                "why.the-contrast-has-tokens-and",
+                n_ids=len(other.ids),
+                n_ids2=len(sentence.ids),
+                pieces=list(other.pieces),
+            )
         )
     return other, repr(text)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pellucid.catalogue import message
 from pellucid.explain.forward_pass import Side
 from pellucid.explain.selection import label
 from pellucid.explain.trace_types import Trace
@@ -60,7 +61,7 @@ def grow_tree(trace: Trace, attribution: Attribution) -> Branch:
         PellucidError: a part of the model states no facts.
     """
     difference = attribution.rivals.difference
-    root = Branch("the end", attribution.total, trace.side)
+    root = Branch(message("word.the-end"), attribution.total, trace.side)
     smallest = SMALLEST * abs(difference)
     waiting = list(
         _branch(
@@ -87,7 +88,7 @@ def grow_tree(trace: Trace, attribution: Attribution) -> Branch:
         walk_down(walk)
         walk.add(
             Part(
-                name="bias of values",
+                name=message("why.bias-of-values"),
                 kind="constant",
                 side=walk.side,
                 layer=None,
@@ -147,7 +148,7 @@ def _branch(
         yield stream
     others = branch.share - sum(child.share for child in children)
     if children and abs(others) > 1e-9:
-        children.append(Branch("others", others, branch.side))
+        children.append(Branch(message("word.others"), others, branch.side))
     branch.children = tuple(children)
 
 
@@ -175,6 +176,8 @@ def list_branches(trace: Trace, root: Branch, depth: int = 0) -> Iterator[tuple[
     for child in root.children:
         text = child.name
         if child.token is not None:
-            text = f"{child.name} reads {label(trace.pieces(child.side), child.token)}"
+            text = message(
+                "why.reads", name=child.name, token=label(trace.pieces(child.side), child.token)
+            )
         yield depth, text, child
         yield from list_branches(trace, child, depth + 1)

@@ -4,7 +4,8 @@ import { announce, fill, h } from "./dom.js";
 import { effect, signal } from "./signal.js";
 import { isDark } from "./colour.js";
 import { attention, choose, keepAddress, readAddress, state } from "./state.js";
-import { ask, cancelAll, isFile, place, question, waiting } from "./asking.js";
+import { ask, cancelAll, place, question, waiting } from "./asking.js";
+import { isFile } from "./payload.js";
 import { header } from "./header.js";
 import { chat } from "./chat.js";
 import { field, tokens } from "./sentence.js";
@@ -14,7 +15,7 @@ import { back, isBack, isKept, settleBack } from "./backward.js";
 import { forgetDrawn, glance, prediction } from "./prediction.js";
 import { askMachine, machine, machines } from "./machine.js";
 import { listen } from "./keys.js";
-import { t } from "./messages.js";
+import { language, preferred, speak, t } from "./messages.js";
 
 /** @type {any} */
 const runs = signal(null);
@@ -45,6 +46,7 @@ async function get(asked, topic, into) {
 
 /** Which sentence the rest of the page is about; asked anew when it changes. */
 function read() {
+  language();
   const asked = question("overview");
   if (!asked.reading.run) return;
   if (!asked.reading.ids && !asked.reading.sentence.trim()) {
@@ -111,11 +113,14 @@ function busy() {
 
 async function start() {
   readAddress();
-  home("skip").textContent = t("skip");
-  home("reader").setAttribute("aria-label", t("sentence"));
-  home("glance").setAttribute("aria-label", t("glance"));
-  home("prediction").setAttribute("aria-label", t("prediction"));
-  home("rail").setAttribute("aria-label", t("layers"));
+  await speak(preferred());
+  effect(() => {
+    home("skip").textContent = t("skip");
+    home("reader").setAttribute("aria-label", t("sentence"));
+    home("glance").setAttribute("aria-label", t("glance"));
+    home("prediction").setAttribute("aria-label", t("prediction"));
+    home("rail").setAttribute("aria-label", t("layers"));
+  });
   effect(problems);
   effect(busy);
   await get({ kind: "runs" }, "runs", runs);
@@ -128,7 +133,7 @@ async function start() {
   if (isFile && !location.hash) choose({ ...said.place, cross: Number(said.place.cross) });
   keepAddress();
   const row = h("div", { id: "tokens" }, h("p", { class: "soft", text: t("loading") }));
-  fill(home("reader"), field(), row);
+  effect(() => fill(home("reader"), field(), row));
   effect(() => header(home("top"), runs(), overview()));
   if (!isFile) effect(() => chat(home("chat"), runs()));
   effect(read);

@@ -3,7 +3,8 @@
 
 import { read, state, scales, versus } from "./state.js";
 import { signal } from "./signal.js";
-import { t } from "./messages.js";
+import { t, translated } from "./messages.js";
+import { isFile, payload } from "./payload.js";
 
 /** How many questions are open. */
 export const waiting = signal(0);
@@ -12,12 +13,6 @@ export const waiting = signal(0);
 const known = new Map();
 /** @type {Map<string, AbortController>} */
 const open = new Map();
-/** What a file holds: answers by their question. @type {Promise<any> | null} */
-let held = null;
-
-/** Whether the page is one file without a server. */
-export const isFile = document.getElementById("payload") !== null;
-
 /** What is chosen, as a question has it: of a pair, the encoder asks with a token of the source, and
  * the decoder's look at the encoder asks for one. @param {any} seenAs the overview */
 export function place(seenAs) {
@@ -44,7 +39,7 @@ export async function ask(asked, topic) {
   open.get(topic)?.abort();
   open.delete(topic);
   const key = JSON.stringify(asked);
-  if (known.has(key)) return known.get(key);
+  if (known.has(key)) return translated(known.get(key));
   if (isFile) return fromFile(asked);
   const stop = new AbortController();
   open.set(topic, stop);
@@ -56,7 +51,7 @@ export async function ask(asked, topic) {
       headers: { "content-type": "application/json" },
       signal: stop.signal,
     });
-    const answer = await response.json();
+    const answer = translated(await response.json());
     if ("error" in answer) throw new Error(answer.error);
     if (asked.kind !== "runs" && asked.kind !== "progress") remember(key, answer);
     return answer;
@@ -88,14 +83,13 @@ function remember(key, answer) {
 
 /** @param {any} asked */
 async function fromFile(asked) {
-  held ??= unpacked();
-  const { answers, bodies, pictures, axes } = await held;
+  const { answers, bodies, pictures, axes } = await payload();
   const found = answers[keyOf(asked, axes)];
   if (found === undefined) throw new Error(t("not-in-file"));
-  const body = bodies[found];
+  const body = translated(bodies[found]);
   if (body.error) throw new Error(body.error);
   if (asked.kind !== "chapter") return body;
-  return { ...body, pictures: body.pictures.map((/** @type {number} */ at) => pictures[at]) };
+  return { ...body, pictures: body.pictures.map((/** @type {number} */ at) => translated(pictures[at])) };
 }
 
 /** How a file calls a question: by what matters to its answer, as `file_answers.py` has it.
@@ -106,13 +100,6 @@ function keyOf({ kind, chapter, place: at }, axes) {
   if (kind === "machine") return `machine ${at.stack} ${at.token}`;
   if (kind === "thumbnails") return `thumbnails ${at.stack} ${at.cross} ${at.layer}`;
   return [chapter, ...axes[chapter].map((axis) => `${axis}=${at[axis]}`)].join(" ");
-}
-
-async function unpacked() {
-  const text = document.getElementById("payload")?.textContent?.trim() ?? "";
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return JSON.parse(await new Response(stream).text());
 }
 
 /** Bytes that came as text. @param {string} text */

@@ -2,7 +2,8 @@
 // how far it is, and a way to stop it. And which weight is looked at.
 
 import { announce, fill, h } from "./dom.js";
-import { ask, cancel, isFile, question } from "./asking.js";
+import { ask, cancel, question } from "./asking.js";
+import { isFile } from "./payload.js";
 import { signal } from "./signal.js";
 import { choose, state } from "./state.js";
 import { t } from "./messages.js";

@@ -1,5 +1,7 @@
 // Elements, made without markup in strings: text from a model is text and never HTML.
 
+import { local, t } from "./messages.js";
+
 /** @typedef {Node | string | number | null | undefined | false | any[]} Child */
 
 /**
@@ -86,14 +88,14 @@ export function digits(value, digits = 4) {
   if (size !== 0 && (size >= 1e6 || size < 1e-4)) text = value.toExponential(Math.max(0, digits - 2));
   else if (size >= 10 ** digits) text = value.toFixed(0);
   else text = value.toFixed(Math.max(0, size >= 1 ? digits - String(Math.trunc(size)).length + 1 : digits));
-  return text.replace(/-/g, "−");
+  return local(text).replace(/-/g, "−");
 }
 
 /** A number in so many significant digits, or in all of them where they are fewer.
  * @param {number} value @param {number} digits */
 export function significant(value, digits) {
   if (!Number.isFinite(value)) return Number.isNaN(value) ? "–" : value > 0 ? "∞" : "−∞";
-  return String(Number(value.toPrecision(digits))).replace(/-/g, "−");
+  return local(String(Number(value.toPrecision(digits)))).replace(/-/g, "−");
 }
 
 /** A number that ends at a power of ten. @param {number | null} value @param {number} places */
@@ -105,7 +107,7 @@ export function ended(value, places) {
 
 /** @param {number} share */
 export function percent(share) {
-  if (share >= 0.9995 && share < 1) return "> 99.9 %";
-  if (share > 0 && share < 0.0005) return "< 0.1 %";
-  return `${(share * 100).toFixed(share >= 0.0995 ? 1 : 2)} %`;
+  if (share >= 0.9995 && share < 1) return `> ${t("percent", { p: local("99.9") })}`;
+  if (share > 0 && share < 0.0005) return `< ${t("percent", { p: local("0.1") })}`;
+  return t("percent", { p: local((share * 100).toFixed(share >= 0.0995 ? 1 : 2)) });
 }

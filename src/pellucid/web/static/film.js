@@ -6,7 +6,7 @@ import { css, isDark, shade } from "./colour.js";
 import { bytes, floats } from "./asking.js";
 import { effect } from "./signal.js";
 import { state } from "./state.js";
-import { t } from "./messages.js";
+import { language, t } from "./messages.js";
 
 /** How long a snapshot stays, in milliseconds. */
 const PACE = 160;
@@ -103,7 +103,7 @@ function controls() {
   const home = h("div", { class: "reel" }, button, h("label", { for: "shot", text: t("shot") }), slider, out);
   screen(home, (n) => {
     slider.value = String(n);
-    const told = t("shot-at", { step: steps[n].toLocaleString("en") });
+    const told = t("shot-at", { step: steps[n].toLocaleString(language()) });
     slider.setAttribute("aria-valuetext", told);
     fill(out, h("span", { text: told }), h("small", { class: "soft", text: t("shot-of", { n: n + 1, count: steps.length }) }));
     button.textContent = t(still ? "next-shot" : playing ? "stop" : "play");

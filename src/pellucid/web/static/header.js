@@ -1,11 +1,11 @@
 // The head of the page: whose model this is, at which checkpoint, and what it is compared with.
 
-import { fill, h } from "./dom.js";
+import { announce, fill, h } from "./dom.js";
 import { theme } from "./colour.js";
-import { isFile } from "./asking.js";
+import { isFile } from "./payload.js";
 import { help } from "./keys.js";
 import { choose, state, versus } from "./state.js";
-import { t } from "./messages.js";
+import { keepLanguage, language, LANGUAGES, t } from "./messages.js";
 
 const NEXT = /** @type {Record<string, string>} */ ({ auto: "light", light: "dark", dark: "auto" });
 
@@ -30,10 +30,20 @@ export function header(home, said, seenAs) {
     h(
       "div", { class: "tools" },
       said.talks?.[here.key] && h("button", { type: "button", class: "quiet", "data-key": "chat", id: "to-chat", "aria-expanded": String(state.chat() === 1), "aria-controls": "chat", text: t("chat"), onclick: () => state.chat.set(1 - state.chat.peek()) }),
+      languages(),
       h("button", { type: "button", class: "quiet", "data-key": "theme", id: "theme", text: t("theme", { now: t(`theme-${theme()}`) }), onclick: () => theme.set(NEXT[theme.peek()]) }),
       h("button", { type: "button", class: "quiet", "data-key": "help", id: "help", text: t("help"), onclick: help }),
     ),
   );
+}
+
+/** The languages, each by its own name. */
+function languages() {
+  const made = h(
+    "select", { id: "language", "data-key": "language", "aria-label": t("language"), onchange: () => keepLanguage(made.value).catch(() => announce(t("server-gone"))) },
+    LANGUAGES.map((tag) => h("option", { value: tag, lang: tag, selected: tag === language(), said: new Intl.DisplayNames([tag], { type: "language" }).of(tag) })),
+  );
+  return made;
 }
 
 /** What a file is compared with. @param {any} said */

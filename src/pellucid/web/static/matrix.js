@@ -4,7 +4,7 @@
 import { fill, h, announce, digits, seen } from "./dom.js";
 import { css, isDark, isPale, shade } from "./colour.js";
 import { floats } from "./asking.js";
-import { t } from "./messages.js";
+import { local, t } from "./messages.js";
 
 /** @typedef {{ title: string, rows: string[], columns: string[], first: number[], data: string, scale: any,
  *   address: string, pooled: string }} Matrix */
@@ -132,7 +132,7 @@ function table(said, row, at) {
 function plain(value) {
   const size = Math.abs(value);
   if (size < 0.005) return "0";
-  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2).replace("-", "−");
+  return local(value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2)).replace("-", "−");
 }
 
 /** What the shades mean. @param {Matrix} said @param {number} most */

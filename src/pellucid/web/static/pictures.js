@@ -7,7 +7,7 @@ import { film, frames } from "./film.js";
 import { matrix } from "./matrix.js";
 import { choose, state } from "./state.js";
 import { long } from "./long.js";
-import { t } from "./messages.js";
+import { local, t } from "./messages.js";
 
 /** @param {any} said @param {any} seenAs the overview @returns {HTMLElement} */
 function picture(said, seenAs) {
@@ -158,7 +158,7 @@ function table(said) {
 /** A number without the noughts that say nothing. @param {number} value @param {number} most */
 function short(value, most) {
   const cents = value * 100;
-  return Math.abs(cents - Math.round(cents)) < 1e-9 && Math.abs(value) < 1e9 ? String(value).replace("-", "−") : digits(value, most);
+  return Math.abs(cents - Math.round(cents)) < 1e-9 && Math.abs(value) < 1e9 ? local(String(value)).replace("-", "−") : digits(value, most);
 }
 
 const WIDE = 640;

@@ -3,8 +3,8 @@
 import { announce, fill, h, svg, digits, percent, seen } from "./dom.js";
 import { distribution, drawnFrom } from "./sampling.js";
 import { attention, chosenHead, headName, scaleOf, scales, setScale, state } from "./state.js";
-import { isFile } from "./asking.js";
-import { t } from "./messages.js";
+import { isFile } from "./payload.js";
+import { local, t } from "./messages.js";
 
 const SHOWN = 10;
 /** @type {any} */
@@ -98,7 +98,7 @@ function draw(tokens) {
     onclick: () => {
       const u = crypto.getRandomValues(new Uint32Array(1))[0] / 2 ** 32;
       const token = drawnFrom(tokens, u);
-      last = token ? t("drawn", { u: u.toFixed(4), token: seen(token.text) }) : t("drawn-bins", { u: u.toFixed(4), n: tokens.length });
+      last = token ? t("drawn", { u: local(u.toFixed(4)), token: seen(token.text) }) : t("drawn-bins", { u: local(u.toFixed(4)), n: tokens.length });
       out.textContent = last;
       announce(last);
     },
@@ -161,7 +161,7 @@ function changed(said) {
   const title = h("h3", { text: t(state.versus() ? "against" : "changed") });
   if (said.kl === null) return h("section", { class: "changed" }, title, h("p", { class: "soft", said: said.why }));
   const rows = said.rows.map((/** @type {any} */ [id, text, before, now]) =>
-    h("tr", {}, h("th", { scope: "row", said: seen(text), "data-id": id }), h("td", { class: "number soft", said: percent(before) }), h("td", { class: "number", said: percent(now) }), h("td", { class: `number ${now < before ? "below" : "above"}`, said: `${now < before ? "−" : "+"}${(Math.abs(now - before) * 100).toFixed(2)}` })),
+    h("tr", {}, h("th", { scope: "row", said: seen(text), "data-id": id }), h("td", { class: "number soft", said: percent(before) }), h("td", { class: "number", said: percent(now) }), h("td", { class: `number ${now < before ? "below" : "above"}`, said: `${now < before ? "−" : "+"}${local((Math.abs(now - before) * 100).toFixed(2))}` })),
   );
   const titles = h("tr", {}, ["token", "before", "now", "difference"].map((key, n) => h("th", { scope: "col", class: n ? "number" : null, text: t(key) })));
   return h(

@@ -3,7 +3,7 @@
 import { announce, ended, h, seen, significant } from "./dom.js";
 import { number, operands, value } from "./expression.js";
 import { formula } from "./mathml.js";
-import { t } from "./messages.js";
+import { local, t } from "./messages.js";
 
 /** @param {any} said @returns {HTMLElement} */
 export function receipt(said) {
@@ -17,12 +17,12 @@ export function receipt(said) {
     { class: `receipt ${same ? "agrees" : "differs"}`, "data-address": said.address },
     h("h3", { said: said.title }),
     h("p", { class: "formula", translate: "no" }, formula(said.formula)),
-    h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", said.spelled.replace(/-/g, "−")),
+    h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", local(said.spelled).replace(/-/g, "−")),
     h(
       "dl", { class: "weighed" },
       pair("recomputed", found === null ? "–" : ended(found, said.places), "found", found),
       pair("the-model", ended(model, said.places), "model", model),
-      pair("difference", gap === 0 ? "0" : Number.isFinite(gap) ? gap.toExponential(1).replace(/-/g, "−") : "–", "gap", gap),
+      pair("difference", gap === 0 ? "0" : Number.isFinite(gap) ? local(gap.toExponential(1)).replace(/-/g, "−") : "–", "gap", gap),
     ),
     h("p", { class: "verdict" }, h("span", { "aria-hidden": "true", text: same ? "✓" : "≠" }), verdict(said, found, same, allowed)),
     h(

@@ -1,0 +1,10 @@
+"""The texts of the page, in five languages: a key and values in, a text with both out.
+
+English is the source: `languages/en.toml`. A translation keeps a digest of the English that it
+translates, so a change of the English shows which translations are out of date.
+"""
+
+from pellucid.catalogue.languages import LANGUAGES, faults, texts
+from pellucid.catalogue.message import Message, join, message
+
+__all__ = ["LANGUAGES", "Message", "faults", "join", "message", "texts"]

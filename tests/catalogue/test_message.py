@@ -1,0 +1,56 @@
+"""A message is English text that knows its key and its values."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+
+import pytest
+
+from pellucid.catalogue import Message, join, message
+
+
+def test_a_message_is_its_english_text() -> None:
+    text = message("update.each-is-divided-by", length=2.5)
+    assert text == "each is divided by 2.5"
+    assert json.dumps([text]) == '["each is divided by 2.5"]'
+    assert (text.key, text.values) == ("update.each-is-divided-by", {"length": 2.5})
+
+
+def test_n_chooses_the_plural_form() -> None:
+    assert message("heads.look-at-the-source", n=1) == "One head looks at the source."
+    assert message("heads.look-at-the-source", n=2).startswith("2 heads look")
+
+
+def test_a_text_without_a_key_or_a_value_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        message("no.such-key")
+    with pytest.raises(KeyError):
+        message("update.each-is-divided-by")
+
+
+def test_messages_added_to_each_other_stay_messages() -> None:
+    first, second = message("word.scores"), message("word.weights")
+    text = "(" + first + ", " + second
+    assert isinstance(text, Message)
+    assert text == "(scores, weights"
+    assert list(text.values.values()) == ["(", first, ", ", second]
+    joined = join(", ", [first, "plain", second])
+    assert isinstance(joined, Message)
+    assert joined == "scores, plain, weights"
+    assert join(", ", []) == ""
+    assert not isinstance(join(", ", ["a", "b"]), Message)
+
+
+def test_a_copy_is_a_message_too() -> None:
+    text = message("update.each-is-divided-by", length=2.5)
+    for other in (copy.deepcopy(text), pickle.loads(pickle.dumps(text))):
+        assert isinstance(other, Message)
+        assert (other, other.key, other.values) == (text, text.key, text.values)
+
+
+def test_what_is_no_number_and_no_text_is_taken_as_text() -> None:
+    assert message("request").values == {}
+    assert message("unreadable", error=ValueError("x")).values == {"error": "x"}
+    assert message("bad-place", names=["a"], raw=True).values == {"names": "['a']", "raw": "True"}
