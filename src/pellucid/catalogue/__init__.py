@@ -5,6 +5,6 @@ translates, so a change of the English shows which translations are out of date.
 """
 
 from pellucid.catalogue.languages import LANGUAGES, faults, texts
-from pellucid.catalogue.message import Message, join, message
+from pellucid.catalogue.message import Message, join, message, messages
 
-__all__ = ["LANGUAGES", "Message", "faults", "join", "message", "texts"]
+__all__ = ["LANGUAGES", "Message", "faults", "join", "message", "messages", "texts"]

@@ -53,6 +53,15 @@ def message(key: str, /, **values: object) -> Message:
     return Message(choose_form(texts(SOURCE)[key], plain).format(**plain), key, plain)
 
 
+def messages(*keys: str) -> tuple[Message, ...]:
+    """Texts without places, such as the headings of a table.
+
+    Raises:
+        KeyError: There is no such text, or it has a place.
+    """
+    return tuple(map(message, keys))
+
+
 def join(separator: str, parts: Iterable[str]) -> str:
     """Texts with a separator between them; a message if one of them is.
 

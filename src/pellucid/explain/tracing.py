@@ -114,9 +114,8 @@ class ModelTrace(Trace):
             PellucidError: the model has no such stack.
         """
         if side not in self._passes:
-            raise PellucidError(
-                message("tracing.this-model-has-no-its", side=side, kind=self.sentence.kind)
-            )
+            kind = self.sentence.kind
+            raise PellucidError(message("tracing.this-model-has-no-its", side=side, kind=kind))
         return self._passes[side]
 
     def pieces(self, side: Side) -> tuple[str, ...]:
@@ -137,11 +136,8 @@ class ModelTrace(Trace):
         stack_pass = self.stack_pass(side)
         n_layers = len(stack_pass.stack.blocks)
         if not 0 <= number < n_layers:
-            raise PellucidError(
-                message(
-                    "tracing.there-is-no-layer-the", number=number, side=side, n_layers=n_layers
-                )
-            )
+            values = {"number": number, "side": side, "n_layers": n_layers}
+            raise PellucidError(message("tracing.there-is-no-layer-the", **values))
         key = (side, number)
         if key not in self._open:
             changes = scaled(self.model, self.scales, self.edits)
@@ -160,14 +156,8 @@ class ModelTrace(Trace):
         """
         attention = self.layer(side, number).attentions.get("cross" if cross else "")
         if attention is None:
-            missing = (
-                message("tracing.attention-to-an-encoder")
-                if cross
-                else message("tracing.attention-whose-heads-are-known")
-            )
-            raise PellucidError(
-                message("tracing.layer-of-the-has-no", number=number, side=side, missing=missing)
-            )
+            key = "tracing.no-attention-to-an-encoder" if cross else "tracing.no-known-heads"
+            raise PellucidError(message(key, number=number, side=side))
         return attention
 
     def __getitem__(self, address: str) -> Tensor:

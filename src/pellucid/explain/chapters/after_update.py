@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain import optimiser_step
 from pellucid.explain.ablation import change
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Table
 from pellucid.explain.chapters.backward import place_with_target
-from pellucid.explain.chapters.loss import name_targets
 from pellucid.explain.chapters.pictures import window
-from pellucid.explain.losses.names import name_class, piece
+from pellucid.explain.losses.names import name_class, name_targets, piece
 from pellucid.explain.losses.types import ClassLoss
 from pellucid.explain.optimiser_settings import choose_settings
 from pellucid.explain.outputs import distribution_at, token_rows
@@ -50,12 +49,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         pictures=(
             Table(
                 title=message("after_update.the-largest-changes-after", name=name),
-                columns=(
-                    message("word.token"),
-                    message("word.p-before"),
-                    message("word.p-after"),
-                    message("word.change"),
-                ),
+                columns=messages("word.token", "word.p-before", "word.p-after", "word.change"),
                 rows=tuple(
                     (piece(trace, word), before, after, after - before)
                     for word, before, after in zip(
@@ -86,13 +80,13 @@ def _tokens(trace: Trace, updated: Trace, row: int) -> Table:
     return Table(
         title=message("after_update.p-of-each-token-that")
         + ("" if len(rows) == len(before) else message("after_update.a-part")),
-        columns=(
-            message("word.place"),
-            message("word.token"),
-            message("word.p-before"),
-            message("word.p-after"),
-            message("word.nats-before"),
-            message("word.nats-after"),
+        columns=messages(
+            "word.place",
+            "word.token",
+            "word.p-before",
+            "word.p-after",
+            "word.nats-before",
+            "word.nats-after",
         ),
         rows=tuple(
             (
@@ -117,12 +111,7 @@ def _classes(trace: Trace, updated: Trace, loss: ClassLoss) -> Content:
         pictures=(
             Table(
                 title=message("after_update.p-of-each-class"),
-                columns=(
-                    message("word.class"),
-                    message("word.p-before"),
-                    message("word.p-after"),
-                    message("word.change"),
-                ),
+                columns=messages("word.class", "word.p-before", "word.p-after", "word.change"),
                 rows=tuple(
                     (name_class(loss, n), float(p), float(q), float(q - p))
                     for n, (p, q) in enumerate(zip(before, after, strict=True))

@@ -7,10 +7,10 @@ from typing import assert_never
 from pellucid.catalogue import message
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Picture, Tokens
-from pellucid.explain.chapters.loss import name_targets, row_near
+from pellucid.explain.chapters.loss import row_near
 from pellucid.explain.chapters.pictures import bars, largest
 from pellucid.explain.losses.compute import n_terms, preference_weight
-from pellucid.explain.losses.names import describe_error, name_class, piece
+from pellucid.explain.losses.names import describe_error, name_class, name_targets, piece
 from pellucid.explain.losses.types import (
     ClassLoss,
     DistillationLoss,

@@ -103,6 +103,22 @@ def note_on_penalty(trace: Trace, settings: StepSettings) -> str | None:
     return message("clip_and_penalty.the-run-penalties-are-on") if has_penalties else None
 
 
+def note_on_clipping(trace: Trace, settings: StepSettings) -> str | None:
+    """The length of all gradients, and what the run's clipping does to them; None without any."""
+    if settings.clip_norm is None:
+        return None
+    length = trace.backward().norm
+    effect = message("update.none-is-changed")
+    if length > settings.clip_norm:
+        effect = message("update.each-is-divided-by", length=length / settings.clip_norm)
+    return message(
+        "update.all-gradients-together-have-a",
+        length=length,
+        clip_norm=settings.clip_norm,
+        effect=effect,
+    )
+
+
 def _ends(trace: Trace, weight: SelectedWeight) -> tuple[float, float]:
     """The weight before and after the proximal step."""
     return float(trace[weight.address(".before_penalty")]), float(trace[weight.address(".next")])

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.errors import PellucidError
 from pellucid.explain import attention_heads
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Picture, Receipt, Table
@@ -146,12 +146,7 @@ def _words(trace: Trace, other_trace: Trace, token: int, other_token: int) -> Ta
     word_ids: list[int] = to_list((p - q).abs().topk(min(_WORDS, len(p))).indices)
     return Table(
         title=message("compare.words-whose-probability-differs-most"),
-        columns=(
-            message("word.token"),
-            message("word.p-here"),
-            message("word.p-there"),
-            message("word.here-there"),
-        ),
+        columns=messages("word.token", "word.p-here", "word.p-there", "word.here-there"),
         rows=tuple(
             (piece(trace, word), float(p[word]), float(q[word]), float(p[word] - q[word]))
             for word in word_ids
@@ -201,12 +196,7 @@ def _texts(comparison: Comparison) -> Table:
     )
     return Table(
         title=message("compare.the-cost-of-the-same", part=part),
-        columns=(
-            message("word.text"),
-            message("word.here"),
-            message("word.there"),
-            message("word.here-there"),
-        ),
+        columns=messages("word.text", "word.here", "word.there", "word.here-there"),
         rows=tuple((repr(s.text), s.first, s.second, s.first - s.second) for s in texts),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain.chapter_types import Content, Receipt, Table
 from pellucid.explain.chapters.pictures import feature_bars
 from pellucid.explain.equations.equation import stack_prefix
@@ -44,7 +44,7 @@ def build(trace: Trace, selection: Selection) -> Content:
             ),
             Table(
                 title=message("embedding.nearest-tokens-by-cosine-of"),
-                columns=(message("word.token"), message("word.id"), message("word.cosine")),
+                columns=messages("word.token", "word.id", "word.cosine"),
                 rows=tuple(
                     (piece(trace, word), word, cosine)
                     for word, cosine in zip(neighbours, cosines, strict=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.chapters.pictures import MAX_CELLS, largest, window
@@ -80,12 +80,8 @@ def _table(trace: Trace, address: str, token: int, choice: list[int], n_experts:
     ]
     return Table(
         title=message("experts.from-the-router-logit-to"),
-        columns=(
-            message("word.expert"),
-            message("word.logit"),
-            message("word.score"),
-            message("word.weight"),
-            message("experts.length-written"),
+        columns=messages(
+            "word.expert", "word.logit", "word.score", "word.weight", "experts.length-written"
         ),
         rows=tuple(rows),
     )
@@ -112,7 +108,7 @@ def _of_all_tokens(trace: Trace, address: str, selection: Selection) -> Table:
     )
     return Table(
         title=message("experts.the-experts-of-each-token", cut=cut),
-        columns=(message("word.token"), message("word.experts")),
+        columns=messages("word.token", "word.experts"),
         rows=tuple(rows),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain import finite_difference
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.backward_segments import is_large
@@ -79,7 +79,7 @@ def _draw_losses(
     changes.insert(_MOVES_PER_SIDE, 0.0)
     return Lines(
         title=message("finite_difference.change-of-the-loss-as"),
-        names=(message("word.measured"), message("finite_difference.by-the-gradient")),
+        names=messages("word.measured", "finite_difference.by-the-gradient"),
         x=tuple(moves),
         series=(tuple(changes), tuple(gradient * move for move in moves)),
         x_unit=message("word.move"),
@@ -95,7 +95,7 @@ def _list_largest(trace: Trace, weight: SelectedWeight) -> Table:
     return Table(
         title=message("finite_difference.the-largest-gradients-of", name=weight.name),
         columns=(
-            *(message("word.row"), message("word.column"))[: gradient.ndim],
+            *messages("word.row", "word.column")[: gradient.ndim],
             message("word.weight"),
             message("word.gradient"),
         ),

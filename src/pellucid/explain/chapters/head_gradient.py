@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
 from pellucid.explain.chapters.backward import place_with_target
@@ -96,12 +96,7 @@ def _tabulate_paths(trace: Trace, words: tuple[int, ...], feature: int) -> Table
     paths = (trace[f"{name}.head"], trace[f"{name}.input"], trace[name])
     return Table(
         title=message("head_gradient.the-two-paths-to-the", feature=feature),
-        columns=(
-            message("word.row"),
-            message("word.as-the-head"),
-            message("word.as-the-input"),
-            message("word.both"),
-        ),
+        columns=messages("word.row", "word.as-the-head", "word.as-the-input", "word.both"),
         rows=tuple(
             (piece(trace, word), *(float(path[word, feature]) for path in paths))
             for word in dict.fromkeys(words)

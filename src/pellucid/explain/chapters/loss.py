@@ -5,12 +5,18 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
-from pellucid.catalogue import join, message
+from pellucid.catalogue import join, message, messages
 from pellucid.explain.addresses.recompute import receipt_or_none
-from pellucid.explain.chapter_types import Bars, Content, Picture, Table, Tokens
+from pellucid.explain.chapter_types import Content, Picture, Table, Tokens
+from pellucid.explain.chapters.answers import (
+    reward_bars,
+    show_moves,
+    tabulate_log_ps,
+    tabulate_policy,
+)
 from pellucid.explain.chapters.pictures import largest, window
 from pellucid.explain.losses import compute
-from pellucid.explain.losses.names import describe_place, name_class, piece
+from pellucid.explain.losses.names import describe_place, name_class, name_targets, piece
 from pellucid.explain.losses.types import (
     ClassLoss,
     DistillationLoss,
@@ -87,7 +93,7 @@ def _describe(
                     value=value,
                     log=math.log(2) if loss.kind == "sigmoid" else 1,
                 ),
-                (_log_ps(parts), *_moves(trace)),
+                (tabulate_log_ps(parts), *show_moves(trace)),
             )
         case PolicyLoss():
             parts = compute.parts_of(loss, trace["logits"])
@@ -99,7 +105,7 @@ def _describe(
                     effect=_effect(loss.advantage),
                     value=value,
                 ),
-                (_rewards(loss), _policy_parts(parts)),
+                (reward_bars(loss), tabulate_policy(parts)),
             )
         case _:
             assert_never(loss)
@@ -139,13 +145,6 @@ def _describe_tokens(trace: Trace, loss: TokenLoss, value: float, vocabulary: in
     return message(
         "loss.with-additions", sentence=sentence, additions=join(", ", additions), value=value
     )
-
-
-def name_targets(trace: Trace, loss: TokensLoss) -> tuple[str, ...]:
-    """The tokens that count, as text."""
-    spelling = trace.spelling
-    words: list[int] = to_list(loss.targets)
-    return tuple(str(word) if spelling is None else spelling.any_piece(word) for word in words)
 
 
 def _tokens(trace: Trace, loss: TokensLoss) -> Tokens:
@@ -202,80 +201,13 @@ def _teacher(trace: Trace, loss: DistillationLoss, row: int) -> Table:
             place=describe_place(trace, int(loss.places[row])),
             temperature=loss.temperature,
         ),
-        columns=(
-            message("word.token"),
-            message("loss.q-of-the-teacher"),
-            message("loss.p-of-the-student"),
-            message("loss.q-log-q-p"),
+        columns=messages(
+            "word.token", "loss.q-of-the-teacher", "loss.p-of-the-student", "loss.q-log-q-p"
         ),
         rows=tuple(
             (piece(trace, word), float(q[word]), float(p[word]), float(terms[word]))
             for word in order
         ),
-    )
-
-
-def _log_ps(parts: compute.Parts) -> Table:
-    rows = (
-        (message("word.chosen"), parts["log_p_chosen"], parts["log_p_reference_chosen"]),
-        (message("word.rejected"), parts["log_p_rejected"], parts["log_p_reference_rejected"]),
-    )
-    return Table(
-        title=message("loss.log-p-of-the-two"),
-        columns=(
-            message("word.answer"),
-            message("word.model"),
-            message("word.reference"),
-            message("word.gain"),
-        ),
-        rows=tuple(
-            (name, policy, reference, policy - reference) for name, policy, reference in rows
-        ),
-    )
-
-
-def _moves(trace: Trace) -> tuple[Picture, ...]:
-    """How far each token of both answers moved from the reference."""
-    pictures: list[Picture] = []
-    for text in (trace, trace.companion):
-        if text is None or not isinstance(text.loss, PreferenceLoss):
-            continue
-        loss = text.loss
-        gains = -text["surprisal"].double() - loss.reference_log_ps.double()
-        name = message("word.chosen" if loss.is_chosen else "word.rejected")
-        pictures.append(
-            Tokens(
-                title=message("loss.log-log-ref-of-each", name=name),
-                pieces=name_targets(text, loss),
-                ids=tuple(to_list(loss.targets)),
-                values=tuple(to_list(gains)),
-                unit="nats",
-            )
-        )
-    return tuple(pictures)
-
-
-def _rewards(loss: PolicyLoss) -> Bars:
-    names = (
-        message("word.this-answer"),
-        *(message("loss.answer", number=n + 2) for n in range(len(loss.rewards) - 1)),
-    )
-    return Bars(title=message("loss.rewards-of-the-answers-to"), names=names, values=loss.rewards)
-
-
-def _policy_parts(parts: compute.Parts) -> Table:
-    names = {
-        "reward": message("word.reward"),
-        "baseline": message("loss.mean-reward-of-the-others"),
-        "advantage": message("word.advantage-a"),
-        "log_p": message("loss.log-of-the-answer"),
-        "log_ratio": message("loss.log-ref-of-the-answer"),
-        "kl_k3": message("loss.kl-from-the-reference-k3"),
-    }
-    return Table(
-        title=message("loss.what-the-loss-is-made"),
-        columns=(message("word.part"), message("word.value")),
-        rows=tuple((title, parts[name]) for name, title in names.items()),
     )
 
 

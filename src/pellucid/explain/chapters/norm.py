@@ -7,7 +7,7 @@ from typing import assert_never
 
 from torch import nn
 
-from pellucid.catalogue import join, message
+from pellucid.catalogue import join, message, messages
 from pellucid.explain.chapter_types import Content, Lines, Table
 from pellucid.explain.norms import leak_of, scale_of
 from pellucid.explain.part_facts import entry_norm
@@ -63,7 +63,7 @@ def build(trace: Trace, selection: Selection) -> Content:
             ),
             Lines(
                 title=message("norm.features-before-and-after", cut=cut),
-                names=(message("word.before"), message("word.after")),
+                names=messages("word.before", "word.after"),
                 x=tuple(map(float, range(n_shown))),
                 series=tuple(tuple(to_list(x[:n_shown])) for x in (inputs, outputs)),
                 x_unit=message("word.feature"),

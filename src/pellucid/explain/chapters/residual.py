@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch.nn import functional as F
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain.chapter_types import Bars, Content, Lines, Receipt
 from pellucid.explain.contributions import contributions, why_no_contributions
 from pellucid.explain.expressions import Expression, constant
@@ -86,7 +86,7 @@ def _steps(trace: Trace, selection: Selection) -> Lines:
     lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
     return Lines(
         title=message("residual.the-stream-after-each-layer"),
-        names=(message("word.cosine"), message("word.length")),
+        names=messages("word.cosine", "word.length"),
         x=tuple(float(layer) for layer in range(len(turns))),
         series=(tuple(turns), tuple(lengths)),
         x_unit=message("word.layer"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain.chapter_types import Content, Picture, Table, Tokens
 from pellucid.explain.selection import Selection
 from pellucid.explain.trace_types import Trace
@@ -68,7 +68,7 @@ def _merges(tokenizer: Tokenizer, text: str, token: int, n_tokens: int) -> Table
         title=message(
             "tokens.merges-of-replayed-rank-0", symbols=repr("".join(word.symbols)), cut=cut
         ),
-        columns=(message("word.word"), message("word.rank"), message("word.merged")),
+        columns=messages("word.word", "word.rank", "word.merged"),
         rows=(start, *steps),
     )
 
@@ -97,6 +97,6 @@ def _split(tokenizer: Tokenizer, ids: tuple[int, ...], pieces: tuple[str, ...]) 
         return None
     return Table(
         title=message("tokens.tokens-that-are-a-part"),
-        columns=(message("word.place"), message("word.token"), message("word.bytes")),
+        columns=messages("word.place", "word.token", "word.bytes"),
         rows=tuple(rows[:16]),
     )

@@ -8,7 +8,7 @@ from typing import Any, assert_never, cast
 import torch
 from torch import Tensor
 
-from pellucid.catalogue import message
+from pellucid.catalogue import message, messages
 from pellucid.explain import optimiser_step
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Bars, Content, Table
@@ -17,6 +17,7 @@ from pellucid.explain.chapters.clip_and_penalty import (
     clipping_table,
     describe_penalty,
     exact,
+    note_on_clipping,
     note_on_penalty,
     penalty_table,
 )
@@ -93,7 +94,9 @@ def build(trace: Trace, selection: Selection) -> Content:
                 notes=(*_notes(trace, settings), *adapter.notes),
             )
         case "SGD":
-            direction_name = message("update.its-running-sum") if settings.beta1 else "itself"
+            direction_name = message(
+                "update.its-running-sum" if settings.beta1 else "update.itself"
+            )
             return Content(
                 sentence=message(
                     "update.sgd-along-the-gradient-times",
@@ -147,7 +150,7 @@ def _bars(
     trace: Trace, weight: SelectedWeight, settings: StepSettings, direction_value: float
 ) -> Bars:
     rate, old_weight = settings.learning_rate, float(trace[weight.address()])
-    names: tuple[str, ...] = (message("word.the-step"), message("word.weight-decay"))
+    names: tuple[str, ...] = messages("word.the-step", "word.weight-decay")
     values = (-rate * direction_value, -rate * settings.weight_decay * old_weight)
     if settings.is_penalised:
         names = (*names, "penalty")
@@ -185,12 +188,8 @@ def _tabulate_iterations(trace: Trace, weight: SelectedWeight) -> Table:
     values = optimiser_step.singular_values(trace, weight.name)
     return Table(
         title=message("update.newton-schulz-this-number-and"),
-        columns=(
-            message("word.iteration"),
-            message("word.number"),
-            message("word.largest"),
-            message("word.middle"),
-            message("word.smallest"),
+        columns=messages(
+            "word.iteration", "word.number", "word.largest", "word.middle", "word.smallest"
         ),
         rows=tuple(
             (
@@ -296,17 +295,5 @@ def _notes(trace: Trace, settings: StepSettings) -> list[str]:
     penalty_note = note_on_penalty(trace, settings)
     notes += [penalty_note] if penalty_note else []
     notes += optimiser_step.list_left_out(trace)
-    if settings.clip_norm is not None:
-        length = trace.backward().norm
-        effect = message("update.none-is-changed")
-        if length > settings.clip_norm:
-            effect = message("update.each-is-divided-by", length=length / settings.clip_norm)
-        notes.append(
-            message(
-                "update.all-gradients-together-have-a",
-                length=length,
-                clip_norm=settings.clip_norm,
-                effect=effect,
-            )
-        )
-    return notes
+    clipping_note = note_on_clipping(trace, settings)
+    return notes + ([clipping_note] if clipping_note else [])

@@ -7,7 +7,7 @@ from itertools import islice
 
 import torch
 
-from pellucid.catalogue import join, message
+from pellucid.catalogue import join, message, messages
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Receipt, Table
 from pellucid.explain.receipts.builder import ReceiptBuilder, row
 from pellucid.explain.selection import Selection, label
@@ -235,7 +235,7 @@ def _units(attribution: Attribution) -> Table | None:
         return None
     return Table(
         title=message("why.the-units-of-feed-forwards"),
-        columns=(message("word.unit"), message("word.value"), message("word.share")),
+        columns=messages("word.unit", "word.value", "word.share"),
         rows=tuple(
             (unit.name, f"{unit.value:+.4f}", f"{unit.share:+.4f}")
             for unit in attribution.units[:_ROWS]
@@ -246,7 +246,7 @@ def _units(attribution: Attribution) -> Table | None:
 def _tree(trace: Trace, attribution: Attribution) -> Table:
     return Table(
         title=message("why.whose-information-came-by-which"),
-        columns=(message("word.way"), message("word.weight"), message("word.share")),
+        columns=messages("word.way", "word.weight", "word.share"),
         rows=tuple(
             (
                 message("why.branch", indent="· " * depth, text=text),

@@ -12,8 +12,10 @@ from pellucid.explain.losses.types import (
     PolicyLoss,
     PreferenceLoss,
     TokenLoss,
+    TokensLoss,
 )
 from pellucid.explain.trace_types import Trace
+from pellucid.typed import to_list
 
 
 def describe_place(trace: Trace, place: int) -> str:
@@ -52,3 +54,10 @@ def describe_error(loss: ExampleLoss) -> str:
 def piece(trace: Trace, word: int) -> str:
     """A word of the vocabulary, quoted; its id if there is no tokenizer."""
     return str(word) if trace.spelling is None else repr(trace.spelling.piece(word))
+
+
+def name_targets(trace: Trace, loss: TokensLoss) -> tuple[str, ...]:
+    """The tokens that count, as text."""
+    spelling = trace.spelling
+    words: list[int] = to_list(loss.targets)
+    return tuple(str(word) if spelling is None else spelling.any_piece(word) for word in words)

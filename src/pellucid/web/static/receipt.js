@@ -17,7 +17,7 @@ export function receipt(said) {
     { class: `receipt ${same ? "agrees" : "differs"}`, "data-address": said.address },
     h("h3", { said: said.title }),
     h("p", { class: "formula", translate: "no" }, formula(said.formula)),
-    h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", local(said.spelled).replace(/-/g, "−")),
+    h("p", { class: "with-operands", translate: "no" }, h("span", { class: "unseen", text: t("with-operands") }), "= ", spelled(said.spelled)),
     h(
       "dl", { class: "weighed" },
       pair("recomputed", found === null ? "–" : ended(found, said.places), "found", found),
@@ -36,6 +36,12 @@ export function receipt(said) {
     ),
     listed(said.expression, said.digits),
   );
+}
+
+/** A receipt's operands in the page's language; long sums have their later terms as one number.
+ * @param {string} text */
+function spelled(text) {
+  return local(text).replace(/([\d,]+) more\b/g, (_, count) => t("more-terms", { count })).replace(/-/g, "−");
 }
 
 /** @param {any} said @param {number | null} found @param {boolean} same @param {number} allowed */
