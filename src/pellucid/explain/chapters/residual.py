@@ -46,7 +46,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         if no_sum_reason is None
         else f"The state of {selection.query(trace)} passes from layer to layer, and not by plain "
         "sums.",
-        pictures=(picture, _steps(trace, selection)),
+        pictures=(picture, *_steps(trace, selection)),
         receipts=(
             receipt,
             *(residual_receipt(trace, selection, stream_sum) for stream_sum in stream_sums),
@@ -79,16 +79,26 @@ def _split_logit(trace: Trace, selection: Selection) -> tuple[Bars, Receipt]:
     )
 
 
-def _steps(trace: Trace, selection: Selection) -> Lines:
-    """The cosine of the stream before and after each layer, and its length."""
+def _steps(trace: Trace, selection: Selection) -> tuple[Lines, Lines]:
+    """The cosine of the stream before and after each layer; and its length, on its own scale."""
     stack_pass = trace.stack_pass(selection.side)
     states = [state[0, selection.token].double() for state in stack_pass.states]
     turns = [float(F.cosine_similarity(*pair, dim=0)) for pair in pairwise(states)]
     lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
-    return Lines(
-        title="the stream after each layer: cosine with the one before, and its length",
-        names=("cosine", "length"),
-        x=tuple(float(layer) for layer in range(len(turns))),
-        series=(tuple(turns), tuple(lengths)),
-        x_unit="layer",
+    layers = tuple(float(layer) for layer in range(len(turns)))
+    return (
+        Lines(
+            title="the stream after each layer: cosine with the one before",
+            names=("cosine",),
+            x=layers,
+            series=(tuple(turns),),
+            x_unit="layer",
+        ),
+        Lines(
+            title="the length of the stream after each layer",
+            names=("length",),
+            x=layers,
+            series=(tuple(lengths),),
+            x_unit="layer",
+        ),
     )

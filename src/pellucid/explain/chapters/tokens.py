@@ -36,10 +36,21 @@ def build(trace: Trace, selection: Selection) -> Content:
             )
         )
     return Content(
-        sentence=f"The model reads numbers: the text is cut into {len(ids)} pieces from its "
-        f"vocabulary, and each is one number, its id.",
+        sentence=_describe(tokenizer, ids),
         pictures=pictures,
         notes=notes,
+    )
+
+
+def _describe(tokenizer: Tokenizer | None, ids: tuple[int, ...]) -> str:
+    special = 0
+    if tokenizer is not None:
+        special = sum(tokenizer.id_of(tokenizer.token(token_id)) == token_id for token_id in ids)
+    n = len(ids) - special
+    besides = f", besides {special} special token{'s' * (special > 1)}" if special else ""
+    return (
+        f"The model reads numbers: the text is cut into {n} piece{'s' * (n != 1)} from its "
+        f"vocabulary{besides}, and each is one number, its id."
     )
 
 
