@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +209,19 @@ def test_a_place_without_a_chapter_is_refused(
     assert main(["explain", str(trained), "the fox", "--layer", "1"]) == 2
     assert "add --chapter NAME" in capsys.readouterr().err
     assert main(["explain", str(trained), "the fox", "--layer", "1", "--chapter", "norm"]) == 0
+
+
+def test_colours_only_where_a_terminal_has_them(
+    trained: Path, out: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("explain", trained, "the fox", "--chapter", "softmax")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    plain = out(*words)
+    assert "\x1b" not in plain
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    coloured = out(*words)
+    assert "\x1b[32m✓" in coloured
+    assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert out(*words) == plain

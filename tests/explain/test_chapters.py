@@ -218,7 +218,7 @@ def test_contributions_add_up_to_the_logit(name: str) -> None:
 def test_where_contributions_do_not_add_up_it_is_said_and_none_are_shown(name: str) -> None:
     chapter = build_chapter(traced(build(VARIANTS[name])), "residual", Place())
     assert "do not add up" in " ".join(chapter.notes)
-    assert [picture.kind for picture in chapter.pictures] == ["lines"]
+    assert {picture.kind for picture in chapter.pictures} == {"lines"}
 
 
 def test_a_long_text_is_cut_out_or_pooled_and_said() -> None:

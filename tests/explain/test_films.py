@@ -259,3 +259,16 @@ def test_the_terminal_shows_it_in_80_columns(
     assert math.isclose(
         last, Reel(RunFolder(filmed), SENTENCE).snapshot(12).loss or 0, abs_tol=1e-3
     )
+
+
+def test_of_the_last_token_the_whole_film_is_of_the_one_before(filmed: Path) -> None:
+    last, before = told(filmed, Place(token=-1)), told(filmed, Place(token=-2))
+    film = last.pictures[0]
+    assert isinstance(film, Film)
+    assert film == before.pictures[0]
+    # the curve, the layers and the receipt tell one number
+    assert film.chosen is not None
+    assert film.curves[film.chosen][-1] == pytest.approx(film.rungs[-1][-1][2], rel=1e-5)
+    assert last.receipts == before.receipts
+    assert "the film is of the one before" in " ".join(last.notes)
+    assert "one before" not in " ".join(before.notes)

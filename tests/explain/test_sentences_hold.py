@@ -227,3 +227,14 @@ def test_no_chapter_says_that_a_part_looks_at_other_tokens_which_does_not() -> N
             if not entry.walks:
                 said = words(build_chapter(found, entry.id, Place()))
                 assert "leaks the future" not in said, (name, entry.id)
+
+
+def test_only_pieces_of_the_text_are_counted_as_its_pieces(trained: Path) -> None:
+    found = trace(pellucid.load(trained), "the fox sat")
+    assert found.run is not None
+    n = len(found.run.require_tokenizer().encode("the fox sat"))
+    special = len(found.ids) - n
+    assert special > 0
+    sentence = build_chapter(found, "tokens", Place()).sentence
+    assert f"cut into {n} pieces" in sentence
+    assert f"besides {special} special token" in sentence

@@ -5,20 +5,17 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-import pellucid
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace, trace
 from pellucid.explain.chapter_types import Matrix, Place
 from pellucid.explain.inspection import list_chapters
 from pellucid.model import assemble
-from pellucid.web import Session
 from pellucid.web.assets import files
 from pellucid.web.json_payload import LARGEST_ANSWER, chapter_payload
 from pellucid.web.page_state import backward, head_thumbnails, overview, prediction
@@ -131,16 +128,3 @@ def test_a_long_map_is_shown_as_a_whole_and_in_part() -> None:
     assert whole.values[7][7] == float(scores[35:40, 35:40][visible].max())
     short = SentenceView(large(2, 2, 40)).inspect(Place(), "softmax").chapter().pictures
     assert sum(isinstance(picture, Matrix) for picture in short) == 1
-
-
-def test_a_notebook_shows_a_trace_as_a_page_and_a_bare_one_as_text(session: Session) -> None:
-    run = session.shelf.load("run0")
-    shown: Callable[[], str | None] = pellucid.trace(run, "ox")._repr_html_  # pyright: ignore[reportPrivateUsage]
-    html = shown()
-    assert html is not None
-    assert html.startswith("<iframe srcdoc=")
-    bare = pellucid.trace(run.model, ids=torch.tensor([1, 2]))
-    assert bare._repr_html_() is None  # pyright: ignore[reportPrivateUsage]
-    # a page of it would not say that a head is gone
-    changed = pellucid.trace(run, "ox").with_heads({(0, 0): 0.0})
-    assert changed._repr_html_() is None  # pyright: ignore[reportPrivateUsage]

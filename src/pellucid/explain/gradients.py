@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import weakref
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -67,6 +67,15 @@ class ModelGradients(Gradients):
     _open: ClassVar[
         deque[tuple[weakref.ref[ModelGradients], tuple[int, Segment], SegmentGradients]]
     ] = deque(maxlen=2)
+
+    #: How a notebook shows gradients; `pellucid.web.notebook` sets it.
+    face: ClassVar[Callable[[Gradients], str] | None] = None
+
+    def _repr_html_(self) -> str | None:
+        return None if ModelGradients.face is None else ModelGradients.face(self)
+
+    def __repr__(self) -> str:
+        return f"Gradients of {self.trace!r}: {len(self.norms)} parameters, norm {self.norm:.4g}"
 
     def __init__(self, trace: Trace) -> None:
         outputs.require_loss(trace)

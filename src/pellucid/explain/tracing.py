@@ -51,18 +51,24 @@ from pellucid.explain.why.attribution import Attribution
 from pellucid.model import Transformer
 from pellucid.runs import Run
 
-#: How many opened layers are kept.
-_MAX_OPEN = 8
+_MAX_OPEN_LAYERS = 8
 
 
 class ModelTrace(Trace):
     """A trace whose model is in memory: it runs a layer again when you read from it."""
 
-    #: How a notebook shows a trace; `pellucid.web.notebook` sets it.
+    #: How a notebook shows a trace, as HTML and live; `pellucid.web.notebook` sets both.
     face: ClassVar[Callable[[Trace], str | None] | None] = None
+    live: ClassVar[Callable[[Trace], Mapping[str, Any] | None] | None] = None
 
     def _repr_html_(self) -> str | None:
         return None if ModelTrace.face is None else ModelTrace.face(self)
+
+    def _repr_mimebundle_(self, **_: Any) -> Mapping[str, Any] | None:
+        return None if ModelTrace.live is None else ModelTrace.live(self)
+
+    def __repr__(self) -> str:
+        return f"Trace({self.sentence.text!r}, {len(self.ids)} tokens, {self.sentence.kind})"
 
     def __init__(
         self,
@@ -143,7 +149,7 @@ class ModelTrace(Trace):
             changes = scaled(self.model, self.scales, self.edits)
             with ONE_AT_A_TIME, evaluating(self.model), changes:
                 self._open[key] = open_block(stack_pass, number)
-            while len(self._open) > _MAX_OPEN:
+            while len(self._open) > _MAX_OPEN_LAYERS:
                 self._open.popitem(last=False)
         self._open.move_to_end(key)
         return self._open[key]
@@ -170,13 +176,8 @@ class ModelTrace(Trace):
         with torch.no_grad():
             tensor = lookup.read(self, name)
         if tensor is None:
-            raise unknown_address_error(address, self._list_near(name))
+            raise unknown_address_error(address, lookup.list_near(self, name))
         return take_index(tensor, address)
-
-    def _list_near(self, name: str) -> dict[str, Shape]:
-        """The addresses of the pass that a name belongs to by its ending."""
-        is_backward = ".grad" in name or name.endswith((".next", ".m", ".v", ".direction"))
-        return lookup.list_update(self) if is_backward else self.addresses()
 
     def addresses(self) -> dict[str, Shape]:
         """Every address of the forward pass, with its shape; nothing is computed for it."""
@@ -226,7 +227,6 @@ class ModelTrace(Trace):
 
         A scale of 0 removes a head. "mean" gives every token the head's average output over this
         sentence, later tokens included.
-
         Keys are (layer, head) in the stack that predicts, or names: "E0.H1", "L0.H1.cross".
 
         Raises:

@@ -48,7 +48,8 @@ class _Machine:
     """One stack at one token."""
 
     def __init__(self, sentence: SentenceView, side: Side, token: int) -> None:
-        self._sentence, self._side, self._token = sentence, side, token
+        self._sentence, self._token = sentence, token
+        self._side: Side = side
         self._addresses = sentence.trace.addresses()
         trace = sentence.trace
         self._prefix = "" if side == trace.side else "encoder."

@@ -1,32 +1,122 @@
-"""A trace in a notebook: the page of its sentence in a frame, readable later without a kernel.
+"""A trace in a notebook: the page of its sentence in a frame, live or as a copy; and short tables.
 
-Importing this module sets `ModelTrace.face`, which a notebook calls.
+With anywidget (the extra `notebook`) the page asks the kernel, so that everything can be chosen.
+Without it the frame holds a copy, as a file does. Importing this module sets how a notebook shows
+traces and gradients.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from html import escape
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
+from pellucid.catalogue import LANGUAGES, message, texts
+from pellucid.display.numbers import short
+from pellucid.errors import PellucidError
 from pellucid.explain import Trace
+from pellucid.explain.gradients import ModelGradients
+from pellucid.explain.trace_types import Gradients
 from pellucid.explain.tracing import ModelTrace
-from pellucid.web.onefile import one_page
-from pellucid.web.requests import Reading
+from pellucid.json_text import json_text
+from pellucid.reader import parse_json
+from pellucid.web.json_payload import text_of, with_messages
+from pellucid.web.onefile import inline_page, one_page
+from pellucid.web.requests import Reading, parse_request
 from pellucid.web.run_registry import RunRegistry
 from pellucid.web.sentence_view import SentenceView
 from pellucid.web.session import Session
 
+#: Most rows of a table; another one says how many there are.
+_MOST_ROWS = 64
+_HEIGHT = 760
+_WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
+#: The cell's part of the bridge: it hands messages on between the frame and the kernel.
+_CELL = f"""
+export default {{
+  render({{ model, el }}) {{
+    const frame = document.createElement("iframe");
+    frame.srcdoc = model.get("page");
+    frame.sandbox = "allow-scripts";
+    frame.title = "pellucid";
+    frame.style = "width: 100%; height: {_HEIGHT}px; border: 0";
+    const ask = ({{ source, data }}) => source === frame.contentWindow && model.send(data);
+    const answer = (message) => frame.contentWindow?.postMessage(message, "*");
+    addEventListener("message", ask);
+    model.on("msg:custom", answer);
+    el.append(frame);
+    return () => {{
+      removeEventListener("message", ask);
+      model.off("msg:custom", answer);
+    }};
+  }},
+}};
+"""
+
 
 def render_notebook(trace: Trace) -> str | None:
-    """The page in a frame; None for a trace of ids or with scaled heads, which has none."""
-    if trace.run is None or trace.scales or not trace.sentence.text:
+    """The page in a frame; a table of the tokens for a trace that has no page."""
+    opened = _open_session(trace)
+    return summarise(trace) if opened is None else framed(one_page(*opened).html)
+
+
+def show_live(trace: Trace) -> Mapping[str, Any] | None:
+    """The live page for a notebook; None without anywidget, and for a trace that has no page."""
+    opened = _open_session(trace)
+    if opened is None or find_spec("anywidget") is None:
         return None
-    session = Session(RunRegistry([trace.run]), sentence=trace.sentence.text)
-    reading = Reading(session.shelf.keys[0], "", trace.sentence.text)
-    session.keep(reading, SentenceView(trace))
-    return framed(one_page(session, reading).html)
+    session, _ = opened
+    widget = _widget_class()(page=inline_page('<meta id="bridge">'))
+
+    def answer(_: Any, content: Any, __: Any) -> None:
+        widget.send({"id": content["id"], "answer": answer_text(session, content["asked"])})
+
+    widget.on_msg(answer)
+    return {
+        _WIDGET_TYPE: {"version_major": 2, "version_minor": 1, "model_id": widget.model_id},
+        "text/plain": repr(trace),
+        "text/html": summarise(trace),
+    }
 
 
-def framed(html: str, *, height: int = 760) -> str:
+def answer_text(session: Session, asked: str) -> str:
+    """The answer to a request of the page, as JSON; a refusal is an answer too.
+
+    Besides what a server answers, `{"texts": TAG}` asks for the texts of a language.
+    """
+    try:
+        request: Any = parse_json(asked, message("request"))
+        if isinstance(request, dict) and request.get("texts") in LANGUAGES:  # pyright: ignore[reportUnknownMemberType]
+            return json_text(texts(request["texts"]))  # pyright: ignore[reportUnknownArgumentType]
+        return session.answer(parse_request(request)).decode()
+    except PellucidError as error:
+        return json_text(with_messages({"error": text_of(error)}))
+
+
+def summarise(trace: Trace) -> str:
+    """The tokens of a trace, each with its surprisal, as a table."""
+    view = SentenceView(trace)
+    rows = [
+        (n, piece, token_id, "" if nats is None else f"{nats:.2f}")
+        for n, (piece, token_id, nats) in enumerate(
+            zip(view.pieces, view.ids, view.surprisals(), strict=True)
+        )
+    ]
+    return _table(repr(trace), ("token", "text", "id", "bits"), rows)
+
+
+def summarise_gradients(gradients: Gradients) -> str:
+    """The parameters with the longest gradients, as a table."""
+    norms = sorted(gradients.norms.items(), key=lambda item: -item[1])
+    weights = dict(gradients.trace.model.named_parameters())
+    rows = [(name, short(weights[name].numel()), f"{norm:.4g}") for name, norm in norms]
+    return _table(repr(gradients), ("parameter", "numbers", "length of the gradient"), rows)
+
+
+def framed(html: str, *, height: int = _HEIGHT) -> str:
     """The page in a sandboxed frame of another page, such as a notebook.
 
     Args:
@@ -39,4 +129,35 @@ def framed(html: str, *, height: int = 760) -> str:
     )
 
 
+def _open_session(trace: Trace) -> tuple[Session, Reading] | None:
+    """A session that holds the trace; None for a trace of ids or with changes: it has no page."""
+    if trace.run is None or trace.scales or trace.edits or not trace.sentence.text:
+        return None
+    session = Session(RunRegistry([trace.run]), sentence=trace.sentence.text)
+    reading = Reading(session.shelf.keys[0], "", trace.sentence.text)
+    session.keep(reading, SentenceView(trace))
+    return session, reading
+
+
+@cache
+def _widget_class() -> Any:
+    anywidget: Any = import_module("anywidget")
+    page: Any = import_module("traitlets").Unicode().tag(sync=True)
+    return type("PageWidget", (anywidget.AnyWidget,), {"_esm": _CELL, "page": page})
+
+
+def _table(caption: str, titles: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> str:
+    head = "".join(f"<th>{escape(title)}</th>" for title in titles)
+    lines = ["".join(f"<td>{escape(str(cell))}</td>" for cell in row) for row in rows[:_MOST_ROWS]]
+    if len(rows) > _MOST_ROWS:
+        lines.append(f'<td colspan="{len(titles)}">{len(rows) - _MOST_ROWS} more</td>')
+    body = "".join(f"<tr>{line}</tr>" for line in lines)
+    return (
+        f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
 ModelTrace.face = staticmethod(render_notebook)
+ModelTrace.live = staticmethod(show_live)
+ModelGradients.face = staticmethod(summarise_gradients)

@@ -134,6 +134,13 @@ def _safe(name: str) -> str:
 
 
 def _html(content: Plain) -> str:
+    json_bytes = json_text(content, ensure_ascii=False).encode()
+    payload = base64.b64encode(gzip.compress(json_bytes, 9, mtime=0)).decode()
+    return inline_page(f'<script type="application/octet-stream" id="payload">{payload}</script>')
+
+
+def inline_page(source: str) -> str:
+    """The page with its scripts and style in it; `source` is the element its answers come from."""
     files_by_name = files()
     modules = {
         name.removesuffix(".js"): file.content.decode()
@@ -141,8 +148,6 @@ def _html(content: Plain) -> str:
         if name.endswith(".js")
     }
     script, style = linked(modules, "app"), files_by_name["app.css"].content.decode()
-    json_bytes = json_text(content, ensure_ascii=False).encode()
-    payload = base64.b64encode(gzip.compress(json_bytes, 9, mtime=0)).decode()
     policy = (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -155,10 +160,7 @@ def _html(content: Plain) -> str:
     )
     page = page.replace('<link rel="stylesheet" href="./app.css">', f"<style>{style}</style>")
     page = page.replace('<script type="module" src="./app.js"></script>\n', "")
-    body = (
-        f'<script type="application/octet-stream" id="payload">{payload}</script>\n'
-        f'<script type="module">{script}</script>\n</body>'
-    )
+    body = f'{source}\n<script type="module">{script}</script>\n</body>'
     return page.replace("</body>", body)
 
 

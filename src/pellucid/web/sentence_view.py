@@ -19,7 +19,7 @@ from pellucid.explain.inspection import Inspection, Request, inspect
 from pellucid.explain.trace_comparison import Comparison
 from pellucid.explain.trace_types import Progress
 from pellucid.runs import Run
-from pellucid.typed import length
+from pellucid.typed import length, to_list
 from pellucid.web.requests import Scale
 
 
@@ -85,7 +85,7 @@ class SentenceView:
             finite = rows.masked_fill(~rows.isfinite(), -math.inf)
             is_map = address.endswith((".scores", ".weights", "logits"))
             lengths = finite.amax(-1) if is_map else rows.square().sum(-1).sqrt()
-            self._lengths[address] = lengths.reshape(-1).tolist()
+            self._lengths[address] = to_list(lengths.reshape(-1))
         lengths = self._lengths[address]
         return lengths[token] if token < len(lengths) else lengths[-1] if lengths else None
 

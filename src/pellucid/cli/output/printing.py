@@ -15,6 +15,15 @@ from pellucid.json_text import json_text
 
 #: Columns of a text that is shown in one line.
 TEXT_WIDTH = 60
+#: What a terminal with colours shows in another style than the rest; a later pattern wins.
+_STYLES = (
+    (r"^\d+ · .*", "bold"),
+    (r'trace\[".*', "dim"),
+    (r"^  note: ", "dim"),
+    (r"[░▒▓█▁▂▃▄▅▆▇]+", "blue"),
+    (r"✓", "green"),
+    (r"≠.*", "bold red"),
+)
 
 
 def print_result(arguments: argparse.Namespace, facts: Any, lines: Iterable[str]) -> None:
@@ -27,9 +36,25 @@ def print_result(arguments: argparse.Namespace, facts: Any, lines: Iterable[str]
     """
     if arguments.json:
         print_json(facts)
-        return
+    else:
+        print_lines(lines)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines, with colours on a terminal that has them and no NO_COLOR."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    has_colours = console.color_system is not None and not console.no_color
     for line in lines:
-        print(line)
+        if not has_colours:
+            print(line)
+            continue
+        text = Text(line)
+        for pattern, style in _STYLES:
+            text.highlight_regex(pattern, style)
+        console.print(text, soft_wrap=True, highlight=False)
 
 
 def print_json(result: Any) -> None:

@@ -17,7 +17,7 @@ from pellucid.cli.flags.place import add_place_flags, place_of
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.flags.token_ids import add_ids, parse_ids, trace_request
 from pellucid.cli.flags.why import add_why_flags, why_is_asked
-from pellucid.cli.output.printing import cut, print_json, print_result
+from pellucid.cli.output.printing import cut, print_json, print_lines, print_result
 from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, show_page
 from pellucid.errors import ConfigError, ExitCode
 
@@ -193,7 +193,7 @@ def _print_all(trace: Trace, arguments: argparse.Namespace, versus: Trace | None
         if refused:
             print(f"{name}: {chapter.reason}")
         else:
-            print("\n".join(_chapter_lines(inspection)))
+            print_lines(_chapter_lines(inspection))
     if arguments.json:
         print_json(payload)
 

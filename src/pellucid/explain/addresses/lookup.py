@@ -196,6 +196,12 @@ def list_step(trace: Trace) -> dict[str, Shape]:
     }
 
 
+def list_near(trace: Trace, name: str) -> dict[str, Shape]:
+    """The addresses of the pass that a name belongs to by its ending."""
+    is_backward = ".grad" in name or name.endswith((".next", ".m", ".v", ".direction"))
+    return list_update(trace) if is_backward else trace.addresses()
+
+
 def _list_step(trace: Trace, name: str, shape: Shape) -> dict[str, Shape]:
     """What a step of a parameter has, with its shape."""
     settings = choose_settings(trace, name)

@@ -45,13 +45,17 @@ def build(trace: Trace, selection: Selection) -> Content:
         return Content(sentence=message("film.the-film-of-this-sentence"))
     if len(film.snapshots) < 2:
         return Content(sentence=_describe_filming(trace, film), notes=film.problems)
-    token, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
+    chosen, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
+    # every number of the film is of one token: one whose next token came, if there are losses
+    has_losses = film.snapshots[0].loss is not None
+    token = min(chosen, len(trace.ids) - 2) if has_losses else chosen
     return Content(
         sentence=_story(trace, film, token),
         pictures=(_film(trace, film, token), frames),
         receipts=(_receipt(trace, film, token),),
         notes=(
             *film.problems,
+            message("film.no-token-came-after") if token != chosen else None,
             message("film.layer-has-no-map-of", layer=selection.layer) if frames is None else None,
             message("film.the-film-shows-the-model") if trace.scales else None,
             message("film.for-more-moments-film-it", command=_command(trace))
@@ -66,7 +70,6 @@ def _story(trace: Trace, film: Footage, token: int) -> str:
     text = message("film.from-update-to", origin=film.origin, step=first.step, step2=last.step)
     if first.loss is None or last.loss is None:
         return message("film.what-the-model-expected-in", text=text)
-    token = min(token, len(trace.ids) - 2)
     word = piece(trace, int(trace.ids[token + 1]))
     p = [math.exp(-float(snapshot.tensors["surprisal"][token])) for snapshot in (first, last)]
     return message(
@@ -110,12 +113,11 @@ def _film(trace: Trace, film: Footage, token: int) -> Film:
     curves: tuple[tuple[float, ...], ...] = ()
     selected, losses = None, tuple(shot.loss for shot in shots if shot.loss is not None)
     if losses:
-        last_token = min(token, len(trace.ids) - 2)
-        places = window(last_token, len(trace.ids) - 1, _CURVES)
+        places = window(token, len(trace.ids) - 1, _CURVES)
         names = tuple(pieces[place + 1] for place in places)
         p = [to_list((-shot.tensors["surprisal"].double()).exp()) for shot in shots]
         curves = tuple(tuple(curve[place] for curve in p) for place in places)
-        selected = last_token - places[0]
+        selected = token - places[0]
     layers = _layers(shots[0].tensors[f"{trace.side}.norms"])
     return Film(
         title=message("film.after", token=label(pieces, token)),
@@ -180,7 +182,7 @@ def _receipt(trace: Trace, film: Footage, token: int) -> Receipt | None:
     current = [s for s in film.snapshots if trace.run.checkpoint.name == f"step-{s.step}"]
     if not current or trace.scales or "surprisal" not in current[0].tensors:
         return None
-    return _film_receipt(trace, current[0], min(token, len(trace.ids) - 2))
+    return _film_receipt(trace, current[0], token)
 
 
 def _film_receipt(trace: Trace, snapshot: Snapshot, token: int) -> Receipt:

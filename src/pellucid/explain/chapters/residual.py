@@ -45,7 +45,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         sentence=message("residual.each-layer-reads-the-stream", query=selection.query(trace))
         if no_sum_reason is None
         else message("residual.the-state-of-passes-from", query=selection.query(trace)),
-        pictures=(picture, _steps(trace, selection)),
+        pictures=(picture, *_steps(trace, selection)),
         receipts=(
             receipt,
             *(residual_receipt(trace, selection, stream_sum) for stream_sum in stream_sums),
@@ -78,16 +78,26 @@ def _split_logit(trace: Trace, selection: Selection) -> tuple[Bars, Receipt]:
     )
 
 
-def _steps(trace: Trace, selection: Selection) -> Lines:
-    """The cosine of the stream before and after each layer, and its length."""
+def _steps(trace: Trace, selection: Selection) -> tuple[Lines, Lines]:
+    """The cosine of the stream before and after each layer; and its length, on its own scale."""
     stack_pass = trace.stack_pass(selection.side)
     states = [state[0, selection.token].double() for state in stack_pass.states]
     turns = [float(F.cosine_similarity(*pair, dim=0)) for pair in pairwise(states)]
     lengths = to_list(torch.stack(states[1:]).square().sum(-1).sqrt())
-    return Lines(
-        title=message("residual.the-stream-after-each-layer"),
-        names=messages("word.cosine", "word.length"),
-        x=tuple(float(layer) for layer in range(len(turns))),
-        series=(tuple(turns), tuple(lengths)),
-        x_unit=message("word.layer"),
+    layers = tuple(float(layer) for layer in range(len(turns)))
+    return (
+        Lines(
+            title=message("residual.the-stream-after-each-layer"),
+            names=messages("word.cosine"),
+            x=layers,
+            series=(tuple(turns),),
+            x_unit=message("word.layer"),
+        ),
+        Lines(
+            title=message("residual.the-length-after-each-layer"),
+            names=messages("word.length"),
+            x=layers,
+            series=(tuple(lengths),),
+            x_unit=message("word.layer"),
+        ),
     )

@@ -39,10 +39,19 @@ def build(trace: Trace, selection: Selection) -> Content:
             )
         )
     return Content(
-        sentence=message("tokens.the-model-reads-numbers-the", n_ids=len(ids)),
+        sentence=_describe(tokenizer, ids),
         pictures=pictures,
         notes=notes,
     )
+
+
+def _describe(tokenizer: Tokenizer | None, ids: tuple[int, ...]) -> str:
+    special = 0
+    if tokenizer is not None:
+        special = sum(tokenizer.id_of(tokenizer.token(token_id)) == token_id for token_id in ids)
+    n = len(ids) - special
+    besides = message("tokens.besides-special", n=special) if special else ""
+    return message("tokens.the-model-reads-numbers-the", n=n, besides=besides)
 
 
 def _merges(tokenizer: Tokenizer, text: str, token: int, n_tokens: int) -> Table | None:

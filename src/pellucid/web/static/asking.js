@@ -3,6 +3,7 @@
 
 import { read, state, scales, versus } from "./state.js";
 import { signal } from "./signal.js";
+import { brought, isFrame } from "./bridge.js";
 import { t, translated } from "./messages.js";
 import { isFile, payload } from "./payload.js";
 
@@ -45,13 +46,7 @@ export async function ask(asked, topic) {
   open.set(topic, stop);
   waiting.set(waiting.peek() + 1);
   try {
-    const response = await fetch("./ask", {
-      method: "POST",
-      body: key,
-      headers: { "content-type": "application/json" },
-      signal: stop.signal,
-    });
-    const answer = translated(await response.json());
+    const answer = translated(await (isFrame ? brought : fetched)(key, stop.signal));
     if ("error" in answer) throw new Error(answer.error);
     if (asked.kind !== "runs" && asked.kind !== "progress") remember(key, answer);
     return answer;
@@ -63,6 +58,12 @@ export async function ask(asked, topic) {
     waiting.set(waiting.peek() - 1);
     if (open.get(topic) === stop) open.delete(topic);
   }
+}
+
+/** @param {string} body @param {AbortSignal} signal */
+async function fetched(body, signal) {
+  const headers = { "content-type": "application/json" };
+  return (await fetch("./ask", { method: "POST", body, headers, signal })).json();
 }
 
 /** Takes back the open question of a topic. @param {string} topic */

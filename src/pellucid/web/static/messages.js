@@ -1,6 +1,7 @@
 // The texts of the page in the chosen language, from the catalogue of the server or of the file.
 
 import { signal } from "./signal.js";
+import { brought, isFrame } from "./bridge.js";
 import { isFile, payload } from "./payload.js";
 
 /** Tags of the languages, as the catalogue has them. */
@@ -15,7 +16,7 @@ const formats = new Map();
 
 /** Speaks a language from now on. @param {string} tag */
 export async function speak(tag) {
-  texts = isFile ? (await payload()).texts[tag] : await (await fetch(`./texts.${tag}.json`)).json();
+  texts = await textsOf(tag);
   plurals = new Intl.PluralRules(tag);
   formats.clear();
   const { documentElement } = document;
@@ -23,6 +24,13 @@ export async function speak(tag) {
   const locale = /** @type {any} */ (new Intl.Locale(tag));
   documentElement.dir = (locale.getTextInfo?.() ?? locale.textInfo)?.direction ?? "ltr";
   language.set(tag);
+}
+
+/** The texts of a language, from the file, the kernel of a notebook or the server. @param {string} tag */
+async function textsOf(tag) {
+  if (isFile) return (await payload()).texts[tag];
+  if (isFrame) return brought(JSON.stringify({ texts: tag }), new AbortController().signal);
+  return (await fetch(`./texts.${tag}.json`)).json();
 }
 
 /** Speaks a language, and again when the page is opened the next time. @param {string} tag */
