@@ -41,6 +41,7 @@ VERBS = (
     "report",
     "vitals",
     "verify-resume",
+    "compare",
     "equations",
     "quiz",
 )
