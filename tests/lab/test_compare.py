@@ -267,3 +267,30 @@ def test_variants_of_one_name_are_told_apart(place: Path, tmp_path: Path) -> Non
         for v in design(["nano", "small"]).variants
     }
     assert {folder.parent for folder in folders} == {tmp_path}
+
+
+def test_workers_share_the_runs_and_give_the_same_values(
+    compared: Comparison, place: Path, tmp_path: Path
+) -> None:
+    lines: list[str] = []
+    shared = again(place, tmp_path, lines, seeds=1, workers=2)
+    assert sorted(line.split(", ", 1)[1].split(":")[0] for line in lines) == [
+        "fast, seed 0",
+        "slow, seed 0",
+    ]
+    for variant, alone in zip(shared.variants, compared.variants, strict=True):
+        assert variant.values[0] == pytest.approx(alone.values[0], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_worker_that_fails_says_why(place: Path, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("a")
+    with pytest.raises(RunError, match="too little text"):
+        compare(
+            place / "slow.toml",
+            tmp_path / "short.txt",
+            workers=2,
+            settings=SETTINGS,
+            out=tmp_path / "out",
+            notify=lambda line: None,
+        )

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Unpack
 
 from pellucid.checkpoints import write_text
-from pellucid.display.metric_labels import measured
 from pellucid.errors import ConfigError, Interrupted, RunError
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.lab.comparison import Comparison, compare_outcomes
 from pellucid.lab.experiment import DESIGN, Choices, Experiment, Tuning, design
 from pellucid.lab.extra import require_lab
-from pellucid.lab.outcome import LOSS
 from pellucid.lab.train_runs import Advance, train_missing
 from pellucid.lab.tuning import tune_all
 from pellucid.lab.workers import run_workers
@@ -69,7 +67,8 @@ def compare(
     _write_design(experiment)
 
     def report(advance: Advance) -> None:
-        notify(_line(advance, measure))
+        if advance.is_new or workers == 1:  # workers have told theirs
+            notify(str(advance))
 
     try:
         with forcing(force):
@@ -107,13 +106,3 @@ def _write_design(experiment: Experiment) -> None:
             f"{experiment.out} cannot be made ({error.strerror}): name another folder with --out"
         ) from None
     write_text(experiment.out / DESIGN, json_text(experiment.design(), indent=1))
-
-
-def _line(advance: Advance, measure: str | None) -> str:
-    outcome, end = advance.outcome, advance.outcome.state
-    name = measure or ("bits_per_byte" if "bits_per_byte" in outcome.measures else LOSS)
-    value = outcome.value(name)
-    if value is not None:
-        end = measured(name).with_unit(value)
-    suffix = "" if advance.is_new else " (found)"
-    return f"run {advance.number}/{advance.n_runs}  {advance.key}: {end}{suffix}"

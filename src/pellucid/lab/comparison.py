@@ -16,7 +16,7 @@ from pellucid.counting import parameter_count
 from pellucid.display.metric_labels import Measured, in_order, measured
 from pellucid.errors import ConfigError
 from pellucid.lab.experiment import Experiment, Variant, training_flops
-from pellucid.lab.outcome import LOSS, Outcome
+from pellucid.lab.outcome import LOSS, PER_BYTE, Outcome
 from pellucid.lab.statistics import (
     Difference,
     Interval,
@@ -29,8 +29,6 @@ from pellucid.runs.memory_budget import estimate_training
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config
 
-#: The default measure of text: it does not depend on the tokenizer.
-_PER_BYTE = "bits_per_byte"
 #: Two runs of one config differ by less than this many standard deviations, in 19 of 20 cases.
 _BETWEEN_TWO = 1.96 * math.sqrt(2)
 
@@ -204,7 +202,7 @@ def _choose_measure(
     if measure is not None and shared and measure not in shared:
         choices = ", ".join(m.name for m, _ in in_order((name, 0.0) for name in shared))
         raise ConfigError(f"--measure {measure}: the runs have {choices}")
-    name = measure or (_PER_BYTE if _PER_BYTE in shared or not shared else LOSS)
+    name = measure or (PER_BYTE if PER_BYTE in shared or not shared else LOSS)
     units = {outcome.unit for group in groups for outcome in group}
     tokenizers = {variant.run.text.tokenizer for variant in variants}
     if name == LOSS and (len(units) > 1 or len(tokenizers) > 1):

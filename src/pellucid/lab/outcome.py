@@ -18,6 +18,8 @@ State = Literal["finished", "not finite", "unfinished", "in use"]
 WORDS = ("", "calm", "watch", "sick")
 #: The measure that every objective has.
 LOSS = "loss_nats"
+#: The measure of text that does not depend on the tokenizer.
+PER_BYTE = "bits_per_byte"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,10 @@ from typing import NamedTuple
 import filelock
 
 from pellucid import config, runs
+from pellucid.display.metric_labels import measured
 from pellucid.errors import NonFiniteError, RunError
 from pellucid.lab.experiment import Experiment, Variant
-from pellucid.lab.outcome import Outcome, outcome_of
+from pellucid.lab.outcome import LOSS, PER_BYTE, Outcome, outcome_of
 from pellucid.reader import read_json_table
 from pellucid.runs.prepare_text import data_file_hashes
 from pellucid.saved_runs.folder import RunFolder
@@ -48,6 +49,14 @@ class Advance:
     n_runs: int
     outcome: Outcome
     is_new: bool
+
+    def __str__(self) -> str:
+        outcome = self.outcome
+        name = PER_BYTE if PER_BYTE in outcome.measures else LOSS
+        value = outcome.value(name)
+        end = outcome.state if value is None else measured(name).with_unit(value)
+        suffix = "" if self.is_new else " (found)"
+        return f"run {self.number}/{self.n_runs}, {self.key}: {end}{suffix}"
 
 
 Advances = Callable[[Advance], None]

@@ -98,8 +98,8 @@ class _Study:
         complete = [trial for trial in first_trials if trial.state == self._states.COMPLETE]
         if not complete:
             raise RunError(
-                f"none of {len(first_trials)} trials of {self._variant.name} reached its end: tune in a "
-                "smaller range, such as --tune KEY=LOW..HIGH"
+                f"none of {len(first_trials)} trials of {self._variant.name} reached its end: tune "
+                "in a smaller range, such as --tune KEY=LOW..HIGH"
             )
         best = min(complete, key=lambda trial: trial.value)
         values = {key.path: best.params[key.path] for key in self._keys}

@@ -46,9 +46,11 @@ def run_workers(
     command = children.python(f"from pellucid.lab.workers import work_on; {call}")
     workers = [children.start(command) for _ in range(n_workers)]
     lines: queue.Queue[str | None] = queue.Queue()
-    for worker in workers:
-        threading.Thread(target=_relay, args=(worker, lines), daemon=True).start()
-    old_lines: set[str] = set()
+    relays = [
+        threading.Thread(target=_relay, args=(worker, lines), daemon=True) for worker in workers
+    ]
+    for relay in relays:
+        relay.start()
     n_working = n_workers
     try:
         while n_working:
@@ -57,14 +59,15 @@ def run_workers(
                 n_working -= 1
             elif line.startswith(_ERROR):
                 raise RunError(line.removeprefix(_ERROR))
-            elif line not in old_lines:
-                old_lines.add(line)
+            else:
                 notify(line)
     finally:
         for worker in workers:
             worker.terminate()  # it saves first
-        for worker in workers:
-            worker.wait()
+        for worker, relay in zip(workers, relays, strict=True):
+            relay.join()
+            with worker:  # closes its pipes
+                worker.wait()
 
 
 def work_on(out: str, n_threads: int, force: bool) -> None:
@@ -80,7 +83,7 @@ def work_on(out: str, n_threads: int, force: bool) -> None:
 
     def report(advance: Advance) -> None:
         if advance.is_new:
-            _print_line(f"{advance.key}: {advance.outcome.state}")
+            _print_line(str(advance))
 
     try:
         with forcing(force):

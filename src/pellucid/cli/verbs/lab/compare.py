@@ -84,6 +84,7 @@ def call(arguments: argparse.Namespace) -> None:
     from pellucid.cli.output.comparison import comparison_lines
     from pellucid.lab import compare
     from pellucid.lab.files import comparison_facts, write_tables
+    from pellucid.lab.page import write_page
 
     stream = sys.stderr if arguments.json else sys.stdout
 
@@ -113,7 +114,7 @@ def call(arguments: argparse.Namespace) -> None:
         device=arguments.device,
         settings=arguments.set,
     )
-    files = [*write_tables(comparison)]
+    files = [write_page(comparison), *write_tables(comparison)]
     facts = comparison_facts(comparison) | {"files": [str(file) for file in files]}
     print_result(arguments, facts, comparison_lines(comparison, files))
 
