@@ -50,7 +50,7 @@ from pellucid.cli.verbs import (
     verify_resume,
     vitals,
 )
-from pellucid.cli.verbs.lab import compare
+from pellucid.cli.verbs.lab import compare, runs
 from pellucid.config import with_new_flags
 from pellucid.errors import (
     ConfigError,
@@ -93,6 +93,7 @@ _VERBS = (
     vitals,
     verify_resume,
     compare,
+    runs,
     equations,
     quiz,
 )
