@@ -9,7 +9,7 @@ import pytest
 from pellucid.lab import Comparison, compare
 from support.tiny import TINY, write_text
 
-SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1"]
+SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1", "training.checkpoint_every=99"]
 
 
 @pytest.fixture(scope="session")

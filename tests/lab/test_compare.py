@@ -24,7 +24,7 @@ from pellucid.training import Evaluated
 from pellucid.training import events as kinds
 from support.tiny import TINY
 
-SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1"]
+SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1", "training.checkpoint_every=99"]
 
 
 def again(place: Path, out: Path, lines: list[str], **choices: Any) -> Comparison:
@@ -269,6 +269,7 @@ def test_variants_of_one_name_are_told_apart(place: Path, tmp_path: Path) -> Non
     assert {folder.parent for folder in folders} == {tmp_path}
 
 
+@pytest.mark.slow
 def test_workers_share_the_runs_and_give_the_same_values(
     compared: Comparison, place: Path, tmp_path: Path
 ) -> None:

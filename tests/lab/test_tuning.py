@@ -25,7 +25,7 @@ from support.tiny import TINY
 
 optuna: Any = pytest.importorskip("optuna")
 
-SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1"]
+SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1", "training.checkpoint_every=99"]
 
 
 def tuned(place: Path, out: Path, **tuning: Any) -> Experiment:
@@ -111,7 +111,7 @@ def test_strangers_share_a_journal_and_one_of_them_is_killed(place: Path, tmp_pa
     journal = tmp_path / "shared" / "journal.log"
     words = [place / "slow.toml", place / "text.txt", "--steps", 12, "--seeds", 1, "--trials", 6]
     words += ["--tune", "learning_rate=1e-5..1", "--storage", journal, "--json"]
-    settings = [*SETTINGS, "training.checkpoint_every=1"]
+    settings = [*SETTINGS, "training.checkpoint_every=1"]  # the last one counts
     words += [word for setting in settings for word in ("--set", setting)]
 
     def start(name: str) -> subprocess.Popen[bytes]:

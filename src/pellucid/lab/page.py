@@ -107,8 +107,8 @@ def _variant_table(comparison: Comparison) -> str:
     rows = (
         (
             variant.name,
-            _shown(variant.mean),
-            *map(_shown, variant.interval or (None, None)),
+            _format_number(variant.mean),
+            *map(_format_number, variant.interval or (None, None)),
             str(variant.n),
             f"{variant.parameters:,}",
             "–" if variant.flops is None else short(variant.flops),
@@ -129,11 +129,11 @@ def _pair_table(pairs: Sequence[PairResult]) -> str:
     rows = (
         (
             f"{pair.names[1]} - {pair.names[0]}",
-            _shown(pair.difference.mean),
-            *map(_shown, pair.difference.interval or (None, None)),
-            _shown(pair.p),
-            _shown(pair.difference.permutation and pair.difference.permutation.p),
-            _shown(pair.difference.permutation and pair.difference.permutation.least),
+            _format_number(pair.difference.mean),
+            *map(_format_number, pair.difference.interval or (None, None)),
+            _format_number(pair.p),
+            _format_number(pair.difference.permutation and pair.difference.permutation.p),
+            _format_number(pair.difference.permutation and pair.difference.permutation.least),
             str(pair.difference.n),
         )
         for pair in pairs
@@ -257,5 +257,5 @@ def _rows(rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
     )
 
 
-def _shown(value: float | None) -> str:
+def _format_number(value: float | None) -> str:
     return "–" if value is None else f"{value:.5g}"

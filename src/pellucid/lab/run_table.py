@@ -19,9 +19,9 @@ from pellucid.saved_runs.folder import LOCK_FILES, PREPARED, RunFolder
 from pellucid.saved_runs.load import read_config
 
 #: The file that makes a folder a run; it goes last, so that a stopped removal can be repeated.
-_LAST = "config.toml"
+_LAST_FILE = "config.toml"
 #: Every file that a run's folder may hold, as patterns.
-_WRITTEN = (
+_RUN_FILES = (
     *PREPARED,
     "report.html",
     "vitals.html",
@@ -79,7 +79,7 @@ def list_runs(
 
     Args:
         parent: the folder.
-        conditions: conditions that hold for each row, such as "state=finished" or "best_loss<2.5"; "~"
+        conditions: what holds for each row, such as "state=finished" or "best_loss<2.5"; "~"
             means that a text has a part.
         sort: the column to sort by; rows without a value come last.
         descending: largest first.
@@ -132,8 +132,8 @@ def remove_run(folder: RunFolder) -> bool:
         RunError: another process writes to it.
     """
     with folder.locked():
-        disk.clear(folder.path, _WRITTEN, keep=(_LAST,))
-    disk.remove(folder.path, (_LAST, *LOCK_FILES))
+        disk.clear(folder.path, _RUN_FILES, keep=(_LAST_FILE,))
+    disk.remove(folder.path, (_LAST_FILE, *LOCK_FILES))
     return not folder.path.exists()
 
 
