@@ -11,9 +11,11 @@ BITS = measured("bits_per_byte")
 NAMES = ("A", "B")
 
 
-def said(first: list[float], second: list[float], *, name: str = "bits_per_byte") -> str:
+def said(
+    first: list[float], second: list[float], *, name: str = "bits_per_byte", equal: bool = False
+) -> str:
     difference = paired_difference(first, second)
-    return verdict(NAMES, difference, measured(name), p=difference.p)
+    return verdict(NAMES, difference, measured(name), p=difference.p, equal_configs=equal)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,10 @@ def test_an_interval_with_zero_says_what_was_excluded_and_how_many_seeds_it_take
 
 
 def test_equal_values_are_identical_one_seed_and_none_cannot_tell() -> None:
-    assert said([1.0, 2.0], [1.0, 2.0]).startswith("identical: 2 seeds")
+    same = said([1.0, 2.0], [1.0, 2.0], equal=True)
+    assert same == "identical: equal configs, and no difference with 2 seeds"
+    other = said([1.0, 2.0], [1.0, 2.0])
+    assert other == "no difference with 2 seeds, though the configs differ"
     assert said([1.0], [2.0]).startswith("one seed cannot tell: the values differ by 1.000")
     assert said([], []).startswith("nothing to compare")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 from pellucid import config
 from pellucid.config import encode
@@ -174,7 +174,12 @@ def _pairs(results: Sequence[VariantResult], measure: Measured) -> tuple[PairRes
             difference=difference,
             p=p,
             verdict=verdict(
-                (first.name, second.name), difference, measure, p=p, n_pairs=len(couples)
+                (first.name, second.name),
+                difference,
+                measure,
+                p=p,
+                n_pairs=len(couples),
+                equal_configs=first.run == second.run,
             ),
         )
         for (first, second), difference, p in zip(couples, differences, adjusted, strict=True)
@@ -198,7 +203,8 @@ def _choose_measure(
         {name for outcome in group if outcome.state == "finished" for name in outcome.measures}
         for group in groups
     ]
-    shared = set.intersection(*[group for group in names if group] or [set[str]()])
+    finished = [group for group in names if group]
+    shared = finished[0].intersection(*finished[1:]) if finished else set[str]()
     if measure is not None and shared and measure not in shared:
         choices = ", ".join(m.name for m, _ in in_order((name, 0.0) for name in shared))
         raise ConfigError(f"--measure {measure}: the runs have {choices}")
@@ -226,8 +232,8 @@ def _flatten(value: Any, path: str) -> list[tuple[str, Any]]:
         return [(path, value)]
     return [
         row
-        for key, inner in value.items()
-        for row in _flatten(inner, f"{path}.{key}" if path else str(key))
+        for key, inner in cast("dict[str, Any]", value).items()
+        for row in _flatten(inner, f"{path}.{key}" if path else key)
     ]
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from pellucid import config, disk
 from pellucid.counting import parameter_count
@@ -96,7 +96,7 @@ def list_runs(
     rows = [_row(path, parent) for path in _run_folders(parent)]
     rows = [row for row in rows if all(predicate(row) for predicate in predicates)]
     sortable = [row for row in rows if getattr(row, sort) is not None]
-    sortable.sort(key=lambda row: cast("Any", getattr(row, sort)), reverse=descending)
+    sortable.sort(key=lambda row: getattr(row, sort), reverse=descending)
     return sortable + [row for row in rows if getattr(row, sort) is None]
 
 

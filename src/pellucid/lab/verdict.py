@@ -16,6 +16,7 @@ def verdict(
     *,
     p: float | None,
     n_pairs: int = 1,
+    equal_configs: bool = False,
 ) -> str:
     """Which variant is better and by how much, or what these seeds cannot tell.
 
@@ -25,13 +26,16 @@ def verdict(
         measure: how the values are shown, and which direction is better.
         p: the p-value after Holm's correction.
         n_pairs: how many pairs of variants are compared.
+        equal_configs: whether the two variants are one config.
     """
     n, unit = difference.n, measure.unit or measure.label
     seeds = "1 seed" if n == 1 else f"{n} seeds"
     if n == 0:
         return "nothing to compare: no seed has a finite value of both"
     if difference.identical:
-        return f"identical: {seeds}, and no difference with any of them"
+        if equal_configs:
+            return f"identical: equal configs, and no difference with {seeds}"
+        return f"no difference with {seeds}, though the configs differ"
     if difference.interval is None:
         return (
             f"one seed cannot tell: the values differ by {_size(difference.mean)} {unit}; give at "
