@@ -31,6 +31,7 @@ PUBLIC = [
     "TextError",
     "__version__",
     "classify",
+    "compare",
     "diagnosis",
     "embed",
     "evaluate",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         TextError,
     )
     from pellucid.explain import film, trace
+    from pellucid.lab import compare
     from pellucid.runs import Run, classify, embed, evaluate, fill, generate, load, resume, train
 
 _ROOM_OF = {
@@ -37,6 +38,7 @@ _ROOM_OF = {
     "RunError": "errors",
     "TextError": "errors",
     "classify": "runs",
+    "compare": "lab",
     "embed": "runs",
     "evaluate": "runs",
     "fill": "runs",
@@ -67,6 +69,7 @@ __all__ = [
     "TextError",
     "__version__",
     "classify",
+    "compare",
     "diagnosis",
     "embed",
     "evaluate",

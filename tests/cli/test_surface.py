@@ -41,6 +41,8 @@ VERBS = (
     "report",
     "vitals",
     "verify-resume",
+    "compare",
+    "runs",
     "equations",
     "quiz",
 )

@@ -33,18 +33,18 @@ VERBS = {
     "chat": "RUN",
     "train": "--resume RUN", "distill": "RUN t.txt --steps 1 --set model.context_length=8",
     "tokenizer": "show --tokenizer RUN the", "quiz": "RUN", "equations": "RUN", "import": "RUN out",
-    "data": "RUN",
+    "data": "RUN", "runs": ".",
 }  # fmt: skip
 #: These verbs do what is asked of a whole run of a decoder; the others refuse it in words.
 DONE = (
     "generate", "score", "explain", "evaluate", "embed", "attach", "report", "diagnose", "check",
-    "draw", "train", "tokenizer",
+    "draw", "train", "tokenizer", "runs",
 )  # fmt: skip
 ABSURD = (
     "-1", "0", "nan", "inf", "1e30", "9" * 30, "9" * 5000, "1e-320", "", "½", "x", "\x00", "1,2",
 )  # fmt: skip
 #: Verbs that wait, serve, ask a server or run for long where the number is a good one.
-_LONG = {"train", "distill", "serve", "push", "verify-resume", "data", "quiz"}
+_LONG = {"train", "distill", "serve", "push", "verify-resume", "data", "quiz", "compare"}
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ from pellucid.cli.verbs import (
     verify_resume,
     vitals,
 )
+from pellucid.cli.verbs.lab import compare, runs
 from pellucid.config import with_new_flags
 from pellucid.errors import (
     ConfigError,
@@ -91,10 +92,11 @@ _VERBS = (
     report,
     vitals,
     verify_resume,
+    compare,
+    runs,
     equations,
     quiz,
 )
-
 
 _OUT_OF_MEMORY = PellucidError(
     "memory ran out; all checkpoints are complete, and the same command continues: give this "

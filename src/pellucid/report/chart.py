@@ -12,6 +12,8 @@ from pellucid.report.story import Series
 
 _WIDTH, _HEIGHT = 400, 250
 _LEFT_MARGIN, _RIGHT_MARGIN, _TOP_MARGIN, _BOTTOM_MARGIN = 46, 12, 12, 38
+#: The colours of curves in the style.
+N_COLOURS = 6
 #: Height of the label of a reference line.
 _NAME = 14
 
@@ -32,7 +34,7 @@ class Chart:
         key: Its name in the page, for ids.
         title: The heading.
         caption: One sentence on how to read it.
-        curves: The first is drawn as a line, the second with a mark at each point.
+        curves: The first is drawn as a line, the others with a mark at each point.
         lines: Horizontal lines at fixed values.
         resumed_at: Steps at which the run was resumed, drawn as vertical lines.
         last_step: The end of the axis of steps.
@@ -55,6 +57,7 @@ def svg(chart: Chart) -> str:
     """The chart, as an image that a screen reader can name and describe."""
     values = [value for curve in chart.curves for _, value in curve.points]
     values += [line.value for line in chart.lines]
+    values += [end for curve in chart.curves for _, *ends in curve.band for end in ends]
     if chart.logarithmic and values and min(values) > 0:
         upright = log_axis_for(values)
     else:
@@ -69,6 +72,7 @@ def svg(chart: Chart) -> str:
         *(_upright(_x(level, step)) for step in chart.resumed_at),
     ]
     for number, curve in enumerate(chart.curves, start=1):
+        parts += _band(curve, level, upright, number)
         places = [(_x(level, step), _y(upright, value)) for step, value in curve.points]
         parts += _curve(places, number)
     # last, so that no curve covers their labels
@@ -160,16 +164,31 @@ def _is_free(place: tuple[str, float], labels: Sequence[tuple[str, float]]) -> b
     return all(place[0] != end or abs(place[1] - y) >= _NAME for end, y in labels)
 
 
+def _band(curve: Series, level: Axis, upright: Axis, number: int) -> list[str]:
+    """The range between the lowest and the highest run, as an area."""
+    if len(curve.band) < 2:
+        return []
+    edge = [(step, low) for step, low, _ in curve.band]
+    edge += [(step, high) for step, _, high in reversed(curve.band)]
+    points = " ".join(f"{_x(level, step):.1f},{_y(upright, value):.1f}" for step, value in edge)
+    return [f'<polygon class="band mark-{colour(number)}" points="{points}"/>']
+
+
+def colour(number: int) -> int:
+    """The number of a curve's colour: the style has six."""
+    return (number - 1) % N_COLOURS + 1
+
+
 def _curve(places: Sequence[tuple[float, float]], number: int) -> list[str]:
     if not places:
         return []
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
-    parts = [f'<polyline class="curve curve-{number}" points="{points}"/>']
+    parts = [f'<polyline class="curve curve-{colour(number)}" points="{points}"/>']
     # one point alone makes no line; many points need no marks
     if number > 1 or len(places) == 1:
         marked = places if len(places) <= 60 else places[-1:]
         parts += [
-            f'<circle class="mark mark-{number}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>'
+            f'<circle class="mark mark-{colour(number)}" cx="{x:.1f}" cy="{y:.1f}" r="2.6"/>'
             for x, y in marked
         ]
     return parts

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pellucid.display import visible
 from pellucid.display.example import example_lines
-from pellucid.report.chart import Chart, describe
+from pellucid.report.chart import Chart, colour, describe
 from pellucid.report.messages import message
 from pellucid.report.story import Series
 from pellucid.training import events
@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 def figure(chart: Chart, drawing: str) -> str:
     """A chart with its caption, its key, and a table of its numbers."""
     key = [
-        f'<li class="key-{number}">{escape(_curve_name(curve))}</li>'
+        f'<li class="key-{colour(number)}">{escape(_curve_name(curve))}</li>'
         for number, curve in enumerate(chart.curves, start=1)
     ]
     key += [f'<li class="key-across">{escape(line.name)}</li>' for line in chart.lines]
@@ -56,9 +56,9 @@ def _numbers(curve: Series) -> str:
         f'<tr><th scope="row" class="number">{step:,}</th><td class="number">{value:.6g}</td></tr>'
         for step, value in points
     )
-    return _table(
+    return table(
         f"{_curve_name(curve)}{unit}{note}",
-        _column(message("axis"), "number") + _column(curve.unit or message("value"), "number"),
+        column(message("axis"), "number") + column(curve.unit or message("value"), "number"),
         rows,
     )
 
@@ -120,9 +120,9 @@ def happenings(happened: Sequence[tuple[int, str]]) -> str:
         f'<tr><th scope="row" class="number">{step:,}</th><td>{escape(visible(text))}</td></tr>'
         for step, text in happened
     )
-    return _table(
+    return table(
         message("in-order"),
-        _column(message("axis"), "number") + _column(message("event")),
+        column(message("axis"), "number") + column(message("event")),
         rows,
         kind="events",
     )
@@ -142,12 +142,21 @@ def facts_table(title: str, facts: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _column(name: str, kind: str = "") -> str:
+def column(name: str, kind: str = "") -> str:
+    """The head of a column; a column of kind "number" is aligned right."""
     kind = f' class="{kind}"' if kind else ""
     return f'<th scope="col"{kind}>{escape(name)}</th>'
 
 
-def _table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:
+def table(caption: str, head: str, rows: str, *, kind: str = "numbers") -> str:
+    """A table that scrolls if it is larger than the page.
+
+    Args:
+        caption: What it shows.
+        head: Its columns, from `column`.
+        rows: Its rows, as HTML.
+        kind: Its class in the style.
+    """
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
         f'<table class="{kind}">'

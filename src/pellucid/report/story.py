@@ -26,6 +26,7 @@ class Series:
         points: Steps and values.
         updates: How many updates are averaged in one point; 1 if none are.
         n_hidden: How many values were not finite, so that they are not drawn.
+        band: The lowest and the highest value at a step, if the points are means of several runs.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Series:
     points: tuple[tuple[int, float], ...]
     updates: int = 1
     n_hidden: int = 0
+    band: tuple[tuple[int, float, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

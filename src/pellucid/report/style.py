@@ -7,9 +7,11 @@ from __future__ import annotations
 
 CSS = """
 :root { color-scheme: light dark; --paper: #fcfcfa; --card: #ffffff; --ink: #1c1d21;
-  --soft: #5b5d66; --line: #e2e2dd; --one: #1766a6; --two: #b4470b; --across: #6d5a8c; }
+  --soft: #5b5d66; --line: #e2e2dd; --one: #1766a6; --two: #b4470b; --across: #6d5a8c;
+  --three: #2c7a3f; --four: #8a3ab0; --five: #7a6200; --six: #b0305f; }
 @media (prefers-color-scheme: dark) { :root { --paper: #131417; --card: #1b1d21; --ink: #e9e9e6;
-  --soft: #a3a6af; --line: #33363d; --one: #74b9f0; --two: #f3a35f; --across: #bfa9e6; } }
+  --soft: #a3a6af; --line: #33363d; --one: #74b9f0; --two: #f3a35f; --across: #bfa9e6;
+  --three: #7fd08f; --four: #d3a0f0; --five: #dcc35a; --six: #f291b4; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 82rem; padding: 1.25rem 1rem 3rem; background: var(--paper);
   color: var(--ink); font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
@@ -47,11 +49,20 @@ svg { display: block; width: 100%; height: auto; }
 .curve { fill: none; stroke-width: 1.6; stroke-linejoin: round; }
 .curve-1 { stroke: var(--one); } .mark-1 { fill: var(--one); }
 .curve-2 { stroke: var(--two); } .mark-2 { fill: var(--two); }
+.curve-3 { stroke: var(--three); } .mark-3 { fill: var(--three); }
+.curve-4 { stroke: var(--four); } .mark-4 { fill: var(--four); }
+.curve-5 { stroke: var(--five); } .mark-5 { fill: var(--five); }
+.curve-6 { stroke: var(--six); } .mark-6 { fill: var(--six); }
+.band { opacity: .16; }
 .key { display: flex; flex-wrap: wrap; gap: .15rem 1rem; list-style: none; margin: 0;
   padding: 0; font-size: .85rem; }
 .key li::before { content: ""; display: inline-block; width: 1.4em; margin-right: .4em;
   vertical-align: .25em; border-top: 3px solid var(--one); }
 .key .key-2::before { border-top-color: var(--two); }
+.key .key-3::before { border-top-color: var(--three); }
+.key .key-4::before { border-top-color: var(--four); }
+.key .key-5::before { border-top-color: var(--five); }
+.key .key-6::before { border-top-color: var(--six); }
 .key .key-across::before { border-top: 2px dashed var(--across); }
 .key .key-resumed::before { border-top: 2px dotted var(--soft); }
 details { margin-top: .5rem; font-size: .9rem; }

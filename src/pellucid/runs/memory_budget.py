@@ -74,6 +74,18 @@ def check_training(
     return estimate
 
 
+def estimate_training(run: config.Run) -> MemoryEstimate:
+    """The memory that a training is expected to need at its peak, whatever this process holds.
+
+    Rows of examples count as whole contexts.
+
+    Args:
+        run: the config, with the size of its vocabulary.
+    """
+    device = find_device(run.training.device)
+    return peak_memory(run, _conditions(run, device, PROCESS_BYTES, None, watched=True))
+
+
 def _conditions(
     run: config.Run,
     device: torch.device,

@@ -31,6 +31,8 @@ from pellucid.tokenizers import SETTINGS
 _CONFIG = "config.toml"
 _LOCK = ".lock"
 _OWNER = ".lock-owner.json"
+#: The files of the lock.
+LOCK_FILES = (_LOCK, _OWNER)
 #: Files at fixed places of a run's folder.
 _FILES = (
     _CONFIG,
@@ -47,7 +49,7 @@ _FILES = (
     "checkpoints/run-id",
 )
 #: All files of a run's folder before its first update.
-_PREPARED = (
+PREPARED = (
     *_FILES,
     *(f"text/{name}" for name in DATA_FILES),
     *(f"start/{name}" for name in FILES),
@@ -223,7 +225,7 @@ def _fresh(name: str, parent: Path) -> tuple[Path, disk.Partial]:
 
 
 def _partial(target: Path) -> disk.Partial:
-    return disk.Partial(target, _PREPARED, keep=(f"text{disk.PARTIAL}",), exclusive=True)
+    return disk.Partial(target, PREPARED, keep=(f"text{disk.PARTIAL}",), exclusive=True)
 
 
 def refuse_taken(path: Path) -> None:

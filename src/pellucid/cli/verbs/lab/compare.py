@@ -1,0 +1,126 @@
+"""`pellucid compare`: which variant is better, and how sure that is."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from pellucid.cli.flags.numbers import MINUTES, SEED, STEPS, TRAININGS, integer, number
+from pellucid.cli.flags.shared import add_settings, finish_parser
+from pellucid.cli.output.printing import print_result
+
+_WORKERS = integer(1, 256, "each is a process with a training of its own")
+_FLOPS = number(1, 1e30, "no machine has so many")
+
+
+def add_to(verbs: Any) -> None:
+    """The verb and its flags."""
+    parser = verbs.add_parser(
+        "compare",
+        help="train variants with several seeds and compare them",
+        description="Train each variant with the same seeds on the same data and budget; then give "
+        "every pair its difference, with an interval and a verdict. Runs that are finished are not "
+        "trained again: the same command continues, and more seeds can be added.",
+    )
+    parser.add_argument(
+        "words",
+        nargs="+",
+        metavar="CONFIG|PATH",
+        help="the variants, as TOML files or names of presets, and then the data: files, folders "
+        "or patterns (default: the documentation in Python's standard library)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=_seeds,
+        default=5,
+        metavar="N",
+        help="so many seeds for each variant, or the seeds themselves: 3,7,11 (5)",
+    )
+    parser.add_argument("--out", metavar="DIR", help="the folder of all runs (default: runs/...)")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=STEPS, metavar="N", help="N updates for every run")
+    length.add_argument("--tokens", type=integer(), metavar="N", help="N tokens for every run")
+    length.add_argument("--minutes", type=MINUTES, metavar="N", help="N minutes for every run")
+    length.add_argument("--flops", type=_FLOPS, metavar="N", help="N FLOPs for every run")
+    parser.add_argument("--workers", type=_WORKERS, default=1, metavar="N", help="processes (1)")
+    parser.add_argument(
+        "--measure", metavar="NAME", help="compare this measure (default: bits per byte or loss)"
+    )
+    _add_tuning(parser)
+    parser.add_argument("--objective", metavar="NAME", help="the objective of all variants")
+    parser.add_argument("--preset", metavar="NAME", help="for settings that no variant gives")
+    parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
+    parser.add_argument("--columns", action="append", default=[], metavar="NAME=COLUMN")
+    parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
+    add_settings(parser, example="training.batch_size=16, for all variants")
+    finish_parser(parser, call, force=True, when_stopped="before the first run")
+
+
+def _add_tuning(parser: Any) -> None:
+    group = parser.add_argument_group("tuning")
+    group.add_argument(
+        "--tune",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY",
+        help="first tune these keys, with the same number of trials for every variant: "
+        "learning_rate, or weight_decay=0.01..0.3",
+    )
+    group.add_argument(
+        "--trials", type=TRAININGS, default=10, metavar="N", help="trials for each variant (10)"
+    )
+    group.add_argument(
+        "--storage",
+        metavar="URL|FILE",
+        help="share trials between machines: the URL of a database, or a journal file in a shared "
+        "folder",
+    )
+
+
+def call(arguments: argparse.Namespace) -> None:
+    """Train what is missing; print the comparison, and write its files."""
+    from pellucid.cli.output.comparison import comparison_lines
+    from pellucid.lab import compare
+    from pellucid.lab.files import comparison_facts, write_tables
+    from pellucid.lab.page import write_page
+
+    stream = sys.stderr if arguments.json else sys.stdout
+
+    def notify(line: str) -> None:
+        if not arguments.json or stream.isatty():
+            print(line, file=stream, flush=True)
+
+    comparison = compare(
+        arguments.words,
+        seeds=arguments.seeds,
+        out=arguments.out,
+        workers=arguments.workers,
+        tune=arguments.tune,
+        trials=arguments.trials,
+        storage=arguments.storage,
+        measure=arguments.measure,
+        notify=notify,
+        force=arguments.force,
+        steps=arguments.steps,
+        tokens=arguments.tokens,
+        minutes=arguments.minutes,
+        flops=arguments.flops,
+        objective=arguments.objective,
+        preset=arguments.preset,
+        field=arguments.field,
+        columns=[name for column_list in arguments.columns for name in column_list.split(",")],
+        device=arguments.device,
+        settings=arguments.set,
+    )
+    files = [write_page(comparison), *write_tables(comparison)]
+    facts = comparison_facts(comparison) | {"files": [str(file) for file in files]}
+    print_result(arguments, facts, comparison_lines(comparison, files))
+
+
+def _seeds(word: str) -> int | list[int]:
+    """A number of seeds, or the seeds themselves."""
+    if "," not in word:
+        return integer(1, 1000, "each is a training of every variant")(word)
+    return [SEED(seed) for seed in word.split(",") if seed]

@@ -1,0 +1,44 @@
+"""Compare variants fairly: the same data and budget for each, paired seeds, honest verdicts.
+
+Every run is an ordinary run's folder. The room reads events and configs; it opens no model.
+"""
+
+from pellucid.lab.compare import compare
+from pellucid.lab.comparison import Comparison, PairResult, VariantResult, compare_outcomes
+from pellucid.lab.experiment import Choices, Experiment, Tuning, Variant, design
+from pellucid.lab.outcome import Outcome, outcome_of
+from pellucid.lab.statistics import (
+    Difference,
+    Permutation,
+    holm,
+    mean_interval,
+    paired_difference,
+    permute_signs,
+    power,
+    seeds_needed,
+)
+from pellucid.lab.verdict import verdict
+
+__all__ = [
+    "Choices",
+    "Comparison",
+    "Difference",
+    "Experiment",
+    "Outcome",
+    "PairResult",
+    "Permutation",
+    "Tuning",
+    "Variant",
+    "VariantResult",
+    "compare",
+    "compare_outcomes",
+    "design",
+    "holm",
+    "mean_interval",
+    "outcome_of",
+    "paired_difference",
+    "permute_signs",
+    "power",
+    "seeds_needed",
+    "verdict",
+]

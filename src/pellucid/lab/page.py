@@ -1,0 +1,261 @@
+"""A comparison as one HTML file: verdicts, curves with a band over seeds, vital signs, troubles."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from pellucid.disk import write_output
+from pellucid.display import visible
+from pellucid.display.numbers import short, size
+from pellucid.lab.comparison import Comparison, PairResult, VariantResult
+from pellucid.lab.forest import forest
+from pellucid.lab.outcome import Outcome
+from pellucid.report.chart import Chart, svg
+from pellucid.report.page import document
+from pellucid.report.sections import column, facts_table, figure, table
+from pellucid.report.story import MOST_POINTS, Series
+from pellucid.version import __version__
+
+_SECTIONS = {
+    "verdicts": "Verdicts",
+    "curves": "Curves",
+    "runs": "Every run",
+    "differs": "What differs",
+    "vitals": "Vital signs",
+    "troubles": "Where a run went wrong",
+}
+
+
+def write_page(comparison: Comparison) -> Path:
+    """Write `comparison.html` into the folder of a comparison; returns its path.
+
+    Args:
+        comparison: the comparison.
+
+    Raises:
+        PellucidError: there is another file of this name, which pellucid did not write.
+    """
+    file = comparison.out / "comparison.html"
+    write_output(file, page(comparison))
+    return file
+
+
+def page(comparison: Comparison) -> str:
+    """The whole page, which fetches nothing and runs no script."""
+    names = ", ".join(visible(variant.name) for variant in comparison.variants)
+    navigation = "".join(
+        f'<li><a href="#{key}">{title}</a></li>' for key, title in _SECTIONS.items()
+    )
+    n = len(comparison.seeds)
+    sections = {
+        "verdicts": _verdicts(comparison),
+        "curves": _curves(comparison),
+        "runs": _runs(comparison),
+        "differs": _differs(comparison),
+        "vitals": _vitals(comparison.variants),
+        "troubles": _troubles(comparison),
+    }
+    body = f"""
+<header>
+<h1>{escape(names)}</h1>
+<p class="soft">{escape(comparison.measure.title)} after training, {n} seed{"s" * (n > 1)}.
+{escape(comparison.measure.reads)}</p>
+<nav aria-label="sections"><ul>{navigation}</ul></nav>
+</header>
+<main>{"".join(_section(key, html) for key, html in sections.items())}</main>
+<footer>Made by pellucid {__version__} from the runs in {escape(str(comparison.out))}. This file is
+whole: it fetches nothing and runs no script.</footer>
+"""
+    return document(f"{names}: a comparison of pellucid", body)
+
+
+def _section(key: str, html: str) -> str:
+    return (
+        f'<section id="{key}" aria-labelledby="{key}-head">'
+        f'<h2 id="{key}-head">{_SECTIONS[key]}</h2>{html}</section>'
+    )
+
+
+def _verdicts(comparison: Comparison) -> str:
+    pairs = "".join(
+        f"<li><b>{escape(pair.names[1])} against {escape(pair.names[0])}:</b> "
+        f"{escape(pair.verdict)}</li>"
+        for pair in comparison.pairs
+    )
+    noise = ""
+    if comparison.noise is not None and comparison.noise_between_runs is not None:
+        noise = (
+            f"<p>Noise floor: one config varies by {comparison.noise:.2g} between seeds (standard "
+            f"deviation); two of its runs differ by up to {comparison.noise_between_runs:.2g} in "
+            "19 of 20 cases.</p>"
+        )
+    notes = "".join(f"<p>Note: {escape(note)}.</p>" for note in comparison.notes)
+    return (
+        f"<ul>{pairs}</ul>{noise}{notes}{forest(comparison)}"
+        f"{_variant_table(comparison)}{_pair_table(comparison.pairs)}"
+    )
+
+
+def _variant_table(comparison: Comparison) -> str:
+    head = column("variant") + _number_columns(
+        "mean", "low", "high", "n", "parameters", "FLOPs of a run", "tokens/s", "memory, expected"
+    )
+    rows = (
+        (
+            variant.name,
+            _format_number(variant.mean),
+            *map(_format_number, variant.interval or (None, None)),
+            str(variant.n),
+            f"{variant.parameters:,}",
+            "–" if variant.flops is None else short(variant.flops),
+            "–" if variant.tokens_per_second is None else short(variant.tokens_per_second),
+            size(variant.memory_bytes),
+        )
+        for variant in comparison.variants
+    )
+    return table("each variant, with the 95% interval of its mean", head, _rows(rows))
+
+
+def _pair_table(pairs: Sequence[PairResult]) -> str:
+    if not pairs:
+        return ""
+    head = column("second - first") + _number_columns(
+        "difference", "low", "high", "p (paired t, Holm)", "p (permutation)", "its least", "seeds"
+    )
+    rows = (
+        (
+            f"{pair.names[1]} - {pair.names[0]}",
+            _format_number(pair.difference.mean),
+            *map(_format_number, pair.difference.interval or (None, None)),
+            _format_number(pair.p),
+            _format_number(pair.difference.permutation and pair.difference.permutation.p),
+            _format_number(pair.difference.permutation and pair.difference.permutation.least),
+            str(pair.difference.n),
+        )
+        for pair in pairs
+    )
+    return table("each pair, with the 95% interval of its difference", head, _rows(rows))
+
+
+def _curves(comparison: Comparison) -> str:
+    measure = comparison.measure
+    charts = [
+        _chart(comparison, "held-out", f"Held-out {measure.title}", measure.name),
+        _chart(comparison, "training", "Training loss", "training"),
+    ]
+    return f'<div class="charts">{"".join(figure(chart, svg(chart)) for chart in charts)}</div>'
+
+
+def _chart(comparison: Comparison, key: str, title: str, curve: str) -> Chart:
+    return Chart(
+        key=f"{key}-curves",
+        title=title,
+        caption="The mean over seeds; the band goes from the lowest to the highest run.",
+        curves=tuple(_mean_curve(variant, curve) for variant in comparison.variants),
+        last_step=max(run.step for variant in comparison.variants for run in variant.outcomes),
+    )
+
+
+def _mean_curve(variant: VariantResult, name: str) -> Series:
+    """The mean of a curve over the seeds, at the steps that all of its runs have."""
+    tables = [dict(run.curves.get(name, ())) for run in variant.outcomes]
+    steps = sorted(set[int].intersection(*[set(table) for table in tables]) if tables else [])
+    values = {
+        step: numbers
+        for step in steps[:: math.ceil(len(steps) / MOST_POINTS) or 1]
+        if all(map(math.isfinite, numbers := [table[step] for table in tables]))
+    }
+    return Series(
+        name=variant.name,
+        unit="",
+        points=tuple((step, math.fsum(row) / len(row)) for step, row in values.items()),
+        band=tuple((step, min(row), max(row)) for step, row in values.items()),
+    )
+
+
+def _runs(comparison: Comparison) -> str:
+    head = column("run") + _number_columns("seed", comparison.measure.label, "updates", "seconds")
+    rows = (
+        (
+            run.folder.name,
+            str(seed),
+            run.state if value is None else comparison.measure.number(value),
+            f"{run.step:,}",
+            "–" if run.seconds is None else f"{run.seconds:.0f}",
+        )
+        for variant in comparison.variants
+        for seed, value, run in zip(comparison.seeds, variant.values, variant.outcomes, strict=True)
+    )
+    return table("each run is a folder of its own", head, _rows(rows))
+
+
+def _differs(comparison: Comparison) -> str:
+    if not comparison.differing_keys:
+        return "<p>The configs are equal.</p>"
+    head = column("key") + "".join(column(variant.name) for variant in comparison.variants)
+    rows = (
+        (key, *("–" if value is None else str(value) for value in values))
+        for key, values in comparison.differing_keys.items()
+    )
+    tuned = "".join(
+        facts_table(
+            f"tuned: {variant.name}", [(key, f"{value:.6g}") for key, value in variant.tuned]
+        )
+        for variant in comparison.variants
+        if variant.tuned
+    )
+    return table("keys whose value is not the same", head, _rows(rows, numbers=False)) + tuned
+
+
+def _vitals(variants: Sequence[VariantResult]) -> str:
+    """For each equation the worst word of each run, counted over seeds."""
+    names = dict.fromkeys(name for v in variants for run in v.outcomes for name in run.words)
+    if not names:
+        return "<p>No vital sign was read: the runs are too short.</p>"
+    head = column("equation") + "".join(column(variant.name) for variant in variants)
+    rows = ((name, *(_counted_words(v.outcomes, name) for v in variants)) for name in names)
+    return table("the worst word of each run", head, _rows(rows, numbers=False))
+
+
+def _counted_words(outcomes: Iterable[Outcome], name: str) -> str:
+    counts = Counter(run.words.get(name, "") or "not measured" for run in outcomes)
+    return ", ".join(f"{word} {count}" for word, count in counts.items())
+
+
+def _troubles(comparison: Comparison) -> str:
+    rows = [
+        (run.folder.name, f"{step:,}", text)
+        for variant in comparison.variants
+        for run in variant.outcomes
+        for step, text in [
+            *((step, f"{sign} became sick") for sign, step in run.troubles.items()),
+            *([(run.step, f"stopped: {run.stopped}")] if run.stopped else []),
+        ]
+    ]
+    if not rows:
+        return "<p>No run stopped, and no vital sign was sick.</p>"
+    head = column("run") + column("update", "number") + column("event")
+    hint = "<p>For the likely cause: <code>pellucid diagnose RUN</code></p>"
+    return hint + table("in the order of variants and seeds", head, _rows(rows, numbers=False))
+
+
+def _number_columns(*names: str) -> str:
+    return "".join(column(name, "number") for name in names)
+
+
+def _rows(rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
+    kind = ' class="number"' if numbers else ""
+    return "".join(
+        f'<tr><th scope="row">{escape(visible(first))}</th>'
+        + "".join(f"<td{kind}>{escape(visible(cell))}</td>" for cell in cells)
+        + "</tr>"
+        for first, *cells in rows
+    )
+
+
+def _format_number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.5g}"

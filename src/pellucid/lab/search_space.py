@@ -1,0 +1,116 @@
+"""What tuning may change: keys of a config, each with its range."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from pellucid import config
+from pellucid.config import encode, run_from_table
+from pellucid.errors import ConfigError
+from pellucid.presets import find
+
+#: Where a key without dots is looked for, in this order.
+_PLACES = ("", "optimiser.", "schedule.", "training.", "model.", "model.decoder.", "model.encoder.")
+#: Without a range, a number may become so many times larger or smaller.
+_REACH, _WHOLE_REACH = 10.0, 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunedKey:
+    """A key with its range, on a logarithmic scale if its low end is above 0."""
+
+    path: str
+    low: float
+    high: float
+    is_integer: bool
+    start: float
+
+    def suggest(self, trial: Any) -> float:
+        """A value of an optuna trial."""
+        ask = trial.suggest_int if self.is_integer else trial.suggest_float
+        return ask(self.path, self.low, self.high, log=self.low > 0)
+
+
+def tuned_key(run: config.Run, text: str) -> TunedKey:
+    """The key that a text such as "learning_rate" or "weight_decay=0..0.3" names in a config.
+
+    Args:
+        run: the config; the range lies around its value unless the text gives one.
+        text: a key, perhaps with its range.
+
+    Raises:
+        ConfigError: there is no such number, or its range is empty or not allowed.
+    """
+    name, _, ends = text.partition("=")
+    numbers = dict(_numbers(encode(run), ""))
+    path = next((place + name for place in _PLACES if place + name in numbers), None)
+    if path is None:
+        raise ConfigError(
+            f"--tune {text}: the config has no number {name!r}; name a key such as learning_rate, "
+            "training.batch_size or model.decoder.dropout"
+        )
+    start = numbers[path]
+    is_integer = isinstance(start, int)
+    low, high = _ends(text, ends) if ends else _default_range(text, start)
+    if is_integer:
+        low, high = math.ceil(low), math.floor(high)
+    if not low < high:
+        raise ConfigError(f"--tune {text}: the range from {low:g} to {high:g} is empty")
+    for value in (low, high):
+        try:
+            with_values(run, {path: value})
+        except ConfigError as error:
+            raise ConfigError(
+                f"--tune {text}: {error}; give a range that the key allows, such as "
+                f"--tune {name}={low:g}..{high:g}"
+            ) from None
+    return TunedKey(path=path, low=low, high=high, is_integer=is_integer, start=start)
+
+
+def with_values(run: config.Run, values: Mapping[str, float]) -> config.Run:
+    """The config with other numbers at these keys.
+
+    Args:
+        run: the config.
+        values: a number for each key.
+
+    Raises:
+        ConfigError: a value is not allowed.
+    """
+    return run_from_table(
+        encode(run), find, [f"{path}={value!r}" for path, value in values.items()]
+    )
+
+
+def _default_range(text: str, start: float) -> tuple[float, float]:
+    if start <= 0:
+        raise ConfigError(
+            f"--tune {text}: its value is {start:g}, which has no range around it: give one, such "
+            f"as --tune {text}=0..0.3"
+        )
+    if isinstance(start, int):
+        return max(1, start // _WHOLE_REACH), start * _WHOLE_REACH
+    return start / _REACH, start * _REACH
+
+
+def _ends(text: str, ends: str) -> tuple[float, float]:
+    low, dots, high = ends.partition("..")
+    try:
+        numbers = float(low), float(high)
+    except ValueError:
+        numbers = math.nan, math.nan
+    if not dots or not all(map(math.isfinite, numbers)):
+        raise ConfigError(f"--tune {text}: expected a range such as KEY=0.001..0.1, was {ends!r}")
+    return numbers
+
+
+def _numbers(table: object, path: str) -> Iterator[tuple[str, float]]:
+    """Every number of a config with its key."""
+    if isinstance(table, dict):
+        for key, value in cast("dict[str, Any]", table).items():
+            yield from _numbers(value, f"{path}.{key}" if path else key)
+    elif isinstance(table, int | float) and not isinstance(table, bool):
+        yield path, table
