@@ -88,9 +88,10 @@ def answer_text(session: Session, asked: str) -> str:
     Besides what a server answers, `{"texts": TAG}` asks for the texts of a language.
     """
     try:
-        request: Any = parse_json(asked, message("request"))
-        if isinstance(request, dict) and request.get("texts") in LANGUAGES:  # pyright: ignore[reportUnknownMemberType]
-            return json_text(texts(request["texts"]))  # pyright: ignore[reportUnknownArgumentType]
+        request = parse_json(asked, message("request"))
+        for language in LANGUAGES:
+            if request == {"texts": language}:
+                return json_text(texts(language))
         return session.answer(parse_request(request)).decode()
     except PellucidError as error:
         return json_text(with_messages({"error": text_of(error)}))
