@@ -298,7 +298,10 @@ REFUSED: dict[str, tuple[Damage, str]] = {
         saying(rope_parameters={"rope_type": "default", "partial_rotary_factor": 0.5}),
         "'partial_rotary_factor' = 0.5 is not handled",
     ),
-    "missing tensor": (without(NORM), f"no tensor for decoder.final_norm.gain (there {NORM})"),
+    "missing tensor": (
+        without(NORM),
+        f"no tensor for decoder.final_norm.gain (there {NORM}), which its config.json needs",
+    ),
     "unexpected tensor": (with_tensor("model.extra", torch.ones(2)), "the tensor model.extra"),
     "a bias more": (
         with_tensor("model.layers.0.self_attn.q_proj.bias", torch.ones(16)),

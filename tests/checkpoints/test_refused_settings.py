@@ -46,6 +46,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"moe_layer_interval": 0},
         "moe_layer_interval must be at least 1, was 0",
     ),
+    "another choice of experts": (
+        "DeepseekV2ForCausalLM",
+        {"topk_method": "noaux_tc"},
+        "topk_method = 'noaux_tc' is not handled; those that are: greedy, group_limited_greedy",
+    ),
     "another vector of a text": (
         "ModernBertForSequenceClassification",
         {"classifier_pooling": "max"},
@@ -79,6 +84,14 @@ def test_experts_at_uneven_intervals_are_no_ernie() -> None:
         says(True, False, True)  # every second layer, but from the first on
     with pytest.raises(Unfit, match="uneven intervals"):
         says(True, True, False, True)
+
+
+def test_an_encoder_whose_layers_are_not_shared_is_no_albert() -> None:
+    model = config_of("albert")
+    assert model.encoder is not None
+    own_layers = replace(model, encoder=replace(model.encoder, shared_layers=None))
+    with pytest.raises(Unfit, match=r"encoder\.shared_layers is absent, but this family has it"):
+        FAMILIES["albert"].describe(own_layers)
 
 
 @pytest.mark.parametrize("case", REFUSED)
