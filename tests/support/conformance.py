@@ -242,14 +242,15 @@ def difference(name: str, drawn: Draw, folder: Path) -> float:
     padding[1, 15:] = False
     ids = ids.masked_fill(~padding, 0)
     with torch.no_grad():
-        expected, result = _their_output(theirs, ids, padding), _our_output(ours, ids, padding)
+        expected, result = their_output(theirs, ids, padding), our_output(ours, ids, padding)
     if expected.ndim == 3 and expected.shape[1] == LENGTH:
         expected, result = expected[padding], result[padding]
     assert result.shape == expected.shape
     return float((result - expected).abs().max()) / max(1.0, float(expected.abs().max()))
 
 
-def _reference(name: str, drawn: Draw) -> Any:
+def their_class(name: str, drawn: Draw) -> tuple[Any, Any]:
+    """The class of a configuration in `transformers`, and its settings."""
     import transformers
 
     library: Any = transformers
@@ -257,8 +258,13 @@ def _reference(name: str, drawn: Draw) -> Any:
     config_class = library.models.auto.configuration_auto.CONFIG_MAPPING[name]
     settings = config_class(**drawn.attributes)
     settings._attn_implementation = "sdpa" if name in FUSED else "eager"
+    return getattr(library, drawn.architecture), settings
+
+
+def _reference(name: str, drawn: Draw) -> Any:
+    model_class, settings = their_class(name, drawn)
     torch.manual_seed(drawn.seed)
-    model = getattr(library, drawn.architecture)(settings).eval()
+    model = model_class(settings).eval()
     with torch.no_grad():
         for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
             parameter.add_(0.15 * torch.randn_like(parameter))
@@ -268,7 +274,8 @@ def _reference(name: str, drawn: Draw) -> Any:
     return model
 
 
-def _their_output(model: Any, ids: Tensor, padding: Tensor) -> Tensor:
+def their_output(model: Any, ids: Tensor, padding: Tensor) -> Tensor:
+    """What a model of `transformers` gives for two texts."""
     inputs: dict[str, Tensor] = {"input_ids": ids, "attention_mask": padding.long()}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = _written(ids)
@@ -279,7 +286,8 @@ def _their_output(model: Any, ids: Tensor, padding: Tensor) -> Tensor:
     raise AssertionError(f"{type(model).__name__} gives none of the outputs that are compared")
 
 
-def _our_output(model: Transformer, ids: Tensor, padding: Tensor) -> Tensor:
+def our_output(model: Transformer, ids: Tensor, padding: Tensor) -> Tensor:
+    """The same of ours."""
     states = model.output_head.no_token_logits is not None and not model.output_head.whole_texts
     ask = model.states if states else model
     if model.encoder is not None and model.decoder is not None:

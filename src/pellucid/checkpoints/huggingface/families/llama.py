@@ -13,6 +13,7 @@ released code of InternLM3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from pellucid.checkpoints.huggingface.attributes import FixedValue, Read, Rules, Table
@@ -35,6 +36,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
 )
 from pellucid.checkpoints.huggingface.family import LANGUAGE_HEAD, Family
 from pellucid.checkpoints.huggingface.mapping import (
+    Row,
     computed,
     fixed,
     flag,
@@ -101,16 +103,27 @@ _USE: Rules = {
     "max_window_layers": Read(int, 28),
     "use_mrope": FixedValue(False),
 }
-_QWEN = (
-    *ROWS,
-    ROTARY,
-    windows_row(
-        lambda attributes, layer: layer >= attributes["max_window_layers"],
+
+
+def qwen_windows(in_window: Callable[[Table, int], bool]) -> Row:
+    """The windows of a Qwen.
+
+    Args:
+        in_window: without `layer_types`, whether the layer of this number has a window.
+    """
+    return windows_row(
+        in_window,
         enabled=lambda attributes: attributes["use_sliding_window"],
         rules=_USE,
         # layer_types names the layers
         describe=lambda windows: {"use_sliding_window": any(windows), "max_window_layers": 0},
-    ),
+    )
+
+
+_QWEN = (
+    *ROWS,
+    ROTARY,
+    qwen_windows(lambda attributes, layer: layer >= attributes["max_window_layers"]),
 )
 
 QWEN2 = decoder_family("qwen2", "Qwen2", _QWEN, skeleton=skeleton(attention={"qkv_bias": True}))

@@ -28,7 +28,7 @@ from pellucid.checkpoints.huggingface.families.decoders import (
     decoder_family,
     skeleton,
 )
-from pellucid.checkpoints.huggingface.families.llama import OUTPUT_NORMS, QWEN2
+from pellucid.checkpoints.huggingface.families.llama import OUTPUT_NORMS, QWEN2, qwen_windows
 from pellucid.checkpoints.huggingface.families.mixtures import (
     ACTIVATION,
     ACTIVE,
@@ -113,7 +113,15 @@ QWEN2_MOE = replace(
         "qwen2_moe",
         "Qwen2Moe",
         (
-            *(row for row in QWEN2.rows if not any(name in row.rules for name in FEED_ATTRIBUTES)),
+            *(
+                row
+                for row in QWEN2.rows
+                if not any(name in row.rules for name in (*FEED_ATTRIBUTES, "sliding_window"))
+            ),
+            # unlike in Qwen 2, every other one of the first layers
+            qwen_windows(
+                lambda attributes, layer: layer % 2 == 0 and layer < attributes["max_window_layers"]
+            ),
             _qwen_layers(_QWEN2_MIXTURE),
             ACTIVATION,
             flag("qkv_bias", f"{ATTENTION}.qkv_bias", default=True),
