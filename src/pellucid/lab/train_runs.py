@@ -27,7 +27,7 @@ from pellucid.training import Interrupts, Observer
 from pellucid.vitals import watcher
 
 #: Seconds between two looks at runs that other processes train.
-_PATIENCE = 0.5
+PATIENCE = 0.5
 
 
 class RunKey(NamedTuple):
@@ -122,7 +122,7 @@ def train_missing(
                 )
             )
         if len(busy_keys) == len(waiting):
-            time.sleep(_PATIENCE)
+            time.sleep(PATIENCE)
         waiting = busy_keys
     return outcomes
 

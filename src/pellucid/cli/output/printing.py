@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import shutil
 import sys
@@ -30,6 +31,13 @@ def print_result(arguments: argparse.Namespace, facts: Any, lines: Iterable[str]
         return
     for line in lines:
         print(line)
+
+
+def replace_unknown_letters() -> None:
+    """Print a question mark for a letter that the terminal cannot show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def print_json(result: Any) -> None:
