@@ -51,12 +51,17 @@ class Advance:
     is_new: bool
 
     def __str__(self) -> str:
+        suffix = "" if self.is_new else " (found)"
+        return f"run {self.number}/{self.n_runs}, {self.result}{suffix}"
+
+    @property
+    def result(self) -> str:
+        """The run and its value, or else its state."""
         outcome = self.outcome
         name = PER_BYTE if PER_BYTE in outcome.measures else LOSS
         value = outcome.value(name)
         end = outcome.state if value is None else measured(name).with_unit(value)
-        suffix = "" if self.is_new else " (found)"
-        return f"run {self.number}/{self.n_runs}, {self.key}: {end}{suffix}"
+        return f"{self.key}: {end}"
 
 
 Advances = Callable[[Advance], None]

@@ -11,6 +11,8 @@ from pellucid.cli.flags.numbers import MINUTES, SEED, STEPS, TRAININGS, integer,
 from pellucid.cli.flags.shared import add_settings, finish_parser
 from pellucid.cli.output.printing import print_result
 
+#: What a signal leaves behind.
+STOPPED = "at once; runs are saved, and the same command continues"
 _WORKERS = integer(1, 256, "each is a process with a training of its own")
 _FLOPS = number(1, 1e30, "no machine has so many")
 
@@ -46,7 +48,7 @@ def add_to(verbs: Any) -> None:
     )
     _add_tuning(parser)
     add_common(parser)
-    finish_parser(parser, call, force=True, when_stopped="before the first run")
+    finish_parser(parser, call, force=True, when_stopped=STOPPED)
 
 
 def add_budget(parser: Any) -> None:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pellucid.cli.flags.numbers import TRAININGS
 from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_result
-from pellucid.cli.verbs.lab.compare import add_budget, add_common, common_choices, notifier
+from pellucid.cli.verbs.lab.compare import (
+    STOPPED,
+    add_budget,
+    add_common,
+    common_choices,
+    notifier,
+)
 
 if TYPE_CHECKING:
     from pellucid.lab import Sweep
@@ -42,7 +48,7 @@ def add_to(verbs: Any) -> None:
     )
     add_budget(parser)
     add_common(parser)
-    finish_parser(parser, call, force=True, when_stopped="before the first trial")
+    finish_parser(parser, call, force=True, when_stopped=STOPPED)
 
 
 def call(arguments: argparse.Namespace) -> None:
