@@ -35,7 +35,13 @@ NOT_RUN = {
 #: These serve until they are stopped: in a process of their own, which is.
 SERVES = 'pellucid explain runs/my-run "the cat sat" --serve'
 #: Verbs that take a while, and so run nightly.
-LONG = ("pellucid train", "pellucid distill", "pellucid check", "pellucid answer")
+LONG = (
+    "pellucid train",
+    "pellucid distill",
+    "pellucid check",
+    "pellucid answer",
+    "pellucid compare",
+)
 LONG_LINES = ("--prove", "--serve")
 PROSE = "the quick brown fox jumps over the lazy dog; the cat sat on the mat.\n"
 
@@ -134,6 +140,8 @@ def shortened(line: str) -> list[str]:
             at = words.index("--minutes")
             del words[at : at + 2]
         words += ["--steps", "1"]
+    if words[0] == "compare":
+        words += ["--steps", "1", "--seeds", "1"]
     return words
 
 

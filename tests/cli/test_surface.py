@@ -42,6 +42,7 @@ VERBS = (
     "vitals",
     "verify-resume",
     "compare",
+    "sweep",
     "runs",
     "equations",
     "quiz",

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from pellucid.errors import ConfigError, Interrupted, RunError
 from pellucid.lab import Comparison, Variant, compare, design, paired_difference
 from pellucid.lab.experiment import training_flops
 from pellucid.lab.files import comparison_facts, write_tables
+from pellucid.lab.outcome import outcome_of
 from pellucid.runs import read_events
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config
@@ -275,12 +279,41 @@ def test_workers_share_the_runs_and_give_the_same_values(
 ) -> None:
     lines: list[str] = []
     shared = again(place, tmp_path, lines, seeds=1, workers=2)
-    assert sorted(line.split(", ", 1)[1].split(":")[0] for line in lines) == [
+    assert sorted(line.split(":")[0] for line in lines) == [
         "fast, seed 0",
         "slow, seed 0",
     ]
     for variant, alone in zip(shared.variants, compared.variants, strict=True):
         assert variant.values[0] == pytest.approx(alone.values[0], rel=1e-4)
+
+
+@pytest.mark.slow
+def test_workers_save_and_end_with_their_parent_and_nothing_is_lost(
+    compared: Comparison, place: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    words = ["compare", place / "slow.toml", place / "fast.toml", place / "text.txt"]
+    words += ["--seeds", 1, "--steps", 90, "--workers", 2, "--out", out, "--json"]
+    words += [word for setting in SETTINGS for word in ("--set", setting)]
+    line = [sys.executable, "-m", "pellucid", *map(str, words)]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as parent:
+        while len(list(out.glob("*-seed-0/metrics.jsonl"))) < 2:
+            assert parent.poll() is None
+            time.sleep(0.05)
+        parent.kill()
+    folders = list(out.glob("*-seed-0"))
+    deadline = time.monotonic() + 60
+    while any(RunFolder(folder).is_held() for folder in folders):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.1)
+    assert {outcome_of(folder).state for folder in folders} == {"unfinished"}
+    whole = again(place, tmp_path / "whole", [], seeds=1, steps=90)
+    lines: list[str] = []
+    resumed = again(place, out, lines, seeds=1, steps=90)
+    assert [variant.values for variant in resumed.variants] == [
+        pytest.approx(variant.values, rel=1e-3) for variant in whole.variants
+    ]
+    assert not any(line.endswith("(found)") for line in lines)
 
 
 @pytest.mark.slow

@@ -44,7 +44,7 @@ ABSURD = (
     "-1", "0", "nan", "inf", "1e30", "9" * 30, "9" * 5000, "1e-320", "", "½", "x", "\x00", "1,2",
 )  # fmt: skip
 #: Verbs that wait, serve, ask a server or run for long where the number is a good one.
-_LONG = {"train", "distill", "serve", "push", "verify-resume", "data", "quiz", "compare"}
+_LONG = {"train", "distill", "serve", "push", "verify-resume", "data", "quiz", "compare", "sweep"}
 
 
 @pytest.fixture

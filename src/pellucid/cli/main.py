@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import logging
 import os
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 
 from pellucid import children
 from pellucid.cli.flags.shared import Parser
-from pellucid.cli.output.printing import print_error
+from pellucid.cli.output.printing import print_error, replace_unknown_letters
 from pellucid.cli.verbs import (
     answer,
     attach,
@@ -50,7 +49,7 @@ from pellucid.cli.verbs import (
     verify_resume,
     vitals,
 )
-from pellucid.cli.verbs.lab import compare, runs
+from pellucid.cli.verbs.lab import compare, runs, sweep
 from pellucid.config import with_new_flags
 from pellucid.errors import (
     ConfigError,
@@ -93,6 +92,7 @@ _VERBS = (
     vitals,
     verify_resume,
     compare,
+    sweep,
     runs,
     equations,
     quiz,
@@ -189,7 +189,7 @@ def _answer(words: Sequence[str], ending: _Ending) -> int:
         if not arguments.plain_memory:
             keep_freed_memory()
         os.environ.update(children.environment())
-        _replace_unknown_letters()
+        replace_unknown_letters()
         level = logging.INFO if arguments.verbose else logging.WARNING
         logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s")
         with forcing(getattr(arguments, "force", False)):
@@ -291,10 +291,3 @@ def _refuse_broken_text(words: Sequence[str]) -> None:
             word.encode()
         except UnicodeEncodeError:
             raise ConfigError(f"the argument {word!r} is not UTF-8: it cannot be read") from None
-
-
-def _replace_unknown_letters() -> None:
-    """Print a question mark for a letter that the terminal cannot show."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")

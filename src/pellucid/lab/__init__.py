@@ -17,6 +17,7 @@ from pellucid.lab.statistics import (
     power,
     seeds_needed,
 )
+from pellucid.lab.sweep import Importance, Sweep, sweep
 from pellucid.lab.verdict import verdict
 
 __all__ = [
@@ -24,9 +25,11 @@ __all__ = [
     "Comparison",
     "Difference",
     "Experiment",
+    "Importance",
     "Outcome",
     "PairResult",
     "Permutation",
+    "Sweep",
     "Tuning",
     "Variant",
     "VariantResult",
@@ -40,5 +43,6 @@ __all__ = [
     "permute_signs",
     "power",
     "seeds_needed",
+    "sweep",
     "verdict",
 ]

@@ -71,6 +71,7 @@ class PairResult:
     difference: Difference
     p: float | None
     verdict: str
+    is_identical: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +174,7 @@ def _pairs(results: Sequence[VariantResult], measure: Measured) -> tuple[PairRes
             names=(first.name, second.name),
             difference=difference,
             p=p,
+            is_identical=first.run == second.run and difference.identical,
             verdict=verdict(
                 (first.name, second.name),
                 difference,

@@ -67,9 +67,13 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """The keys that each variant tunes, the trials that it gets, and where optuna keeps them."""
+    """The keys that each variant tunes, the trials that it gets, and where optuna keeps them.
+
+    `keys` are texts such as "learning_rate=1e-4..0.1", `choices` names with lists of values.
+    """
 
     keys: tuple[str, ...]
+    choices: tuple[tuple[str, tuple[Any, ...]], ...] = ()
     trials: int = 10
     storage: str | None = None
 
@@ -169,7 +173,7 @@ def read_design(out: Path) -> Experiment:
             variants=variants,
             seeds=_seeds(table["seeds"]),
             out=out,
-            tuning=None if tuning is None else _tuning(**tuning),
+            tuning=None if tuning is None else Tuning(**(tuning | {"keys": tuple(tuning["keys"])})),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise RunError(f"{file} is not the design of a comparison ({error!r})") from None
@@ -276,12 +280,9 @@ def _seeds(seeds: int | Sequence[int]) -> tuple[int, ...]:
     return numbers
 
 
-def _tuning(keys: Sequence[str], trials: int, storage: str | None) -> Tuning:
-    return Tuning(keys=tuple(keys), trials=trials, storage=storage)
-
-
 def _default_folder(variants: Sequence[Variant], tuning: Tuning | None) -> Path:
     """The folder that the same arguments find again; neither seeds nor trials change it."""
     name = "-".join(["compare", *(file_name(variant.name)[:20] for variant in variants[:3])])
     configs = [encode(variant.run) for variant in variants]
-    return Path("runs") / f"{name}-{digest([configs, list(tuning.keys) if tuning else None])}"
+    searched = None if tuning is None else [list(tuning.keys), list(tuning.choices)]
+    return Path("runs") / f"{name}-{digest([configs, searched])}"

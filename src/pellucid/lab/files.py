@@ -69,7 +69,7 @@ def _pair_facts(pair: PairResult) -> dict[str, Any]:
         "least_p_permutation": None if permutation is None else permutation.least,
         "exact_permutation": None if permutation is None else permutation.exact,
         "seeds_needed": difference.n_needed,
-        "identical": pair.verdict.startswith("identical"),
+        "identical": pair.is_identical,
     }
 
 

@@ -258,4 +258,4 @@ def _rows(rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
 
 
 def _format_number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.5g}"
+    return "–" if value is None or math.isnan(value) else f"{value:.5g}"

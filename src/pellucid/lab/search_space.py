@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -20,18 +20,52 @@ _REACH, _WHOLE_REACH = 10.0, 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedKey:
-    """A key with its range, on a logarithmic scale if its low end is above 0."""
+    """A key with its range, on a logarithmic scale if its low end is above 0.
+
+    With `choices` it has these values, and no range.
+    """
 
     path: str
     low: float
     high: float
     is_integer: bool
-    start: float
+    start: Any
+    choices: tuple[Any, ...] = ()
 
-    def suggest(self, trial: Any) -> float:
+    def suggest(self, trial: Any) -> Any:
         """A value of an optuna trial."""
+        if self.choices:
+            return trial.suggest_categorical(self.path, self.choices)
         ask = trial.suggest_int if self.is_integer else trial.suggest_float
         return ask(self.path, self.low, self.high, log=self.low > 0)
+
+    def includes_start(self) -> bool:
+        """Whether the config's own value is one of those that are tried."""
+        return self.start in self.choices if self.choices else self.low <= self.start <= self.high
+
+
+def chosen_key(run: config.Run, name: str, choices: Sequence[Any]) -> TunedKey:
+    """The key of this name in a config, with a list of values to choose from.
+
+    Args:
+        run: the config.
+        name: the key.
+        choices: its values.
+
+    Raises:
+        ConfigError: there is no such key, fewer than two values, or one that is not allowed.
+    """
+    values = dict(_key_values(encode(run), ""))
+    path = next((place + name for place in _PLACES if place + name in values), None)
+    if path is None or len(choices) < 2:
+        raise ConfigError(
+            f"{name}: expected a key of the config, with a list of two values or more"
+        )
+    for value in choices:
+        with_values(run, {path: value})
+    return TunedKey(
+        path=path, low=0, high=0, is_integer=False, start=values[path], choices=tuple(choices)
+    )
 
 
 def tuned_key(run: config.Run, text: str) -> TunedKey:
@@ -45,7 +79,8 @@ def tuned_key(run: config.Run, text: str) -> TunedKey:
         ConfigError: there is no such number, or its range is empty or not allowed.
     """
     name, _, ends = text.partition("=")
-    numbers = dict(_numbers(encode(run), ""))
+    values = dict(_key_values(encode(run), ""))
+    numbers = {key: value for key, value in values.items() if _is_number(value)}
     path = next((place + name for place in _PLACES if place + name in numbers), None)
     if path is None:
         raise ConfigError(
@@ -70,12 +105,12 @@ def tuned_key(run: config.Run, text: str) -> TunedKey:
     return TunedKey(path=path, low=low, high=high, is_integer=is_integer, start=start)
 
 
-def with_values(run: config.Run, values: Mapping[str, float]) -> config.Run:
-    """The config with other numbers at these keys.
+def with_values(run: config.Run, values: Mapping[str, Any]) -> config.Run:
+    """The config with other values at these keys.
 
     Args:
         run: the config.
-        values: a number for each key.
+        values: a value for each key.
 
     Raises:
         ConfigError: a value is not allowed.
@@ -107,10 +142,14 @@ def _ends(text: str, ends: str) -> tuple[float, float]:
     return numbers
 
 
-def _numbers(table: object, path: str) -> Iterator[tuple[str, float]]:
-    """Every number of a config with its key."""
+def _key_values(table: object, path: str) -> Iterator[tuple[str, Any]]:
+    """Every value of a config with its key."""
     if isinstance(table, dict):
         for key, value in cast("dict[str, Any]", table).items():
-            yield from _numbers(value, f"{path}.{key}" if path else key)
-    elif isinstance(table, int | float) and not isinstance(table, bool):
+            yield from _key_values(value, f"{path}.{key}" if path else key)
+    else:
         yield path, table
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -27,7 +27,7 @@ from pellucid.training import Interrupts, Observer
 from pellucid.vitals import watcher
 
 #: Seconds between two looks at runs that other processes train.
-_PATIENCE = 0.5
+PATIENCE = 0.5
 
 
 class RunKey(NamedTuple):
@@ -51,12 +51,17 @@ class Advance:
     is_new: bool
 
     def __str__(self) -> str:
+        suffix = "" if self.is_new else " (found)"
+        return f"run {self.number}/{self.n_runs}, {self.result}{suffix}"
+
+    @property
+    def result(self) -> str:
+        """The run and its value, or else its state."""
         outcome = self.outcome
         name = PER_BYTE if PER_BYTE in outcome.measures else LOSS
         value = outcome.value(name)
         end = outcome.state if value is None else measured(name).with_unit(value)
-        suffix = "" if self.is_new else " (found)"
-        return f"run {self.number}/{self.n_runs}, {self.key}: {end}{suffix}"
+        return f"{self.key}: {end}"
 
 
 Advances = Callable[[Advance], None]
@@ -122,7 +127,7 @@ def train_missing(
                 )
             )
         if len(busy_keys) == len(waiting):
-            time.sleep(_PATIENCE)
+            time.sleep(PATIENCE)
         waiting = busy_keys
     return outcomes
 

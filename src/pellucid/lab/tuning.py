@@ -6,6 +6,7 @@ and machines take trials: a study is over once so many trials are over, whoever 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -18,8 +19,8 @@ from pellucid.errors import ConfigError, Interrupted, PellucidError, RunError
 from pellucid.lab.experiment import Experiment, Tuning, Variant, digest
 from pellucid.lab.extra import import_lab
 from pellucid.lab.outcome import LOSS, outcome_of
-from pellucid.lab.search_space import TunedKey, tuned_key, with_values
-from pellucid.lab.train_runs import DataHashes, claimed, train_once
+from pellucid.lab.search_space import chosen_key, tuned_key, with_values
+from pellucid.lab.train_runs import PATIENCE, DataHashes, claimed, train_once
 from pellucid.training import Evaluated, Event, Interrupts
 
 #: The seed of every trial. Reported seeds count from 0.
@@ -47,7 +48,7 @@ def tune_all(experiment: Experiment, notify: Notify = lambda line: None) -> Expe
         return experiment
     if TUNING_SEED in experiment.seeds:
         raise ConfigError(f"seed {TUNING_SEED} is the one of tuning: report other seeds")
-    studies = [_Study(experiment, variant, tuning, notify) for variant in experiment.variants]
+    studies = [Study(experiment, variant, tuning, notify) for variant in experiment.variants]
     return replace(experiment, variants=tuple(study.tune() for study in studies))
 
 
@@ -68,8 +69,15 @@ class _Pruner:
             self.interrupts.asked = True
 
 
-class _Study:
-    """The trials of one variant."""
+class Study:
+    """The trials of one variant.
+
+    Args:
+        experiment: has the folder of all trials.
+        variant: the config to tune.
+        tuning: the keys, the number of trials, and where they are kept.
+        notify: takes a line for each trial that is over.
+    """
 
     def __init__(
         self, experiment: Experiment, variant: Variant, tuning: Tuning, notify: Notify
@@ -79,10 +87,13 @@ class _Study:
         self._variant, self._tuning, self._notify = variant, tuning, notify
         self._folder = experiment.out / "tuning"
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._keys = [tuned_key(variant.run, text) for text in tuning.keys]
+        self.keys = [
+            *(tuned_key(variant.run, text) for text in tuning.keys),
+            *(chosen_key(variant.run, name, values) for name, values in tuning.choices),
+        ]
         self._data = DataHashes()
         # equal configs share their trials
-        self.name = digest([encode(variant.run), list(tuning.keys)])
+        self.name = digest([encode(variant.run), list(tuning.keys), list(tuning.choices)])
         self._study = self._open(experiment.out)
 
     def tune(self) -> Variant:
@@ -91,24 +102,29 @@ class _Study:
         while len(ended_trials := self._ended_trials()) < self._tuning.trials:
             self._study.sampler = self._sampler(len(self._study.trials))
             self._run(self._study.ask(), len(ended_trials) + 1)
-        # processes may have run more than they had to: only the first ones count
-        first_trials = sorted(ended_trials, key=lambda t: t.datetime_complete)[
-            : self._tuning.trials
-        ]
-        complete = [trial for trial in first_trials if trial.state == self._states.COMPLETE]
+        complete = self.complete_trials()
         if not complete:
             raise RunError(
-                f"none of {len(first_trials)} trials of {self._variant.name} reached its end: tune "
+                f"none of {len(ended_trials)} trials of {self._variant.name} reached its end: tune "
                 "in a smaller range, such as --tune KEY=LOW..HIGH"
             )
         best = min(complete, key=lambda trial: trial.value)
-        values = {key.path: best.params[key.path] for key in self._keys}
+        values = {key.path: best.params[key.path] for key in self.keys}
         return replace(
             self._variant, run=with_values(self._variant.run, values), tuned=tuple(values.items())
         )
 
+    def complete_trials(self) -> list[Any]:
+        """The trials with a value, among the first ones that are over.
+
+        Processes that share a study may run more than they had to; those do not count.
+        """
+        trials = sorted(self._ended_trials(), key=lambda trial: trial.datetime_complete)
+        first_trials = trials[: self._tuning.trials]
+        return [trial for trial in first_trials if trial.state == self._states.COMPLETE]
+
     def _run(self, trial: Any, number: int) -> None:
-        values = {key.path: key.suggest(trial) for key in self._keys}
+        values = {key.path: key.suggest(trial) for key in self.keys}
         run = self._trial_config(values)
         path = self._path(run)
         interrupts = Interrupts()
@@ -116,6 +132,7 @@ class _Study:
         with claimed(path) as is_mine:
             if not is_mine:  # another process runs a trial with the same values
                 self._study.tell(trial, state=self._states.FAIL)
+                time.sleep(PATIENCE)
                 return
             try:
                 outcome, _ = train_once(
@@ -133,12 +150,12 @@ class _Study:
                 self._study.tell(trial, state=self._states.PRUNED)
             else:
                 self._study.tell(trial, value)
-        numbers = ", ".join(f"{path} = {number:.3g}" for path, number in values.items())
+        numbers = ", ".join(f"{path} = {format_value(number)}" for path, number in values.items())
         end = "stopped early" if value is None else f"loss {value:.4f}"
         head = f"tuning {self._variant.name}, trial {number} of {self._tuning.trials}"
         self._notify(f"{head}: {numbers}: {end}")
 
-    def _trial_config(self, values: dict[str, float]) -> config.Run:
+    def _trial_config(self, values: dict[str, Any]) -> config.Run:
         """The config of a trial, evaluated often enough to stop it early."""
         run = replace(with_values(self._variant.run, values), seed=TUNING_SEED)
         settings = run.training
@@ -160,15 +177,15 @@ class _Study:
             if not is_mine:
                 return
             for trial in self._study.get_trials(deepcopy=False, states=(self._states.RUNNING,)):
-                if trial.params.keys() != {key.path for key in self._keys}:
+                if trial.params.keys() != {key.path for key in self.keys}:
                     continue
                 path = self._path(self._trial_config(trial.params))
                 with claimed(path) as is_dead:
                     if is_dead and path.is_dir() and not outcome_of(path).is_over:
                         self._study.tell(trial.number, state=self._states.FAIL)
                         self._study.enqueue_trial(trial.params)
-            if not self._study.trials and all(map(_is_inside, self._keys)):
-                self._study.enqueue_trial({key.path: key.start for key in self._keys})
+            if not self._study.trials and all(key.includes_start() for key in self.keys):
+                self._study.enqueue_trial({key.path: key.start for key in self.keys})
 
     def _open(self, out: Path) -> Any:
         optuna = self._optuna
@@ -196,8 +213,9 @@ class _Study:
         return self._optuna.samplers.TPESampler(seed=seed)
 
 
-def _is_inside(key: TunedKey) -> bool:
-    return key.low <= key.start <= key.high
+def format_value(value: object) -> str:
+    """A value of a trial, a number in three digits."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _open_storage(optuna: Any, storage: str) -> Any:

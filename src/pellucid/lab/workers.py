@@ -83,7 +83,7 @@ def work_on(out: str, n_threads: int, force: bool) -> None:
 
     def report(advance: Advance) -> None:
         if advance.is_new:
-            _print_line(str(advance))
+            _print_line(advance.result)
 
     try:
         with forcing(force):

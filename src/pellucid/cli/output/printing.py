@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import shutil
 import sys
@@ -55,6 +56,13 @@ def print_lines(lines: Iterable[str]) -> None:
         for pattern, style in _STYLES:
             text.highlight_regex(pattern, style)
         console.print(text, soft_wrap=True, highlight=False)
+
+
+def replace_unknown_letters() -> None:
+    """Print a question mark for a letter that the terminal cannot show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def print_json(result: Any) -> None:

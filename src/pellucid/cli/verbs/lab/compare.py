@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from pellucid.cli.flags.numbers import MINUTES, SEED, STEPS, TRAININGS, integer, number
 from pellucid.cli.flags.shared import add_settings, finish_parser
 from pellucid.cli.output.printing import print_result
 
+#: What a signal leaves behind.
+STOPPED = "at once; runs are saved, and the same command continues"
 _WORKERS = integer(1, 256, "each is a process with a training of its own")
 _FLOPS = number(1, 1e30, "no machine has so many")
 
@@ -38,23 +41,60 @@ def add_to(verbs: Any) -> None:
         help="so many seeds for each variant, or the seeds themselves: 3,7,11 (5)",
     )
     parser.add_argument("--out", metavar="DIR", help="the folder of all runs (default: runs/...)")
-    length = parser.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=STEPS, metavar="N", help="N updates for every run")
-    length.add_argument("--tokens", type=integer(), metavar="N", help="N tokens for every run")
-    length.add_argument("--minutes", type=MINUTES, metavar="N", help="N minutes for every run")
-    length.add_argument("--flops", type=_FLOPS, metavar="N", help="N FLOPs for every run")
+    add_budget(parser)
     parser.add_argument("--workers", type=_WORKERS, default=1, metavar="N", help="processes (1)")
     parser.add_argument(
         "--measure", metavar="NAME", help="compare this measure (default: bits per byte or loss)"
     )
     _add_tuning(parser)
+    add_common(parser)
+    finish_parser(parser, call, force=True, when_stopped=STOPPED)
+
+
+def add_budget(parser: Any) -> None:
+    """Add the budget of every run."""
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=STEPS, metavar="N", help="N updates for every run")
+    length.add_argument("--tokens", type=integer(), metavar="N", help="N tokens for every run")
+    length.add_argument("--minutes", type=MINUTES, metavar="N", help="N minutes for every run")
+    length.add_argument("--flops", type=_FLOPS, metavar="N", help="N FLOPs for every run")
+
+
+def add_common(parser: Any) -> None:
+    """Add the choices for all runs."""
     parser.add_argument("--objective", metavar="NAME", help="the objective of all variants")
     parser.add_argument("--preset", metavar="NAME", help="for settings that no variant gives")
     parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
     parser.add_argument("--columns", action="append", default=[], metavar="NAME=COLUMN")
     parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
     add_settings(parser, example="training.batch_size=16, for all variants")
-    finish_parser(parser, call, force=True, when_stopped="before the first run")
+
+
+def common_choices(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The budget and the choices for all runs, by the names that Python has for them."""
+    return {
+        "steps": arguments.steps,
+        "tokens": arguments.tokens,
+        "minutes": arguments.minutes,
+        "flops": arguments.flops,
+        "objective": arguments.objective,
+        "preset": arguments.preset,
+        "field": arguments.field,
+        "columns": [name for columns in arguments.columns for name in columns.split(",")],
+        "device": arguments.device,
+        "settings": arguments.set,
+    }
+
+
+def notifier(arguments: argparse.Namespace) -> Callable[[str], None]:
+    """Prints the lines of progress; with `--json` only if a person may read standard error."""
+    stream = sys.stderr if arguments.json else sys.stdout
+
+    def notify(line: str) -> None:
+        if not arguments.json or stream.isatty():
+            print(line, file=stream, flush=True)
+
+    return notify
 
 
 def _add_tuning(parser: Any) -> None:
@@ -80,17 +120,11 @@ def _add_tuning(parser: Any) -> None:
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Train what is missing; print the comparison, and write its files."""
+    """Train the missing runs; print the comparison, and write its files."""
     from pellucid.cli.output.comparison import comparison_lines
     from pellucid.lab import compare
     from pellucid.lab.files import comparison_facts, write_tables
     from pellucid.lab.page import write_page
-
-    stream = sys.stderr if arguments.json else sys.stdout
-
-    def notify(line: str) -> None:
-        if not arguments.json or stream.isatty():
-            print(line, file=stream, flush=True)
 
     comparison = compare(
         arguments.words,
@@ -101,18 +135,9 @@ def call(arguments: argparse.Namespace) -> None:
         trials=arguments.trials,
         storage=arguments.storage,
         measure=arguments.measure,
-        notify=notify,
+        notify=notifier(arguments),
         force=arguments.force,
-        steps=arguments.steps,
-        tokens=arguments.tokens,
-        minutes=arguments.minutes,
-        flops=arguments.flops,
-        objective=arguments.objective,
-        preset=arguments.preset,
-        field=arguments.field,
-        columns=[name for column_list in arguments.columns for name in column_list.split(",")],
-        device=arguments.device,
-        settings=arguments.set,
+        **common_choices(arguments),
     )
     files = [write_page(comparison), *write_tables(comparison)]
     facts = comparison_facts(comparison) | {"files": [str(file) for file in files]}
