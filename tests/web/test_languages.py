@@ -16,6 +16,7 @@ from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.web.assets import files
 from pellucid.web.json_payload import chapter_payload, with_messages
 from support.models import build
+from support.nightly import sampled
 from support.traced import MODELS, traced
 
 #: The fields of a payload that people read. The others are addresses, tokens, formulas and numbers.
@@ -38,6 +39,12 @@ UNITS = {"nats", "‖dL/dh‖", "dL/ds", "gate", "up", "units", "embedding", "po
 UNITS |= {"segment_embedding", "up (down x)", "‖all g‖"}
 
 
+#: Models with different parts; every third of them is always walked.
+WALKED = ("preset gpt2", "preset t5-small", "memory", "preset bert-base", "linear", "deep norm")
+WALKED += ("sinks", "grouped", "alibi", "group norm", "shaw with values", "latent", "pair bart")
+WALKED += ("grouped experts and a shared one", "encoder deberta", "partial rotary")
+
+
 def untranslated(tree: Any, field: str = "") -> Iterator[str]:
     """The texts for people in a payload that are no messages."""
     if isinstance(tree, dict):
@@ -53,7 +60,7 @@ def untranslated(tree: Any, field: str = "") -> Iterator[str]:
             yield tree
 
 
-@pytest.mark.parametrize("name", ["preset gpt2", "preset t5-small", "preset bert-base", "memory"])
+@pytest.mark.parametrize("name", sampled(WALKED))
 def test_every_text_of_every_chapter_is_a_message(name: str) -> None:
     trace = traced(build(MODELS[name]))
     plain: list[str] = []

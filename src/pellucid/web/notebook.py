@@ -120,12 +120,15 @@ def summarise_gradients(gradients: Gradients) -> str:
 def framed(html: str, *, height: int = _HEIGHT) -> str:
     """The page in a sandboxed frame of another page, such as a notebook.
 
+    It is ASCII, so it reads the same whatever character set the outer page has.
+
     Args:
         html: The whole page.
         height: Height of the frame in pixels.
     """
+    ascii_text = escape(html).encode("ascii", "xmlcharrefreplace").decode()
     return (
-        f'<iframe srcdoc="{escape(html)}" sandbox="allow-scripts" width="100%" height="{height}" '
+        f'<iframe srcdoc="{ascii_text}" sandbox="allow-scripts" width="100%" height="{height}" '
         'style="border:0" title="pellucid"></iframe>'
     )
 
