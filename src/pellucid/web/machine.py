@@ -73,13 +73,13 @@ class _Machine:
             yield self._part(name, name, chapter, module)
 
     def _part(
-        self, name: str, kind: str, chapter: str, module: nn.Module | None, **more: Any
+        self, name: str, kind: str, chapter: str, module: nn.Module | None, **fields: Any
     ) -> Plain:
         """A part, whose vectors are at an address of the stack."""
         address = name if re.match(r"[LE]\d", name) else f"{self._prefix}{name}"
         weights = 0 if module is None else sum(weight.numel() for weight in module.parameters())
         part: Plain = {"id": address, "kind": kind, "chapter": chapter, "parts": []}
-        return part | {"weights": weights, "value": self._value(address)} | more
+        return part | {"weights": weights, "value": self._value(address)} | fields
 
     def _value(self, address: str) -> float | None:
         """The number of a part in five digits; None if the trace has none."""
@@ -104,16 +104,16 @@ class _Machine:
     ) -> list[Plain]:
         """A sublayer with its norms where they act, and the sum that it joins."""
         name, crosses = f"{stack_letter(self._side)}{number}", sublayer == "cross_attention"
-        made = self._part(
+        part = self._part(
             f"{name}.{sublayer}",
             sublayer,
             "feed-forward" if sublayer == "feed_forward" else "heads",
             block.get_submodule(sublayer),
         )
         if sublayer == "feed_forward":
-            made["parts"] = self._units(name)
+            part["parts"] = self._units(name)
         else:
-            made |= self._heads(name, number, crosses=crosses)
+            part |= self._heads(name, number, crosses=crosses)
         norms = [
             self._part(address, "norm", "norm", block.get_submodule(path))
             for path in (f"{sublayer}_norm{end}" for end in ("", ".before", ".after"))
@@ -124,21 +124,21 @@ class _Machine:
         place = "input" if isinstance(residual, UnknownFacts) else residual.norm
         match place:
             case "input":
-                return [*norms, made, adds]
+                return [*norms, part, adds]
             case "sum":
-                return [made, adds, *norms]
+                return [part, adds, *norms]
             case "output":
-                return [made, *norms, adds]
+                return [part, *norms, adds]
             case "sandwich":
-                return [*norms[:1], made, *norms[1:], adds]
+                return [*norms[:1], part, *norms[1:], adds]
             case _:
                 assert_never(place)
 
     def _units(self, name: str) -> list[Plain]:
         """The experts of a feed-forward layer, or its own steps."""
-        whole = f"{name}.feed_forward"
-        experts = [a for a in self._addresses if re.fullmatch(rf"{whole}\.experts\.\d+", a)]
-        steps = [f"{whole}.{step}" for step in ("gate", "up", "units")]
+        layer = f"{name}.feed_forward"
+        experts = [a for a in self._addresses if re.fullmatch(rf"{layer}\.experts\.\d+", a)]
+        steps = [f"{layer}.{step}" for step in ("gate", "up", "units")]
         kind = "expert" if experts else "step"
         return [
             self._part(address, kind, "feed-forward", None)
@@ -149,9 +149,9 @@ class _Machine:
     def _heads(self, name: str, number: int, *, crosses: bool) -> Plain:
         """The heads of an attention, and from which tokens they take most together."""
         heads: list[Plain] = []
-        across = ".cross" if crosses else ""
-        while f"{name}.H{len(heads)}{across}.out" in self._addresses:
-            head = f"{name}.H{len(heads)}{across}"
+        suffix = ".cross" if crosses else ""
+        while f"{name}.H{len(heads)}{suffix}.out" in self._addresses:
+            head = f"{name}.H{len(heads)}{suffix}"
             steps = [
                 [step, chapter, self._value(f"{head}.{step}")]
                 for step, chapter in _STEPS.items()

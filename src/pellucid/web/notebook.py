@@ -81,10 +81,10 @@ def show_live(trace: Trace) -> Mapping[str, Any] | None:
     }
 
 
-def answer_text(session: Session, asked: str) -> str:
+def answer_text(session: Session, request: str) -> str:
     """The answer to a request of the page, as JSON; a refusal is an answer too."""
     try:
-        return session.answer(parse_request(parse_json(asked, message("request")))).decode()
+        return session.answer(parse_request(parse_json(request, message("request")))).decode()
     except PellucidError as error:
         return json_text({"error": str(error)})
 

@@ -50,10 +50,10 @@ def build(trace: Trace, selection: Selection) -> Content:
         )
     if len(film.snapshots) < 2:
         return Content(sentence=_describe_filming(trace, film), notes=film.problems)
-    chosen, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
+    selected, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
     # every number of the film is of one token: one whose next token came, if there are losses
     has_losses = film.snapshots[0].loss is not None
-    token = min(chosen, len(trace.ids) - 2) if has_losses else chosen
+    token = min(selected, len(trace.ids) - 2) if has_losses else selected
     return Content(
         sentence=_story(trace, film, token),
         pictures=(_film(trace, film, token), frames),
@@ -61,7 +61,7 @@ def build(trace: Trace, selection: Selection) -> Content:
         notes=(
             *film.problems,
             "no token came after the selected one: the film is of the one before"
-            if token != chosen
+            if token != selected
             else None,
             f"layer {selection.layer} has no map of weights" if frames is None else None,
             "the film shows the model as it was trained: no head is scaled in it"

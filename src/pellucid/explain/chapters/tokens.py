@@ -47,10 +47,10 @@ def _describe(tokenizer: Tokenizer | None, ids: tuple[int, ...]) -> str:
     if tokenizer is not None:
         special = sum(tokenizer.id_of(tokenizer.token(token_id)) == token_id for token_id in ids)
     n = len(ids) - special
-    besides = f", besides {special} special token{'s' * (special > 1)}" if special else ""
+    note = f", besides {special} special token{'s' * (special > 1)}" if special else ""
     return (
         f"The model reads numbers: the text is cut into {n} piece{'s' * (n != 1)} from its "
-        f"vocabulary{besides}, and each is one number, its id."
+        f"vocabulary{note}, and each is one number, its id."
     )
 
 
