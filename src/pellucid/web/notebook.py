@@ -106,7 +106,7 @@ def summarise_gradients(gradients: Gradients) -> str:
     norms = sorted(gradients.norms.items(), key=lambda item: -item[1])
     weights = dict(gradients.trace.model.named_parameters())
     rows = [(name, short(weights[name].numel()), f"{norm:.4g}") for name, norm in norms]
-    return _table(repr(gradients), ("parameter", "numbers", "length of the gradient"), rows)
+    return _table(repr(gradients), ("parameter", "numbers", "length"), rows)
 
 
 def framed(html: str, *, height: int = _HEIGHT) -> str:
