@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pellucid.reader import read_text
-from support.conformance import TOLERANCE, draw
-from support.published_outputs import CASES, FILE, NUMBERS, ours, theirs
+from support.conformance import TOLERANCE
+from support.published_outputs import CASES, FILE, NUMBERS, configuration, ours, theirs
 
 ROWS: dict[str, dict[str, Any]] = json.loads(read_text(FILE))
 
@@ -23,7 +23,7 @@ def test_the_file_has_every_family_of_which_no_tensor_is_computed() -> None:
 def test_the_numbers_are_those_of_the_file(name: str, number: int) -> None:
     row = ROWS[f"{name} {number}"]
     largest = max(1.0, *map(abs, row["outputs"]))
-    outputs = ours(name, draw(name, number), row["shapes"])
+    outputs = ours(name, configuration(name, number), row["shapes"])
     assert outputs == pytest.approx(row["outputs"], abs=TOLERANCE * largest, rel=0)
 
 
@@ -31,7 +31,7 @@ def test_the_numbers_are_those_of_the_file(name: str, number: int) -> None:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("name", CASES)
 def test_the_file_is_what_the_library_computes(name: str) -> None:
-    shapes, outputs = theirs(name, draw(name, NUMBERS[0]))
+    shapes, outputs = theirs(name, configuration(name, NUMBERS[0]))
     row = ROWS[f"{name} {NUMBERS[0]}"]
     assert {key: list(shape) for key, shape in shapes.items()} == row["shapes"]
     largest = max(1.0, *map(abs, row["outputs"]))

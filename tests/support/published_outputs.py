@@ -33,6 +33,14 @@ CASES = tuple(name for name in FAMILIES if name not in LEFT_OUT)
 LENGTH, SHOWN = 9, 6
 
 
+def configuration(name: str, number: int) -> Draw:
+    """A random configuration that says each thing once."""
+    drawn = draw(name, number)
+    if "rope_theta" in drawn.attributes:
+        drawn.attributes.pop("rope_parameters", None)
+    return drawn
+
+
 def weight(name: str, shape: tuple[int, ...]) -> Tensor:
     """The tensor of a name: a gain is near 1, everything else near 0."""
     chance = np.random.Generator(np.random.PCG64(zlib.crc32(name.encode())))
@@ -45,8 +53,6 @@ def write_directory(
 ) -> None:
     """A published directory of a configuration, with the weights of its tensors' names."""
     settings = {**drawn.attributes, "model_type": name, "architectures": [drawn.architecture]}
-    if "rope_theta" in settings:  # an older spelling says it a second time
-        settings.pop("rope_parameters", None)
     (folder / "config.json").write_text(json.dumps(settings), "utf-8")
     tensors = {key: weight(key, tuple(shape)) for key, shape in shapes.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -90,7 +96,7 @@ def rows() -> Iterator[tuple[str, dict[str, Any]]]:
     """A row of each family and configuration."""
     for name in CASES:
         for number in NUMBERS:
-            shapes, outputs = theirs(name, draw(name, number))
+            shapes, outputs = theirs(name, configuration(name, number))
             yield f"{name} {number}", {"shapes": shapes, "outputs": outputs}
 
 

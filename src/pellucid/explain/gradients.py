@@ -4,8 +4,8 @@
     back["L2.residual.grad"]                              what reaches the stream before layer 2
     back["decoder.blocks.2.attention.query.weight.grad"]  as loss.backward() would leave it in .grad
 
-The backward pass runs when a gradient needs it: those of the logits do not. It keeps the gradients
-of the stream, and the norms of all others. A layer runs again
+The backward pass runs when a gradient needs it; the gradient of the logits does not. It keeps the
+gradients of the stream, and the norms of all others. A layer runs again
 when you read one of its gradients, and is dropped when you read another layer's: the gradients of
 the two segments you read last are alive, whatever the model and however many sentences are open.
 The model's own `.grad`, mode and weights are left as they are.

@@ -48,7 +48,7 @@ def read_head_dense(trace: Trace) -> Tensor | None:
 
 
 def read_logits(trace: Trace) -> Tensor:
-    """(time, vocabulary): the model's own logits; those of the last two texts are kept."""
+    """(time, vocabulary): the model's own logits, kept for the last two texts."""
     _check_head(trace)
     return _last_logits.get(trace, None, lambda: trace.model.output_head(trace.last[None])[0])
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, assert_never, cast
+from typing import Any, assert_never
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pellucid.explain.addresses.syntax import stack_letter
 from pellucid.explain.forward_pass import Side
-from pellucid.model.facts import BlockFacts, ResidualFacts, UnknownFacts, block_facts
+from pellucid.model.facts import BlockFacts, UnknownFacts, block_facts
 from pellucid.web.json_payload import Plain
-from pellucid.web.sentence_view import SentenceView
+from pellucid.web.sentence_view import Attention, SentenceView
 
-#: Most tokens that attention is drawn from.
-_MOST_READ = 6
 #: The steps of a head, in their order, and the chapter of each.
 _STEPS = {
     "q": "qkv",
@@ -76,13 +73,13 @@ class _Machine:
             yield self._part(name, name, chapter, module)
 
     def _part(
-        self, name: str, kind: str, chapter: str, module: nn.Module | None, **more: Any
+        self, name: str, kind: str, chapter: str, module: nn.Module | None, **fields: Any
     ) -> Plain:
         """A part, whose vectors are at an address of the stack."""
         address = name if re.match(r"[LE]\d", name) else f"{self._prefix}{name}"
         weights = 0 if module is None else sum(weight.numel() for weight in module.parameters())
         part: Plain = {"id": address, "kind": kind, "chapter": chapter, "parts": []}
-        return part | {"weights": weights, "value": self._value(address)} | more
+        return part | {"weights": weights, "value": self._value(address)} | fields
 
     def _value(self, address: str) -> float | None:
         """The number of a part in five digits; None if the trace has none."""
@@ -107,39 +104,41 @@ class _Machine:
     ) -> list[Plain]:
         """A sublayer with its norms where they act, and the sum that it joins."""
         name, crosses = f"{stack_letter(self._side)}{number}", sublayer == "cross_attention"
-        made = self._part(
+        part = self._part(
             f"{name}.{sublayer}",
             sublayer,
             "feed-forward" if sublayer == "feed_forward" else "heads",
             block.get_submodule(sublayer),
         )
         if sublayer == "feed_forward":
-            made["parts"] = self._units(name)
+            part["parts"] = self._units(name)
         else:
-            made |= self._heads(name, ".cross" if crosses else "")
+            part |= self._heads(name, number, crosses=crosses)
         norms = [
             self._part(address, "norm", "norm", block.get_submodule(path))
             for path in (f"{sublayer}_norm{end}" for end in ("", ".before", ".after"))
             if (address := f"{name}.{path}") in self._addresses
         ]
         adds: Plain = {"kind": "adds", "id": f"{name}.{sublayer} adds", "parts": []}
-        match facts.residual if isinstance(facts, BlockFacts) else facts:
-            case ResidualFacts(norm="input") | UnknownFacts():
-                return [*norms, made, adds]
-            case ResidualFacts(norm="sum"):
-                return [made, adds, *norms]
-            case ResidualFacts(norm="output"):
-                return [made, *norms, adds]
-            case ResidualFacts(norm="sandwich"):
-                return [*norms[:1], made, *norms[1:], adds]
-            case other:
-                assert_never(cast("Any", other))
+        residual = facts.residual if isinstance(facts, BlockFacts) else facts
+        place = "input" if isinstance(residual, UnknownFacts) else residual.norm
+        match place:
+            case "input":
+                return [*norms, part, adds]
+            case "sum":
+                return [part, adds, *norms]
+            case "output":
+                return [part, *norms, adds]
+            case "sandwich":
+                return [*norms[:1], part, *norms[1:], adds]
+            case _:
+                assert_never(place)
 
     def _units(self, name: str) -> list[Plain]:
         """The experts of a feed-forward layer, or its own steps."""
-        whole = f"{name}.feed_forward"
-        experts = [a for a in self._addresses if re.fullmatch(rf"{whole}\.experts\.\d+", a)]
-        steps = [f"{whole}.{step}" for step in ("gate", "up", "units")]
+        layer = f"{name}.feed_forward"
+        experts = [a for a in self._addresses if re.fullmatch(rf"{layer}\.experts\.\d+", a)]
+        steps = [f"{layer}.{step}" for step in ("gate", "up", "units")]
         kind = "expert" if experts else "step"
         return [
             self._part(address, kind, "feed-forward", None)
@@ -147,12 +146,12 @@ class _Machine:
             if address in self._addresses
         ]
 
-    def _heads(self, name: str, across: str) -> Plain:
+    def _heads(self, name: str, number: int, *, crosses: bool) -> Plain:
         """The heads of an attention, and from which tokens they take most together."""
         heads: list[Plain] = []
-        rows: list[Tensor] = []
-        while f"{name}.H{len(heads)}{across}.out" in self._addresses:
-            head = f"{name}.H{len(heads)}{across}"
+        suffix = ".cross" if crosses else ""
+        while f"{name}.H{len(heads)}{suffix}.out" in self._addresses:
+            head = f"{name}.H{len(heads)}{suffix}"
             steps = [
                 [step, chapter, self._value(f"{head}.{step}")]
                 for step, chapter in _STEPS.items()
@@ -160,14 +159,5 @@ class _Machine:
             ]
             heads.append(self._part(head, "head", "softmax", None, steps=steps))
             heads[-1]["value"] = self._value(f"{head}.out")
-            if f"{head}.weights" in self._addresses:
-                rows.append(self._sentence.trace[f"{head}.weights"][self._token].float())
-        reads: list[Any] = []
-        if rows:
-            shares, places = torch.stack(rows).mean(0).topk(min(_MOST_READ, len(rows[0])))
-            reads = [
-                [int(place), float(share)]
-                for place, share in zip(places, shares, strict=True)
-                if share > 0
-            ]
-        return {"parts": heads, "reads": reads}
+        reads = self._sentence.read_most(Attention(self._side, crosses), number)
+        return {"parts": heads, "reads": [] if reads is None else reads[self._token]}

@@ -82,17 +82,17 @@ def show_live(trace: Trace) -> Mapping[str, Any] | None:
     }
 
 
-def answer_text(session: Session, asked: str) -> str:
+def answer_text(session: Session, request: str) -> str:
     """The answer to a request of the page, as JSON; a refusal is an answer too.
 
     Besides what a server answers, `{"texts": TAG}` asks for the texts of a language.
     """
     try:
-        request = parse_json(asked, message("request"))
+        content = parse_json(request, message("request"))
         for language in LANGUAGES:
-            if request == {"texts": language}:
+            if content == {"texts": language}:
                 return json_text(texts(language))
-        return session.answer(parse_request(request)).decode()
+        return session.answer(parse_request(content)).decode()
     except PellucidError as error:
         return json_text(with_messages({"error": text_of(error)}))
 
@@ -114,7 +114,7 @@ def summarise_gradients(gradients: Gradients) -> str:
     norms = sorted(gradients.norms.items(), key=lambda item: -item[1])
     weights = dict(gradients.trace.model.named_parameters())
     rows = [(name, short(weights[name].numel()), f"{norm:.4g}") for name, norm in norms]
-    return _table(repr(gradients), ("parameter", "numbers", "length of the gradient"), rows)
+    return _table(repr(gradients), ("parameter", "numbers", "length"), rows)
 
 
 def framed(html: str, *, height: int = _HEIGHT) -> str:

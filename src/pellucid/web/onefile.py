@@ -63,7 +63,7 @@ def one_page(
         versus: A reading to compare with.
         full: Whether to hold every place. Otherwise the file holds every layer and head at the
             first place's token, and every token and key at its head; of a large model only the
-            forward chapters there, those of one layer at every layer.
+            forward chapters there, and chapters of one layer at every layer.
         watch: Called before each answer with the number of finished ones and their total.
 
     Raises:

@@ -22,6 +22,9 @@ from pellucid.runs import Run
 from pellucid.typed import length, to_list
 from pellucid.web.requests import Scale
 
+#: Most tokens that attention is drawn from.
+_MOST_READ = 6
+
 
 class Attention(NamedTuple):
     """A stack's attention to its own text or, if it `crosses`, to an encoder's."""
@@ -39,6 +42,7 @@ class SentenceView:
         attentions += [Attention("decoder", crosses=True)] if len(attentions) == 2 else []
         self._heads = {attention: self._count_heads(attention) for attention in attentions}
         self._lengths: dict[str, Sequence[float]] = {}
+        self._reads: dict[tuple[Attention, int], list[list[list[float]]] | None] = {}
 
     @property
     def pieces(self) -> Sequence[str]:
@@ -77,6 +81,22 @@ class SentenceView:
         """(layers + 1, tokens): lengths of the residual stream before each layer and at the end."""
         states = self.trace.stack_pass(cast("Side", stack)).states
         return torch.stack([state[0].float().square().sum(-1).sqrt() for state in states])
+
+    def read_most(self, attention: Attention, layer: int) -> list[list[list[float]]] | None:
+        """By token: the places from which all heads of a layer take most, each with its share."""
+        key = (attention, layer)
+        if key not in self._reads:
+            weights = self.weights(attention, layer)
+            if weights is None:
+                self._reads[key] = None
+            else:
+                shares, places = weights.float().mean(0).topk(min(_MOST_READ, weights.shape[-1]))
+                rows = zip(to_list(places), to_list(shares), strict=True)
+                self._reads[key] = [
+                    [[place, share] for place, share in zip(*row, strict=True) if share > 0]
+                    for row in rows
+                ]
+        return self._reads[key]
 
     def length(self, address: str, token: int) -> float | None:
         """The length of the vector at a token; the largest of scores; None without such a row."""

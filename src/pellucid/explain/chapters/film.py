@@ -45,17 +45,17 @@ def build(trace: Trace, selection: Selection) -> Content:
         return Content(sentence=message("film.the-film-of-this-sentence"))
     if len(film.snapshots) < 2:
         return Content(sentence=_describe_filming(trace, film), notes=film.problems)
-    chosen, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
+    selected, frames = mask_or(trace, selection.token), _frames(trace, film, selection)
     # every number of the film is of one token: one whose next token came, if there are losses
     has_losses = film.snapshots[0].loss is not None
-    token = min(chosen, len(trace.ids) - 2) if has_losses else chosen
+    token = min(selected, len(trace.ids) - 2) if has_losses else selected
     return Content(
         sentence=_story(trace, film, token),
         pictures=(_film(trace, film, token), frames),
         receipts=(_receipt(trace, film, token),),
         notes=(
             *film.problems,
-            message("film.no-token-came-after") if token != chosen else None,
+            message("film.no-token-came-after") if token != selected else None,
             message("film.layer-has-no-map-of", layer=selection.layer) if frames is None else None,
             message("film.the-film-shows-the-model") if trace.scales else None,
             message("film.for-more-moments-film-it", command=_command(trace))

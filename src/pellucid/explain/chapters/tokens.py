@@ -50,8 +50,8 @@ def _describe(tokenizer: Tokenizer | None, ids: tuple[int, ...]) -> str:
     if tokenizer is not None:
         special = sum(tokenizer.id_of(tokenizer.token(token_id)) == token_id for token_id in ids)
     n = len(ids) - special
-    besides = message("tokens.besides-special", n=special) if special else ""
-    return message("tokens.the-model-reads-numbers-the", n=n, besides=besides)
+    note = message("tokens.besides-special", n=special) if special else ""
+    return message("tokens.the-model-reads-numbers-the", n=n, besides=note)
 
 
 def _merges(tokenizer: Tokenizer, text: str, token: int, n_tokens: int) -> Table | None:

@@ -170,8 +170,7 @@ function box(part, seenAs, x, y, wide, lane, all) {
     svg("rect", { x, y, width: wide, height: TALL, rx: 6 }),
     svg("text", { x: x + 10, y: y + 20, class: "name", text: name(part) }),
     svg("text", { x: x + wide - 10, y: y + 20, "text-anchor": "end", class: "value", text: value }),
-    svg("rect", { x: x + 10, y: y + TALL - 12, width: wide - 20, height: 4, class: "all" }),
-    svg("rect", { x: x + 10, y: y + TALL - 12, width: (wide - 20) * share, height: 4, class: "share" }),
+    part.weights > 0 && [["all", 1], ["share", share]].map(([kind, length]) => svg("rect", { x: x + 10, y: y + TALL - 12, width: (wide - 20) * Number(length), height: 4, class: kind })),
     Array.from({ length: inner }, (_, n) => svg("rect", { x: x + 10 + n * 11, y: y + 27, width: 8, height: 8, rx: 1.5, class: "inner" })),
   );
 }
