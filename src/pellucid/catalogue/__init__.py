@@ -4,7 +4,7 @@ English is the source: `languages/en.toml`. A translation keeps a digest of the 
 translates, so a change of the English shows which translations are out of date.
 """
 
-from pellucid.catalogue.languages import LANGUAGES, faults, texts
+from pellucid.catalogue.languages import LANGUAGES, SOURCE, faults, texts
 from pellucid.catalogue.message import Message, join, message, messages
 
-__all__ = ["LANGUAGES", "Message", "faults", "join", "message", "messages", "texts"]
+__all__ = ["LANGUAGES", "SOURCE", "Message", "faults", "join", "message", "messages", "texts"]

@@ -1,4 +1,4 @@
-"""The files of the page: those of its folder in the package, and the texts of each language.
+"""The files of the page: its folder in the package, and the texts of each language.
 
 No name leads out of the folder: only listed names are answered.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import NamedTuple
 
-from pellucid.catalogue import LANGUAGES, texts
+from pellucid.catalogue import LANGUAGES, SOURCE, texts
 from pellucid.json_text import json_text
 
 #: Media types by file ending. The system's own table is not used: on some systems it has plain
@@ -30,14 +30,20 @@ class File(NamedTuple):
 
 
 def files() -> dict[str, File]:
-    """The page's files by name; the texts of a language are `texts.TAG.json`."""
+    """The page's files by name.
+
+    The texts of a language are `texts.TAG.json`. `words.en.json` has the page's own words alone,
+    whose keys have no dot: answers have all other texts in English.
+    """
     folder = resources.files("pellucid.web") / "static"
     files_by_name: dict[str, File] = {}
     for file in sorted(folder.iterdir(), key=lambda path: path.name):
         ending = file.name.rpartition(".")[2]
         if ending in _KINDS:
             files_by_name[file.name] = File(file.read_bytes(), _KINDS[ending])
-    for language in LANGUAGES:
-        content = json_text(texts(language), ensure_ascii=False).encode()
-        files_by_name[f"texts.{language}.json"] = File(content, _KINDS["json"])
+    catalogues = {f"texts.{language}.json": texts(language) for language in LANGUAGES}
+    own_words = {key: text for key, text in texts(SOURCE).items() if "." not in key}
+    for name, catalogue in (catalogues | {f"words.{SOURCE}.json": own_words}).items():
+        content = json_text(catalogue, ensure_ascii=False).encode()
+        files_by_name[name] = File(content, _KINDS["json"])
     return files_by_name

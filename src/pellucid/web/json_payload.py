@@ -76,8 +76,8 @@ def with_messages(answer: Plain) -> Plain:
 
     The answer itself has them in English; the page shows them in the language of its reader.
     """
-    found = list(_find_messages(answer, ()))
-    return answer | {"messages": found} if found else answer
+    messages_inside = list(_find_messages(answer, ()))
+    return answer | {"messages": messages_inside} if messages_inside else answer
 
 
 def text_of(error: Exception) -> str:

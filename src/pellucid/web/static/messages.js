@@ -10,12 +10,15 @@ export const LANGUAGES = ["en", "zh-Hans", "ko", "hi", "es"];
 export const language = signal("en");
 /** @type {Record<string, string | Record<string, string>>} */
 let texts = {};
+// answers come in English: until another language was spoken, none of their texts is looked up
+let isOriginal = true;
 let plurals = new Intl.PluralRules("en");
 /** @type {Map<string, Intl.NumberFormat>} */
 const formats = new Map();
 
 /** Speaks a language from now on. @param {string} tag */
 export async function speak(tag) {
+  isOriginal = tag === "en" && language.peek() === "en";
   texts = await textsOf(tag);
   plurals = new Intl.PluralRules(tag);
   formats.clear();
@@ -30,7 +33,7 @@ export async function speak(tag) {
 async function textsOf(tag) {
   if (isFile) return (await payload()).texts[tag];
   if (isFrame) return brought(JSON.stringify({ texts: tag }), new AbortController().signal);
-  return (await fetch(`./texts.${tag}.json`)).json();
+  return (await fetch(`./${isOriginal ? "words" : "texts"}.${tag}.json`)).json();
 }
 
 /** Speaks a language, and again when the page is opened the next time. @param {string} tag */
@@ -116,6 +119,7 @@ export function local(text) {
 /** Puts texts of the catalogue into an answer, in the places that it lists. @template T @param {T} answer
  * @returns {T} */
 export function translated(answer) {
+  if (isOriginal) return answer;
   for (const [path, key, put] of /** @type {any} */ (answer).messages ?? []) {
     const inside = path.slice(0, -1).reduce((/** @type {any} */ part, /** @type {string | number} */ step) => part[step], answer);
     inside[path[path.length - 1]] = t(key, put);
