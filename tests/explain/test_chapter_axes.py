@@ -47,7 +47,7 @@ def content(trace: Trace, entry: ChapterEntry, place: Place) -> str:
 
 def elsewhere(trace: Trace, entry: ChapterEntry, place: Place) -> Place:
     """The place with all other members changed for which the model has another choice."""
-    for axis in OTHER.keys() - set(entry.axes):
+    for axis in sorted(OTHER.keys() - set(entry.axes)):
         other = replace(place, **{axis: OTHER[axis]})
         try:
             select_place(trace, other)

@@ -81,7 +81,7 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
         "Why this word",
         "what each part adds to a word rather than another one",
         why.build,
-        ("token",),
+        _TOKEN,
         at_one_place=True,
     ),
     _forward("tokens", "Tokens", "how the tokenizer cuts the sentence", tokens.build, ("stack",)),

@@ -7,6 +7,7 @@ from itertools import islice
 
 import torch
 
+from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Receipt, Table
 from pellucid.explain.receipts.builder import ReceiptBuilder, row
 from pellucid.explain.selection import Selection
@@ -30,6 +31,8 @@ def build(trace: Trace, selection: Selection) -> Content:
     model = trace.model
     if not model.has_head and model.classifier is None:
         return Content(sentence="This model has no head: it says no word, and no class.")
+    if selection.side != trace.side:
+        raise PellucidError("this stack predicts no word: look at the other with --stack decoder")
     attribution = find_why(trace, token=selection.token)
     n_weights = sum(parameter.numel() for parameter in model.parameters())
     rows = 1 + N_MEASURED * len(METHODS)

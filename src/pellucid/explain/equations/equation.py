@@ -167,8 +167,10 @@ def source_line(code_object: Any, line: str) -> str:
     code_object = inspect.unwrap(code_object)
     lines, first = inspect.getsourcelines(code_object)
     file = Path(inspect.getsourcefile(code_object) or "").resolve()
-    module: str = code_object.__module__
-    root = _ROOT if file.is_relative_to(_ROOT) else file.parents[module.count(".")]
+    root = _ROOT
+    if not file.is_relative_to(root):
+        module: str = code_object.__module__
+        root = file.parents[module.count(".")]
     for offset, text in enumerate(lines):
         if line in text:
             return f"{file.relative_to(root).as_posix()}:{first + offset}"
