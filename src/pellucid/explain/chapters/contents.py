@@ -82,7 +82,7 @@ CHAPTERS: tuple[ChapterEntry, ...] = (
         message("contents.why-this-word"),
         "what each part adds to a word rather than another one",
         why.build,
-        ("token",),
+        _TOKEN,
         at_one_place=True,
     ),
     _forward(

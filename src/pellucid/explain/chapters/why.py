@@ -8,6 +8,7 @@ from itertools import islice
 import torch
 
 from pellucid.catalogue import join, message, messages
+from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Bars, Content, Matrix, Receipt, Table
 from pellucid.explain.receipts.builder import ReceiptBuilder, row
 from pellucid.explain.selection import Selection, label
@@ -31,6 +32,8 @@ def build(trace: Trace, selection: Selection) -> Content:
     model = trace.model
     if not model.has_head and model.classifier is None:
         return Content(sentence=message("why.this-model-has-no-head"))
+    if selection.side != trace.side:
+        raise PellucidError(message("why.this-stack-predicts-no-word"))
     attribution = find_why(trace, token=selection.token)
     n_weights = sum(parameter.numel() for parameter in model.parameters())
     rows = 1 + N_MEASURED * len(METHODS)

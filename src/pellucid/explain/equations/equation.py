@@ -158,7 +158,9 @@ def read_stream(address: str, name: str = "") -> Read:
 
 @functools.cache
 def source_line(code_object: Any, line: str) -> str:
-    """The file of pellucid and the number of the line where an object of the code holds a text.
+    """The file and the number of the line where an object of the code holds a text.
+
+    The file is named from the folder of its package: "torch/nn/..." for a part of torch itself.
 
     Raises:
         LookupError: it holds no such line.
@@ -166,7 +168,11 @@ def source_line(code_object: Any, line: str) -> str:
     code_object = inspect.unwrap(code_object)
     lines, first = inspect.getsourcelines(code_object)
     file = Path(inspect.getsourcefile(code_object) or "").resolve()
+    root = _ROOT
+    if not file.is_relative_to(root):
+        module: str = code_object.__module__
+        root = file.parents[module.count(".")]
     for offset, text in enumerate(lines):
         if line in text:
-            return f"{file.relative_to(_ROOT).as_posix()}:{first + offset}"
+            return f"{file.relative_to(root).as_posix()}:{first + offset}"
     raise LookupError(f"{file}: no line {line!r}")
