@@ -237,4 +237,5 @@ def test_only_pieces_of_the_text_are_counted_as_its_pieces(trained: Path) -> Non
     assert special > 0
     sentence = build_chapter(found, "tokens", Place()).sentence
     assert f"cut into {n} pieces" in sentence
-    assert f"besides {special} special token" in sentence
+    words = "one special token" if special == 1 else f"{special} special tokens"
+    assert f"besides {words}" in sentence

@@ -199,7 +199,7 @@ class ModelTrace(Trace):
         return recompute.make_receipt(self, cell(address, *index))
 
     def receipts(self, *, backward: bool = True, update: bool = False) -> Iterator[Check]:
-        """All numbers of every address, computed again: gradients and the next step if asked."""
+        """All numbers of every address, computed again."""
         return recompute.check_all(self, backward=backward, update=update)
 
     def backward(self, progress: Progress | None = None) -> Gradients:
@@ -232,8 +232,7 @@ class ModelTrace(Trace):
         Raises:
             PellucidError: there is no such head, or a scale is neither finite nor "mean".
         """
-        head_scales = check_scales(self, scales)
-        return self._remake(scales={**self.scales, **head_scales})
+        return self._remake(scales={**self.scales, **check_scales(self, scales)})
 
     def edit(self, *edits: str | Edit) -> Trace:
         """The same sentence with something changed, and all that follows computed again.

@@ -49,7 +49,7 @@ def print_lines(lines: Iterable[str]) -> None:
     console = Console()
     has_colours = console.color_system is not None and not console.no_color
     for line in lines:
-        if not has_colours:
+        if not has_colours or "\t" in line:  # rich makes spaces of a tab
             print(line)
             continue
         text = Text(line)

@@ -8,15 +8,15 @@ from typing import assert_never
 from pellucid.catalogue import join, message, messages
 from pellucid.explain.addresses.recompute import receipt_or_none
 from pellucid.explain.chapter_types import Content, Picture, Table, Tokens
-from pellucid.explain.chapters.answers import (
+from pellucid.explain.chapters.pictures import largest, window
+from pellucid.explain.losses import compute
+from pellucid.explain.losses.names import describe_place, name_class, name_targets, piece
+from pellucid.explain.losses.pictures import (
     reward_bars,
     show_moves,
     tabulate_log_ps,
     tabulate_policy,
 )
-from pellucid.explain.chapters.pictures import largest, window
-from pellucid.explain.losses import compute
-from pellucid.explain.losses.names import describe_place, name_class, name_targets, piece
 from pellucid.explain.losses.types import (
     ClassLoss,
     DistillationLoss,

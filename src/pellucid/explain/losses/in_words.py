@@ -46,6 +46,10 @@ def example_in_words(
         PellucidError: the texts do not fit the objective; names the missing text.
     """
     kind, objective = kind_of(run.model), run.config.objective
+    if rejected is not None and target is None:
+        raise ConfigError(
+            "a rejected answer was given without the chosen one: give that too (--target)"
+        )
     if rejected is not None and not isinstance(objective, config.DPO):
         raise ConfigError(
             f"a rejected answer was given, but this run was trained by {type(objective).__name__}: "
@@ -58,10 +62,7 @@ def example_in_words(
             f"a reward was given, but this run was trained by {type(objective).__name__}: only a "
             "run that learnt from rewards (PolicyGradient) has one; leave it out"
         )
-    if target is None:
-        raise ConfigError(
-            "a rejected answer was given without the chosen one: give that too (--target)"
-        )
+    assert target is not None  # a text alone is no example
     if run.model.classifier is not None:
         return _classified(run, text, target)
     if kind == "encoder-decoder":
