@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,13 @@ def test_a_text_has_its_places_filled_in() -> None:
     )
     with pytest.raises(KeyError):
         message("no such key")
+
+
+def test_a_script_is_sent_without_the_lines_that_are_comments() -> None:
+    folder = resources.files("pellucid.web") / "static"
+    for name in SCRIPTS:
+        whole, sent = (folder / name).read_text("utf-8"), files()[name].content.decode()
+        code = [line for line in whole.splitlines() if not re.match(r" *(//|/\*\*| \*)", line)]
+        assert [line for line in sent.splitlines() if line.strip()] == [
+            line for line in code if line.strip()
+        ], name
