@@ -13,6 +13,7 @@ from pellucid.checkpoints.huggingface.attributes import Read, Table, read_attrib
 from pellucid.checkpoints.huggingface.mapping import DirectoryContents, Unfit
 from pellucid.errors import PellucidError
 from support.conformance import COMMON, draw
+from support.published import ATTRIBUTES
 
 DRAWS = 6
 
@@ -57,3 +58,12 @@ def test_every_number_of_an_attribute_is_written_again(name: str) -> None:
     drawn = draw(name, 0)
     for key, value in rates(name, 0):
         returns(name, drawn.architecture, {**drawn.attributes, key: value})
+
+
+@pytest.mark.parametrize("terms", [[], ["c2p"], ["c2p", "p2c"]])
+def test_a_deberta_without_distances_is_written_with_the_terms_of_its_scale(
+    terms: list[str],
+) -> None:
+    attributes = {**ATTRIBUTES["deberta-v2"], "relative_attention": False, "pos_att_type": terms}
+    model = read("deberta-v2", "DebertaV2Model", attributes)
+    assert FAMILIES["deberta-v2"].describe(model)["pos_att_type"] == terms

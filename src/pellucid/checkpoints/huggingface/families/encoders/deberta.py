@@ -105,7 +105,7 @@ def _write_positions(tree: Table) -> Table:
     scheme: Table = encoder["layers"][0]["positions"]
     if scheme["kind"] in ("Learned", "NoPositions"):
         attention: Table = encoder["layers"][0]["attention"]
-        counts = (n for n in (1, 2) if attention["scale"] == _scale(attention["d_head"], n))
+        counts = (n for n in (1, 2) if attention.get("scale") == _scale(attention["d_head"], n))
         return {
             "relative_attention": False,
             "position_biased_input": scheme["kind"] == "Learned",
