@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import Interrupted, PellucidError
 from pellucid.json_text import json_text
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 #: Columns of a text that is shown in one line.
 TEXT_WIDTH = 60
+#: Each lets rich take a pipe for a terminal.
+_TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}
 #: What a terminal with colours shows in another style than the rest; a later pattern wins.
 _STYLES = (
     (r"^\d+ · .*", "bold"),
@@ -43,19 +49,27 @@ def print_result(arguments: argparse.Namespace, facts: Any, lines: Iterable[str]
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines, with colours on a terminal that has them and no NO_COLOR."""
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console()
-    has_colours = console.color_system is not None and not console.no_color
+    console = _console_with_colours()
     for line in lines:
-        if not has_colours or "\t" in line:  # rich makes spaces of a tab
+        if console is None or "\t" in line:  # rich makes spaces of a tab
             print(line)
             continue
+        from rich.text import Text
+
         text = Text(line)
         for pattern, style in _STYLES:
             text.highlight_regex(pattern, style)
         console.print(text, soft_wrap=True, highlight=False)
+
+
+def _console_with_colours() -> Console | None:
+    """A console of rich if it has colours; a command in a pipe does not load rich for that."""
+    if not sys.stdout.isatty() and not _TERMINAL_VARIABLES & os.environ.keys():
+        return None
+    from rich.console import Console
+
+    console = Console()
+    return None if console.color_system is None or console.no_color else console
 
 
 def replace_unknown_letters() -> None:
