@@ -31,6 +31,19 @@ from support.tiny import TINY
 SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1", "training.checkpoint_every=99"]
 
 
+def beside_slow(place: Path, other: Path, lines: list[str]) -> Comparison:
+    return compare(
+        place / "slow.toml",
+        other,
+        place / "text.txt",
+        seeds=1,
+        steps=6,
+        settings=SETTINGS,
+        out=place / "out",
+        notify=lines.append,
+    )
+
+
 def again(place: Path, out: Path, lines: list[str], **choices: Any) -> Comparison:
     return compare(
         place / "slow.toml",
@@ -106,16 +119,7 @@ def test_equal_configs_with_equal_seeds_read_identical(
     twin = tmp_path / "twin.toml"
     twin.write_text((place / "slow.toml").read_text() + "\n# the same\n")
     lines: list[str] = []
-    same = compare(
-        place / "slow.toml",
-        twin,
-        place / "text.txt",
-        seeds=1,
-        steps=6,
-        settings=SETTINGS,
-        out=place / "out",
-        notify=lines.append,
-    )
+    same = beside_slow(place, twin, lines)
     assert same.pairs[0].verdict.startswith("identical")
     assert not lines[1].endswith("(found)")  # it was trained, and not only compared with itself
 
@@ -213,16 +217,7 @@ def test_a_run_that_meets_a_value_that_is_not_finite_is_a_result(
     wild = tmp_path / "wild.toml"
     wild.write_text((place / "fast.toml").read_text().replace("0.5", "1e30"))
     lines: list[str] = []
-    result = compare(
-        place / "slow.toml",
-        wild,
-        place / "text.txt",
-        seeds=1,
-        steps=6,
-        settings=SETTINGS,
-        out=place / "out",
-        notify=lines.append,
-    )
+    result = beside_slow(place, wild, lines)
     assert result.variants[1].values == (None,)
     assert result.variants[1].outcomes[0].state == "not finite"
     assert result.pairs[0].verdict.startswith("nothing to compare")

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from pellucid.web import Session
 from pellucid.web.app import app
-from support.browsing import launched
+from support.browsing import Open, launched, opening, served
 from support.page import SENTENCE, session_of
 
 HERE = "http://127.0.0.1:7357"
@@ -40,3 +40,17 @@ def browser() -> Iterator[Any]:
     """A headless Chromium."""
     with launched() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def address(session: Session) -> Iterator[str]:
+    """The address of a server of the session."""
+    with served(session) as there:
+        yield there
+
+
+@pytest.fixture
+def opened(browser: Any, address: str) -> Iterator[Open]:
+    """Opens the page at that address."""
+    with opening(browser, address) as opens:
+        yield opens

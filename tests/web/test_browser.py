@@ -10,7 +10,6 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +21,11 @@ from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.web import Reading, Session, one_page
 from pellucid.web.notebook import framed
-from support.browsing import Open, opening, served, settled, until
+from support.browsing import Open, settled, until
 from support.page import SENTENCE, session_of
 
 pytestmark = pytest.mark.browser
 WIDTHS = (375, 768, 1440)
-
-
-@pytest.fixture(scope="module")
-def session(trained: Path) -> Session:
-    return session_of(trained)
-
-
-@pytest.fixture(scope="module")
-def address(session: Session) -> Iterator[str]:
-    with served(session) as there:
-        yield there
-
-
-@pytest.fixture
-def opened(browser: Any, address: str) -> Iterator[Open]:
-    with opening(browser, address) as opens:
-        yield opens
 
 
 def test_the_probabilities_on_the_page_are_torchs(opened: Open, session: Session) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from pellucid.explain.chapters import CHAPTERS
-from pellucid.web import Session
-from support.browsing import Open, opening, served, settled
+from support.browsing import Open, settled
 from support.nightly import sampled
 
 pytestmark = pytest.mark.browser
@@ -17,18 +15,6 @@ pytestmark = pytest.mark.browser
 SCHEMES = [("light", 0), ("dark", 0), ("light", 2), ("dark", 1)]
 AA = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]}}
 AAA = {"runOnly": {"type": "rule", "values": ["color-contrast-enhanced", "target-size"]}}
-
-
-@pytest.fixture(scope="module")
-def address(session: Session) -> Iterator[str]:
-    with served(session) as there:
-        yield there
-
-
-@pytest.fixture
-def opened(browser: Any, address: str) -> Iterator[Open]:
-    with opening(browser, address) as opens:
-        yield opens
 
 
 def violations(page: Any) -> list[str]:

@@ -13,25 +13,14 @@ import pytest
 
 from pellucid.catalogue import LANGUAGES, texts
 from pellucid.web import Reading, Session, one_page
-from support.browsing import served, until
-from support.page import SENTENCE, session_of
+from support.browsing import until
+from support.page import SENTENCE
 
 pytestmark = pytest.mark.browser
 READY = "document.querySelector('#focus .lead') && document.querySelector('#prediction tbody tr')"
 #: Formats of the catalogue, and numbers for them.
 FORMATS = (".4f", ".3f", ".1f", "+.3f", "+.4f", ".0%", ",.1f", ".4g", ".6g", ".9g", "g", "+.3g")
 NUMBERS = (0.0, 1.0, -2.5, 0.12345678, 1234567.0, 3.0e-7, -4.2e9, 100000.0, 0.0001234, 12.5)
-
-
-@pytest.fixture(scope="module")
-def session(trained: Path) -> Session:
-    return session_of(trained)
-
-
-@pytest.fixture(scope="module")
-def address(session: Session) -> Iterator[str]:
-    with served(session) as there:
-        yield there
 
 
 @pytest.fixture

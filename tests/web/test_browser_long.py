@@ -12,7 +12,7 @@ import pytest
 import pellucid
 from pellucid.model import assemble
 from pellucid.web import open_session
-from support.browsing import Open, opening, served, settled, until
+from support.browsing import Open, served, settled, until
 
 pytestmark = pytest.mark.browser
 _LENGTH = 1024
@@ -25,12 +25,6 @@ def address(trained: Path) -> Iterator[str]:
     run = replace(run, model=assemble(settings, seed=0).eval())
     with served(open_session([run], sentence="a" * (_LENGTH - 1))) as there:
         yield there
-
-
-@pytest.fixture
-def opened(browser: Any, address: str) -> Iterator[Open]:
-    with opening(browser, address) as opens:
-        yield opens
 
 
 def shown(page: Any) -> list[int]:

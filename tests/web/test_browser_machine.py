@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from pellucid.explain import trace
 from pellucid.web import Session
-from support.browsing import Open, opening, served, settled
+from support.browsing import Open, settled
 from support.page import SENTENCE
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def address(session: Session) -> Iterator[str]:
-    with served(session) as there:
-        yield there
-
-
-@pytest.fixture
-def opened(browser: object, address: str) -> Iterator[Open]:
-    with opening(browser, address) as opens:
-        yield opens
 
 
 def test_each_part_is_the_door_to_its_chapter_and_says_where_one_is(
