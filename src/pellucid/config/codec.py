@@ -39,6 +39,20 @@ def encode(value: object) -> Any:
     return value
 
 
+def flatten(table: Table, path: str = "") -> Table:
+    """The values of nested tables by their keys with dots, such as training.batch_size.
+
+    Args:
+        table: the tables.
+        path: of the table itself.
+    """
+    values: Table = {}
+    for key, value in table.items():
+        name = f"{path}.{key}" if path else key
+        values |= flatten(cast("Table", value), name) if isinstance(value, dict) else {name: value}
+    return values
+
+
 def decode(kind: type[T], data: object, path: str = "config") -> T:
     """The value of type `kind` that `data` describes.
 

@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
 from pellucid import config
 from pellucid.config import encode
+from pellucid.config.codec import flatten
 from pellucid.counting import parameter_count
 from pellucid.display.metric_labels import Measured, in_order, measured
 from pellucid.errors import ConfigError
 from pellucid.lab.experiment import Experiment, Variant, training_flops
-from pellucid.lab.outcome import LOSS, PER_BYTE, Outcome
+from pellucid.lab.outcome import LOSS, PER_BYTE, Outcome, finite_or_none
 from pellucid.lab.statistics import (
     Difference,
     Interval,
@@ -142,7 +143,7 @@ def finite(values: Sequence[float | None]) -> list[float]:
 
 
 def _result(variant: Variant, outcomes: tuple[Outcome, ...], measure: str) -> VariantResult:
-    values = tuple(_finite_or_none(outcome.value(measure)) for outcome in outcomes)
+    values = tuple(finite_or_none(outcome.value(measure)) for outcome in outcomes)
     numbers = finite(values)
     speeds = [o.terms_per_second for o in outcomes if o.terms_per_second is not None]
     terms = [outcome.terms for outcome in outcomes if outcome.state == "finished"]
@@ -223,20 +224,10 @@ def _choose_measure(
 
 def _differing_keys(variants: Sequence[Variant]) -> dict[str, tuple[Any, ...]]:
     """Each key of the configs whose value is not the same everywhere; None where it is absent."""
-    flat = [dict(_flatten(encode(variant.run), "")) for variant in variants]
+    flat = [flatten(encode(variant.run)) for variant in variants]
     keys = dict.fromkeys(key for table in flat for key in table)
     values = {key: tuple(table.get(key) for table in flat) for key in keys}
     return {key: row for key, row in values.items() if any(value != row[0] for value in row)}
-
-
-def _flatten(value: Any, path: str) -> list[tuple[str, Any]]:
-    if not isinstance(value, dict):
-        return [(path, value)]
-    return [
-        row
-        for key, inner in cast("dict[str, Any]", value).items()
-        for row in _flatten(inner, f"{path}.{key}" if path else key)
-    ]
 
 
 def _notes(results: Sequence[VariantResult]) -> list[str]:
@@ -269,7 +260,3 @@ def _notes(results: Sequence[VariantResult]) -> list[str]:
                     f"{outcome.folder.name}: this seed has no value"
                 )
     return notes
-
-
-def _finite_or_none(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

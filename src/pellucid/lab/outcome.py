@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,11 @@ class Outcome:
     def value(self, measure: str) -> float | None:
         """A measure at the end of the run; None if the run has not reached its end."""
         return self.measures.get(measure) if self.state == "finished" else None
+
+
+def finite_or_none(value: float | None) -> float | None:
+    """A value that can be compared; None if it is absent or not finite."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def outcome_of(path: Path) -> Outcome:

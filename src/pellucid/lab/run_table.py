@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from pellucid import config, disk
 from pellucid.counting import parameter_count
 from pellucid.errors import ConfigError, PellucidError, RunError
-from pellucid.lab.outcome import Outcome, outcome_of
+from pellucid.lab.outcome import PER_BYTE, Outcome, finite_or_none, outcome_of
 from pellucid.presets import OBJECTIVES
 from pellucid.saved_runs.folder import LOCK_FILES, PREPARED, RunFolder
 from pellucid.saved_runs.load import read_config
@@ -165,8 +164,8 @@ def _row(path: Path, parent: Path) -> RunRow:
         seed=run.seed,
         step=outcome.step,
         total_steps=outcome.total_steps,
-        best_loss=_finite(outcome.best),
-        bits_per_byte=_finite(outcome.measures.get("bits_per_byte")),
+        best_loss=finite_or_none(outcome.best),
+        bits_per_byte=finite_or_none(outcome.measures.get(PER_BYTE)),
         unit=outcome.unit,
         word=outcome.word,
         state=_state(outcome),
@@ -248,7 +247,3 @@ def _number_holds(cell: float, sign: str, value: str, text: str) -> bool:
 def _check_column(name: str) -> None:
     if name not in COLUMNS:
         raise ConfigError(f"there is no column {name!r}; the columns are: {', '.join(COLUMNS)}")
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from pellucid import config
 from pellucid.config import encode, run_from_table
+from pellucid.config.codec import flatten
 from pellucid.errors import ConfigError
 from pellucid.presets import find
 
@@ -55,7 +56,7 @@ def chosen_key(run: config.Run, name: str, choices: Sequence[Any]) -> TunedKey:
     Raises:
         ConfigError: there is no such key, fewer than two values, or one that is not allowed.
     """
-    values = dict(_key_values(encode(run), ""))
+    values = flatten(encode(run))
     path = next((place + name for place in _PLACES if place + name in values), None)
     if path is None or len(choices) < 2:
         raise ConfigError(
@@ -79,7 +80,7 @@ def tuned_key(run: config.Run, text: str) -> TunedKey:
         ConfigError: there is no such number, or its range is empty or not allowed.
     """
     name, _, ends = text.partition("=")
-    values = dict(_key_values(encode(run), ""))
+    values = flatten(encode(run))
     numbers = {key: value for key, value in values.items() if _is_number(value)}
     path = next((place + name for place in _PLACES if place + name in numbers), None)
     if path is None:
@@ -140,15 +141,6 @@ def _ends(text: str, ends: str) -> tuple[float, float]:
     if not dots or not all(map(math.isfinite, numbers)):
         raise ConfigError(f"--tune {text}: expected a range such as KEY=0.001..0.1, was {ends!r}")
     return numbers
-
-
-def _key_values(table: object, path: str) -> Iterator[tuple[str, Any]]:
-    """Every value of a config with its key."""
-    if isinstance(table, dict):
-        for key, value in cast("dict[str, Any]", table).items():
-            yield from _key_values(value, f"{path}.{key}" if path else key)
-    else:
-        yield path, table
 
 
 def _is_number(value: object) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
+from pellucid.config.codec import flatten
 from pellucid.errors import ConfigError
 from pellucid.free_memory import forcing
 from pellucid.lab.experiment import Choices, Tuning, design
@@ -134,7 +135,7 @@ def _read_space(file: Path) -> tuple[list[str], list[tuple[str, tuple[Any, ...]]
     """The ranges, and the lists of values, of the keys of a space."""
     keys: list[str] = []
     lists: list[tuple[str, tuple[Any, ...]]] = []
-    for key, value in _flatten(read_toml(file), ""):
+    for key, value in flatten(read_toml(file)).items():
         if isinstance(value, list):
             lists.append((key, tuple(cast("list[Any]", value))))
         elif isinstance(value, str) and ".." in value:
@@ -147,12 +148,3 @@ def _read_space(file: Path) -> tuple[list[str], list[tuple[str, tuple[Any, ...]]
     if not keys and not lists:
         raise ConfigError(f'{file} names no key: write one, such as learning_rate = "1e-4..0.1"')
     return keys, lists
-
-
-def _flatten(table: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        name = f"{path}.{key}" if path else key
-        if isinstance(value, dict):
-            yield from _flatten(cast("dict[str, Any]", value), name)
-        else:
-            yield name, value

@@ -176,7 +176,7 @@ def train_once(
         RunError: the run learnt from other data.
         PellucidError: as `pellucid.train`.
     """
-    exists = (path / "config.toml").is_file()
+    exists = RunFolder(path).config.is_file()
     if exists:
         data.check(run.text, RunFolder(path))
         outcome = outcome_of(path)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 from pellucid.config import Run, did_you_mean, encode
+from pellucid.config.codec import flatten
 from pellucid.errors import ConfigError
 from pellucid.presets.bert import BERT
 from pellucid.presets.encoder_decoders import T5, TRANSFORMER
@@ -47,17 +47,7 @@ def find(name: str) -> Run:
 
 def diff(left: Run, right: Run) -> dict[str, tuple[object, object]]:
     """Every path whose value differs, with both values; "-" where one has no such path."""
-    a, b = _flat(encode(left)), _flat(encode(right))
+    a, b = flatten(encode(left)), flatten(encode(right))
     paths = [*a, *(path for path in b if path not in a)]
     pairs = {path: (a.get(path, "-"), b.get(path, "-")) for path in paths}
     return {path: pair for path, pair in pairs.items() if pair[0] != pair[1]}
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(cast("Mapping[str, Any]", value), f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat

@@ -198,7 +198,7 @@ def list_step(trace: Trace) -> dict[str, Shape]:
 
 def list_near(trace: Trace, name: str) -> dict[str, Shape]:
     """The addresses of the pass that a name belongs to by its ending."""
-    is_backward = ".grad" in name or name.endswith((".next", ".m", ".v", ".direction"))
+    is_backward = ".grad" in name or _STEPPED.match(name) is not None
     return list_update(trace) if is_backward else trace.addresses()
 
 
