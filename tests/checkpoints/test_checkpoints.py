@@ -15,6 +15,7 @@ from pellucid.checkpoints import (
     Checkpoint,
     Shelf,
     load,
+    load_optimiser,
     save,
     verify,
     write_folder,
@@ -53,6 +54,8 @@ def test_one_flipped_bit_is_noticed(tmp_path: Path, name: str) -> None:
     file.write_bytes(content)
     with pytest.raises(CheckpointError, match=f"{name} is damaged"):
         verify(tmp_path / "step-1")
+    with pytest.raises(CheckpointError, match=f"{name} is damaged"):
+        load_optimiser(tmp_path / "step-1")
 
 
 def test_truncated_and_missing_files_are_named(tmp_path: Path) -> None:

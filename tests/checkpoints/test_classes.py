@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from pellucid import config
-from pellucid.checkpoints.huggingface import open_published, write_published
+from pellucid.checkpoints.huggingface import open_published, own_architecture, write_published
 from pellucid.errors import CheckpointError
 from pellucid.model import assemble
 from pellucid.saved_runs.published import build_published
 from support.classes import DECODER, ENCODER, NAMES
+from support.models import BASE, ENCODERS, PAIRS
 
 BOTH = {"bert": ENCODER, "llama": DECODER}
 
@@ -123,3 +124,16 @@ def test_a_classifier_without_its_matrix_is_refused(tmp_path: Path) -> None:
     file.write_text(json.dumps(table))
     with pytest.raises(CheckpointError, match=r"no tensor for classifier.weight"):
         open_published(folder)
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        (BASE, "PellucidForCausalLM"),
+        (ENCODERS["rotary"], "PellucidForMaskedLM"),
+        (PAIRS["original"], "PellucidForConditionalGeneration"),
+        (replace(BASE, head=config.NoHead()), "PellucidModel"),
+    ],
+)
+def test_our_own_class_follows_from_the_stacks(model: config.Transformer, name: str) -> None:
+    assert own_architecture(model) == name

@@ -67,3 +67,37 @@ def test_a_deberta_without_distances_is_written_with_the_terms_of_its_scale(
     attributes = {**ATTRIBUTES["deberta-v2"], "relative_attention": False, "pos_att_type": terms}
     model = read("deberta-v2", "DebertaV2Model", attributes)
     assert FAMILIES["deberta-v2"].describe(model)["pos_att_type"] == terms
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}
+
+
+def rotary_of(name: str, architecture: str, scaling: Table) -> config.Transformer:
+    return read(name, architecture, {**ATTRIBUTES[name], "rope_scaling": scaling})
+
+
+def test_the_scale_that_yarn_gives_to_latent_attention_is_written_as_its_factor() -> None:
+    scaling = {**YARN, "mscale": 0.7, "mscale_all_dim": 0.9}
+    model = rotary_of("deepseek_v3", "DeepseekV3ForCausalLM", scaling)
+    written = FAMILIES["deepseek_v3"].describe(model)["rope_scaling"]
+    assert written["mscale_all_dim"] == pytest.approx(0.9, rel=1e-12)
+
+
+def test_layers_with_a_window_keep_their_plain_rotation() -> None:
+    model = rotary_of("olmo3", "Olmo3ForCausalLM", YARN)
+    assert model.decoder is not None
+    assert isinstance(model.decoder.positions, config.AlternatingPositions)
+    in_window, whole = model.decoder.positions.layers
+    assert isinstance(in_window, config.Rotary)
+    assert isinstance(whole, config.Rotary)
+    assert in_window.scaling is None
+    assert isinstance(whole.scaling, config.YaRN)
+    assert whole.scaling.factor == 4
+
+
+def test_a_yarn_that_lengthens_nothing_scales_nothing() -> None:
+    model = rotary_of("llama", "LlamaForCausalLM", {**YARN, "factor": 1.0})
+    assert model.decoder is not None
+    assert isinstance(model.decoder.positions, config.Rotary)
+    assert isinstance(model.decoder.positions.scaling, config.YaRN)
+    assert model.decoder.positions.scaling.attention_factor == 1

@@ -60,9 +60,10 @@ OTHERWISE: dict[str, str] = {
     "classifier_dropout_prob": "without it, the rate of the layers is used",
     "initializer_range": "changes training alone",
     "moe_layer_end_index": "-1 is the last layer, which a default model has as a number",
-    "num_key_value_heads": "without it, as many as there are heads",
+    "deepseek_v2.num_key_value_heads": "latent attention has keys for every head",
+    "deepseek_v3.num_key_value_heads": "latent attention has keys for every head",
     "num_kv_heads": "without it, as many as there are heads",
-    "num_local_experts": "another name of an attribute that is read",
+    "qwen3_moe.num_local_experts": "another name of an attribute that is read",
     "original_max_position_embeddings": "without it, the length of the context",
     "scale_decoder_outputs": "without it, as tie_word_embeddings says",
     "seq_classif_dropout": "without it, the rate of the layers is used",
@@ -76,13 +77,33 @@ def test_a_missing_attribute_means_what_it_means_to_transformers(name: str) -> N
     compared = 0
     for attribute, rule in FAMILIES[name].rules.items():
         ours = rule.value if isinstance(rule, FixedValue) else getattr(rule, "default", REQUIRED)
-        plain = ours is not REQUIRED and not isinstance(ours, Derived)
+        if isinstance(ours, Derived):
+            ours = ours.absent or REQUIRED
         if attribute == "sliding_window" and not defaults.get(attribute):
             continue  # null or 0 there unless use_sliding_window is true
-        if plain and attribute in defaults and attribute not in OTHERWISE:
+        is_same = {attribute, f"{name}.{attribute}"}.isdisjoint(OTHERWISE)
+        if ours is not REQUIRED and attribute in defaults and is_same:
             assert ours == defaults[attribute], attribute
             compared += 1
     assert compared >= 3
+
+
+@pytest.mark.parity
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_a_default_follows_from_the_width_where_it_does_in_transformers(name: str) -> None:
+    transformers: Any = pytest.importorskip("transformers")
+    quiet(transformers)
+    config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[name]
+    sizes = ("hidden_size", "num_attention_heads", "n_embd", "n_head", "d_model")
+    wider = {size: 2 * DEFAULTS[name][size] for size in sizes if DEFAULTS[name].get(size)}
+    theirs = config_class(**wider)
+    for attribute, rule in FAMILIES[name].rules.items():
+        default = getattr(rule, "default", None)
+        value = getattr(theirs, attribute, None)
+        if isinstance(default, Derived) and isinstance(value, int):
+            ours = default.absent or default.value({**DEFAULTS[name], **wider})
+            assert ours == value, attribute
 
 
 @pytest.mark.parity

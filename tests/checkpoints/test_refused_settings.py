@@ -36,6 +36,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"layer_types": ["full_attention", "chunked_attention"]},
         "layer_types names 'chunked_attention', which is not handled",
     ),
+    "two numbers of experts": (
+        "Qwen3MoeForCausalLM",
+        {"num_experts": 4, "num_local_experts": 8},
+        "config.json has num_experts 4 and num_local_experts 8: remove one",
+    ),
     "another least sum of weights": (
         "Ernie4_5_MoeForCausalLM",
         {"moe_norm_min": 1e-3},

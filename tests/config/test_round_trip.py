@@ -132,7 +132,13 @@ def constrained(kind: Any) -> dict[str, st.SearchStrategy[Any]]:
             # a length that grows depends on the model's: it comes back below, by itself
             "growth": st.none()
             | st.builds(config.GrowingBatch, first=st.just(4), until=st.floats(0.01, 0.99)),
+            # depends on the budget
+            "patience": st.none(),
         },
+        config.Source: {"paths": st.just(("text",)), "weight": st.floats(0.1, 1.0)},
+        config.Mixture: {"sources": pairs_of(config.Source)} if kind is config.Mixture else {},
+        # averaged weights are whole
+        config.Parallelism: {"shard": st.just("none"), "offload": st.just(False)},
         config.Stack: {
             "cross_attention": st.none(),
             "attention": scoring(),

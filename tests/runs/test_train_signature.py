@@ -41,10 +41,10 @@ TRAIN_0_1 = frozenset(
 )
 
 
-def test_train_takes_what_it_took_in_0_1() -> None:
+def test_train_takes_what_it_took_in_0_1_and_parts() -> None:
     parameters = inspect.signature(pellucid.train).parameters
     taken = (parameters.keys() - {"choices"}) | RunChoices.__annotations__.keys()
-    assert taken == TRAIN_0_1
+    assert taken == TRAIN_0_1 | {"parts"}
     assert parameters["paths"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 

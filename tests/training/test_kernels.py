@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
+import pellucid
 from pellucid import config, runs
-from pellucid.counting import choose_kernel
+from pellucid.checkpoints import load_model_tensors
+from pellucid.counting import choose_kernel, with_vocabulary
 from pellucid.errors import RunError
 from pellucid.model import MultiHeadAttention, assemble
 from pellucid.presets import find
+from pellucid.runs.memory_budget import estimate_training
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.training.kernels import attend_by, compile_blocks, compiler_problem, kernel_of
 from support.models import VARIANTS, build
-from support.tiny import train_tiny
+from support.tiny import TINY, train_tiny, write_text
 
 
 @pytest.mark.parametrize(
@@ -179,3 +182,22 @@ def test_the_fast_path_learns_as_the_plain_one_does(native: None, tmp_path: Path
     # what bf16 alone comes to, and no more, on the whole and at the end
     assert (fast - plain).abs().mean() < 2 * (bf16 - plain).abs().mean() + 0.005
     assert abs(fast[-20:].mean() - plain[-20:].mean()) < 0.03
+
+
+def test_a_config_that_recomputes_trains_to_the_same_bits_in_less_memory(tmp_path: Path) -> None:
+    file = write_text(tmp_path)
+    ends: list[dict[str, torch.Tensor]] = []
+    for recompute in ("none", "selective", "full"):
+        settings = [*TINY, f"training.recompute={recompute}"]
+        out = tmp_path / recompute
+        run = pellucid.train([file], out=out, steps=2, settings=settings, show=False)
+        ends.append(load_model_tensors(RunFolder(out).shelf.latest()))
+        assert run.config.training.recompute == recompute
+    for other in ends[1:]:
+        assert all(torch.equal(ends[0][name], tensor) for name, tensor in other.items())
+    nano = with_vocabulary(find("nano"))
+    peaks = [
+        estimate_training(replace(nano, training=replace(nano.training, recompute=how))).n_bytes
+        for how in ("none", "selective", "full")
+    ]
+    assert peaks[0] > peaks[1] > peaks[2]

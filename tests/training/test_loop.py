@@ -34,7 +34,7 @@ from pellucid.training import Interrupted as InterruptedEvent
 from pellucid.training.non_finite import Culprit
 from pellucid.training.randomness import seed_step
 from pellucid.training.step import StepNumbers
-from support.watched import job_of, small
+from support.watched import job_of, simulate, small
 
 #: What an update, an evaluation, a checkpoint and its estimate take, in seconds.
 UPDATE, EVALUATION, SAVING, ESTIMATING = 1.0, 10.0, 20.0, 7.0
@@ -82,8 +82,7 @@ class Updates:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("loop", "meter"):
-        monkeypatch.setattr(f"pellucid.training.{module}.time", clock)
+    simulate(monkeypatch, clock)
     return clock
 
 
@@ -139,9 +138,9 @@ def test_the_time_that_is_left_is_that_of_updates_evaluations_and_checkpoints(
     # the first update is slow, as it always is
     seen = run(make_job(clock), Updates(clock, 5.0, runs_ahead=runs_ahead))
     first, last = of_kind(seen, Logged)
-    # a checkpoint takes the 30 s of the estimate until one was saved
-    assert first.seconds_left == pytest.approx(4 * UPDATE + 2 * EVALUATION + 2 * 30.0)
-    assert last.seconds_left == pytest.approx(EVALUATION + SAVING)
+    # the run waits for its last checkpoint: 30 s by the estimate, until one was saved
+    assert first.seconds_left == pytest.approx(4 * UPDATE + 2 * EVALUATION + 30.0)
+    assert last.seconds_left == pytest.approx(EVALUATION + 30.0)
     assert first.tokens_per_second == pytest.approx(4 * TOKENS / (5.0 + 3 * UPDATE))
     assert last.tokens_per_second == pytest.approx(TOKENS / UPDATE)
     (finished,) = of_kind(seen, Finished)
@@ -151,8 +150,9 @@ def test_the_time_that_is_left_is_that_of_updates_evaluations_and_checkpoints(
 
 
 def test_without_an_estimate_a_checkpoint_takes_no_time_until_one_was_saved(clock: Clock) -> None:
-    job = replace(make_job(clock), save_seconds=job_of(small(n_layers=1), steps=1).save_seconds)
-    first, last = of_kind(run(job, Updates(clock)), Logged)
+    job = make_job(clock, checkpoint_every=3)
+    job = replace(job, save_seconds=job_of(small(n_layers=1), steps=1).save_seconds)
+    _, first, _, last = of_kind(run(job, Updates(clock)), Logged)
     assert first.seconds_left == pytest.approx(4 * UPDATE + 2 * EVALUATION)
     assert last.seconds_left == pytest.approx(EVALUATION + SAVING)
 
@@ -160,7 +160,7 @@ def test_without_an_estimate_a_checkpoint_takes_no_time_until_one_was_saved(cloc
 def test_one_disturbed_update_does_not_change_the_forecast(clock: Clock) -> None:
     seen = run(make_job(clock), Updates(clock, 5.0, UPDATE, 100.0, UPDATE))
     left = of_kind(seen, Logged)[0].seconds_left
-    assert left == pytest.approx(4 * UPDATE + 2 * EVALUATION + 2 * 30.0)
+    assert left == pytest.approx(4 * UPDATE + 2 * EVALUATION + 30.0)
 
 
 def test_work_is_done_at_its_intervals_and_after_the_last_update(clock: Clock) -> None:

@@ -17,17 +17,23 @@ from pellucid.checkpoints.files import (
     save,
     save_tensors,
     verify,
+    write_own,
 )
 from pellucid.checkpoints.finite import first_non_finite, refuse_non_finite
+from pellucid.checkpoints.model_file import ModelFile
 from pellucid.checkpoints.retention import Shelf
 from pellucid.checkpoints.save_time import seconds_to_save
+from pellucid.checkpoints.shares import Place, Shares
 from pellucid.old_names import names_of as _names_of
 
 __all__ = [
     "FILES",
     "STATE",
     "Checkpoint",
+    "ModelFile",
+    "Place",
     "SavedProgress",
+    "Shares",
     "Shelf",
     "first_non_finite",
     "load",
@@ -42,6 +48,7 @@ __all__ = [
     "verify",
     "write_bytes",
     "write_folder",
+    "write_own",
     "write_text",
 ]
 

@@ -6,6 +6,7 @@
     state.json              step, place in the data, config, plan, and the rest
     checkpoint.json         format, version, and the SHA-256 of each file above
 
+Ranks that hold a share of a large model write a file each instead of the first two: see `shares`.
 Everything that is read is verified first, and nothing is ever unpickled.
 """
 
@@ -23,6 +24,14 @@ from torch import Tensor
 
 from pellucid import reader
 from pellucid.checkpoints.atomic import refuse_full_disk, write_folder
+from pellucid.checkpoints.shares import (
+    GROUPS,
+    Shares,
+    file_of,
+    names_of,
+    read_shares,
+    write_shares,
+)
 from pellucid.config import decode
 from pellucid.config.checks import at_least
 from pellucid.errors import CheckpointError, ConfigError
@@ -42,12 +51,13 @@ _WINDOWS = os.name == "nt"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of a checkpoint."""
+    """The content of a checkpoint; with `shares`, model and optimiser are this rank's shares."""
 
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
     random: Mapping[str, Tensor]
     state: Mapping[str, Any]
+    shares: Shares | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +68,12 @@ class SavedProgress:
     tokens: int
     best_loss: float | None
     best_saved_loss: float | None
+    stale_evaluations: int = 0
 
     def __post_init__(self) -> None:
         at_least("step", self.step, 0)
         at_least("tokens", self.tokens, 0)
+        at_least("stale_evaluations", self.stale_evaluations, 0)
 
 
 def read_progress(state: Mapping[str, Any], file: Path) -> SavedProgress:
@@ -88,13 +100,18 @@ def save(folder: Path, checkpoint: Checkpoint, *, run_id: str = "", replace: boo
     Raises:
         CheckpointError: the disk is full or cannot be written, or the folder has other files.
     """
-    groups = (checkpoint.model, checkpoint.optimiser, checkpoint.random)
-    text = json_text(checkpoint.state, indent=1)
-    tensors = (tensor for group in groups for tensor in group.values())
-    refuse_full_disk(folder, tensors, text_bytes=len(text))
+    groups = {MODEL: checkpoint.model, OPTIMISER: checkpoint.optimiser, RANDOM: checkpoint.random}
+    text, shares = json_text(checkpoint.state, indent=1), checkpoint.shares
+    tensors = [tensor for group in groups.values() for tensor in group.values()]
+    refuse_full_disk(folder, tensors * (shares.ranks if shares else 1), text_bytes=len(text))
+    names = {*FILES, *names_of(shares.ranks if shares else 0), *(own_files(folder, run_id) or ())}
 
     def write(partial: Path) -> None:
-        for name, group in zip((MODEL, OPTIMISER, RANDOM), groups, strict=True):
+        sums: dict[str, str] = {}
+        if shares is not None:
+            sums = shares.write(partial)
+            del groups[MODEL], groups[OPTIMISER]
+        for name, group in groups.items():
             save_tensors(partial / name, group)
         (partial / STATE).write_text(text, encoding="utf-8")
         manifest = {
@@ -102,11 +119,29 @@ def save(folder: Path, checkpoint: Checkpoint, *, run_id: str = "", replace: boo
             "pellucid": __version__,
             "name": folder.name,
             "run": run_id,
-            "sha256": {name: _sha256(partial / name) for name in FILES if name != MANIFEST},
+            "sha256": sums | {name: file_sha256(partial / name) for name in (*groups, STATE)},
         }
         (partial / MANIFEST).write_text(json_text(manifest, indent=1), encoding="utf-8")
 
-    write_folder(folder, FILES, write, replace=replace)
+    write_folder(folder, sorted(names), write, replace=replace)
+
+
+def write_own(folder: Path, checkpoint: Checkpoint, rank: int) -> dict[str, str]:
+    """Write this rank's files of a checkpoint in shares; returns their checksums by name.
+
+    Args:
+        folder: where all ranks write.
+        checkpoint: has this rank's shares.
+        rank: of this process.
+    """
+    assert checkpoint.shares is not None
+    groups = dict(zip(GROUPS, (checkpoint.model, checkpoint.optimiser), strict=True))
+    sums: dict[str, str] = {}
+    for group, tensors in groups.items():
+        file = folder / file_of(group, rank)
+        write_shares(file, tensors, checkpoint.shares.places)
+        sums[file.name] = file_sha256(file)
+    return sums
 
 
 def verify(folder: Path) -> None:
@@ -126,7 +161,7 @@ def verify(folder: Path) -> None:
         file = folder / name
         if not file.is_file():
             raise CheckpointError(f"{file} is missing: the checkpoint is damaged")
-        if _sha256(file) != expected:
+        if file_sha256(file) != expected:
             raise CheckpointError(f"{file} is damaged: its content differs from the saved one")
 
 
@@ -138,8 +173,8 @@ def load(folder: Path) -> Checkpoint:
     """
     verify(folder)
     return Checkpoint(
-        model=_load_tensors(folder / MODEL),
-        optimiser=_load_tensors(folder / OPTIMISER),
+        model=_load_group(folder, "model"),
+        optimiser=_load_group(folder, "optimiser"),
         random=_load_tensors(folder / RANDOM),
         state=_read_json(folder / STATE),
     )
@@ -162,7 +197,7 @@ def load_model_tensors(folder: Path) -> dict[str, Tensor]:
         CheckpointError: as `verify`.
     """
     verify(folder)
-    return _load_tensors(folder / MODEL)
+    return _load_group(folder, "model")
 
 
 def load_optimiser(folder: Path) -> tuple[dict[str, Tensor], int]:
@@ -173,13 +208,22 @@ def load_optimiser(folder: Path) -> tuple[dict[str, Tensor], int]:
     """
     verify(folder)
     step = read_progress(_read_json(folder / STATE), folder / STATE).step
-    return _load_tensors(folder / OPTIMISER), step
+    return _load_group(folder, "optimiser"), step
 
 
 def save_tensors(file: Path, tensors: Mapping[str, Tensor]) -> None:
     """Write tensors by name, copied to the CPU."""
     on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     cast("Any", safetensors.torch).save_file(on_cpu, file)
+
+
+def _load_group(folder: Path, group: str) -> dict[str, Tensor]:
+    """The whole tensors of a checkpoint, from one file, or from a file of each rank."""
+    names = _sums(_read_json(folder / MANIFEST), folder / MANIFEST)
+    shared = [name for name in names if name.startswith(f"{group}.rank-")]
+    if shared:
+        return read_shares(folder / name for name in shared)
+    return _load_tensors(folder / f"{group}.safetensors")
 
 
 def _load_tensors(file: Path) -> dict[str, Tensor]:
@@ -197,7 +241,9 @@ def _sums(manifest: Mapping[str, Any], file: Path) -> dict[str, str]:
     """
     value = cast("object", manifest.get("sha256"))
     sums = cast("dict[str, object]", value if isinstance(value, dict) else {})
-    if sums.keys() != set(FILES) - {MANIFEST}:
+    others = {RANDOM, STATE}
+    ranks = (len(sums) - len(others)) // len(GROUPS)
+    if sums.keys() not in ({MODEL, OPTIMISER} | others, names_of(ranks) | others):
         raise CheckpointError(
             f"{file} is damaged: it has no checksums of {MODEL}, {OPTIMISER}, {RANDOM} and {STATE} "
             f"in sha256, which is {reader.short(manifest.get('sha256'))}"
@@ -232,6 +278,7 @@ def own_files(folder: Path, run_id: str) -> tuple[str, ...] | None:
     return (*sums, MANIFEST)
 
 
-def _sha256(file: Path) -> str:
+def file_sha256(file: Path) -> str:
+    """The checksum of a file."""
     with file.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

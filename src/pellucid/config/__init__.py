@@ -36,22 +36,9 @@ from pellucid.config.blocks import (
     SandwichNorm,
 )
 from pellucid.config.codec import decode, did_you_mean, encode, overlay, parse_toml, to_toml
-from pellucid.config.corpora import (
-    Conversations,
-    Labelled,
-    Pairs,
-    Preferences,
-    Prompts,
-    Rows,
-)
+from pellucid.config.corpora import Conversations, Labelled, Pairs, Preferences, Prompts, Rows
 from pellucid.config.embedding import Embedding, EmbeddingProjection
-from pellucid.config.initialisation import (
-    He,
-    Initialisation,
-    Normal,
-    Outputs,
-    Xavier,
-)
+from pellucid.config.initialisation import He, Initialisation, Normal, Outputs, Xavier
 from pellucid.config.layers import Layer, SharedLayers, map_kinds
 from pellucid.config.model import Transformer
 from pellucid.config.norms import (
@@ -88,6 +75,7 @@ from pellucid.config.output_heads import (
     LanguageHead,
     NoHead,
 )
+from pellucid.config.parallel import Parallelism, count_parts
 from pellucid.config.positions import (
     ALiBi,
     AlternatingPositions,
@@ -119,6 +107,8 @@ from pellucid.config.text import (
     Documents,
     Files,
     FromFile,
+    Mixture,
+    Source,
     SpecialTokens,
     StandardLibrary,
     Text,
@@ -218,6 +208,7 @@ __all__ = [
     "LoRA",
     "LongRoPE",
     "Minutes",
+    "Mixture",
     "MultiHead",
     "Muon",
     "NTKScaling",
@@ -237,6 +228,7 @@ __all__ = [
     "Outputs",
     "Pairs",
     "Parallel",
+    "Parallelism",
     "Plan",
     "PolicyGradient",
     "Positions",
@@ -258,6 +250,7 @@ __all__ = [
     "SharedLayers",
     "ShawRelative",
     "Sinusoidal",
+    "Source",
     "SpanCorruption",
     "SpecialTokens",
     "SpectralNorm",
@@ -279,6 +272,7 @@ __all__ = [
     "adds_to_scores",
     "base_of",
     "continues_text",
+    "count_parts",
     "data_for",
     "decode",
     "did_you_mean",

@@ -205,10 +205,15 @@ def _prefix(path: str) -> str:
 
 def did_you_mean(word: object, choices: Iterable[str]) -> str:
     """The end of a message about an unknown word: the most similar choice, if any is similar."""
+    match = nearest_word(word, choices)
+    return "" if match is None else f"; did you mean {match!r}"
+
+
+def nearest_word(word: object, choices: Iterable[str]) -> str | None:
+    """The choice that an unknown word may be a slip of; None if no choice is similar."""
     if not isinstance(word, str) or len(word) > 100:  # too long for a typing mistake
-        return ""
-    matches = difflib.get_close_matches(word, list(choices), n=1)
-    return f"; did you mean {matches[0]!r}" if matches else ""
+        return None
+    return next(iter(difflib.get_close_matches(word, list(choices), n=1)), None)
 
 
 def overlay(base: Table, changes: Table) -> Table:

@@ -12,11 +12,14 @@ from pellucid.config.model import Transformer
 from pellucid.config.objective_requirements import check_cut, check_growth, check_needs
 from pellucid.config.objectives import ElasticNet, Objective
 from pellucid.config.old_names import with_new_kinds
+from pellucid.config.parallel import Parallelism
 from pellucid.config.text import Text
 from pellucid.config.trained import Trained
 from pellucid.config.training import Optimiser, Schedule, Training
 from pellucid.errors import ConfigError
 from pellucid.version import FORMAT, READABLE
+
+_REPLICATED = Parallelism()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,8 @@ class Run:
 
     `start` is the run or published model that gives the first weights and the tokenizer; without
     it `initialisation` draws the weights. `trained` says which weights to train, if not all.
-    `penalties` are added to the objective.
+    `penalties` are added to the objective. `parallel` says where the numbers lie if many processes
+    train the run.
     """
 
     seed: int
@@ -38,11 +42,17 @@ class Run:
     start: str | None = None
     trained: Trained | None = None
     penalties: tuple[ElasticNet, ...] = ()
+    parallel: Parallelism = _REPLICATED
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise ConfigError(f"seed must be between 0 and 2^63 - 1, was {self.seed}")
         check_growth(self.training, self.model)
+        if self.training.ema_decay is not None and self.parallel.shard != "none":
+            raise ConfigError(
+                "training.ema_decay averages whole weights, and parallel.shard leaves each rank a "
+                "share of them: pass --set parallel.shard=none, or --set training.ema_decay=none"
+            )
 
     def check_objective(self) -> None:
         """Refuse a model or data that the objective cannot use.
@@ -64,7 +74,11 @@ class Plan(Checked):
     matrices or torch's "fused" one. `native` says whether the C code ran. `orthogonal` is the type
     in which Muon orthogonalises. Plans written before these keys existed get their defaults.
     `growth_steps` is the length over which a batch grows if you changed the length of the run
-    (default: `total_steps`).
+    (default: `total_steps`). `ranks` processes train together; they cut each batch into `parts`
+    equal parts (default: `training.accumulation`). With the `seeding` "by_part", each part but the
+    first has random numbers of its own, on one rank too; with "by_update" the parts share one
+    stream, as in 0.1. A run by minutes is `replanned` while it trains, by `replans.jsonl`; one of
+    0.1 has `total_steps`.
     """
 
     total_steps: Count
@@ -78,6 +92,10 @@ class Plan(Checked):
     native: bool = False
     orthogonal: Literal["float32", "bfloat16"] = "bfloat16"
     growth_steps: Count | None = None
+    ranks: Count = 1
+    parts: Count | None = None
+    seeding: Literal["by_update", "by_part"] = "by_update"
+    replanned: bool = False
 
     @property
     def grows_over(self) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from pellucid.config.checks import AtLeast, Checked, Paths
+from pellucid.config.checks import AtLeast, Checked, Paths, Positive
 from pellucid.config.corpora import Rows
 from pellucid.errors import ConfigError
+
+#: Each source of a mixture has at least one row in so many.
+_SMALLEST_SHARE = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,48 @@ class Files(Checked):
     field: str | None = None
 
 
-Documents = StandardLibrary | Files
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source(Checked):
+    """One of several sources of text: as `Files`, with its weight."""
+
+    paths: Paths
+    weight: Positive
+    field: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture(Checked):
+    """Several sources, mixed by weight: one of weight 3 fills three times the rows of one of 1.
+
+    The shares hold in every thousand rows. A source that is small for its weight comes again sooner
+    than the others. The held-out text is not mixed: it is a share of all documents.
+    """
+
+    sources: tuple[Source, ...]
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of all sources."""
+        return tuple(path for source in self.sources for path in source.paths)
+
+    def _check(self) -> None:
+        if len(self.sources) < 2:
+            raise ConfigError(
+                f"sources: a mixture has at least two, was {len(self.sources)}: for one, choose "
+                "Files"
+            )
+        if "-" in self.paths:
+            raise ConfigError("sources: standard input cannot be mixed: write it to a file first")
+        smallest = min(source.weight for source in self.sources)
+        total = sum(source.weight for source in self.sources)
+        if smallest * _SMALLEST_SHARE < total:
+            raise ConfigError(
+                f"sources: a weight of {smallest:g} among {total:g} is less than 1 row in "
+                f"{_SMALLEST_SHARE}: raise it, or leave the source out"
+            )
+
+
+Documents = StandardLibrary | Files | Mixture
 Corpus = Documents | Rows
 
 

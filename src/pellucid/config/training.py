@@ -118,7 +118,10 @@ class Tokens(Checked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minutes(Checked):
-    """Train for about this long: pellucid measures the speed first, and fixes the steps from it."""
+    """Train for this long: from the first evaluation to the last checkpoint.
+
+    pellucid plans the number of updates, and plans again while it trains: see docs/run-folder.md.
+    """
 
     count: Positive
 
@@ -169,7 +172,11 @@ class Training(Checked):
     `sentence` is the fixed prompt that the model continues as it learns; if it is empty, the run
     takes one from the held-out text. With `documents_apart` no token sees another document of its
     row, and positions count from the beginning of each. Without it a row is text end to end.
-    `growth` makes the batch or the rows grow during the training.
+    `growth` makes the batch or the rows grow during the training. `recompute` is what the backward
+    pass computes again to save memory: nothing, all but products of matrices and attention, or
+    every block from its input. It changes no number. With `patience` the run ends early: after so
+    many evaluations in a row without a new best held-out loss. With `ema_decay` the run keeps a
+    moving average of its weights, and evaluates, samples, saves and exports that.
     """
 
     budget: Budget
@@ -187,10 +194,22 @@ class Training(Checked):
     sentence: str
     documents_apart: bool = False
     growth: Growth | None = None
+    recompute: Literal["none", "selective", "full"] = "none"
+    patience: Count | None = None
+    ema_decay: PositiveFraction | None = None
 
     def _check(self) -> None:
         if self.batch_size % self.accumulation:
             raise ConfigError(
                 f"batch_size must be a multiple of accumulation, was {self.batch_size} and "
                 f"{self.accumulation}"
+            )
+        if self.patience is None or not isinstance(self.budget, Steps):
+            return
+        fewest = self.patience * self.evaluate_every
+        if fewest >= self.budget.count:
+            raise ConfigError(
+                f"patience {self.patience} cannot end a run early: with evaluate_every "
+                f"{self.evaluate_every} that takes {fewest:,} updates, and the run has "
+                f"{self.budget.count:,}: evaluate more often, or choose a smaller patience"
             )

@@ -4,6 +4,7 @@ It builds nothing and needs no torch.
 """
 
 from pellucid.counting.activations import choose_kernel
+from pellucid.counting.conditions import Conditions
 from pellucid.counting.flops import FlopRow, flops_per_token
 from pellucid.counting.growth import GrowthRow, growth
 from pellucid.counting.inference_memory import (
@@ -11,6 +12,15 @@ from pellucid.counting.inference_memory import (
     reading_memory,
     weights_memory,
     writing_memory,
+)
+from pellucid.counting.layout import (
+    ONE_DEVICE,
+    Groups,
+    Layout,
+    Shard,
+    check_tensor,
+    gathered_bytes,
+    weight_groups,
 )
 from pellucid.counting.memory import MemoryRow, memory
 from pellucid.counting.parameters import (
@@ -21,7 +31,6 @@ from pellucid.counting.parameters import (
 )
 from pellucid.counting.peak import (
     UNCERTAINTY,
-    Conditions,
     MemoryEstimate,
     least_memory,
     least_model,
@@ -29,20 +38,29 @@ from pellucid.counting.peak import (
     with_vocabulary,
 )
 from pellucid.counting.temporaries import chunk_rows
+from pellucid.counting.trained import Product, block_products
 from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
+    "ONE_DEVICE",
     "UNCERTAINTY",
     "Conditions",
     "FlopRow",
+    "Groups",
     "GrowthRow",
+    "Layout",
     "MemoryEstimate",
     "MemoryRow",
     "ParameterRow",
+    "Product",
+    "Shard",
     "active_parameter_count",
+    "block_products",
+    "check_tensor",
     "choose_kernel",
     "chunk_rows",
     "flops_per_token",
+    "gathered_bytes",
     "growth",
     "least_memory",
     "least_model",
@@ -52,6 +70,7 @@ __all__ = [
     "parameters",
     "peak_memory",
     "reading_memory",
+    "weight_groups",
     "weights_memory",
     "with_vocabulary",
     "writing_memory",

@@ -44,8 +44,12 @@ from pellucid.counting.parameters import symbols
 from pellucid.counting.part_formulas import block_norms
 
 Precision = Literal["float32", "bfloat16"]
-#: How attention is computed: by torch's fused kernel, or by matrix products.
-Kernel = Literal["fused", "products"]
+#: How attention is computed: by a fused kernel, by products, or by a GPU's, which forms no scores.
+Kernel = Literal["fused", "products", "flash"]
+CPUKernel = Literal["fused", "products"]
+#: What the backward pass computes again: nothing; everything but products of matrices and
+#: attention; also every second product (torchtitan's rule); or every block, from its input.
+Recompute = Literal["none", "selective", "alternate", "full"]
 
 #: The longest text and the most bytes of weights over all layers for the kernel "products".
 _LONGEST, _MOST_WEIGHTS = 512, 2**28
@@ -80,7 +84,7 @@ def bytes_of(precision: Precision) -> int:
     return 2 if precision == "bfloat16" else 4
 
 
-def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -> Kernel:
+def choose_kernel(model: Transformer, precision: Precision, *, sequences: int) -> CPUKernel:
     """The faster attention kernel on a CPU for a pass; `pellucid.training.kernels` says why.
 
     Args:
@@ -108,21 +112,37 @@ def activations(
     precision: Precision,
     kernel: Kernel = "fused",
     trained: Trained | None = None,
+    recompute: Recompute = "none",
+    tensor: int = 1,
+    residual: int = 4,
 ) -> list[StackActivations]:
     """The activations of each stack that the backward pass needs.
 
     A fused kernel forms no scores. The kernel "products" has h T of them per token. So has
     attention that no fused kernel computes: with soft caps, sinks, vectors on values, dropout.
+
+    Args:
+        model: The model.
+        size: The pass.
+        precision: Of matrix products.
+        kernel: How attention is computed.
+        trained: The weights that learn; None for all.
+        recompute: What the backward pass computes again.
+        tensor: How many devices share the heads and the units.
+        residual: Bytes of a number of the residual stream.
     """
     retained: list[StackActivations] = []
     for named_stack in _stacks_backward(model, trained):
-        wide, narrow = _wide(named_stack), _narrow(named_stack, kernel, size.length(named_stack))
+        wide = _wide(named_stack, recompute)
+        narrow = _narrow(named_stack, kernel, size.length(named_stack), recompute)
         dims = symbols(model, named_stack) | {"T": size.length(named_stack)}
         width = bytes_of(precision)
-        numbers = sum(evaluate_int(term, dims | own) for term, own in narrow)
-        per_token = 4 * evaluate_int(wide, dims) + width * numbers
+        numbers = sum(evaluate_int(term, dims | _shared(sizes, tensor)) for term, sizes in narrow)
+        per_token = residual * evaluate_int(wide, dims) + width * numbers
         terms = total(*(term for term, _ in narrow))
-        formula = f"tokens x (4 bytes x ({wide}) + {width} bytes x ({terms}))"
+        formula = f"tokens x ({residual} bytes x ({wide}) + {width} bytes x ({terms}))"
+        if tensor > 1:
+            formula += f", heads and units / {tensor}"
         retained.append(
             StackActivations(named_stack.prefix, size.tokens(named_stack) * per_token, formula)
         )
@@ -137,23 +157,39 @@ def scores_are_formed(attention: OneAttention, positions: OnePositions) -> bool:
     return attention.soft_cap is not None or attention.sinks or adds_values
 
 
-def _wide(named_stack: NamedStack) -> str:
-    """Numbers of 4 bytes per token: inputs of norms, and the embedding if dropout keeps it."""
+def _wide(named_stack: NamedStack, recompute: Recompute) -> str:
+    """Numbers of the residual stream per token: inputs of norms, or of blocks; the embedding if
+    dropout keeps it.
+    """
     stack = named_stack.stack
     ends = "2 d_model" if stack.input_dropout else "d_model"
-    return total(f"{block_norms(stack)} n_layers (d_model)", ends)
+    inputs = block_norms(stack) if recompute == "none" else 1
+    return total(f"{inputs} n_layers (d_model)", ends)
+
+
+#: The symbols that are divided among devices that share products.
+_SHARED = ("h", "h_kv", "d_ff", "d_shared")
+
+
+def _shared(dims: dict[str, int], tensor: int) -> dict[str, int]:
+    return {name: n // tensor if name in _SHARED else n for name, n in dims.items()}
 
 
 #: A formula, and the values of the symbols that only one kind of layer has.
 _Term = tuple[str, dict[str, int]]
 
 
-def _narrow(named_stack: NamedStack, kernel: Kernel, length: int) -> list[_Term]:
+def _narrow(
+    named_stack: NamedStack, kernel: Kernel, length: int, recompute: Recompute
+) -> list[_Term]:
     """Numbers per token in the precision of products: of each attention, and of the blocks."""
     stack = named_stack.stack
+    if recompute == "full":
+        return []
     terms: list[_Term] = []
-    for (attention, extra), n in _attention_counts(named_stack).items():
-        heads = total("h (d_k + d_v) + h_kv (d_k + d_v)", extra)
+    for (attention, extra), n in _attention_counts(named_stack, kernel).items():
+        keys = "h_kv d_v" if recompute == "alternate" else "h_kv (d_k + d_v)"
+        heads = total(f"h (d_k + d_v) + {keys}", extra)
         if kernel == "products" and isinstance(attention, MultiHead | LatentAttention):
             heads = total(heads, "h T")
         number = "n_layers" if n == stack.n_layers else ""
@@ -162,25 +198,36 @@ def _narrow(named_stack: NamedStack, kernel: Kernel, length: int) -> list[_Term]
         formula = "n_layers (h (d_k + d_v) + h_kv (d_k + d_v))"
         terms.append((formula, window_flops(cross, length)))
     masks = _sublayers(stack) if stack.dropout else 0
-    norms = f"{block_norms(stack) + masks} d_model"
+    products = 1 if recompute == "alternate" else _sublayers(stack)
+    outer = block_norms(stack) + masks if recompute == "none" else products
+    norms = f"{outer} d_model"
     kinds = group_feed_forwards(named_stack)
     for layers in kinds:
-        inner, dims = _saved_inside(layers.kind), feed_forward_symbols(layers.kind)
+        inner, dims = _saved_inside(layers.kind, recompute), feed_forward_symbols(layers.kind)
         terms.append((times(layers.layers, layers.number, f"{norms} + {inner}"), dims))
     return terms
 
 
-def _attention_counts(named_stack: NamedStack) -> Counter[tuple[OneAttention, str]]:
+def _attention_counts(named_stack: NamedStack, kernel: Kernel) -> Counter[tuple[OneAttention, str]]:
     """How many layers have each attention, and the numbers that it keeps besides its vectors."""
     counts = Counter[tuple[OneAttention, str]]()
     for layer, n in named_stack.stack.layer_counts.items():
-        extra = _extra_numbers(layer.attention, layer.positions, causal=named_stack.causal)
+        attention = layer.attention
+        if kernel == "flash" and isinstance(attention, MultiHead | LatentAttention):
+            attention = replace(attention, dropout=0.0)
+        extra = _extra_numbers(attention, layer.positions, causal=named_stack.causal)
         counts[layer.attention, extra] += n
     return counts
 
 
-def _saved_inside(feed_forward: OneFeedForward) -> str:
-    """Numbers of a token that the backward pass needs: before and after each operation."""
+def _saved_inside(feed_forward: OneFeedForward, recompute: Recompute) -> str:
+    """Numbers of a token that the backward pass needs: before and after each operation.
+
+    With recomputation only the outputs of products stay; a mixture of experts stays as it is.
+    """
+    if recompute != "none" and not isinstance(feed_forward, Experts):
+        has_gate = isinstance(feed_forward, GatedMLP | ClampedGatedMLP)
+        return "2 d_ff" if has_gate and recompute == "selective" else "1 d_ff"
     match feed_forward:
         case MLP() | GatedMLP() | ClampedGatedMLP():
             return f"{_saved_units(feed_forward)} d_ff"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from pellucid.config import SGD, Adam, AdamW, Muon, Optimiser, Trained, Transformer
 from pellucid.counting.activations import Kernel, Pass, Precision, activations
+from pellucid.counting.layout import ONE_DEVICE, Layout
 from pellucid.counting.parameters import parameter_count
 from pellucid.counting.trained import TrainedCounts, count_trained
 
@@ -60,14 +61,16 @@ def state_memory(
     *,
     trained: Trained | None = None,
     frozen_parameters: int = 0,
+    layout: Layout = ONE_DEVICE,
 ) -> list[MemoryRow]:
-    """Weights, gradients and moments, all in float32.
+    """Weights, gradients and moments, all in float32: a device's share of them.
 
     Args:
         model: The trained model.
         optimiser: Its optimiser.
         trained: The weights that learn; the others have no gradient and no moments.
         frozen_parameters: Parameters of a teacher or a frozen reference.
+        layout: Over how many devices they are cut.
     """
     n, counts = parameter_count(model), count_trained(model, trained)
     moments, moments_formula = _moments(optimiser, counts)
@@ -82,7 +85,34 @@ def state_memory(
         formula = "4 bytes x parameters of the model that is asked"
         lower = "the size of the model that is asked"
         rows.append(MemoryRow("asked", 4 * frozen_parameters, formula, lower))
-    return rows
+    return [_share(row, layout) for row in rows]
+
+
+def snapshot_memory(
+    model: Transformer, optimiser: Optimiser, *, trained: Trained | None, averaged: bool
+) -> MemoryRow:
+    """The copy that a checkpoint is written from; the weights read back at the end need less.
+
+    Args:
+        model: The trained model.
+        optimiser: Its optimiser.
+        trained: The weights that learn; None for all.
+        averaged: Whether the run keeps a moving average of its weights.
+    """
+    rows = {row.part: row.n_bytes for row in state_memory(model, optimiser, trained=trained)}
+    n_bytes = rows["weights"] + rows["optimiser"] + averaged * rows["gradients"]
+    formula = "weights + optimiser, while a checkpoint is written"
+    return MemoryRow("snapshot", n_bytes, formula, SMALLER_MODEL)
+
+
+def _share(row: MemoryRow, layout: Layout) -> MemoryRow:
+    """What a device holds of weights, gradients or moments."""
+    if layout.offload:
+        return replace(row, n_bytes=0, formula=f"{row.formula}, on the processor")
+    if layout.parts == 1:
+        return row
+    formula = f"{row.formula} / {layout.parts}"
+    return replace(row, n_bytes=-(-row.n_bytes // layout.parts), formula=formula)
 
 
 def activation_memory(
@@ -92,13 +122,50 @@ def activation_memory(
     precision: Precision,
     kernel: Kernel = "fused",
     trained: Trained | None = None,
+    layout: Layout = ONE_DEVICE,
+    residual: int = 4,
 ) -> list[MemoryRow]:
-    """The activations that the backward pass needs: see `activations`."""
-    rows = activations(model, size, precision=precision, kernel=kernel, trained=trained)
-    return [
+    """The activations that the backward pass needs: see `activations`.
+
+    With recomputation, the activations of one block are added: they are computed again at once.
+
+    Args:
+        model: The trained model.
+        size: The pass of one device.
+        precision: Of matrix products.
+        kernel: How attention is computed.
+        trained: The weights that learn; None for all.
+        layout: The recomputation, and how many devices share products.
+        residual: Bytes of a number of the residual stream.
+    """
+    rows = activations(
+        model,
+        size,
+        precision=precision,
+        kernel=kernel,
+        trained=trained,
+        recompute=layout.recompute,
+        tensor=layout.tensor,
+        residual=residual,
+    )
+    memory_rows = [
         MemoryRow(f"{row.prefix}activations", row.n_bytes, row.formula, SMALLER_PASS)
         for row in rows
     ]
+    if layout.recompute == "none":
+        return memory_rows
+    without_recomputation = activation_memory(
+        model,
+        size,
+        precision=precision,
+        kernel=kernel,
+        trained=trained,
+        layout=replace(layout, recompute="none"),
+        residual=residual,
+    )
+    n_layers = sum(stack.n_layers for stack in model.stacks)
+    block = sum(row.n_bytes for row in without_recomputation) // n_layers
+    return [*memory_rows, MemoryRow("recomputed", block, "activations of a block", SMALLER_PASS)]
 
 
 def _moments(optimiser: Optimiser, counts: TrainedCounts) -> tuple[int, str]:

@@ -21,6 +21,7 @@ from pellucid.config import (
     Files,
     FromFile,
     LanguageHead,
+    Mixture,
     PolicyGradient,
     Run,
     SpanCorruption,
@@ -30,27 +31,29 @@ from pellucid.config import (
     Words,
     continues_text,
 )
-from pellucid.counting.activations import Kernel, Pass, Precision, bytes_of, choose_kernel
+from pellucid.counting.activations import Pass, bytes_of, choose_kernel
+from pellucid.counting.conditions import UNKNOWN, Conditions
 from pellucid.counting.growth import growth
+from pellucid.counting.layout import cast_bytes, gathered_bytes
 from pellucid.counting.memory import (
     SMALLER_MODEL,
     SMALLER_PASS,
     MemoryRow,
     activation_memory,
+    snapshot_memory,
     state_memory,
 )
-from pellucid.counting.parameters import parameter_count
 from pellucid.counting.temporaries import (
     EVALUATED_AT_ONCE,
     loss_bytes,
     reading_bytes,
     update_bytes,
+    whole_logits_bytes,
 )
 
 #: The possible error of an estimate, as a share of it: see docs/budget.md.
 UNCERTAINTY = 0.15
-#: Python, torch and pellucid before any model; kernels and code that the first update loads.
-PROCESS_BYTES = 240 * 2**20
+#: Kernels and code that the first update loads.
 FIRST_UPDATE_BYTES = 36 * 2**20
 #: Text is read in pieces and ids are mapped from disk; watching the run takes little.
 _DATA_BYTES = 8 * 2**20
@@ -63,37 +66,9 @@ _HOLES, _HOLES_PER_PAGE, _MOST_HOLES = 0.6, 0.25, 1.5
 #: Extra gradients of the head's matrix at one time. If it is also the embedding, these are the
 #: embedding's gradient and the sum of both.
 _HEAD_GRADIENTS = {True: 2, False: 1}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
-    """Facts about the machine, the data and other models, which no config has.
-
-    Attributes:
-        precision: Of matrix products.
-        kernel: How attention is computed; None to choose the faster one.
-        longest: The longest rows of the data in the encoder and the decoder, if they are shorter
-            than the context.
-        frozen_parameters: Parameters of a teacher or a reference in memory.
-        frozen_token_bytes: Bytes per token that the teacher or reference reads, also if it is the
-            trained model without its adapters.
-        process: Bytes of the process before any model.
-        keeps_freed: Whether the allocator keeps freed memory, as the command line sets it.
-        watched: Whether vital signs or other watchers run.
-    """
-
-    precision: Precision = "float32"
-    kernel: Kernel | None = None
-    longest: tuple[int, int] | None = None
-    frozen_parameters: int = 0
-    frozen_token_bytes: int = 0
-    process: int = PROCESS_BYTES
-    keeps_freed: bool = True
-    watched: bool = True
-
-
-#: For no particular machine or data.
-UNKNOWN = Conditions()
+#: The unused part of a GPU's reserved memory, as a share of what comes and goes in an update:
+#: fitted to one published run (docs/plan.md).
+_GPU_HOLES = 0.087
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,37 +95,93 @@ class MemoryEstimate:
 
 def peak_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """The peak of a training, with all of its terms."""
-    model, precision, trained = run.model, conditions.precision, run.trained
-    size = pass_of(run, conditions.longest)
-    kernel = conditions.kernel or choose_kernel(model, precision, sequences=size.sequences)
-    activation_rows = activation_memory(
-        model, size, precision=precision, kernel=kernel, trained=trained
-    )
-    rows = [
+    size = pass_of(run, conditions.longest, conditions.layout.data)
+    rows = _update_rows(run, size, conditions)
+    if conditions.on_gpu:
+        return MemoryEstimate(_gpu_rows(run, size, conditions, rows))
+    activation_rows = [row for row in rows if row.part.endswith(("activations", "recomputed"))]
+    estimate = [
         MemoryRow("process", conditions.process, "measured"),
         MemoryRow("first update", FIRST_UPDATE_BYTES, "measured: kernels and code"),
-        MemoryRow("data", *_data(run, conditions)),
-        *state_memory(
-            model, run.optimiser, trained=trained, frozen_parameters=conditions.frozen_parameters
-        ),
-        *activation_rows,
-        MemoryRow("loss", *loss_bytes(model, run.objective, size, precision), SMALLER_PASS),
-        MemoryRow("update", *update_bytes(run.optimiser, model, trained), SMALLER_MODEL),
+        *rows,
         *_other_rows(run, size, conditions),
     ]
-    state = bytes_of(precision) * size.sequences * max(size.encoder, size.decoder) * model.d_model
+    width = bytes_of(conditions.precision)
+    state = width * size.sequences * max(size.encoder, size.decoder) * run.model.d_model
     pages = state // _PAGE_BYTES if conditions.keeps_freed else 0
     is_even = not conditions.longest and not _is_packed(run)
     share = _MOST_HOLES if is_even and pages else _HOLES + _HOLES_PER_PAGE * pages
-    parts = run.training.accumulation
-    gradients = rows[4].n_bytes if parts == 1 else 0  # with accumulation they exist all the time
-    return MemoryEstimate((*rows, _holes(activation_rows, gradients, min(_MOST_HOLES, share))))
+    # with accumulation gradients exist all the time
+    gradients = _bytes_of_part(rows, "gradients") if run.training.accumulation == 1 else 0
+    holes = _holes(activation_rows, gradients, min(_MOST_HOLES, share))
+    return MemoryEstimate((*estimate, holes))
+
+
+def _update_rows(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]:
+    """What an update has in memory, on any device."""
+    model, precision, layout = run.model, conditions.precision, conditions.layout
+    kernel = conditions.kernel or choose_kernel(model, precision, sequences=size.sequences)
+    activation_rows = activation_memory(
+        model,
+        size,
+        precision=precision,
+        kernel=kernel,
+        trained=run.trained,
+        layout=layout,
+        residual=conditions.residual_bytes,
+    )
+    if conditions.logits == "chunks":
+        loss = loss_bytes(model, run.objective, size, precision)
+    else:
+        fused, compiled = conditions.logits == "fused", conditions.compiled
+        loss = whole_logits_bytes(model, size, precision, compiled=compiled, fused=fused)
+    if layout.tensor > 1:
+        loss = loss[0] // layout.tensor, f"{loss[1]} / {layout.tensor}"
+    rows = [
+        MemoryRow("data", *_data(run, conditions)),
+        *state_memory(
+            model,
+            run.optimiser,
+            trained=run.trained,
+            frozen_parameters=conditions.frozen_parameters,
+            layout=layout,
+        ),
+        *activation_rows,
+        MemoryRow("loss", *loss, SMALLER_PASS),
+        MemoryRow("update", *update_bytes(run.optimiser, model, run.trained), SMALLER_MODEL),
+    ]
+    if run.training.ema_decay is not None:
+        n_bytes, formula = _bytes_of_part(rows, "gradients"), "as gradients: a moving average"
+        rows.append(MemoryRow("average", n_bytes, formula, SMALLER_MODEL))
+    if layout.shards > 1:
+        rows.append(MemoryRow("gathered", *gathered_bytes(model, layout), SMALLER_MODEL))
+    elif precision == "bfloat16":
+        rows.append(MemoryRow("casts", *cast_bytes(model, layout), SMALLER_MODEL))
+    return rows
+
+
+def _gpu_rows(
+    run: Run, size: Pass, conditions: Conditions, rows: list[MemoryRow]
+) -> tuple[MemoryRow, ...]:
+    """The memory that a GPU reserves: freed blocks serve again, so an evaluation adds little."""
+    others = {row.part: row for row in _other_rows(run, size, conditions)}
+    passing = sum(
+        row.n_bytes
+        for row in rows
+        if row.part.endswith(("activations", "recomputed", "loss", "gathered"))
+    )
+    evaluation = others["evaluation"]
+    extra = replace(evaluation, n_bytes=max(0, evaluation.n_bytes - passing))
+    formula = f"{_GPU_HOLES} x what comes and goes in an update (fitted)"
+    holes = MemoryRow("allocator", int(_GPU_HOLES * passing), formula, SMALLER_PASS)
+    process = MemoryRow("process", 0, "the processor holds it")
+    return (process, *rows, others["reading"], others["drawn"], others["head"], extra, holes)
 
 
 def least_memory(run: Run, conditions: Conditions = UNKNOWN) -> MemoryEstimate:
     """The least peak before the data are read: it assumes rows of one token."""
     run = replace(run, model=least_model(with_vocabulary(run).model))
-    reads_text = isinstance(run.text.corpus, Files | StandardLibrary)
+    reads_text = isinstance(run.text.corpus, Files | StandardLibrary | Mixture)
     longest = conditions.longest if reads_text else (1, 1)
     return peak_memory(run, replace(conditions, longest=longest))
 
@@ -169,22 +200,18 @@ def with_vocabulary(run: Run) -> Run:
         return run
     match run.text.tokenizer:
         case BytePairs(vocab_size=rows) | Words(vocab_size=rows) | WordPiece(vocab_size=rows):
-            return _with_vocabulary(run, rows)
+            return replace(run, model=replace(run.model, vocab_size=rows))
         case Bytes() | Characters() | FromFile():
             return run
         case _:
             assert_never(run.text.tokenizer)
 
 
-def _with_vocabulary(run: Run, rows: int) -> Run:
-    return replace(run, model=replace(run.model, vocab_size=rows))
-
-
-def pass_of(run: Run, longest: tuple[int, int] | None = None) -> Pass:
-    """The sequences and lengths of one forward and backward pass of a run."""
+def pass_of(run: Run, longest: tuple[int, int] | None = None, data: int = 1) -> Pass:
+    """The sequences and lengths of one forward and backward pass, on one of `data` ranks."""
     settings, objective, context = run.training, run.objective, run.model.context_length
     encoder, decoder = (min(length, context) for length in longest or (context, context))
-    sequences = settings.batch_size // settings.accumulation
+    sequences = settings.batch_size // max(settings.accumulation, data)
     match objective:
         case SpanCorruption(corrupted=share, mean_span=span):
             hidden, marks = share * encoder, share * encoder / span
@@ -197,8 +224,9 @@ def pass_of(run: Run, longest: tuple[int, int] | None = None) -> Pass:
 
 def _data(run: Run, conditions: Conditions) -> tuple[int, str, str]:
     """A batch, and its masks if documents do not see each other."""
-    size = pass_of(run, conditions.longest)
-    tokens = run.training.accumulation * size.sequences * max(size.encoder, size.decoder)
+    size = pass_of(run, conditions.longest, conditions.layout.data)
+    parts = max(1, run.training.accumulation // conditions.layout.data)
+    tokens = parts * size.sequences * max(size.encoder, size.decoder)
     masks = 0
     if _is_packed(run) or run.training.documents_apart:
         width, n_layers = bytes_of(conditions.precision), sum(s.n_layers for s in run.model.stacks)
@@ -213,25 +241,25 @@ def _other_rows(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow]
     model = run.model
     windows = continues_text(run.objective)
     rows = EVALUATED_AT_ONCE if windows else size.sequences * run.training.accumulation
-    fewest = -(-run.training.evaluate_tokens // model.context_length)
+    windows_of_rank = model.context_length * conditions.layout.data
+    fewest = -(-run.training.evaluate_tokens // windows_of_rank)
     read = Pass(min(rows, fewest) if windows else rows, size.encoder, size.decoder)
     evaluated = reading_bytes(model, read, conditions.precision, logits=True)
     answers = isinstance(run.objective, DPO)  # one after the other
     frozen_bytes = (
         conditions.frozen_token_bytes * size.sequences * size.decoder // (2 if answers else 1)
     )
-    extra = _HEAD_GRADIENTS[model.embedding.tied] * 4 * _head_numbers(run)
+    width = bytes_of(conditions.layout.gather) if conditions.layout.shards > 1 else 4
+    extra = _HEAD_GRADIENTS[model.embedding.tied] * width * _head_numbers(run)
     watching = _WATCHING_BYTES if conditions.watched else 0
-    n = parameter_count(model)
+    averaged = run.training.ema_decay is not None
     smaller = "model.vocab_size or model.d_model"
     return [
-        MemoryRow(
-            "reading", frozen_bytes, "bytes per token x tokens of the model asked", SMALLER_PASS
-        ),
+        MemoryRow("reading", frozen_bytes, "bytes per token x tokens asked for", SMALLER_PASS),
         MemoryRow("drawn", _sampling_bytes(run), "answers x context x kept", "training.batch_size"),
         MemoryRow("head", extra, "its gradient, before it is one with others", smaller),
         MemoryRow("evaluation", *evaluated, "model.context_length or model.vocab_size"),
-        MemoryRow("read back", 4 * n, "4 bytes x parameters, when the run is done", smaller),
+        snapshot_memory(model, run.optimiser, trained=run.trained, averaged=averaged),
         MemoryRow("watching", watching, "measured"),
     ]
 
@@ -252,6 +280,10 @@ def _head_numbers(run: Run) -> int:
     if not isinstance(run.model.head, LanguageHead) or run.trained is not None:
         return 0
     return run.model.rows * run.model.head_width
+
+
+def _bytes_of_part(rows: list[MemoryRow], part: str) -> int:
+    return next(row.n_bytes for row in rows if row.part == part)
 
 
 def _is_packed(run: Run) -> bool:

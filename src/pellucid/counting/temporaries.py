@@ -92,6 +92,31 @@ def loss_bytes(model: Transformer, objective: Objective, size: Pass, precision: 
             assert_never(objective)
 
 
+def whole_logits_bytes(
+    model: Transformer, size: Pass, precision: Precision, *, compiled: bool, fused: bool
+) -> Size:
+    """All logits of a pass at once, as most loops hold them; ours does not.
+
+    The cross-entropy has three float32 copies at its largest: log-probabilities, their gradient,
+    and the gradient of the logits. A compiler fuses two of them; then the logits are there too. One
+    kernel for all of it needs the logits and their gradient, in the precision of products.
+
+    Args:
+        model: The model.
+        size: The pass.
+        precision: Of matrix products.
+        compiled: Whether a compiler fuses the loss.
+        fused: Whether one kernel computes the cross-entropy.
+    """
+    if isinstance(model.head, ClassificationHead | NoHead):
+        return 0, "nothing: no logits over the vocabulary"
+    tokens = size.sequences * (size.decoder or size.encoder)
+    width = bytes_of(precision)
+    separate = 8 + width if compiled else 12
+    n_bytes = 2 * width if fused else separate
+    return n_bytes * tokens * model.rows, f"{n_bytes} bytes x tokens x vocab_size"
+
+
 def update_bytes(optimiser: Optimiser, model: Transformer, trained: Trained | None) -> Size:
     """The temporary memory of an update."""
     match optimiser:

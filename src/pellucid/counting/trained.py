@@ -30,6 +30,7 @@ from pellucid.config import (
 )
 from pellucid.counting.formulas import Symbols, evaluate_int, total
 from pellucid.counting.layers import (
+    NamedStack,
     attention_symbols,
     feed_forward_symbols,
     layer_copies,
@@ -147,6 +148,39 @@ def matrix_shapes(model: Transformer) -> Counter[tuple[int, int]]:
                 shape = evaluate_int(outputs, leaf_symbols), evaluate_int(inputs, leaf_symbols)
                 shapes[shape] += n
     return shapes
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A matrix that the tokens of a stack are multiplied with.
+
+    Attributes:
+        part: Its place in a block.
+        inputs: Its columns.
+        outputs: Its rows.
+        layers: How many layers have such a product.
+        share: The share of the tokens; an expert gets few of them.
+    """
+
+    part: str
+    inputs: int
+    outputs: int
+    layers: int
+    share: float = 1.0
+
+
+def block_products(model: Transformer, named_stack: NamedStack) -> list[Product]:
+    """The products of all blocks of a stack, in the order in which a layer computes them."""
+    dims, stack = symbols(model, named_stack), named_stack.stack
+    products: list[Product] = []
+    for layer, n in stack.layer_counts.items():
+        for leaf, inputs, outputs in _in_block(stack, layer):
+            sizes = {**dims, **_symbols_of(leaf, stack, layer)}
+            is_expert = leaf.startswith("feed_forward.experts.")
+            share = sizes["n_active"] / sizes["n_experts"] if is_expert else 1.0
+            shape = evaluate_int(inputs, sizes), evaluate_int(outputs, sizes)
+            products.append(Product(leaf, *shape, layers=n, share=share))
+    return products
 
 
 def _symbols_of(leaf: str, stack: Stack, layer: Layer) -> Symbols:

@@ -16,7 +16,7 @@ from pellucid import config
 from pellucid.maths.schedules import constant, cosine, linear, warm_up_stable_decay
 from pellucid.optim.eager import SGD, Adam, AdamW
 from pellucid.optim.grouping import Group, group
-from pellucid.optim.muon import Muon
+from pellucid.optim.muon import Muon, Owners
 from pellucid.optim.optimiser import Optimiser
 from pellucid.optim.proximal import penalties_of
 from pellucid.typed import multiplies_bfloat16
@@ -27,6 +27,7 @@ def assemble_optimiser(
     parameters: Iterable[tuple[str, nn.Parameter]],
     penalties: Iterable[config.ElasticNet] = (),
     orthogonal: Literal["float32", "bfloat16"] | None = None,
+    owners: Owners | None = None,
 ) -> Optimiser:
     """The optimiser that a config describes, over the trainable ones of `parameters`.
 
@@ -36,6 +37,7 @@ def assemble_optimiser(
         penalties: applied after each step.
         orthogonal: the type in which Muon orthogonalises; by default bfloat16 if the device
             has instructions for it, else float32.
+        owners: the processes that share Muon's work; by default this one alone.
 
     Raises:
         ConfigError: one of the `penalties` names no parameter that is trained.
@@ -69,7 +71,9 @@ def assemble_optimiser(
             adamw_groups = [groups.embeddings, groups.vectors]
             # torch refuses an optimiser without parameters, as if only adapters are trained
             parts = (
-                [_muon(optimiser, groups.hidden, orthogonal)] if groups.hidden.parameters else []
+                [_muon(optimiser, groups.hidden, orthogonal, owners)]
+                if groups.hidden.parameters
+                else []
             )
             if any(adamw_group.parameters for adamw_group in adamw_groups):
                 parts.append(_adamw(optimiser.rest, adamw_groups))
@@ -80,7 +84,10 @@ def assemble_optimiser(
 
 
 def _muon(
-    muon: config.Muon, hidden: Group, orthogonal: Literal["float32", "bfloat16"] | None
+    muon: config.Muon,
+    hidden: Group,
+    orthogonal: Literal["float32", "bfloat16"] | None,
+    owners: Owners | None,
 ) -> torch.optim.Optimizer:
     device = next(iter(hidden.parameters.values())).device
     return Muon(
@@ -90,6 +97,7 @@ def _muon(
         weight_decay=muon.weight_decay,
         newton_schulz_steps=muon.newton_schulz_steps,
         dtype=orthogonal_type(orthogonal, device),
+        owners=owners,
     )
 
 
@@ -113,14 +121,22 @@ def _adamw(adamw: config.AdamW, groups: Iterable[Group]) -> torch.optim.Optimize
 
 def _decaying(groups: Iterable[Group], decay: float) -> list[dict[str, object]]:
     return [
-        {"params": list(group.parameters.values()), "weight_decay": decay if group.decays else 0.0}
+        {"params": parameters, "weight_decay": decay if group.decays else 0.0}
         for group in groups
-        if group.parameters
+        for parameters in _by_place(group.parameters.values())
     ]
 
 
-def assemble_schedule(schedule: config.Schedule, *, total: int) -> Callable[[int], float]:
-    """The learning-rate factor of the step (from 0) among `total` steps.
+def _by_place(parameters: Iterable[nn.Parameter]) -> Iterable[list[nn.Parameter]]:
+    """The parameters that one kernel can update: those that lie over the same ranks."""
+    places: dict[str, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        places.setdefault(str(getattr(parameter, "device_mesh", "")), []).append(parameter)
+    return places.values()
+
+
+def assemble_schedule(schedule: config.Schedule, *, total: int) -> Callable[[float], float]:
+    """The learning-rate factor of the step (from 0) among `total` steps; it may be between two.
 
     The config gives shares of the run, which are rounded to steps here. No update has a rate of
     zero: the first step is one step into the warm-up, and the last step is one step before `final`.

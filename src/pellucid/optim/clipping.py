@@ -31,6 +31,7 @@ def gate(
     *,
     clip_norm: float | None,
     blocked: Float[Tensor, ""],
+    norm: Float[Tensor, ""] | None = None,
 ) -> Gate:
     """The gate of one update.
 
@@ -42,12 +43,15 @@ def gate(
         loss: the loss of the update.
         clip_norm: bound on the norm of all gradients; None does not clip.
         blocked: the `blocked` of the last gate.
+        norm: of all gradients, if `gradients` are only a share of them.
 
     Source:
         Pascanu, Mikolov and Bengio 2013, "On the difficulty of training recurrent neural networks",
         algorithm 1.
     """
-    norm = torch.nn.utils.get_total_norm(gradients)
+    norm = torch.nn.utils.get_total_norm(gradients) if norm is None else norm
+    # the optimiser may be on the processor, and the loss on a GPU
+    loss, blocked = loss.to(norm.device), blocked.to(norm.device)
     finite = torch.isfinite(norm) & torch.isfinite(loss)
     blocked = torch.maximum(blocked, (~finite).to(blocked.dtype))
     divisor = torch.ones_like(norm) if clip_norm is None else (norm / clip_norm).clamp(min=1.0)

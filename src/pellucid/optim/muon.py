@@ -6,14 +6,50 @@ Matrices with the same shape are orthogonalised together, in one batch of produc
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from pellucid.maths.optimisers import newton_schulz
 from pellucid.optim.eager import Optimizer
+
+
+@runtime_checkable
+class Owners(Protocol):
+    """The processes that train together: each may hold a share of every matrix."""
+
+    def local(self, tensor: Tensor) -> Tensor:
+        """What this process holds of a tensor."""
+        ...
+
+    def by_owners(
+        self, function: Callable[[Tensor], Tensor], matrices: Tensor, n_rows: int
+    ) -> Tensor:
+        """This process's share of what `function` gives for the whole matrices.
+
+        Args:
+            function: of a batch of whole matrices.
+            matrices: (batch, rows, columns), the rows that this process holds.
+            n_rows: the rows of a whole matrix.
+        """
+        ...
+
+
+class Alone:
+    """One process owns everything."""
+
+    def local(self, tensor: Tensor) -> Tensor:
+        """The tensor."""
+        return tensor
+
+    def by_owners(
+        self, function: Callable[[Tensor], Tensor], matrices: Tensor, n_rows: int
+    ) -> Tensor:
+        """`function` of the matrices, which are whole."""
+        return function(matrices)
 
 
 class Muon(Optimizer):
@@ -38,6 +74,7 @@ class Muon(Optimizer):
         weight_decay: float,
         newton_schulz_steps: int,
         dtype: torch.dtype = torch.bfloat16,
+        owners: Owners | None = None,
     ) -> None:
         """Make an optimiser of matrices.
 
@@ -49,7 +86,9 @@ class Muon(Optimizer):
             newton_schulz_steps: iterations of Newton-Schulz.
             dtype: in which float32 matrices are orthogonalised. bfloat16 is precise enough, because
                 the singular values need only be close to one.
+            owners: the processes that share the work; by default this one alone.
         """
+        self.owners = owners or Alone()
         self.dtype = dtype
         self.newton_schulz_steps = newton_schulz_steps
         super().__init__(parameters, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
@@ -66,17 +105,21 @@ class Muon(Optimizer):
                 self._step_together(matrices, options)
 
     def _step_together(self, matrices: list[nn.Parameter], options: dict[str, Any]) -> None:
-        mu, lr = options["momentum"], options["lr"]
-        buffers = [self._buffer(matrix) for matrix in matrices]
-        grads = torch.stack([m.grad for m in matrices if m.grad is not None])
+        mu, lr, local = options["momentum"], options["lr"], self.owners.local
+        buffers = [local(self._buffer(matrix)) for matrix in matrices]
+        grads = torch.stack([local(m.grad) for m in matrices if m.grad is not None])
         if self.grad_scale is not None:
             grads = grads / self.grad_scale
         momentum = torch.stack(buffers) * mu + grads
         look_ahead = grads + mu * momentum
-        update = orthogonalise(look_ahead, steps=self.newton_schulz_steps, dtype=self.dtype)
         rows, columns = matrices[0].shape
+        update = self.owners.by_owners(
+            partial(orthogonalise, steps=self.newton_schulz_steps, dtype=self.dtype),
+            look_ahead,
+            rows,
+        )
         rate = lr * max(1.0, rows / columns) ** 0.5
-        weights = torch.stack(tuple(matrices))
+        weights = torch.stack([local(matrix) for matrix in matrices])
         new_weights = weights * (1 - lr * options["weight_decay"]) - rate * update
         if self.found_inf is not None:
             # where and not times: nan times zero is nan
@@ -86,7 +129,7 @@ class Muon(Optimizer):
         for matrix, buffer, new, new_momentum in zip(
             matrices, buffers, new_weights, momentum, strict=True
         ):
-            matrix.copy_(new)
+            local(matrix).copy_(new)
             buffer.copy_(new_momentum)
 
     def _buffer(self, matrix: nn.Parameter) -> Tensor:

@@ -13,15 +13,18 @@ from pellucid import config
 from pellucid.checkpoints import Checkpoint, load_model_tensors, seconds_to_save
 from pellucid.errors import ConfigError
 from pellucid.model import Transformer, assemble, assemble_trained
-from pellucid.optim import assemble_optimiser, assemble_schedule
+from pellucid.optim import Optimiser, assemble_optimiser, assemble_schedule
+from pellucid.parallel import World
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.initial_weights import fill_body
 from pellucid.saved_runs.records import sync
+from pellucid.saved_runs.replans import append_replan
 from pellucid.saved_runs.seal import seal
 from pellucid.tasks import Task
 from pellucid.tokenizers import Tokenizer
-from pellucid.training import Job
-from pellucid.training.kernels import attend_by
+from pellucid.training import Job, Timetable
+from pellucid.training.averaging import WeightAverage
+from pellucid.training.kernels import attend_by, recompute_by
 from pellucid.version import __version__
 
 
@@ -51,7 +54,7 @@ def with_classes(run: config.Run, classes: tuple[str, ...] | None) -> config.Run
 
 
 def build_model(run: config.Run, plan: config.Plan, folder: RunFolder) -> Transformer:
-    """The model on the plan's device, with its first weights, and with the plan's attention kernel.
+    """The model on the plan's device, with its first weights, computed as plan and config say.
 
     Args:
         run: the config.
@@ -64,11 +67,18 @@ def build_model(run: config.Run, plan: config.Plan, folder: RunFolder) -> Transf
     assemble_trained(model, run.trained, seed=run.seed)
     model = model.to(torch.device(plan.device))
     attend_by(model, plan.attention)
+    recompute_by(model, run.training.recompute)
     return model
 
 
 def build_job(
-    run: config.Run, plan: config.Plan, folder: RunFolder, model: Transformer, task: Task
+    run: config.Run,
+    plan: config.Plan,
+    folder: RunFolder,
+    model: Transformer,
+    task: Task,
+    world: World | None = None,
+    timetable: Timetable | None = None,
 ) -> Job:
     """Everything that the loop needs.
 
@@ -78,16 +88,25 @@ def build_job(
         folder: gets the checkpoints.
         model: the model, on the plan's device.
         task: the objective with its data.
+        world: the ranks that train together; by default this process alone.
+        timetable: the new lengths of a run by minutes so far.
     """
-    return Job(
-        model=model,
-        objective=task.objective,
-        optimiser=assemble_optimiser(
+
+    def make_optimiser() -> Optimiser:
+        return assemble_optimiser(
             run.optimiser,
             model.named_parameters(),
             penalties=run.penalties,
             orthogonal=plan.orthogonal,
-        ),
+            owners=world,
+        )
+
+    decay = run.training.ema_decay
+    return Job(
+        model=model,
+        objective=task.objective,
+        optimiser=make_optimiser(),
+        make_optimiser=make_optimiser,
         schedule=assemble_schedule(run.schedule, total=plan.total_steps),
         settings=run.training,
         plan=plan,
@@ -100,6 +119,10 @@ def build_job(
         facts={"pellucid": __version__, **seal(run, plan)},
         non_finite_folder=folder.non_finite,
         save_seconds=partial(seconds_to_save, folder.path),
+        world=world or World(),
+        timetable=timetable or Timetable(),
+        record_replan=partial(append_replan, folder.replans),
+        average=None if decay is None else WeightAverage(model, decay),
     )
 
 

@@ -24,7 +24,8 @@ from pellucid.runs.memory_budget import check_beginning
 from pellucid.runs.rebuild import branch_at
 from pellucid.runs.verify import first_and_last, losses_of, resume_until
 from pellucid.saved_runs.folder import RunFolder, existing_folder
-from pellucid.saved_runs.load import read_config
+from pellucid.saved_runs.load import read_config, read_plan
+from pellucid.saved_runs.replans import decide_until
 from pellucid.training import CheckpointSaved, Event, StepFinished
 
 
@@ -91,6 +92,7 @@ def verify_kills(
         origin, straight = Path(scratch) / "origin", Path(scratch) / "straight"
         often = replace(run, training=replace(run.training, checkpoint_every=1))
         branch_at(folder, start, often, RunFolder(origin))
+        decide_until(RunFolder(origin), read_plan(folder), end)
         shutil.copytree(origin, straight)
         straight_report = _run_child(straight, end, reward)
         proof = _Proof(origin, straight, origin, straight_report, start, end, reward)

@@ -10,6 +10,7 @@ import torch
 from pellucid import config
 from pellucid.counting import (
     Conditions,
+    Layout,
     MemoryEstimate,
     least_memory,
     least_model,
@@ -18,7 +19,7 @@ from pellucid.counting import (
     weights_memory,
     with_vocabulary,
 )
-from pellucid.counting.peak import PROCESS_BYTES
+from pellucid.counting.conditions import PROCESS_BYTES
 from pellucid.counting.temporaries import token_bytes
 from pellucid.data import PreparedData
 from pellucid.free_memory import resident_memory
@@ -101,13 +102,15 @@ def _conditions(
     )
     return Conditions(
         precision=precision,
-        kernel=None if device.type == "cpu" else "fused",
+        kernel=None if device.type == "cpu" else "flash" if device.type == "cuda" else "fused",
         longest=longest,
         frozen_parameters=parameter_count(reference) if reference is not None and copied else 0,
         frozen_token_bytes=0 if reference is None else token_bytes(reference, precision),
         process=process,
         keeps_freed=os.environ.get("THP_MEM_ALLOC_ENABLE") == "1",  # as `keep_freed_memory` sets it
         watched=watched,
+        layout=Layout(recompute=run.training.recompute),
+        on_gpu=device.type == "cuda",
     )
 
 

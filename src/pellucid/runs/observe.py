@@ -8,9 +8,10 @@ from contextlib import ExitStack, contextmanager
 from pellucid import config
 from pellucid.display import Panel, display_for
 from pellucid.errors import RunError
+from pellucid.runs.shard import shard_job
 from pellucid.saved_runs.folder import RunFolder
-from pellucid.saved_runs.records import recorder
-from pellucid.training import Event, Interrupts, Job, Observer, Progress, Watcher
+from pellucid.saved_runs.records import read_events, recorder
+from pellucid.training import Event, Interrupts, Job, Observer, Progress, Resumed, Watcher
 from pellucid.training import train as run_loop
 
 
@@ -44,13 +45,63 @@ def observe_job(
                 observer(event)
 
         all_observers = [record, *observers]
+        # they read weights and gradients, and a rank may hold only a share of them
+        watchers = () if job.world.is_sharded else watchers
         all_observers += [watching.enter_context(watcher(job, emit)) for watcher in watchers]
         for observer in all_observers:
             if isinstance(observer, Panel):
-                observer.heed(lambda: interrupts.asked)
+                _connect(observer, interrupts, is_alone=job.world.size == 1)
+                if any(isinstance(event, Resumed) for event in first_events):
+                    observer.recall(read_events(folder.metrics))
             for event in first_events:
                 observer(event)
-        run_loop(job, progress, all_observers, interrupts)
+        run_together(job, progress, folder, all_observers, interrupts)
+
+
+def _connect(panel: Panel, interrupts: Interrupts, *, is_alone: bool) -> None:
+    """Let the keys of a panel act on the training; other ranks would not hear all of them."""
+
+    def save() -> None:
+        interrupts.save_asked = True
+
+    def sample() -> None:
+        interrupts.sample_asked = True
+
+    panel.heed(
+        lambda: interrupts.asked, save=save, sample=sample if is_alone else None, can_pause=is_alone
+    )
+
+
+def run_together(
+    job: Job,
+    progress: Progress,
+    folder: RunFolder,
+    observers: Sequence[Observer],
+    interrupts: Interrupts,
+) -> None:
+    """Run the loop with all ranks; if one is lost, the message has the command that continues.
+
+    Args:
+        job: everything that the run is made of.
+        progress: how far the run is.
+        folder: the run's folder.
+        observers: functions that are called with every event.
+        interrupts: signals that save or stop the run.
+    """
+
+    def describe() -> str:
+        steps = folder.shelf.steps()
+        last = f"up to step {steps[-1]:,}" if steps else "none: it starts again"
+        return (
+            f" (at update {progress.step + 1:,}). The checkpoints are whole ({last}); start all "
+            f"ranks again with pellucid train --resume {folder.path}"
+        )
+
+    job = shard_job(job)
+    interrupts.settle_seconds = job.world.settle_seconds
+    with job.world.losing(describe):
+        job.world.start_together()
+        run_loop(job, progress, observers, interrupts)
 
 
 @contextmanager

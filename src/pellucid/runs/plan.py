@@ -44,17 +44,23 @@ def try_compiler(settings: config.Training, device: torch.device) -> str | None:
     return compiler_problem(device) if _asks_for_compiler(settings, device) else None
 
 
-def plan_run(run: config.Run, device: torch.device, *, compiler: str | None) -> config.Plan:
+def plan_run(
+    run: config.Run, device: torch.device, *, compiler: str | None, ranks: int = 1
+) -> config.Plan:
     """The plan of a new run on a device; `total_steps` is 1 until `with_step_count` sets it.
 
     Args:
         run: the config, with the sizes of its vocabulary known.
         device: the device to train on.
         compiler: what `try_compiler` says.
+        ranks: how many processes train together.
+
+    Raises:
+        ConfigError: the ranks cannot share a batch alike.
     """
     settings = run.training
     precision = find_precision(settings.precision, device)
-    sequences = settings.batch_size // settings.accumulation
+    parts = config.count_parts(settings, run.parallel.count_data_ranks(ranks))
     return config.Plan(
         total_steps=1,
         threads=torch.get_num_threads(),
@@ -63,11 +69,15 @@ def plan_run(run: config.Run, device: torch.device, *, compiler: str | None) -> 
         compile=_asks_for_compiler(settings, device) and compiler is None,
         device_name=device_name(device),
         torch_version=torch.__version__,
-        attention=choose_kernel(run.model, precision, sequences=sequences)
+        attention=choose_kernel(run.model, precision, sequences=settings.batch_size // parts)
         if device.type == "cpu"
         else "fused",
         native=has_native(device),
         orthogonal=find_precision("auto", device),
+        ranks=ranks,
+        parts=None if parts == settings.accumulation else parts,
+        seeding="by_part",
+        replanned=isinstance(settings.budget, config.Minutes),
     )
 
 
@@ -124,7 +134,7 @@ def count_steps(
         case config.Epochs(count=count):
             return max(1, round(count * rows_per_epoch / rows))
         case config.Minutes(count=count):
-            # updates are timed; evaluations, samples and checkpoints take their share
+            # evaluations, samples and checkpoints take their share; the run plans again
             share = rows / settings.batch_size
             return max(1, int(count * 60 * 0.85 / (seconds_per_step * share)))
         case _:
@@ -139,7 +149,7 @@ def expect_seconds(
     step_tokens: float,
     held_out_tokens: int,
 ) -> float:
-    """How long a run will take, evaluations included.
+    """How long a run will take, evaluations included; a run by minutes takes these.
 
     Checkpoints, samples, and answers that an evaluation writes are left out.
 
@@ -150,6 +160,8 @@ def expect_seconds(
         step_tokens: the tokens of a whole batch.
         held_out_tokens: the tokens of the held-out data; an evaluation may read fewer.
     """
+    if isinstance(settings.budget, config.Minutes):
+        return settings.budget.count * 60
     updates = plan.total_steps * mean_rows(settings) / settings.batch_size
     evaluations = 1 + math.ceil(plan.total_steps / settings.evaluate_every)
     batches = min(settings.evaluate_tokens, held_out_tokens) / step_tokens
@@ -171,20 +183,21 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
     settings = run.training
     # the training gets an optimiser of its own: the state of this one is thrown away
     optimiser = assemble_optimiser(run.optimiser, model.named_parameters(), penalties=run.penalties)
-    stepper = Stepper(
-        model, task.objective, optimiser, settings=settings, plan=plan, seed=run.seed, closed=True
-    )
     # every forward pass moves the running statistics of norms, and these passes must not
     saved_buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     update_seconds: list[float] = []
-    # a budget of minutes depends on the result, and pays a twentieth of itself for it
-    minutes = settings.budget.count if isinstance(settings.budget, config.Minutes) else 0.0
-    patience = min(3.0, 3.0 * minutes)
     n_compiling = 1 if plan.compile else 0  # the first pass waits for the compiler
     batch_start = time.perf_counter()
     batch = task.batch(0, settings.batch_size)
+    # one rank alone computes its own share
+    n_data = run.parallel.count_data_ranks(plan.ranks)
+    batch = batch.part(slice(batch.rows // n_data))
+    plan = replace(plan, parts=(plan.parts or settings.accumulation) // n_data, ranks=1)
+    stepper = Stepper(
+        model, task.objective, optimiser, settings=settings, plan=plan, seed=run.seed, closed=True
+    )
     batch_seconds = time.perf_counter() - batch_start
-    while _continue_timing(update_seconds[n_compiling:], patience):
+    while _continue_timing(update_seconds[n_compiling:]):
         started = time.perf_counter()
         stepper.update(batch, step=0, factor=1.0)
         stepper.wait()
@@ -193,8 +206,7 @@ def measure_step(run: config.Run, plan: config.Plan, model: Transformer, task: T
         for name, buffer in model.named_buffers():
             buffer.copy_(saved_buffers[name])
     forward = min(
-        _measure_forward(model, task, batch, settings.accumulation, plan)
-        for _ in range(n_compiling + 1)
+        _measure_forward(model, task, batch, plan.parts or 1, plan) for _ in range(n_compiling + 1)
     )
     warm_seconds = update_seconds[n_compiling + 1 :] or update_seconds
     return StepSeconds(batch_seconds + median(warm_seconds), forward)
@@ -211,12 +223,12 @@ def _measure_forward(
     return time.perf_counter() - started
 
 
-def _continue_timing(update_seconds: list[float], patience: float) -> bool:
+def _continue_timing(update_seconds: list[float]) -> bool:
     """Whether to time another update: one after the first, and more if they are short."""
     cold, warm = update_seconds[:1], update_seconds[1:]
     if not warm:
         return sum(cold) < _LONG
-    return sum(warm) < (3.0 if len(warm) < _TIMED else patience)
+    return len(warm) < _TIMED and sum(warm) < 3.0
 
 
 def _asks_for_compiler(settings: config.Training, device: torch.device) -> bool:

@@ -98,6 +98,7 @@ def _prepared(
     tokenizer = _tokenizer(text, parts, workshop, notify_progress)
 
     def encode(folder: Path) -> PreparedData:
+        corpus = text.corpus
         total = parts.train.n_bytes + parts.held_out.n_bytes
         return prepare_documents(
             folder,
@@ -105,6 +106,7 @@ def _prepared(
             tokenizer,
             tally,
             ProgressReporter(notify_progress, "encoding the text", total),
+            len(corpus.sources) if isinstance(corpus, config.Mixture) else None,
         )
 
     def fill(folder: Path) -> PreparedData:

@@ -16,7 +16,9 @@ from pellucid.checkpoints import STATE, Checkpoint, read_progress, verify, write
 from pellucid.config import encode, run_to_toml
 from pellucid.errors import ConfigError
 from pellucid.json_text import json_text
+from pellucid.parallel import World
 from pellucid.runs.build import build_job, build_model
+from pellucid.runs.parts import Inject, inject_parts
 from pellucid.runs.plan import compile_model
 from pellucid.runs.prepare import open_data
 from pellucid.runs.resume_point import find_place, open_changes
@@ -25,9 +27,11 @@ from pellucid.saved_runs.load import fill, read_config, read_plan
 from pellucid.saved_runs.machine import find_precision
 from pellucid.saved_runs.open_checkpoint import bring_back_generators
 from pellucid.saved_runs.records import cut_after, recorder
+from pellucid.saved_runs.replans import read_clock, read_replans, write_replans
 from pellucid.tasks import Reward, TaskInputs, assemble_task
 from pellucid.tokenizers import Tokenizer
 from pellucid.training import Drifted, Job, Progress, seed_step
+from pellucid.training.averaging import split_trained, with_trained
 
 
 def rebuild(
@@ -37,6 +41,8 @@ def rebuild(
     *,
     reward: Reward | None = None,
     target: RunFolder | None = None,
+    inject: Inject | None = None,
+    world: World | None = None,
 ) -> Job:
     """The job of a run whose folder is prepared.
 
@@ -46,6 +52,8 @@ def rebuild(
         plan: the plan.
         reward: judges answers, if the run learns from a reward.
         target: the folder to write to; by default `folder`.
+        inject: replaces modules of the model.
+        world: the ranks that train together; by default this process alone.
 
     Raises:
         PellucidError: the data or the weights of the start are missing or damaged.
@@ -53,11 +61,14 @@ def rebuild(
     tokenizer = Tokenizer.load(folder.tokenizer)
     data = open_data(folder)
     model = build_model(run, plan, folder)
+    if inject is not None:
+        inject_parts(model, inject)
     compile_model(model, plan)
     task_inputs = TaskInputs(
         run=run, folder=folder, model=model, tokenizer=tokenizer, data=data, reward=reward
     )
-    return build_job(run, plan, target or folder, model, assemble_task(task_inputs))
+    task = assemble_task(task_inputs)
+    return build_job(run, plan, target or folder, model, task, world, read_replans(folder))
 
 
 def restore(job: Job, checkpoint: Checkpoint) -> Progress:
@@ -68,10 +79,14 @@ def restore(job: Job, checkpoint: Checkpoint) -> Progress:
     """
     numbers: dict[str, Any] = asdict(read_progress(checkpoint.state, Path(STATE)))
     numbers = {key: math.inf if number is None else number for key, number in numbers.items()}
-    progress = Progress(**numbers)
-    fill(job.model, checkpoint.model, job.model.device)
+    progress = Progress(**numbers, clock=read_clock(checkpoint.state, Path(STATE)))
+    memory, trained = split_trained(checkpoint.optimiser)
+    weights = checkpoint.model if job.average else with_trained(checkpoint.model, trained)
+    fill(job.model, weights, job.model.device)
+    if job.average is not None:
+        job.average.restore(trained)
     if not is_of_another_optimiser(checkpoint, job):
-        job.optimiser.load_state_tensors(checkpoint.optimiser)
+        job.optimiser.load_state_tensors(memory)
     seed_step(
         job.seed, progress.step
     )  # generators that are not in the checkpoint are seeded as at every step
@@ -108,7 +123,7 @@ def copy_run(source: RunFolder, target: RunFolder, step: int) -> None:
     for file in (source.config, source.plan, source.tokenizer):
         shutil.copy(file, target.path)
     # also the thresholds of the vital signs
-    for file in (source.template, source.teacher, source.path / "vitals.json"):
+    for file in (source.template, source.teacher, source.replans, source.path / "vitals.json"):
         if file.is_file():
             shutil.copy(file, target.path)
     for folder in (source.text, source.start):
@@ -165,6 +180,9 @@ def branch_at(source: RunFolder, step: int, run: config.Run, target: RunFolder) 
     source_run, plan = read_config(source), read_plan(source)
     copy_run(source, target, step)
     write_text(target.config, run_to_toml(run))
+    if target.replans.is_file():
+        replans = read_replans(target).replans
+        write_replans(target.replans, (replan for replan in replans if replan.step <= step))
     if run.training.precision != source_run.training.precision:
         precision = find_precision(run.training.precision, torch.device(plan.device))
         plan = replace(plan, precision=precision)

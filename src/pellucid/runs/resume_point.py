@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from pellucid import config
-from pellucid.checkpoints import Checkpoint, SavedProgress, Shelf
+from pellucid.checkpoints import STATE, Checkpoint, SavedProgress, Shelf
 from pellucid.errors import CheckpointError
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.open_checkpoint import open_checkpoint
 from pellucid.saved_runs.records import read_events
+from pellucid.saved_runs.replans import read_clock
 from pellucid.saved_runs.seal import LENGTH, Change, changes_since, is_sealed, sealed_at_start
-from pellucid.training import CheckpointSaved, Drifted, Event, Finished
+from pellucid.training import CheckpointSaved, Clock, Drifted, Event, Finished
 
 _UNSEALED = (
     "an older pellucid saved the checkpoint without digests of config and plan: pellucid cannot "
@@ -41,6 +42,11 @@ class Place:
     def step(self) -> int:
         """How many updates are done."""
         return 0 if self.progress is None else self.progress.step
+
+    @property
+    def clock(self) -> Clock | None:
+        """The time of a run by minutes so far."""
+        return None if self.saved is None else read_clock(self.saved.state, Path(STATE))
 
     @property
     def sealed(self) -> Mapping[str, Any] | None:

@@ -54,6 +54,7 @@ def summarise(
     )
     yield from _frozen(run, job)
     yield "batch", _batch(run, plan, task)
+    yield from _options(run.training)
     compiled = "compiled" if plan.compile else "not compiled"
     reason = "" if problem is None else f" ({problem})"
     machine = f"{plan.device} ({plan.device_name}), {plan.threads} threads"
@@ -96,6 +97,16 @@ def _frozen(run: config.Run, job: Job) -> Iterator[Fact]:
         case _:
             assert_never(run.trained)
     yield "frozen", f"{short(n_frozen)} parameters ({share:.1%}): {moves}"
+
+
+def _options(settings: config.Training) -> Iterator[Fact]:
+    """Options that are off by default: an average of the weights, an early end."""
+    if settings.ema_decay is not None:
+        average = f"a moving average of the weights (decay {settings.ema_decay:g})"
+        yield "averaged", f"{average} is evaluated, sampled, saved and exported"
+    if settings.patience is not None:
+        times = f"{settings.patience} evaluations without a new best loss"
+        yield "ends early", f"after {times}; the best checkpoint stays (checkpoints/best)"
 
 
 def _batch(run: config.Run, plan: config.Plan, task: Task) -> str:

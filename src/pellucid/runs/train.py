@@ -16,9 +16,19 @@ from pellucid.data import PreparedData
 from pellucid.free_memory import forcing
 from pellucid.json_text import json_text
 from pellucid.model import Transformer
+from pellucid.parallel import joined
 from pellucid.runs.build import build_job, build_model, with_classes, with_vocabulary
+from pellucid.runs.follow import (
+    announce_run,
+    check_alike,
+    find_shared_folder,
+    follow,
+    led_reward,
+    share_folder,
+)
 from pellucid.runs.memory_budget import check_beginning, check_training
 from pellucid.runs.observe import add_display, explain_memory_errors, observe_job
+from pellucid.runs.parts import Inject, find_parts, inject_parts
 from pellucid.runs.plan import (
     StepSeconds,
     compile_model,
@@ -32,6 +42,7 @@ from pellucid.runs.prepare import Ready, ready_data
 from pellucid.runs.prepare_text import data_file_hashes
 from pellucid.runs.resolve_config import RunChoices, resolve_config
 from pellucid.runs.sample_prompt import with_sentence
+from pellucid.runs.shard import check_division
 from pellucid.runs.summary import summarise
 from pellucid.saved_runs.folder import RunFolder, preparing, refuse_taken
 from pellucid.saved_runs.initial_weights import copy_start
@@ -59,6 +70,7 @@ def train(
     *,
     out: str | Path | None = None,
     reward: str | None = None,
+    parts: str | Inject | None = None,
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
     show: bool = True,
@@ -73,6 +85,7 @@ def train(
             library.
         out: the run's folder; by default a new one under `runs/`.
         reward: what judges answers, as "module:function" or as "RUN:CLASS" of a classifier.
+        parts: a function, or "module:function", that replaces modules of the model by your own.
         observers: functions that are called with every event.
         watchers: functions that also look into the model, such as `pellucid.vitals.watcher()`.
         show: show progress on standard output.
@@ -95,6 +108,7 @@ def train(
         name=name if file is None else Path(file).stem,
         out=out,
         reward=reward,
+        parts=parts,
         observers=observers,
         watchers=watchers,
         show=show,
@@ -110,6 +124,7 @@ def train_config(
     name: str,
     out: str | Path | None = None,
     reward: str | None = None,
+    parts: str | Inject | None = None,
     observers: Sequence[Observer] = (),
     watchers: Sequence[Watcher] = (),
     show: bool = True,
@@ -121,18 +136,28 @@ def train_config(
     Args:
         run: the config.
         name: the beginning of the folder's name, unless you give `out`.
-        out, reward, observers, watchers, show, interrupts, force: as in `train`.
+        out, reward, parts, observers, watchers, show, interrupts, force: as in `train`.
 
     Raises:
         PellucidError: as `train`.
     """
-    with forcing(force), interrupts or Interrupts() as active_interrupts:
+    with (
+        forcing(force),
+        joined(run.parallel) as world,
+        interrupts or Interrupts() as active_interrupts,
+    ):
         run.check_objective()
+        check_division(run, world.size)
+        check_alike(world, run)
         # refuse all that needs no data before any data is read
         watched = bool(watchers)
         process_bytes = check_beginning(run, watched=watched)
         rewards = find_reward(run.objective, reward)
+        inject = find_parts(parts)
         check_teacher(run)
+        if world.rank:
+            find_shared_folder(world)
+            return load(follow(world, active_interrupts, reward=rewards, inject=inject), force=True)
         target = None if out is None else Path(out)
         if target is not None:
             refuse_taken(target)
@@ -143,12 +168,25 @@ def train_config(
             run = with_classes(with_vocabulary(run, ready.tokenizer), ready.classes)
             with explain_memory_errors(run):
                 with preparing(target, name=name) as (folder, work):
+                    share_folder(world, work.path)
                     data = ready.fill(work.text)
                     memory = check_training(run, data, process=process_bytes, watched=watched)
-                    parts = _prepare(run, work, ready, data, rewards, notify)
+                    prepared = _prepare(
+                        run,
+                        work,
+                        ready,
+                        data,
+                        led_reward(world, rewards),
+                        inject,
+                        notify,
+                        ranks=world.size,
+                    )
                 with folder.locked():
-                    job = build_job(parts.run, parts.plan, folder, parts.model, parts.task)
-                    events = _first_events(parts, folder, job, memory)
+                    announce_run(world, folder)
+                    job = build_job(
+                        prepared.run, prepared.plan, folder, prepared.model, prepared.task, world
+                    )
+                    events = _first_events(prepared, folder, job, memory)
                     observe_job(
                         job, Progress(), folder, events, all_observers, active_interrupts, watchers
                     )
@@ -174,7 +212,10 @@ def _prepare(
     ready: Ready,
     data: PreparedData,
     reward: Reward | None,
+    inject: Inject | None,
     notify: Callable[[str], None],
+    *,
+    ranks: int,
 ) -> _Parts:
     """Fill the folder that becomes the run's, and build everything that the loop needs."""
     run = with_sentence(run, data, ready.tokenizer)
@@ -185,8 +226,10 @@ def _prepare(
     notify("building the model, and timing a step")
     device = find_device(run.training.device)
     compiler = try_compiler(run.training, device)
-    plan = plan_run(run, device, compiler=compiler)
+    plan = plan_run(run, device, compiler=compiler, ranks=ranks)
     model = build_model(run, plan, work)
+    if inject is not None:
+        inject_parts(model, inject)
     task = assemble_task(
         TaskInputs(
             run=run, folder=work, model=model, tokenizer=ready.tokenizer, data=data, reward=reward

@@ -17,6 +17,7 @@ from pellucid.runs.resume import resume
 from pellucid.saved_runs.folder import RunFolder, existing_folder
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.saved_runs.records import read_events
+from pellucid.saved_runs.replans import decide_until, total_steps
 from pellucid.training import Event, Interrupts, Logged, Observer, StepFinished
 
 
@@ -63,6 +64,7 @@ def verify_resume(
         straight, stopped = Path(scratch) / "straight", Path(scratch) / "stopped"
         for copy in (straight, stopped):
             copy_run(folder, RunFolder(copy), start)
+            decide_until(RunFolder(copy), read_plan(folder), end)
         _in_process(straight, end, reward)
         _in_process(stopped, middle, reward)
         _in_process(stopped, end, reward)
@@ -77,7 +79,7 @@ def verify_resume(
 
 def first_and_last(folder: RunFolder, steps: int) -> tuple[int, int]:
     """The newest checkpoint with two updates after it, or the start; and the step to end at."""
-    total = read_plan(folder).total_steps
+    total = total_steps(folder, read_plan(folder))
     starts = [step for step in folder.shelf.steps() if step + 2 <= total]
     start = starts[-1] if starts else 0
     return start, min(total, start + max(2, steps))

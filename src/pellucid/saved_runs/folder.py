@@ -1,7 +1,7 @@
 """The folder of a run: its files, its name, its lock.
 
     config.toml  plan.json  tokenizer.json  chat_template.jinja  metrics.jsonl  teacher.json
-    data-files.json
+    data-files.json  replans.jsonl
     text/  start/  checkpoints/  films/  non-finite/
 
 This module knows the names of the files, not their content.
@@ -37,6 +37,7 @@ LOCK_FILES = (_LOCK, _OWNER)
 _FILES = (
     _CONFIG,
     "plan.json",
+    "replans.jsonl",
     "data-files.json",
     "tokenizer.json",
     SETTINGS,
@@ -53,7 +54,7 @@ PREPARED = (
     *_FILES,
     *(f"text/{name}" for name in DATA_FILES),
     *(f"start/{name}" for name in FILES),
-    *(f"checkpoints/step-*/{name}" for name in FILES),
+    *(f"checkpoints/step-*/{name}" for name in (*FILES, "*.rank-*.safetensors")),
 )
 
 
@@ -72,6 +73,11 @@ class RunFolder:
     def plan(self) -> Path:
         """The plan: the choices for this machine."""
         return self.path / "plan.json"
+
+    @property
+    def replans(self) -> Path:
+        """The new lengths of a run by minutes, one a line."""
+        return self.path / "replans.jsonl"
 
     @property
     def data_files(self) -> Path:

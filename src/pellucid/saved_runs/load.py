@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from pellucid import config, reader
-from pellucid.checkpoints import load_model_tensors, refuse_non_finite
+from pellucid.checkpoints import ModelFile, load_model_tensors, refuse_non_finite
 from pellucid.config import decode, run_from_table, with_new_kinds
+from pellucid.counting import parameter_count
+from pellucid.display.numbers import short
 from pellucid.errors import CheckpointError, ConfigError, PellucidError, RunError, TextError
 from pellucid.free_memory import forcing
 from pellucid.hub import local_model
@@ -24,15 +26,18 @@ from pellucid.model import (
     check_weights,
     narrow,
 )
+from pellucid.model.packed.layers import is_packed
+from pellucid.model.packed.packer import can_pack
 from pellucid.presets import find
 from pellucid.saved_runs.folder import RunFolder, existing_folder, is_published
 from pellucid.saved_runs.machine import find_device
 from pellucid.saved_runs.memory_check import check_opening
+from pellucid.saved_runs.packed import fill_packed
 from pellucid.saved_runs.published import load_published
 from pellucid.tokenizers import Tokenizer, no_tokenizer
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Run:
     """A model with its tokenizer and config; unpacks as `model, tokenizer`.
 
@@ -44,6 +49,10 @@ class Run:
     config: config.Run
     folder: Path
     checkpoint: Path
+
+    def __repr__(self) -> str:
+        size = short(parameter_count(self.config.model))
+        return f"Run({str(self.folder)!r}, {size} parameters, {self.checkpoint.name})"
 
     def __iter__(self) -> Iterator[Transformer | Tokenizer | None]:
         return iter((self.model, self.tokenizer))
@@ -71,6 +80,7 @@ def load(
     device: str = "cpu",
     weights: Weights = "float32",
     allow_non_finite: bool = False,
+    packed: bool = False,
     force: bool = False,
 ) -> Run:
     """Open a run, one of its checkpoints, or a published model.
@@ -87,6 +97,9 @@ def load(
             published model in half precision stays so with "stored", "bfloat16" or "float16": its
             matrices stay in the mapped file if they have that type and layout there.
         allow_non_finite: open a model with broken weights too, to find the problem.
+        packed: with "bfloat16", "int8" or "int4" on a CPU, keep the matrices in these few bits
+            alone, packed while they are read. This takes a half to a seventh of the memory. The
+            model reads and writes texts, but has no parameters to look into or to train.
         force: open it even if pellucid expects the weights not to fit into memory.
 
     Raises:
@@ -97,25 +110,38 @@ def load(
     """
     check_weights(weights)
     with forcing(force):
-        run = _load(local_model(path), device, weights)
+        packed = packed and not allow_non_finite
+        run = _load(local_model(path), device, weights, packed=packed)
+    if is_packed(run.model):  # its matrices were checked before they were packed
+        refuse_non_finite(dict(run.model.named_parameters()), run.checkpoint)
+        return run
     if not allow_non_finite:
         refuse_non_finite(run.model.state_dict(), run.checkpoint)
     narrow(run.model, weights)
     return run
 
 
-def _load(path: Path, device: str, weights: Weights) -> Run:
+def _load(path: Path, device: str, weights: Weights, *, packed: bool) -> Run:
     if is_published(path):
-        published, tokenizer, run = load_published(path, find_device(device), weights)
+        published, tokenizer, run = load_published(
+            path, find_device(device), weights, packed=packed
+        )
         return Run(published, tokenizer, run, path, path)
     folder, checkpoint = existing_folder(path)
     checkpoint = checkpoint or folder.shelf.latest()
     run = read_config(folder)
-    check_opening(run.model, device=find_device(device))
     with torch.device("meta"):
         model = assemble(run.model, seed=0)
         assemble_trained(model, run.trained, seed=0)
-    fill(model, load_model_tensors(checkpoint), find_device(device))
+    packed = packed and find_device(device).type == "cpu" and can_pack(model, weights)
+    width = 2 if packed else 4
+    check_opening(run.model, device=find_device(device), bytes_per_weight=width)
+    if packed:
+        file = ModelFile(checkpoint)
+        check_fit(model.state_dict(), file.headers)
+        fill_packed(model, file, weights)
+    else:
+        fill(model, load_model_tensors(checkpoint), find_device(device))
     model.eval()
     return Run(model, Tokenizer.load(folder.tokenizer), run, folder.path, checkpoint)
 
@@ -163,7 +189,17 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
     Raises:
         CheckpointError: a tensor is missing, is not expected, or has another shape or type.
     """
-    expected = model.state_dict()
+    check_fit(model.state_dict(), tensors)
+    model.load_state_dict(dict(tensors), assign=model.device.type == "meta")
+    model.to(device)
+
+
+def check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Refuse tensors that do not fit a model.
+
+    Raises:
+        CheckpointError: as `fill`.
+    """
     if expected.keys() != tensors.keys():
         missing = sorted(expected.keys() - tensors.keys())
         extra = sorted(tensors.keys() - expected.keys())
@@ -182,5 +218,3 @@ def fill(model: Transformer, tensors: Mapping[str, Tensor], device: torch.device
                 f"the checkpoint does not fit the config: {name} is of {tensors[name].dtype}, "
                 f"expected {tensor.dtype}"
             )
-    model.load_state_dict(dict(tensors), assign=model.device.type == "meta")
-    model.to(device)

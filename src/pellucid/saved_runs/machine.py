@@ -17,15 +17,19 @@ from pellucid.typed import multiplies_bfloat16
 
 
 def find_device(name: str) -> torch.device:
-    """The device of this name; "auto" is the first of CUDA, MPS and CPU that the machine has.
+    """The device of this name; "auto" is the first of CUDA and CPU that the machine has.
 
     Raises:
-        ConfigError: torch does not know the name, or the machine does not have the device.
+        ConfigError: torch does not know the name, the machine does not have the device, or it is
+            Apple's mps.
     """
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.partition(":")[0] == "mps":
+        raise ConfigError(
+            f"training.device: pellucid does not compute on Apple's {short(name)}: nobody has run "
+            "its tests there; use cpu, which uses all of the processor's cores"
+        )
     try:
         device = torch.device(name)
         torch.ones(1, device=device).item()  # "meta" has a name but no numbers

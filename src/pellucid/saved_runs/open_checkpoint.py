@@ -11,6 +11,7 @@ from pellucid.checkpoints import STATE, Checkpoint, SavedProgress, read_progress
 from pellucid.checkpoints import load as load_checkpoint
 from pellucid.errors import CheckpointError, PellucidError
 from pellucid.reader import as_table
+from pellucid.saved_runs.replans import read_clock
 from pellucid.saved_runs.seal import check_seal
 from pellucid.training import generators_kept, restore_generators
 
@@ -33,6 +34,7 @@ def open_checkpoint(path: Path) -> tuple[Checkpoint, SavedProgress]:
             f"{file} is damaged: progress.step is {progress.step:,}, but its folder is {path.name}"
         )
     check_seal(saved.state, file)
+    read_clock(saved.state, file)
     with generators_kept():
         bring_back_generators(saved, file)
     return saved, progress

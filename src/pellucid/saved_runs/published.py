@@ -19,13 +19,15 @@ from pellucid.checkpoints.huggingface import MULTI_LABEL, Published, open_publis
 from pellucid.data.chat.templates import PLAIN_ORIGIN, template_for
 from pellucid.errors import TextError
 from pellucid.model import Transformer, Weights, assemble
+from pellucid.model.packed.packer import Packer, can_pack
+from pellucid.model.quantization import PACKED
 from pellucid.presets import find
 from pellucid.saved_runs.memory_check import check_opening
 from pellucid.tokenizers import Tokenizer, beginning_with, has_tokenizer, tokenizer_from
 
 
 def load_published(
-    folder: Path, device: torch.device, weights: Weights = "float32"
+    folder: Path, device: torch.device, weights: Weights = "float32", *, packed: bool = False
 ) -> tuple[Transformer, Tokenizer | None, config.Run]:
     """The model in a Hugging Face directory, in evaluation mode, with tokenizer and config.
 
@@ -35,18 +37,24 @@ def load_published(
         folder: the directory.
         device: the device of the model.
         weights: the type of its matrices.
+        packed: keep the matrices in few bits alone; see `load`.
 
     Raises:
         CheckpointError: something in it is not handled, missing or damaged; says what.
         TextError: its tokenizer is damaged, or has more tokens than the model.
     """
-    half = weights in ("stored", "bfloat16", "float16")
+    packed = packed and device.type == "cpu" and weights in PACKED
+    half = packed or weights in ("stored", "bfloat16", "float16")
     fits = partial(check_opening, device=device, bytes_per_weight=2 if half else 4)
     published = open_published(folder, fits=fits)
-    if half and not published.is_half(weights):
+    if half and not packed and not published.is_half(weights):
         check_opening(published.model, device=device)
     tokenizer = published_tokenizer(published, folder) if has_tokenizer(folder) else None
-    return build_published(published, device, weights), tokenizer, to_run_config(published, folder)
+    return (
+        build_published(published, device, weights, packed=packed),
+        tokenizer,
+        to_run_config(published, folder),
+    )
 
 
 def open_tokenizer(folder: Path) -> Tokenizer:
@@ -111,12 +119,17 @@ def published_config(folder: Path) -> config.Run:
 
 
 def build_published(
-    published: Published, device: torch.device, weights: Weights = "float32"
+    published: Published,
+    device: torch.device,
+    weights: Weights = "float32",
+    *,
+    packed: bool = False,
 ) -> Transformer:
     """The model with its weights, on a device, in evaluation mode; no random weight is drawn."""
     with torch.device("meta"):
         model = assemble(published.model, seed=0)
-    published.fill(model, weights)
+    packer = Packer(model, weights) if packed and can_pack(model, weights) else None
+    published.fill(model, weights, packer)
     return model.to(device).eval()
 
 

@@ -34,9 +34,11 @@ from pellucid.training.randomness import (
 )
 from pellucid.training.step import Precision, accumulate, autocast, split_batch, to_device, update
 from pellucid.training.stepper import Stepper, TrainedState
+from pellucid.training.timetable import Clock, Replan, Timetable
 
 __all__ = [
     "CheckpointSaved",
+    "Clock",
     "Drifted",
     "Evaluated",
     "Event",
@@ -53,12 +55,14 @@ __all__ = [
     "Precision",
     "Preparing",
     "Progress",
+    "Replan",
     "Resumed",
     "Sampled",
     "Started",
     "StepFinished",
     "Stepper",
     "StoppedNonFinite",
+    "Timetable",
     "TrainedState",
     "Vitals",
     "Watcher",

@@ -74,7 +74,7 @@ class Drifted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noticed:
-    """One sentence about a resume: something that it repaired, left out or could not check."""
+    """One sentence: what a resume repaired, left out or could not check; why a run ends early."""
 
     step: int
     text: str
@@ -82,9 +82,13 @@ class Noticed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFinished:
-    """One update is done. Its numbers are still on the device: they come with `Logged`."""
+    """One update is done. Its numbers are still on the device: they come with `Logged`.
+
+    `saving` tells that this state is being saved; `CheckpointSaved` comes when it is on the disk.
+    """
 
     step: int
+    saving: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +158,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSaved:
-    """The state after `step` updates is on disk."""
+    """The state after `step` updates is on disk; meanwhile the run may have made more updates."""
 
     step: int
     path: str

@@ -6,8 +6,9 @@ from collections import defaultdict, deque
 from statistics import median
 from typing import Literal
 
-#: The kinds of work: rows to learn from, evaluations, checkpoints.
-Work = Literal["rows", "evaluations", "checkpoints"]
+#: The kinds of work: rows to learn from, evaluations, snapshots for checkpoints, and the writing
+#: of a checkpoint, for which only the end of a run waits.
+Work = Literal["rows", "evaluations", "checkpoints", "saving"]
 
 #: The median of this many latest paces counts: a machine may change its speed, and a few paces may
 #: be disturbed.
@@ -60,6 +61,7 @@ class Forecast:
             self.seconds("rows", rows)
             + self.seconds("evaluations", evaluations)
             + self.seconds("checkpoints", checkpoints)
+            + self.seconds("saving", min(1, checkpoints))
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,13 +24,19 @@ class Stages:
     starts: tuple[int, ...]
     sizes: tuple[int, ...]
 
-    def size_after(self, step: int) -> int:
-        """The size of the update that follows `step` updates."""
-        return self.sizes[bisect_right(self.starts, step) - 1]
+    def size_after(self, moment: float) -> int:
+        """The size of the update that follows `moment` updates."""
+        return self.sizes[bisect_right(self.starts, moment) - 1]
 
-    def before(self, step: int) -> int:
-        """The sum of the sizes of the first `step` updates."""
-        bounds = [min(start, step) for start in self.starts] + [step]
+    def before(self, step: int, updates_before: Callable[[int], int] | None = None) -> int:
+        """The sum of the sizes of the first `step` updates.
+
+        `updates_before` says how many of these updates come before the start of a stage.
+        """
+        bounds = [
+            min(start, step) if updates_before is None else updates_before(start)
+            for start in self.starts
+        ] + [step]
         return sum(
             size * (end - start)
             for size, (start, end) in zip(self.sizes, pairwise(bounds), strict=True)

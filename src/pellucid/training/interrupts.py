@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType, TracebackType
+from typing import NamedTuple
 
 from pellucid import signals
 from pellucid.errors import Interrupted, Signalled, signal_of
+from pellucid.parallel import World
 
 _FINISHING = b"\nfinishing this step, then saving; once more to stop now\n"
 _SAVING = b"\nsaving after this step, then going on\n"
@@ -32,6 +35,14 @@ def interruption(step: int, number: int | None) -> Interrupted:
     return Interrupted(f"stopped{cause} {moment}", number or signal.SIGINT)
 
 
+class Requests(NamedTuple):
+    """What a signal or a key asked a training for."""
+
+    stop: bool
+    save: bool
+    sample: bool
+
+
 class Interrupts:
     """While entered, signals set `asked` and `save_asked`, or stop work that cannot be saved yet.
 
@@ -44,9 +55,14 @@ class Interrupts:
         self.asked = False
         #: whether to save after this step
         self.save_asked = False
+        #: whether to show a sample after this step; a training in one process does
+        self.sample_asked = False
         #: the signal that set `asked`; None if your own code did
         self.signal: int | None = None
         self._looping = self._has_looped = False
+        self._settle_time = 0.0
+        #: seconds in which a repeated signal counts as the first: torchrun repeats what it hears
+        self.settle_seconds = 0.0
         self._handlers: list[ExitStack] = []
 
     def __enter__(self) -> Interrupts:
@@ -69,6 +85,22 @@ class Interrupts:
             moment = _IMMEDIATELY if self._has_looped else BEFORE_A_STEP
             raise Interrupted(f"stopped by {signals.name_of(number)} {moment}", number) from None
 
+    def agree_with(self, world: World) -> Requests:
+        """What any rank was asked for since the last call; all ranks get the same answer.
+
+        A request to save or to sample counts once.
+        """
+        stop = 1 + (self.signal or 0) if self.asked else 0
+        stop, save, sample = world.largest(stop, int(self.save_asked), int(self.sample_asked))
+        # set, never cleared: a signal may come at any moment
+        if stop:
+            self._ask(stop - 1 if stop > 1 else None)
+        if save:
+            self.save_asked = False
+        if sample:
+            self.sample_asked = False
+        return Requests(stop > 0, save > 0, sample > 0)
+
     @contextmanager
     def finishing_steps(self) -> Generator[None]:
         """Within it, the first signal only asks; the loop ends when its step is saved."""
@@ -79,11 +111,17 @@ class Interrupts:
             self._looping = False
 
     def _end(self, number: int, frame: FrameType | None) -> None:
+        if self.asked and time.monotonic() < self._settle_time:
+            return
         if self.asked or not self._looping:
             raise KeyboardInterrupt if number == signal.SIGINT else Signalled(number)
+        self._ask(number)
+        self._settle_time = time.monotonic() + self.settle_seconds
+        _print(_FINISHING)
+
+    def _ask(self, number: int | None) -> None:
         self.signal = number
         self.asked = True
-        _print(_FINISHING)
 
     def _save(self, number: int, frame: FrameType | None) -> None:
         self.save_asked = True

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from pellucid import config
 from pellucid.batches import Batch, TokenBatch
-from pellucid.checkpoints import Checkpoint
+from pellucid.checkpoints import Checkpoint, write_own
 from pellucid.model import Transformer
 from pellucid.objectives import Objective
 from pellucid.optim import Optimiser
+from pellucid.parallel import World
 from pellucid.training import events
+from pellucid.training.averaging import WeightAverage
 from pellucid.training.growth import Stages, stages
+from pellucid.training.timetable import Clock, Replan, Timetable
 
-#: A step's learning-rate factor, from the number of steps done.
-Schedule = Callable[[int], float]
+#: A step's learning-rate factor, from the number of steps done: those of the first plan.
+Schedule = Callable[[float], float]
+
+
+_NUMBERS = ("step", "tokens", "best_loss", "best_saved_loss", "stale_evaluations")
 
 
 @dataclass(slots=True)
@@ -30,10 +36,22 @@ class Progress:
     tokens: int = 0
     best_loss: float = math.inf
     best_saved_loss: float = math.inf
+    #: evaluations since the best one
+    stale_evaluations: int = 0
+    #: the time of a run by minutes; None if it starts, or if its length is fixed
+    clock: Clock | None = None
+
+    def take_loss(self, loss: float) -> bool:
+        """Count an evaluation; whether its loss is the best so far."""
+        best = loss < self.best_loss
+        self.best_loss = loss if best else self.best_loss
+        self.stale_evaluations = 0 if best else self.stale_evaluations + 1
+        return best
 
     def as_saved(self) -> dict[str, float | None]:
         """The numbers by name, for a checkpoint; a loss that was not measured yet is null."""
-        return {name: None if n == math.inf else n for name, n in asdict(self).items()}
+        numbers = {name: getattr(self, name) for name in _NUMBERS}
+        return {name: None if n == math.inf else n for name, n in numbers.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +63,34 @@ class HeldOut:
     unit: str
     measures: Mapping[str, float]
     standard_error: float | None = None
+
+
+def evaluated(step: int, held_out: HeldOut, *, best: bool) -> events.Evaluated:
+    """The event of an evaluation.
+
+    Args:
+        step: how many updates are done.
+        held_out: what was measured.
+        best: whether its loss is the best so far.
+    """
+    return events.Evaluated(
+        step=step,
+        loss_nats=held_out.loss_nats,
+        over=held_out.over,
+        unit=held_out.unit,
+        measures=tuple(held_out.measures.items()),
+        best=best,
+        standard_error=held_out.standard_error,
+    )
+
+
+def early_end(progress: Progress) -> events.Noticed:
+    """The event of a run that has lost its patience."""
+    text = (
+        f"the last {progress.stale_evaluations} evaluations found no lower held-out loss than "
+        f"{progress.best_loss:.4f}: the run ends early; checkpoints/best has the best weights"
+    )
+    return events.Noticed(step=progress.step, text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +120,41 @@ class Job:
     unit: str = "tokens"
     #: Estimates the seconds of saving a checkpoint, before the first one.
     save_seconds: Callable[[Checkpoint], float] = lambda checkpoint: 0.0
+    #: Makes the optimiser again, for the parameters that the model has then.
+    make_optimiser: Callable[[], Optimiser] | None = None
+    #: The processes that train together.
+    world: World = field(default_factory=World)
+    #: The new lengths of a run by minutes.
+    timetable: Timetable = field(default_factory=Timetable)
+    #: Puts a new length on the disk, before it takes effect.
+    record_replan: Callable[[Replan], None] = lambda replan: None
+    #: The moving average of the weights, if the run keeps one.
+    average: WeightAverage | None = None
 
-    def rows_before(self, step: int) -> int:
-        """How many rows the first `step` updates learn from."""
-        return self._rows.before(step)
+    @property
+    def total_steps(self) -> int:
+        """How many updates the run has; in a run by minutes this may change."""
+        return self.timetable.total(self.plan.total_steps)
+
+    def with_average(self) -> AbstractContextManager[None]:
+        """Within it, the model has the moving average of its weights, if the run keeps one."""
+        return nullcontext() if self.average is None else self.average.swapped()
+
+    def has_lost_patience(self, stale_evaluations: int) -> bool:
+        """Whether the run ends early after so many evaluations without a new best loss."""
+        patience = self.settings.patience
+        return patience is not None and stale_evaluations >= patience
+
+    def learning_rate_factor(self, step: int) -> float:
+        """The share of the peak learning rate of the update that follows `step` updates."""
+        return self.schedule(self.timetable.moment(step, self.plan.grows_over))
+
+    def rows_before(self, step: int, timetable: Timetable | None = None) -> int:
+        """How many rows the first `step` updates learn from; `timetable` may try out another."""
+        times, planned_steps = timetable or self.timetable, self.plan.grows_over
+        return self._rows.before(
+            step, lambda start: times.updates_before(start, planned_steps, step)
+        )
 
     def batch_of(self, step: int) -> Batch:
         """The batch of the update that follows `step` updates.
@@ -85,18 +162,50 @@ class Job:
         Raises:
             PellucidError: a reward failed.
         """
-        batch = self.batch(self.rows_before(step), self._rows.size_after(step))
-        growth, length = self.settings.growth, self.model.context_length
+        growth, planned_steps = self.settings.growth, self.plan.grows_over
+        if growth is None:
+            return self.batch(self.rows_before(step), self.settings.batch_size)
+        moment = self.timetable.furthest(step, planned_steps)
+        batch = self.batch(self.rows_before(step), self._rows.size_after(moment))
         if not isinstance(growth, config.GrowingLength):
             return batch
         assert isinstance(batch, TokenBatch)  # rows of anything else were refused
-        return batch.cut(stages(growth, length, self.plan.grows_over).size_after(step))
+        return batch.cut(
+            stages(growth, self.model.context_length, planned_steps).size_after(moment)
+        )
 
     @property
     def _rows(self) -> Stages:
         growth = self.settings.growth
         grows = growth if isinstance(growth, config.GrowingBatch) else None
         return stages(grows, self.settings.batch_size, self.plan.grows_over)
+
+
+def save_together(job: Job, step: int, checkpoint: Checkpoint, *, best: bool) -> Path:
+    """Have rank 0 save a checkpoint; if its tensors are shares, every rank writes its own.
+
+    Args:
+        job: has the ranks, and saves.
+        step: how many updates are done.
+        checkpoint: what this rank has of it.
+        best: whether it is the best.
+
+    Returns:
+        The checkpoint's folder.
+    """
+    shares = checkpoint.shares
+    if shares is None:
+        return job.world.led(job.save)(step, checkpoint, best)
+
+    def save(write_all: Callable[[Path], list[dict[str, str]]]) -> Path:
+        def write(folder: Path) -> dict[str, str]:
+            return {name: value for sums in write_all(folder) for name, value in sums.items()}
+
+        return job.save(step, replace(checkpoint, shares=shares._replace(write=write)), best)
+
+    return job.world.act_together(
+        save, lambda folder: write_own(folder, checkpoint, job.world.rank)
+    )
 
 
 #: Looks into a job while it runs, and tells all observers what it sees through the second argument.

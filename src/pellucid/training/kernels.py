@@ -37,6 +37,7 @@ from pellucid.model.facts import (
 _log = logging.getLogger(__name__)
 
 Kernel = Literal["fused", "products"]
+Recompute = Literal["none", "selective", "full"]
 
 
 def attend_by(model: Transformer, kernel: Kernel) -> None:
@@ -65,6 +66,12 @@ def _layers(
                 assert_never(facts)
 
 
+def recompute_by(model: Transformer, recompute: Recompute) -> None:
+    """Let the backward pass compute so much of each block again."""
+    for block in _blocks(model):
+        block.recompute = recompute
+
+
 def compiler_problem(device: torch.device) -> str | None:
     """The reason why `torch.compile` does not work here: it is tried on a function of one line."""
 
@@ -88,7 +95,12 @@ def compile_blocks(model: Transformer) -> None:
     Hooks on a block are called. Hooks on modules inside a block are called only within
     `pellucid.typed.eagerly`.
     """
+    for block in _blocks(model):
+        has_experts = isinstance(block.feed_forward, Experts)
+        cast("Any", block.attention if has_experts else block).compile()
+
+
+def _blocks(model: Transformer) -> Iterator[Block]:
     for stack in (model.encoder, model.decoder):
         for block in () if stack is None else stack.blocks:
-            has_experts = isinstance(cast("Block", block).feed_forward, Experts)
-            cast("Any", cast("Block", block).attention if has_experts else block).compile()
+            yield cast("Block", block)

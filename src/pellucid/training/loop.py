@@ -6,28 +6,25 @@ A `Stepper` makes the updates: the loop knows neither devices nor precision.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 import torch
 
 from pellucid import native
-from pellucid.checkpoints import Checkpoint, save_tensors, write_folder
-from pellucid.disk import free_name
+from pellucid.checkpoints import Checkpoint, Shares
 from pellucid.errors import NonFiniteError, PellucidError
-from pellucid.json_text import json_text
 from pellucid.signals import name_of
 from pellucid.training import events
 from pellucid.training.energy import EnergyMeter
-from pellucid.training.forecast import Forecast, Work, count_remaining
+from pellucid.training.forecast import Work
 from pellucid.training.interrupts import Interrupts, interruption
-from pellucid.training.job import Job, Progress
-from pellucid.training.meter import Meter
-from pellucid.training.non_finite import refusal
+from pellucid.training.job import Job, Progress, early_end, evaluated
+from pellucid.training.non_finite import refusal, set_aside
 from pellucid.training.randomness import generator_states, seed_step
+from pellucid.training.run_clock import RunClock
+from pellucid.training.saving import Saver
 from pellucid.training.stepper import Stepper
 
 
@@ -59,6 +56,8 @@ def train(
         settings=job.settings,
         plan=job.plan,
         seed=job.seed,
+        world=job.world,
+        average=job.average,
     )
     with native.allowed(job.plan.native), interrupts.finishing_steps():
         _Loop(job, progress, stepper, observers, interrupts).run()
@@ -78,42 +77,68 @@ class _Loop:
         self.stepper = stepper
         self.observers = observers
         self.interrupts = interrupts
-        self.meter = Meter(job.settings.log_every, wait=stepper.wait)
-        self.forecast = Forecast()
-        self.timed_rows = job.rows_before(progress.step)
+        self.clock = RunClock(job, progress, stepper)
+        self.saver = Saver(job)
         self.saved_step = progress.step
         self.last_evaluated = (-1, math.inf)
 
     def run(self) -> None:
-        started, energy = time.perf_counter(), EnergyMeter(torch.device(self.job.plan.device))
-        progress, settings, total = self.progress, self.job.settings, self.job.plan.total_steps
+        try:
+            self.train()
+        finally:
+            self.saver.close()
+
+    def train(self) -> None:
+        energy = EnergyMeter(torch.device(self.job.plan.device))
+        progress, settings = self.progress, self.job.settings
         if progress.step == 0:
             seed_step(self.job.seed, 0)  # preparing the run may have drawn from the generators
             self.evaluate()
-        while progress.step < total:
-            if self.interrupts.asked:
+        requests = self.interrupts.agree_with(self.job.world)
+        save_first = requests.save
+        while progress.step < self.job.total_steps and not self.is_over():
+            if requests.stop:
                 self.stop()
             self.update()
-            step, last = progress.step, progress.step == total
+            self.finish_saving(wait=False)
+            step, last = progress.step, progress.step == self.job.total_steps
             if step % settings.log_every == 0 or last:
                 self.report()
                 energy.read()
             if step % settings.evaluate_every == 0 or last:
                 self.evaluate()
-            if step % settings.checkpoint_every == 0 or last:
-                self.save()
-            self.emit(events.StepFinished(step=step))
-            if self.interrupts.save_asked:
-                self.interrupts.save_asked = False
-                self.save()
-        seconds = time.perf_counter() - started
+                last = last or self.is_over()
+            saves = step % settings.checkpoint_every == 0 or last or self.is_best_to_keep()
+            if saves:
+                self.save(wait=last)
+            self.emit(events.StepFinished(step=step, saving=saves and not last))
+            requests = self.interrupts.agree_with(self.job.world)
+            if requests.save or save_first:
+                self.save(wait=True)
+            save_first = False
+            if requests.sample:
+                with self.inspecting():
+                    self.sample()
+        if self.is_over():
+            self.emit(early_end(progress))
+        seconds = self.clock.seconds
         self.emit(events.Finished(step=progress.step, seconds=seconds, joules=energy.read()))
+
+    def is_over(self) -> bool:
+        """Whether the run ends early."""
+        return self.job.has_lost_patience(self.progress.stale_evaluations)
+
+    def is_best_to_keep(self) -> bool:
+        """Whether a run that may end early has just found its best weights."""
+        is_new = self.last_evaluated[0] == self.progress.step
+        patience, stale = self.job.settings.patience, self.progress.stale_evaluations
+        return patience is not None and is_new and stale == 0
 
     def stop(self) -> NoReturn:
         """Save the state unless it is saved already, and end as the signal asks."""
         step, number = self.progress.step, self.interrupts.signal
         if step > 0:
-            self.save()
+            self.save(wait=True)
         self.emit(events.Interrupted(step=step, signal="" if number is None else name_of(number)))
         raise interruption(step, number)
 
@@ -127,41 +152,27 @@ class _Loop:
         try:
             batch = job.batch_of(step)
         except PellucidError:  # a reward may fail
-            self.save()
+            self.save(wait=True)
             raise
-        numbers = self.stepper.update(batch, step=step, factor=job.schedule(step))
-        self.meter.add(numbers, batch.n_supervised)
+        numbers = self.stepper.update(batch, step=step, factor=job.learning_rate_factor(step))
+        self.clock.meter.add(numbers, batch.n_supervised)
         self.progress.step += 1
         self.progress.tokens += batch.n_supervised
-        if not self.forecast.has_pace("rows"):
-            self.time_rows()  # the first update alone: it is slower than the others
-            self.meter.pause()
-            self.forecast.expect("checkpoints", job.save_seconds(self.checkpoint()))
-            self.meter.resume()
-        elif not self.stepper.runs_ahead and self.forecast.has_few_paces("rows"):
-            self.time_rows()
-
-    def time_rows(self) -> None:
-        """Tell the forecast how long the rows took since its last entry."""
-        rows_done, seconds = self.job.rows_before(self.progress.step), self.meter.lap()
-        if rows := rows_done - self.timed_rows:
-            self.forecast.add("rows", seconds, rows)
-        self.timed_rows = rows_done
+        self.clock.after_update(self.checkpoint)
 
     def report(self) -> None:
         """Read the measurements since the last report; stop if one was not finite."""
-        if not self.meter.filled:
+        if not self.clock.meter.filled:
             return
         job, progress = self.job, self.progress
-        self.time_rows()
-        rows, speed = self.meter.read()
+        rows, speed = self.clock.read_meter()
         good = [row for row in rows if not row["blocked"]]
         first_bad = progress.step - len(rows) + len(good)
         if good:
             self.emit(
                 events.Logged(
                     step=first_bad,
-                    total_steps=job.plan.total_steps,
+                    total_steps=job.total_steps,
                     losses=tuple(row["loss_nats"] for row in good),
                     parts=tuple(
                         (name, tuple(row[name] for row in good))
@@ -173,7 +184,7 @@ class _Loop:
                     learning_rate=self.stepper.learning_rate,
                     tokens=progress.tokens,
                     tokens_per_second=speed,
-                    seconds_left=self.seconds_left(),
+                    seconds_left=self.clock.seconds_left(),
                     memory_bytes=self.stepper.memory_in_use(),
                     unit=job.unit,
                 )
@@ -183,58 +194,57 @@ class _Loop:
 
     def evaluate(self) -> None:
         self.report()
-        with self.aside_from_training("evaluations"):
+        job = self.job
+        with self.inspecting():
             try:
-                evaluation = self.job.evaluate()
+                evaluation = job.evaluate()
             except PellucidError:  # a reward may fail
-                self.save()
+                self.save(wait=True)
                 raise
-            best = evaluation.loss_nats < self.progress.best_loss
-            if best:
-                self.progress.best_loss = evaluation.loss_nats
-            self.emit(
-                events.Evaluated(
-                    step=self.progress.step,
-                    loss_nats=evaluation.loss_nats,
-                    over=evaluation.over,
-                    unit=evaluation.unit,
-                    measures=tuple(evaluation.measures.items()),
-                    best=best,
-                    standard_error=evaluation.standard_error,
-                )
-            )
-            sampled = self.sample()
-            if sampled is not None:
-                self.emit(sampled)
+            progress = self.progress
+            best = progress.take_loss(evaluation.loss_nats)
+            self.emit(evaluated(progress.step, evaluation, best=best))
+            self.sample()
             self.last_evaluated = (self.progress.step, evaluation.loss_nats)
 
-    def sample(self) -> events.Sampled | None:
-        """None if logits are not finite: the next update stops, and says why."""
-        try:
-            return self.job.sample(self.progress.step)
-        except NonFiniteError:
-            return None
+    def sample(self) -> None:
+        """No sample if logits are not finite: the next update stops, and says why."""
+        with suppress(NonFiniteError):
+            sampled = self.job.sample(self.progress.step)
+            if sampled is not None:
+                self.emit(sampled)
 
-    def save(self) -> None:
-        """Save a checkpoint, unless this state has one already or holds a value not finite."""
+    def save(self, *, wait: bool) -> None:
+        """Begin to save a checkpoint; not if this state has one, or holds a value not finite.
+
+        Args:
+            wait: return once it is on the disk.
+        """
         self.report()
         progress = self.progress
-        if self.saved_step == progress.step:
-            return
-        if not self.stepper.has_finite_weights():
-            self.stop_non_finite(progress.step)
-        with self.aside_from_training("checkpoints"):
-            step, loss = self.last_evaluated
-            best = step == progress.step and loss < progress.best_saved_loss
-            if best:
-                progress.best_saved_loss = loss
-            path = self.job.save(progress.step, self.checkpoint(), best)
-            self.saved_step = progress.step
-            self.emit(events.CheckpointSaved(step=progress.step, path=str(path), best=best))
+        if self.saved_step != progress.step:
+            if not self.stepper.has_finite_weights():
+                self.stop_non_finite(progress.step)
+            self.finish_saving(wait=True)  # the one before it
+            self.clock.confirm_length()
+            with self.aside_from_training("checkpoints"):
+                step, loss = self.last_evaluated
+                best = step == progress.step and loss < progress.best_saved_loss
+                if best:
+                    progress.best_saved_loss = loss
+                self.saver.start(progress.step, self.checkpoint(), best=best)
+                self.saved_step = progress.step
+        self.finish_saving(wait=wait)
+
+    def finish_saving(self, *, wait: bool) -> None:
+        """Tell that the checkpoint which was being written is on the disk."""
+        saved = self.saver.collect(wait=wait)
+        if saved is not None:
+            self.clock.saved(saved.seconds)
+            self.emit(events.CheckpointSaved(step=saved.step, path=saved.path, best=saved.best))
 
     def checkpoint(self) -> Checkpoint:
-        trained = self.stepper.state()
-        tensors, generators = generator_states()
+        trained, (tensors, generators) = self.stepper.state(), generator_states()
         return Checkpoint(
             model=trained.model,
             optimiser=trained.optimiser,
@@ -243,28 +253,26 @@ class _Loop:
                 "progress": self.progress.as_saved(),
                 "position": self.job.rows_before(self.progress.step),
                 "generators": generators,
+                **self.clock.as_saved(),
                 **self.job.facts,
             },
+            shares=None if trained.places is None else Shares(trained.places, self.job.world.size),
         )
 
     def stop_non_finite(self, step: int) -> None:
         """Name the culprit of the update that follows `step` updates, set the state aside, stop."""
         job = self.job
+        self.finish_saving(wait=True)
         culprit = self.stepper.find_culprit(lambda: job.batch_of(step), step=step)
-        target = job.non_finite_folder / f"step-{step}"
-        files = ("model.safetensors", "optimiser.safetensors", "batch.safetensors", "report.json")
-        replace = target.is_dir() and {entry.name for entry in target.iterdir()} == set(files)
-        target = target if replace else free_name(target)
         batch, trained = job.batch_of(step), self.stepper.state()
-
-        def write(folder: Path) -> None:
-            save_tensors(folder / "model.safetensors", trained.model)
-            save_tensors(folder / "optimiser.safetensors", trained.optimiser)
-            save_tensors(folder / "batch.safetensors", batch.named_tensors())
-            report = {"step": step, "what": culprit.kind, "where": culprit.place}
-            (folder / "report.json").write_text(json_text(report, indent=1), encoding="utf-8")
-
-        write_folder(target, files, write, replace=replace)
+        trained = trained if trained.places is None else self.stepper.whole_state()
+        tensors = {
+            "model": trained.model,
+            "optimiser": trained.optimiser,
+            "batch": batch.named_tensors(),
+        }
+        folder = job.non_finite_folder / f"step-{step}"
+        target = job.world.led(set_aside)(folder, tensors, step, culprit)
         self.emit(
             events.StoppedNonFinite(
                 step=step, what=culprit.kind, where=culprit.place, aside=str(target)
@@ -272,21 +280,20 @@ class _Loop:
         )
         raise NonFiniteError(refusal(step, culprit, target))
 
-    def seconds_left(self) -> float:
-        """The seconds that the remaining rows, evaluations and checkpoints will take."""
-        job, step, total = self.job, self.progress.step, self.job.plan.total_steps
-        rows = job.rows_before(total) - job.rows_before(step)
-        evaluations = count_remaining(step, total, job.settings.evaluate_every)
-        checkpoints = count_remaining(step, total, job.settings.checkpoint_every)
-        return self.forecast.left(rows=rows, evaluations=evaluations, checkpoints=checkpoints)
+    @contextmanager
+    def inspecting(self) -> Generator[None]:
+        """Aside from training, and with all weights on every rank."""
+        job = self.job
+        with self.aside_from_training("evaluations"), job.world.with_all_weights(job.model):
+            yield
 
     @contextmanager
     def aside_from_training(self, work: Work) -> Generator[None]:
         """Stop the clock, and have the model in evaluation mode."""
-        self.meter.pause()
-        self.job.model.eval()
-        started = time.perf_counter()
-        with torch.no_grad():
+        with (
+            self.clock.pausing(work),
+            torch.no_grad(),
+            self.job.with_average(),
+        ):
+            self.job.model.eval()
             yield
-        self.forecast.add(work, time.perf_counter() - started)
-        self.meter.resume()

@@ -24,7 +24,24 @@ def seed_step(seed: int, step: int) -> None:
 
     These are torch's on every device, and the global ones of Python and NumPy.
     """
-    digest = hashlib.sha256(f"{seed}:{step}".encode()).digest()
+    _seed(f"{seed}:{step}")
+
+
+def seed_part(seed: int, step: int, part: int) -> None:
+    """Seed all generators for one part of the batch; the first part goes on from `seed_step`.
+
+    So a part has the same random numbers wherever it is computed.
+
+    Args:
+        seed: the run's seed.
+        step: how many updates are done.
+        part: the number of the part, from 0.
+    """
+    _seed(f"{seed}:{step}:{part}" if part else f"{seed}:{step}")
+
+
+def _seed(words: str) -> None:
+    digest = hashlib.sha256(words.encode()).digest()
     cast("Any", torch).manual_seed(int.from_bytes(digest[:8], "little") >> 1)
     random.seed(digest)
     np.random.seed(np.frombuffer(digest, dtype=np.uint32))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -14,6 +14,7 @@ from pellucid.batches import Batch, Loss
 from pellucid.model import Balancing
 from pellucid.objectives import Objective
 from pellucid.optim import Optimiser, gate
+from pellucid.parallel import World
 from pellucid.typed import backward
 
 Precision = Literal["float32", "bfloat16"]
@@ -33,10 +34,33 @@ class StepNumbers:
     blocked: Float[Tensor, ""]
 
 
-def split_batch(batch: B, parts: int) -> Iterator[B]:
-    """The batch in equal parts."""
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The parts of a batch that this rank computes, and the ranks that compute the others.
+
+    `seed_part` seeds all generators before a part, given its number.
+    """
+
+    numbers: range
+    seed_part: Callable[[int], None]
+    world: World
+
+    @classmethod
+    def all_parts(cls, parts: int) -> Share:
+        """All parts, which share one stream of random numbers."""
+        return cls(range(parts), lambda part: None, World())
+
+
+def split_batch(batch: B, parts: int, numbers: range | None = None) -> Iterator[B]:
+    """The batch in equal parts.
+
+    Args:
+        batch: the batch.
+        parts: how many parts it is cut into.
+        numbers: the numbers of the parts to give; by default all.
+    """
     rows = batch.rows // parts
-    for start in range(0, rows * parts, rows):
+    for start in (number * rows for number in numbers or range(parts)):
         yield batch if parts == 1 else batch.part(slice(start, start + rows))
 
 
@@ -66,6 +90,7 @@ def accumulate(
     device: torch.device,
     precision: Precision,
     balancing: Balancing | None = None,
+    share: Share | None = None,
 ) -> dict[str, Tensor]:
     """Forward and backward over the parts of a batch; their gradients add up.
 
@@ -77,12 +102,17 @@ def accumulate(
         device: where to compute.
         precision: the type of matrix products.
         balancing: adds the losses of a model's experts.
+        share: the parts to compute; by default all.
 
     Returns:
         The named parts of the loss, summed, and the loss itself as "total": scalars on the device.
     """
     sums: dict[str, Tensor] = {}
-    for part in split_batch(batch, accumulation):
+    share = share or Share.all_parts(accumulation)
+    for number, part in zip(
+        share.numbers, split_batch(batch, accumulation, share.numbers), strict=True
+    ):
+        share.seed_part(number)
         with autocast(device, precision):
             if balancing is None:
                 loss = objective(model, to_device(part, device))
@@ -117,6 +147,7 @@ def update(
     device: torch.device,
     precision: Precision,
     balancing: Balancing | None = None,
+    share: Share | None = None,
 ) -> StepNumbers:
     """Make one update; nothing in it waits for the device.
 
@@ -135,7 +166,9 @@ def update(
         device: where to compute.
         precision: the type of matrix products.
         balancing: evens out the load of a model's experts.
+        share: the parts that this rank computes, and the other ranks; by default all parts.
     """
+    share = share or Share.all_parts(accumulation)
     sums = accumulate(
         model,
         objective,
@@ -144,17 +177,27 @@ def update(
         device=device,
         precision=precision,
         balancing=balancing,
+        share=share,
     )
+    share.world.sum_gradients(optimiser.parameters, tuple(sums.values()))
     penalty = optimiser.penalty()
     if penalty is not None:
-        sums["penalty"] = penalty
-    opened = gate(optimiser.gradients(), sums["total"], clip_norm=clip_norm, blocked=blocked)
+        sums["penalty"] = share.world.full(penalty)
+    gradients = optimiser.gradients()
+    opened = gate(
+        gradients,
+        sums["total"],
+        clip_norm=clip_norm,
+        blocked=blocked,
+        norm=share.world.norm(gradients),
+    )
     optimiser.step(opened, factor)
     optimiser.zero_grad()
     if balancing is not None:
+        share.world.sum_(balancing.loads())
         balancing.step(opened.blocked)
     zeros = optimiser.zeros()
     if zeros is not None:
-        sums["zeros"] = zeros
+        sums["zeros"] = share.world.full(zeros)
     del sums["total"]
     return StepNumbers(parts=sums, grad_norm=opened.norm, blocked=opened.blocked)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,13 +17,23 @@ from torch import Tensor
 
 from pellucid import config
 from pellucid.batches import Batch
-from pellucid.checkpoints import first_non_finite
+from pellucid.checkpoints import Place, first_non_finite
 from pellucid.model import Transformer, assemble_balancing
 from pellucid.objectives import Objective
 from pellucid.optim import Optimiser
-from pellucid.training.non_finite import Culprit, find_culprit
-from pellucid.training.randomness import seed_step
-from pellucid.training.step import Precision, StepNumbers, accumulate, update
+from pellucid.parallel import World
+from pellucid.training.averaging import WeightAverage
+from pellucid.training.non_finite import Culprit, find_culprit, first_culprit
+from pellucid.training.randomness import seed_part, seed_step
+from pellucid.training.step import Precision, Share, StepNumbers, accumulate, update
+
+#: The buffers that each forward pass moves: the running statistics of norms.
+_STATISTICS = ("running_mean", "running_var")
+
+
+#: Weights and moments of so many bytes are gathered for a checkpoint; of more, each rank writes its
+#: share.
+GATHERED_BYTES = 8 * 10**9
 
 
 class TrainedState(NamedTuple):
@@ -29,6 +41,8 @@ class TrainedState(NamedTuple):
 
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Tensor]
+    #: where this rank's shares are, by name; None if the tensors are whole
+    places: Mapping[str, Place] | None = None
 
 
 class Stepper:
@@ -46,6 +60,8 @@ class Stepper:
         plan: the device and the precision.
         seed: the run's seed: each update seeds all generators by it and its step.
         closed: keep the gate closed, so that no update changes anything: to measure time.
+        world: the ranks that share each batch.
+        average: the moving average of the model's weights.
     """
 
     def __init__(
@@ -58,12 +74,20 @@ class Stepper:
         plan: config.Plan,
         seed: int,
         closed: bool = False,
+        world: World | None = None,
+        average: WeightAverage | None = None,
     ) -> None:
         self._model = model
         self._objective = objective
         self._optimiser = optimiser
         self._balancing = assemble_balancing(model)
-        self._accumulation = settings.accumulation
+        self._parts = plan.parts or settings.accumulation
+        self._world = world or World()
+        self._average = average
+        self._seeding = plan.seeding
+        self._statistics = [
+            buffer for name, buffer in model.named_buffers() if name.endswith(_STATISTICS)
+        ]
         self._clip_norm = settings.clip_norm
         self._device = torch.device(plan.device)
         self._precision: Precision = plan.precision
@@ -88,13 +112,26 @@ class Stepper:
             factor=factor,
             clip_norm=self._clip_norm,
             blocked=self._blocked,
-            accumulation=self._accumulation,
+            accumulation=self._parts,
             device=self._device,
             precision=self._precision,
             balancing=self._balancing,
+            share=self._share(step),
         )
+        self._world.average_(self._statistics)
+        if self._average is not None:
+            self._average.update(step, numbers.blocked)
         self._blocked = numbers.blocked
         return numbers
+
+    def _share(self, step: int) -> Share:
+        """This rank's run of the parts of each batch."""
+        n_own = self._parts // self._world.n_data
+        first = self._world.data_rank * n_own
+        numbers = range(first, first + n_own)
+        if self._seeding == "by_update":
+            return replace(Share.all_parts(self._parts), numbers=numbers, world=self._world)
+        return Share(numbers, partial(seed_part, self._seed, step), self._world)
 
     def find_culprit(self, make_batch: Callable[[], Batch], *, step: int) -> Culprit:
         """Repeat the update that follows `step` updates, and find its first value not finite.
@@ -113,22 +150,47 @@ class Stepper:
                 self._model,
                 self._objective,
                 batch,
-                accumulation=self._accumulation,
+                accumulation=self._parts,
                 device=self._device,
                 precision=self._precision,
                 balancing=self._balancing,
+                share=self._share(step),
             )
             return sums["total"]
 
-        return find_culprit(self._model, repeat)
+        return first_culprit(self._model, self._world.gather(find_culprit(self._model, repeat)))
+
+    def whole_state(self) -> TrainedState:
+        """Everything that updates change, complete, under the names that a checkpoint uses."""
+        full = self._world.full
+        model, optimiser = self._model.state_dict(), self._optimiser.state_tensors()
+        if self._average is not None:
+            optimiser |= self._average.tensors()
+        return TrainedState(
+            {name: full(tensor) for name, tensor in model.items()},
+            {name: full(tensor) for name, tensor in optimiser.items()},
+        )
 
     def state(self) -> TrainedState:
-        """Everything that updates change, complete, under the names that a checkpoint uses."""
-        return TrainedState(self._model.state_dict(), self._optimiser.state_tensors())
+        """The `whole_state`; if it is large and sharded, only what this rank holds of it."""
+        model, optimiser = self._model.state_dict(), self._optimiser.state_tensors()
+        tensors = {**model, **optimiser}
+        n_bytes = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+        if not self._world.is_sharded or n_bytes <= GATHERED_BYTES:
+            return self.whole_state()
+        places = {name: self._world.place(tensor) for name, tensor in tensors.items()}
+        local = self._world.local
+        return TrainedState(
+            {name: local(tensor) for name, tensor in model.items()},
+            {name: local(tensor) for name, tensor in optimiser.items()},
+            {name: Place(*place) for name, place in places.items() if place is not None},
+        )
 
     def has_finite_weights(self) -> bool:
         """Whether every parameter is finite."""
-        return first_non_finite(dict(self._model.named_parameters())) is None
+        parameters = self._model.named_parameters()
+        culprit = first_non_finite({name: self._world.local(p.detach()) for name, p in parameters})
+        return self._world.largest(int(culprit is not None)) == (0,)
 
     @property
     def learning_rate(self) -> float:

@@ -88,6 +88,15 @@ class Shards:
         with _opened(self.stored[name].file) as file:
             return cast("Tensor", file.get_tensor(name))
 
+    def read_rows(self, name: str, first: int, last: int) -> Tensor:
+        """Some rows of a tensor in float32, copied to memory: the file's pages are released.
+
+        Raises:
+            CheckpointError: it has no floating-point numbers.
+        """
+        with _opened(self._float(name).file) as file:
+            return cast("Tensor", file.get_slice(name)[first:last]).to(torch.float32, copy=True)
+
     def read_float(
         self, name: str, dtype: torch.dtype = torch.float32, part: int | None = None
     ) -> Tensor:
@@ -100,14 +109,18 @@ class Shards:
         Raises:
             CheckpointError: it has no floating-point numbers.
         """
+        self._float(name)
+        tensor = self.read(name)
+        return (tensor if part is None else tensor[part]).to(dtype)
+
+    def _float(self, name: str) -> Stored:
         stored = self.stored[name]
         if stored.dtype not in _FLOATS:
             raise CheckpointError(
                 f"{stored.file}: {name} is of type {stored.dtype}, and only "
                 f"{', '.join(sorted(_FLOATS))} are handled, but no quantised weights"
             )
-        tensor = self.read(name)
-        return (tensor if part is None else tensor[part]).to(dtype)
+        return stored
 
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from pellucid import config
+from pellucid.checkpoints.finite import refuse_non_finite
 from pellucid.checkpoints.huggingface.attributes import Table, read_attributes
 from pellucid.checkpoints.huggingface.directory import CONFIG, GENERATION, Shards, Stored, read_json
 from pellucid.checkpoints.huggingface.families import FAMILIES, REFUSED
@@ -38,6 +39,8 @@ from pellucid.checkpoints.huggingface.own import OWN_TYPE, own_family, read_own
 from pellucid.errors import CheckpointError, ConfigError
 from pellucid.model import Transformer, Weights, assemble, can_be_half, widen_on_use
 from pellucid.model.build.shared_layers import tie_weights
+from pellucid.model.packed.layers import packed_of
+from pellucid.model.packed.packer import Packer
 from pellucid.reader import short
 
 _WINDOWS = os.name == "nt"
@@ -82,15 +85,24 @@ class Published:
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         return tensor
 
-    def fill(self, model: Transformer, weights: Weights = "float32") -> None:
+    def fill(
+        self, model: Transformer, weights: Weights = "float32", packer: Packer | None = None
+    ) -> None:
         """Fill a model that was built on the meta device, one tensor at a time.
 
         Args:
             model: the model.
             weights: the type of its matrices. They stay in half precision if they are so in the
                 file, or if you ask for float16; all other tensors become float32.
+            packer: takes the matrices that stay in few bits alone, some rows at a time.
+
+        Raises:
+            NonFiniteError: a matrix that is packed has NaN or an infinity.
         """
+        constants = dict(model.named_buffers()).keys() & model.state_dict().keys()
         for parameter in self.places:
+            if packer is not None and self._packs(model, parameter, packer):
+                continue
             module, _, leaf = parameter.rpartition(".")
             dtype = self._dtype(parameter, weights) if can_be_half(model, parameter) else None
             owner = model.get_submodule(module)
@@ -100,12 +112,39 @@ class Published:
         for stack in (model.encoder, model.decoder):
             if stack is not None:
                 tie_weights(stack)
-        constants = dict(model.named_buffers()).keys() & model.state_dict().keys()
         for name in constants - self.places.keys():
             path, _, leaf = name.rpartition(".")
             shape = model.get_buffer(name).shape
             setattr(model.get_submodule(path), leaf, torch.zeros(shape))
         widen_on_use(model)
+
+    def _packs(self, model: Transformer, parameter: str, packer: Packer) -> bool:
+        """Whether the packer has the parameter now."""
+        layer, _, leaf = parameter.rpartition(".")
+        if parameter in packer.names and self._dtype(parameter, packer.weights) is None:
+            packer.take(parameter, self._rows_of(parameter))
+        return leaf == "weight" and packed_of(model.get_submodule(layer)) is not None
+
+    def _rows_of(self, parameter: str) -> Callable[[int, int], Tensor]:
+        """What reads rows of a matrix in float32, and refuses those that are not finite.
+
+        They come from the file as they are needed, if they lie in it as in the parameter.
+        """
+        source, names = self.layout.source(parameter), self.places[parameter]
+        in_place = not (source.transposed or source.members or source.spread)
+        direct = in_place and source.expert is None and len(names) == 1
+        tensor = None if direct else self.tensor(parameter)
+
+        def rows(first: int, last: int) -> Tensor:
+            read = (
+                self.shards.read_rows(names[0], first, last)
+                if tensor is None
+                else tensor[first:last]
+            )
+            refuse_non_finite({parameter: read}, self.folder)
+            return read
+
+        return rows
 
     def is_half(self, weights: Weights) -> bool:
         """Whether most of the model's numbers stay in half precision."""
@@ -122,7 +161,7 @@ class Published:
                 return None if stored is None else torch.bfloat16
             case "float16":
                 return torch.float16
-            case "float32" | "int8":
+            case "float32" | "int8" | "int4":
                 return None
             case _:
                 assert_never(weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pellucid import config
 from pellucid.checkpoints.huggingface.activations import activation
@@ -150,6 +151,13 @@ SIZES: tuple[Row, ...] = (
 KEY_VALUE_HEADS = integer(
     "num_key_value_heads", f"{ATTENTION}.n_kv_heads", default=same_as("num_attention_heads")
 )
+#: What a missing attribute means to `transformers`, where it is not as many as there are heads.
+_ABSENT_KEY_VALUE_HEADS = {
+    "cwm": 8, "dots1": 32, "ernie4_5": 2, "gemma": 16, "gemma2": 4, "gemma3_text": 4, "glm": 2,
+    "glm4": 2, "glm4_moe": 8, "gpt_oss": 8, "helium": 20, "internlm3": 2, "mistral": 8,
+    "qwen2": 32, "qwen2_moe": 16, "qwen3": 32, "qwen3_moe": 4, "seed_oss": 8, "starcoder2": 2,
+    "vaultgemma": 4,
+}  # fmt: skip
 #: The features of a head follow from the width.
 HEAD_WIDTH = quotient("hidden_size", "num_attention_heads")
 HEAD_DIM = integer("head_dim", f"{ATTENTION}.d_head", default=HEAD_WIDTH)
@@ -195,6 +203,9 @@ def decoder_family(
     heads = {f"{stem}ForCausalLM": head, f"{stem}Model": NO_HEAD}
     if classifies:
         heads[f"{stem}ForSequenceClassification"] = classification_head("last", bias=False)
+    if absent := _ABSENT_KEY_VALUE_HEADS.get(model_type):
+        default = replace(same_as("num_attention_heads"), absent=absent)
+        rows += (integer("num_key_value_heads", f"{ATTENTION}.n_kv_heads", default=default),)
     return Family(
         model_type=model_type,
         heads=heads,

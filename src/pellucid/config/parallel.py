@@ -1,0 +1,91 @@
+"""Where the numbers of a run lie when many processes train it; never which numbers they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pellucid.config.checks import Checked, Count, Positive
+from pellucid.config.training import GrowingBatch, Training
+from pellucid.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism(Checked):
+    """How the ranks of one training share it; torchrun starts them.
+
+    `shard` says which ranks hold all weights: with "none" each does, with "full" each holds its
+    share, with "node" each machine has them all and its ranks hold a share each. `tensor` ranks
+    read the same rows and share the products of every layer. With `offload` the shares of weights
+    and the optimiser's memory lie in the memory of the processor. `gather` is the type in which the
+    weights of blocks are gathered ("auto": that of products), `reduce` the one in which gradients
+    are summed. A rank that waits longer than `timeout_seconds` for the others gives up.
+    """
+
+    shard: Literal["none", "full", "node"] = "none"
+    tensor: Count = 1
+    offload: bool = False
+    gather: Literal["auto", "float32", "bfloat16"] = "auto"
+    reduce: Literal["float32", "bfloat16"] = "float32"
+    timeout_seconds: Positive = 600.0
+
+    def _check(self) -> None:
+        if self.shard == "none" and self.offload:
+            raise ConfigError(
+                'offload moves the shares of weights to the processor, and shard is "none": every '
+                'rank has all weights; set shard to "full" or "node", or offload to false'
+            )
+
+    def count_data_ranks(self, ranks: int) -> int:
+        """How many of the ranks, or groups of `tensor` ranks, read different rows.
+
+        Args:
+            ranks: how many processes there are; one alone shares nothing.
+
+        Raises:
+            ConfigError: `tensor` does not divide them.
+        """
+        if ranks == 1:
+            return 1
+        if ranks % self.tensor:
+            raise ConfigError(
+                f"parallel.tensor: {self.tensor} ranks that share products do not divide {ranks} "
+                f"ranks: {_nearest(ranks, self.tensor)}"
+            )
+        return ranks // self.tensor
+
+
+def count_parts(training: Training, ranks: int) -> int:
+    """The number of equal parts of a batch: `accumulation`, or one for each rank.
+
+    Args:
+        training: the batch, at each stage of its growth.
+        ranks: how many ranks read different rows: `Parallelism.count_data_ranks`.
+
+    Raises:
+        ConfigError: names a size that does not divide, and the nearest sizes that do.
+    """
+    parts = max(training.accumulation, ranks)
+    if parts % ranks:
+        raise ConfigError(
+            f"training.accumulation: {parts} parts of a batch cannot be shared by {ranks} ranks "
+            f"alike: {_nearest(parts, ranks)}"
+        )
+    sizes = {"training.batch_size": training.batch_size}
+    if isinstance(training.growth, GrowingBatch):  # the first size doubles: the others divide too
+        sizes["training.growth.first"] = training.growth.first
+    for name, size in sizes.items():
+        if size % parts:
+            shared = f" that {ranks} ranks share" if ranks > 1 else ""
+            raise ConfigError(
+                f"{name}: {size} rows cannot be cut into {parts} equal parts{shared}: "
+                f"{_nearest(size, parts)}"
+            )
+    return parts
+
+
+def _nearest(size: int, divisor: int) -> str:
+    smaller, larger = size // divisor * divisor, -(-size // divisor) * divisor
+    if not smaller:
+        return f"take {larger}"
+    return f"the nearest sizes that divide are {smaller} and {larger}"

@@ -1,0 +1,119 @@
+"""`torchrun -m pellucid train`, as a user starts it: one voice, one folder, nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pellucid.cli import main
+from pellucid.runs import RunFolder, read_events
+from pellucid.saved_runs.load import read_plan
+from pellucid.training import Logged
+from support.ranks import finish, start_ranks
+from support.tiny import TINY, write_text
+
+SETTINGS = (*TINY, "text.held_out=0.2", "training.batch_size=6", "training.accumulation=6")
+
+
+def words_of(folder: Path, *more: str, steps: int = 8) -> list[str]:
+    """The words of a tiny training."""
+    file = write_text(folder / "text")
+    flags = [word for setting in SETTINGS for word in ("--set", setting)]
+    return ["train", str(file), "--no-vitals", "--steps", str(steps), *flags, *more]
+
+
+def losses(folder: Path) -> list[float]:
+    events = read_events(RunFolder(folder).metrics)
+    return [loss for event in events if isinstance(event, Logged) for loss in event.losses]
+
+
+def train(folder: Path, size: int, *more: str) -> list[tuple[int, str, str]]:
+    return finish(start_ranks(size, ["-m", "pellucid", *words_of(folder, *more)], folder))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[int, str, str]]]:
+    """A run of two ranks, and what they said."""
+    folder = tmp_path_factory.mktemp("two")
+    return folder / "run", train(folder, 2, "--out", str(folder / "run"))
+
+
+@pytest.mark.nightly
+def test_rank_0_speaks_and_the_curve_is_that_of_one_process(
+    two: tuple[Path, list[tuple[int, str, str]]], tmp_path: Path
+) -> None:
+    run, ((code, out, _), (other_code, other_out, other_err)) = two
+    assert (code, other_code) == (0, 0)
+    assert "what next" in out
+    assert (other_out, other_err) == ("", "")
+    assert read_plan(RunFolder(run)).ranks == 2
+    assert main(words_of(tmp_path, "--out", str(tmp_path / "one"))) == 0
+    # Muon rounds to bfloat16 on its way, which makes more of the last digits
+    assert losses(run) == pytest.approx(losses(tmp_path / "one"), abs=1e-3)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--set", "training.accumulation=1", "--set", "training.batch_size=7"), "are 6 and 8"),
+        (("--set", "training.rows=1"), "unknown key 'rows'"),
+    ],
+)
+def test_a_refusal_is_one_message_and_writes_nothing(
+    tmp_path: Path, more: tuple[str, ...], message: str
+) -> None:
+    ends = train(tmp_path, 2, "--out", "run", *more)
+    assert [code for code, _, _ in ends] == [2, 2]
+    assert message in " ".join(ends[0][2].split())
+    assert ends[1][1:] == ("", "")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.nightly
+def test_other_sizes_go_on_from_a_run_of_two(
+    two: tuple[Path, list[tuple[int, str, str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = two
+    assert main(["train", "--resume", str(run), "--steps", "12", "--no-vitals"]) == 2
+    assert "plan.ranks: the run has 2, here is 1" in " ".join(capsys.readouterr().err.split())
+    words = ["-m", "pellucid", "train", "--resume", str(run), "--steps", "12", "--allow-drift"]
+    ends = finish(start_ranks(3, [*words, "--no-vitals"], run.parent))
+    assert [code for code, _, _ in ends] == [0, 0, 0], ends
+    assert len(losses(run)) == 12
+
+
+def until(holds: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [
+        (signal.SIGKILL, 5, "rank 1 of 2 is gone (at update"),
+        (signal.SIGTERM, 143, "the state is saved"),
+    ],
+)
+def test_a_rank_that_ends_ends_all_and_nothing_is_lost(
+    tmp_path: Path, number: signal.Signals, code: int, message: str
+) -> None:
+    words = words_of(tmp_path, "--out", "run", steps=4000)
+    ranks = start_ranks(2, ["-m", "pellucid", *words], tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    until(lambda: bool(folder.shelf.steps()))
+    os.kill(ranks[1].pid, number)
+    started = time.monotonic()
+    ends = finish(ranks)
+    assert time.monotonic() - started < 60
+    assert ends[0][0] == code
+    assert message in " ".join(ends[0][2].split())
+    assert main(["train", "--resume", str(folder.path), "--allow-drift", "--steps", "8"]) in (0, 2)

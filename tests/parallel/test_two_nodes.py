@@ -1,0 +1,92 @@
+"""Two network namespaces, joined by a virtual cable, as two machines: training, a pulled cable."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pellucid.runs import RunFolder
+from support.ranks import finish
+from support.tiny import TINY, write_text
+
+_NODES = ("pellucid-one", "pellucid-two")
+_ADDRESSES = ("10.77.31.1", "10.77.31.2")
+_PORT = "29571"
+
+
+def _ip(*words: str) -> bool:
+    done = subprocess.run(["ip", *words], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.fixture
+def nodes() -> Iterator[tuple[str, str]]:
+    """Two namespaces with an address each."""
+    if shutil.which("ip") is None:
+        pytest.skip("the program ip is missing: it makes the two networks")
+    if not _ip("netns", "add", _NODES[0]):
+        pytest.skip("this user may not make network namespaces: it needs the rights of root")
+    try:
+        made = _ip("netns", "add", _NODES[1])
+        made &= _ip("link", "add", "cable0", "netns", _NODES[0], "type", "veth",
+                    "peer", "name", "cable1", "netns", _NODES[1])  # fmt: skip
+        if not made:
+            pytest.skip("this system has no virtual cables (veth)")
+        for number, (node, address) in enumerate(zip(_NODES, _ADDRESSES, strict=True)):
+            for words in (
+                ("addr", "add", f"{address}/24", "dev", f"cable{number}"),
+                ("link", "set", f"cable{number}", "up"),
+                ("link", "set", "lo", "up"),
+            ):
+                assert _ip("-n", node, *words)
+        yield _NODES
+    finally:
+        for node in _NODES:
+            _ip("netns", "del", node)
+
+
+def start(nodes: tuple[str, str], folder: Path, *more: str) -> list[subprocess.Popen[str]]:
+    """A rank on each node, as torchrun starts them."""
+    settings = (*TINY, "parallel.timeout_seconds=10")
+    flags = [word for setting in settings for word in ("--set", setting)]
+    words = ["-m", "pellucid", "train", str(write_text(folder)), "--no-vitals", "--out", "run"]
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": _ADDRESSES[0], "MASTER_PORT": _PORT}
+    shared |= {"OMP_NUM_THREADS": "1", "PELLUCID_CACHE": "off", "LOCAL_RANK": "0"}
+    return [
+        subprocess.Popen(
+            ["ip", "netns", "exec", node, sys.executable, *words, *flags, *more],
+            cwd=folder,
+            env=os.environ | shared | {"RANK": str(n), "GLOO_SOCKET_IFNAME": f"cable{n}"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for n, node in enumerate(nodes)
+    ]
+
+
+@pytest.mark.nightly
+def test_two_nodes_train_and_a_pulled_cable_ends_both(
+    nodes: tuple[str, str], tmp_path: Path
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    ends = finish(start(nodes, first, "--steps", "6"))
+    assert [code for code, _, _ in ends] == [0, 0], ends
+    ranks = start(nodes, second, "--steps", "100000")
+    run, end = RunFolder(second / "run"), time.monotonic() + 120
+    while not run.shelf.steps():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert _ip("-n", nodes[1], "link", "set", "cable1", "down")
+    pulled = time.monotonic()
+    ends = finish(ranks)
+    assert time.monotonic() - pulled < 60
+    assert [code for code, _, _ in ends] == [5, 5], ends
+    assert any("pellucid train --resume" in " ".join(err.split()) for _, _, err in ends)
