@@ -16,6 +16,7 @@ from pellucid.generation import Beams, Reader, Sampling, beam_search_ids, contin
 from pellucid.generation.decoding import decoder
 from pellucid.model import Transformer, Weights, narrow
 from pellucid.model.trainable import add_lora, merge
+from pellucid.native import Kernel, kernels
 from support.models import BASE, PAIRS, VARIANTS, build, random_ids, with_stack
 from support.nightly import sampled
 
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("native")
 
 GREEDY = Sampling(temperature=0.0)
 #: the types of matrices that compiled code reads
-COMPILED: tuple[Weights, ...] = ("float32", "bfloat16", "int8")
+COMPILED: tuple[Weights, ...] = ("float32", "bfloat16", "int8", "int4")
 #: What no instruction says, and so only the model itself does.
 WITHOUT = {
     "latent",
@@ -87,8 +88,8 @@ def test_only_what_is_known_to_have_no_tape_has_none() -> None:
 def test_logits_are_those_of_the_model(name: str, weights: Weights) -> None:
     model = ready(VARIANTS[name], weights)
     ids = random_ids(3, 16)
-    # what int8 multiplies with has 16 bits
-    bound = 1e-3 if weights == "int8" else 1e-5
+    # what integers are multiplied with has 16 bits
+    bound = 1e-3 if weights in ("int8", "int4") else 1e-5
     for length, (logits, compiled) in enumerate(read(model, ids), start=5):
         assert compiled
         expected = model(ids[:, :length])[:, -1]
@@ -155,6 +156,21 @@ def test_neighbours_and_threads_do_not_change_a_bit() -> None:
             assert all(map(torch.equal, together, again))
     finally:
         torch.set_num_threads(before)
+
+
+def test_all_kernels_that_multiply_4_bits_give_the_same_bits() -> None:
+    model = ready(BASE, "int4")
+    ids = random_ids(3, 1)[:, 0]
+    made = []
+    for kernel in kernels():
+        compiled = decoder(model)
+        assert compiled is not None
+        compiled.kernel = kernel
+        caches = model.new_caches()
+        compiled.make_rooms(caches, len(ids))
+        made.append(compiled.logits(ids, caches))
+    assert Kernel.PLAIN in kernels()
+    assert all(torch.equal(made[0], other) for other in made[1:])
 
 
 def test_beam_search_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,3 +48,13 @@ def test_a_momentum_of_one_forgets_all_batches_before() -> None:
 def test_a_batch_of_one_token_is_refused() -> None:
     with pytest.raises(ValueError, match="batch statistics of 1 tokens; at least 2 are needed"):
         batch_norm_update(np.zeros(4), np.ones(4), np.ones((1, 1, 4)), momentum=0.1)
+
+
+def test_a_batch_without_a_token_is_refused() -> None:
+    with pytest.raises(ValueError, match="the number of tokens must be at least 1, was 0"):
+        batch_norm(np.ones((2, 0, 3, 4)), GAIN, BIAS, eps=1e-5)
+
+
+def test_a_feature_that_never_varied_needs_an_eps_in_use() -> None:
+    with pytest.raises(ValueError, match=r"var \+ eps"):
+        batch_norm_inference(np.ones((2, 4)), GAIN, BIAS, np.zeros(4), np.zeros(4), eps=0.0)

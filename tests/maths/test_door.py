@@ -17,6 +17,7 @@ import torch
 
 from pellucid import maths
 from pellucid.errors import MathsError
+from pellucid.maths.door.arguments import read_arguments
 from pellucid.maths.door.kinds import (
     POSITIVE,
     Floats,
@@ -27,6 +28,7 @@ from pellucid.maths.door.kinds import (
     describe,
     floats,
     reals,
+    wholes,
 )
 from pellucid.maths.door.parse_argument import from_python, read_number
 from support.door import (
@@ -337,3 +339,13 @@ def test_a_list_that_holds_a_text_or_an_object_is_refused() -> None:
     for value in (["1", "2"], [1.0, None]):
         with pytest.raises(MathsError, match="a list must hold numbers alone"):
             from_python("x", value, floats("..."))
+
+
+@pytest.mark.parametrize(
+    ("given", "computed"),
+    [(np.uint8, np.int32), (np.int16, np.int32), (np.int32, np.int32), (np.uint32, np.int64)],
+)
+def test_whole_numbers_come_in_a_type_that_cannot_overflow(given: type, computed: type) -> None:
+    values = {"positions": np.asarray([3, 200], dtype=given)}
+    arguments = read_arguments(values, {"positions": wholes("time")}, {}).arguments
+    assert arguments["positions"].dtype == computed

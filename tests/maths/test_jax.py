@@ -68,3 +68,11 @@ def test_hand_gradient_is_that_of_jax(name: str) -> None:
     for index, hand in enumerate(hands):
         theirs = jax.grad(total, argnums=index)(*inside)
         np.testing.assert_allclose(hand, theirs, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.filterwarnings("error")
+def test_extremes_stay_in_float32_where_jax_has_nothing_wider() -> None:
+    jax.config.update("jax_enable_x64", False)
+    x = jax.numpy.asarray([1e12, 2e12, 3e12])
+    normed = maths.layer_norm(x, jax.numpy.ones(3), jax.numpy.zeros(3), eps=1e-5)
+    np.testing.assert_allclose(normed, [-(1.5**0.5), 0, 1.5**0.5], atol=1e-5)

@@ -37,3 +37,14 @@ def test_one_factor_for_all_features_gets_the_gradient_of_all() -> None:
     np.testing.assert_allclose(one, each.sum(-1, keepdims=True), rtol=1e-12)
     np.testing.assert_allclose(dx, dx_each, rtol=1e-12)
     np.testing.assert_allclose(d_start, d_start_each, rtol=1e-12)
+
+
+def test_the_gradient_of_each_sequence_of_a_batch_is_its_own() -> None:
+    random = np.random.default_rng(3)
+    decay, x = random.uniform(size=(2, 5, 1)), random.normal(size=(2, 5, 3))
+    start, grad = random.normal(size=(2, 3)), random.normal(size=(2, 5, 3))
+    together = linear_scan_grad(decay, x, start, grad)
+    for i in range(2):
+        alone = linear_scan_grad(decay[i], x[i], start[i], grad[i])
+        for one, all_of_them in zip(alone, together, strict=True):
+            np.testing.assert_allclose(all_of_them[i], one, rtol=1e-12)

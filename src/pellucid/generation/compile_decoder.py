@@ -41,6 +41,7 @@ from pellucid.model.facts import (
     head_facts,
     tensor_at,
 )
+from pellucid.model.packed.layers import packed_of
 from pellucid.native import Activation, Attention, Operation
 from pellucid.typed import named_modules
 
@@ -83,6 +84,7 @@ class _Compiler:
         compile_entry(self.program, stack, self.x)
         for index, block in enumerate(stack.blocks):
             self._block(cast("Block", block), stack.positions.for_layer(index), index)
+        self.program.head_at = len(self.program.instructions)
         self._into_x(stack.final_norm)
         self._head(model, head)
 
@@ -261,12 +263,12 @@ class _Compiler:
                 refuse(model.head_transform)
             case _:
                 assert_never(transform)
+        owner = model.token_embedding if model.head is None else model.head
+        weight = packed_of(owner) or model.head_weight
+        n_out, n_in = weight.shape
         if facts.scale != 1.0:
-            program.write(
-                Operation.ADD, output=x, n_out=model.head_weight.shape[1], factor=facts.scale
-            )
+            program.write(Operation.ADD, output=x, n_out=n_in, factor=facts.scale)
         logits = program.width  # after a row's scratch memory
-        program.product(model.head_weight, model.head_bias, input=x, output=logits)
+        program.product(weight, model.head_bias, input=x, output=logits)
         if facts.soft_cap is not None:
-            rows = model.head_weight.shape[0]
-            program.write(Operation.CAP, output=logits, n_out=rows, number=facts.soft_cap)
+            program.write(Operation.CAP, output=logits, n_out=n_out, number=facts.soft_cap)

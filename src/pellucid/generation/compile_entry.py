@@ -19,6 +19,7 @@ from pellucid.model.facts import (
     position_facts,
     tensor_at,
 )
+from pellucid.model.packed.layers import packed_of
 from pellucid.native import Operation
 
 
@@ -32,7 +33,7 @@ def compile_entry(program: DecodeProgram, stack: Stack, x: int) -> None:
         output=place,
         n_out=width,
         number=model.embedding_scale,
-        **program.matrix(model.token_embedding.weight),
+        **program.matrix(packed_of(model.token_embedding) or model.token_embedding.weight),
     )
     if model.segment_embedding is not None:
         _add_row(program, model.segment_embedding.weight, place, stride=0)

@@ -1,9 +1,9 @@
 """Texts that join and leave while others are written: continuous batching.
 
 All texts share one buffer of keys and values for each layer; each has a slot in it, and its own
-length. A new text is read in one pass by the model itself. Then compiled code takes one further
-token of every text through all layers in one call, and reads each weight once for all of them. Its
-numbers for a text do not depend on the others, so each text is the same bits as alone.
+length. A new text is read at once (`pellucid.generation.reading`). Then compiled code takes one
+further token of every text through all layers in one call, and reads each weight once for all of
+them. Its numbers for a text do not depend on the others, so each text is the same bits as alone.
 
 If only the model itself can decode (`pellucid.generation.decoding`), it takes one text after
 another at each token: also the same bits as alone, but not faster than one text at a time.
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from pellucid.errors import PellucidError
 from pellucid.generation.decoding import decoder
+from pellucid.generation.reading import read
 from pellucid.model import Encoded, KeysAndValues, KeyValueCache, Transformer
 
 
@@ -51,6 +52,11 @@ class ContinuousBatch:
         self._free = list(reversed(range(capacity)))
         self._decoder = decoder(model)
         self._rooms: list[KeysAndValues] | None = None
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether texts are really written together, by compiled code."""
+        return self._decoder is not None
 
     @property
     def n_free(self) -> int:
@@ -108,8 +114,7 @@ class ContinuousBatch:
 
     def _read(self, text: OpenText, ids: Sequence[int]) -> Tensor:
         batch = torch.tensor([list(ids)], device=self.model.device)
-        hidden = self.model.hidden_states(batch, text.caches, encoded=text.encoded)
-        return self.model.logits(hidden[:, -1]).float()
+        return read(self.model, self._decoder, batch, text.caches, text.encoded)
 
     def _give_room(self, text: OpenText) -> None:
         """Let the caches of a text write into its slot, once the shape of the buffers is known."""

@@ -32,6 +32,7 @@ from pellucid.model.facts import (
     stack_facts,
     tensor_at,
 )
+from pellucid.model.packed.layers import packed_of
 from pellucid.native import Activation, Attention, Instruction, NormKind, Operation, Precision
 
 _ACTIVATIONS: dict[ActivationName, Activation] = {
@@ -48,6 +49,7 @@ _PRECISIONS = {
     torch.float32: Precision.FLOAT32,
     torch.bfloat16: Precision.BFLOAT16,
     torch.int8: Precision.INT8,
+    torch.uint8: Precision.INT4,
 }
 #: Floats of a cache line, at which places start.
 _LINE = 16
@@ -74,6 +76,8 @@ class DecodeProgram:
         self.model = model
         self.instructions: list[Instruction] = []
         self.width = 0
+        #: the instruction at which the head begins: before it all keys and values are there
+        self.head_at = 0
         self.tensors: list[Tensor] = []
         self._narrow = {
             id(model.get_parameter(name)): (model.get_parameter(name), narrow)
@@ -100,17 +104,25 @@ class DecodeProgram:
         self.tensors.append(tensor)
         return tensor.data_ptr()
 
-    def matrix(self, weight: Tensor) -> dict[str, Any]:
+    def matrix(self, weight: Tensor | Narrow) -> dict[str, Any]:
         """An instruction's fields for a matrix: in few bits, if it was rounded to them."""
-        _, narrow = self._narrow.get(id(weight), (weight, Narrow(weight, None)))
-        if narrow.values is not weight and narrow.version != weight._version:
+        if isinstance(weight, Narrow):
+            return self._few_bits(weight)
+        _, narrow = self._narrow.get(id(weight), (weight, None))
+        if narrow is None:
+            dtype = self._dtype_of(weight)
+            address = self.address(weight.detach(), dtype)
+            return {"precision": _PRECISIONS[dtype], "matrix": address}
+        if narrow.version != weight._version:
             refuse("a matrix that changed after it was rounded")
+        return self._few_bits(narrow)
+
+    def _few_bits(self, narrow: Narrow) -> dict[str, Any]:
+        values, scales = narrow.values, narrow.scales
         return {
-            "precision": _PRECISIONS.get(narrow.values.dtype, Precision.FLOAT32),
-            "matrix": self.address(narrow.values.detach(), narrow.values.dtype)
-            if narrow.values is not weight
-            else self.address(weight.detach(), self._dtype_of(weight)),
-            "scales": self.address(narrow.scales),
+            "precision": _PRECISIONS[values.dtype],
+            "matrix": self.address(values, values.dtype),
+            "scales": None if scales is None else self.address(scales, scales.dtype),
         }
 
     @staticmethod
@@ -120,7 +132,7 @@ class DecodeProgram:
 
     def product(
         self,
-        weight: Tensor,
+        weight: Tensor | Narrow,
         bias: Tensor | None,
         *,
         input: int,
@@ -152,7 +164,8 @@ class DecodeProgram:
                 refuse("an adapter that is not merged")
             case LinearFacts() | LoRAFacts():
                 bias = None if facts.bias is None else tensor_at(layer, facts.bias)
-                self.product(tensor_at(layer, facts.weight), bias, **fields)
+                weight = packed_of(layer) or tensor_at(layer, facts.weight)
+                self.product(weight, bias, **fields)
             case UnknownFacts():
                 refuse(layer)
             case _:

@@ -2,9 +2,11 @@
 
 An encoder-decoder reads the prompts once with its encoder, and generates new texts.
 
-All prompts of a batch start at position 0. One pass reads the length that all of them have. Then
-rows with longer prompts continue with their own tokens, while the others already generate. So no
-row is padded, no row changes another, and no mask is needed.
+All prompts of a batch start at position 0. Compiled code writes after prompts of any lengths, each
+read at once (`pellucid.generation.ragged`). Otherwise one pass reads the length that all of them
+have. Then rows with longer prompts continue with their own tokens, while the others already
+generate; their tokens wait, so that you get the first of every row together. So no row is padded,
+no row changes another, and no mask is needed.
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.generation.continuous import ContinuousBatch
+from pellucid.generation.guessing import sample_ahead
 from pellucid.generation.incremental import Reader
 from pellucid.generation.prompts import start
+from pellucid.generation.ragged import RaggedReader, Step, aligned, sample_ragged
 from pellucid.generation.row_text import RowText
 from pellucid.generation.sampling import (
     Sampling,
@@ -64,8 +68,8 @@ def continue_tokens(
     encoded: Encoded | None = None,
     cache: bool = True,
     when_outgrown: Callable[[], None] | None = None,
-) -> Iterator[list[SampledToken | None]]:
-    """Generate the next token of each prompt, without end; None while a row reads its prompt.
+) -> Iterator[list[SampledToken]]:
+    """Generate the next token of each prompt, without end.
 
     Row r has its own random generator, seeded by (seed, r).
 
@@ -81,12 +85,16 @@ def continue_tokens(
     Raises:
         PellucidError: a prompt is empty.
     """
-    for ids, logits, sampled in _sample(model, prompts, sampling, encoded, cache, when_outgrown):
-        log_p = log_p_of(logits, sampled).cpu()
-        yield [
-            None if token is None else SampledToken(token, float(nats))
-            for token, nats in zip(ids, log_p, strict=True)
-        ]
+    steps = _sample(model, prompts, sampling, encoded, cache, when_outgrown)
+    yield from aligned(map(_with_log_p, steps))
+
+
+def _with_log_p(step: Step) -> list[SampledToken | None]:
+    log_p = log_p_of(step.logits, step.sampled).cpu()
+    return [
+        None if token is None else SampledToken(token, float(nats))
+        for token, nats in zip(step.tokens, log_p, strict=True)
+    ]
 
 
 def continue_ids(
@@ -97,14 +105,14 @@ def continue_ids(
     encoded: Encoded | None = None,
     cache: bool = True,
     when_outgrown: Callable[[], None] | None = None,
-) -> Iterator[list[int | None]]:
+) -> Iterator[list[int]]:
     """The ids of `continue_tokens`, without log P.
 
     Args:
         model, prompts, sampling, encoded, cache, when_outgrown: as in `continue_tokens`.
     """
-    for ids, _, _ in _sample(model, prompts, sampling, encoded, cache, when_outgrown):
-        yield ids
+    steps = _sample(model, prompts, sampling, encoded, cache, when_outgrown)
+    yield from aligned(step.tokens for step in steps)
 
 
 def _sample(
@@ -114,12 +122,32 @@ def _sample(
     encoded: Encoded | None,
     cache: bool,
     when_outgrown: Callable[[], None] | None,
-) -> Iterator[tuple[list[int | None], Tensor, Tensor]]:
-    """The next token of each row (or None), the logits, and the samples from them."""
+) -> Iterator[Step]:
+    """What each row samples, step by step."""
     if not prompts or not all(prompts):
         raise PellucidError("a prompt has no tokens: pass at least the begin-of-text token")
-    device = model.device
     random = [row_generator(sampling.seed, row) for row in range(len(prompts))]
+    if cache and encoded is None and len(set(map(len, prompts))) > 1:
+        batch = ContinuousBatch(model, capacity=len(prompts))
+        if batch.is_compiled:
+            reader = RaggedReader(batch, model)
+            return sample_ragged(reader, prompts, random, sampling, when_outgrown)
+    if cache and encoded is None and sampling.guesses and len(prompts) == 1:
+        return sample_ahead(model, prompts[0], random[0], sampling, when_outgrown)
+    return _sample_in_step(model, prompts, random, sampling, encoded, cache, when_outgrown)
+
+
+def _sample_in_step(
+    model: Transformer,
+    prompts: Sequence[Sequence[int]],
+    random: Sequence[torch.Generator],
+    sampling: Sampling,
+    encoded: Encoded | None,
+    cache: bool,
+    when_outgrown: Callable[[], None] | None,
+) -> Iterator[Step]:
+    """All rows have read as many tokens."""
+    device = model.device
     lengths = [len(prompt) for prompt in prompts]
     n_read = min(lengths)
     ids = torch.tensor([list(prompt[:n_read]) for prompt in prompts], device=device)
@@ -146,7 +174,7 @@ def _sample(
         ]
         ids = torch.cat((ids, torch.tensor(next_ids, device=device)[:, None]), dim=1)
         generated = [None if reads else i for reads, i in zip(reading, next_ids, strict=True)]
-        yield generated, logits, sampled
+        yield Step(generated, logits, sampled)
 
 
 def stream(
@@ -175,10 +203,8 @@ def stream(
     return _pieces(tokens, RowText(tokenizer, ids, sampling))
 
 
-def _pieces(tokens: Iterator[list[int | None]], row: RowText) -> Iterator[str]:
+def _pieces(tokens: Iterator[list[int]], row: RowText) -> Iterator[str]:
     for (token,) in tokens:
-        if token is None:
-            break
         if piece := row.take(token):
             yield piece
         if row.stopped:
@@ -240,7 +266,7 @@ def generate_after(
         model, ids, sampling, encoded=encoded, when_outgrown=when_outgrown
     ):
         for row, nats, token in zip(rows, log_p, tokens, strict=True):
-            if token is not None and row.stopped is None:
+            if row.stopped is None:
                 row.take(token.token_id)
                 nats.append(token.log_p)
         if all(row.stopped for row in rows):

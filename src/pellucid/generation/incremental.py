@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -9,7 +12,8 @@ from torch import Tensor
 from pellucid.generation.cuda_graphs import Steps, graphed
 from pellucid.generation.decoding import Decoder, decoder
 from pellucid.generation.finite import finite, finite_later, read_finite
-from pellucid.model import Encoded, KeyValueCache, Transformer
+from pellucid.generation.reading import read
+from pellucid.model import Encoded, KeysAndValues, KeyValueCache, Transformer
 
 _LOGITS = "the logits of the next token"
 
@@ -80,16 +84,42 @@ class Reader:
         start = window_start(length, self.model.context_length)
         window_moved, self.start = start != self.start, start
         window_moved |= self._angles_change(length - start)
-        if self.caches and not window_moved and (logits := self._decoded(ids)) is not None:
-            return logits
         self.model.eval()
         if not self.cached:
             return self.model(ids[:, start:], encoded=self.encoded)[:, -1].float()
         if self.caches is None or window_moved:
             self.caches = self.model.new_caches()
         unseen = start + self.caches[0].length
-        hidden = self.model.hidden_states(ids[:, unseen:], self.caches, encoded=self.encoded)
-        return self.model.logits(hidden[:, -1]).float()
+        return read(self.model, self._found_decoder(), ids[:, unseen:], self.caches, self.encoded)
+
+    def logits_ahead(
+        self, ids: Sequence[int], guesses: Sequence[int]
+    ) -> Float[Tensor, "guesses_and_one vocab"] | None:
+        """The logits after a text, and after it with each guess more; one row each.
+
+        The caches count the text's last token; `advance` them for each guess that is right. None if
+        that is not one token more than they have, if text and guesses do not fit the window, or
+        without compiled code.
+        """
+        decoder = self._decoder
+        if not isinstance(decoder, Decoder) or self.caches is None:
+            return None
+        length = self.caches[0].length
+        is_next = self.start + length == len(ids) - 1
+        if not is_next or length + 1 + len(guesses) > self.model.context_length:
+            return None
+        rooms = [cache.room for cache in self.caches]
+        if any(room is None for room in rooms):
+            return None
+        new = torch.tensor([ids[-1], *guesses])
+        lengths = range(length, length + len(new))
+        logits = decoder.row_logits(
+            new, lengths, [0] * len(new), cast("Sequence[KeysAndValues]", rooms)
+        )
+        if logits is not None:
+            for cache in self.caches:
+                cache.advance(1)
+        return logits
 
     def _angles_change(self, length: int) -> bool:
         """Whether the keys in the caches are wrong now that the model sees `length` tokens."""
@@ -97,14 +127,12 @@ class Reader:
             return False
         return self.model.stack.positions.changes(self.caches[0].length, length)
 
-    def _decoded(self, ids: Tensor) -> Tensor | None:
-        """The logits by compiled or recorded code, if it exists and one token is new; else None."""
-        if self.caches is None or ids.shape[1] - self.start - self.caches[0].length != 1:
-            return None
+    def _found_decoder(self) -> Decoder | Steps | None:
+        """Compiled or recorded code for the model, if it exists."""
         if not self._looked_for_decoder:
             find = graphed if self.model.device.type == "cuda" else decoder
             self._decoder, self._looked_for_decoder = find(self.model), True
-        return None if self._decoder is None else self._decoder.logits(ids[:, -1], self.caches)
+        return self._decoder
 
     def take(self, rows: Int[Tensor, " taken"]) -> None:
         """Row i becomes the former row `rows[i]`; the number of rows may change."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from pellucid.maths.arrays import Array, log_of, namespace
 from pellucid.maths.divergences import kl_divergence, kl_divergence_grad
 from pellucid.maths.door.equation import equation
-from pellucid.maths.door.kinds import FRACTION, POSITIVE, distribution, extended
+from pellucid.maths.door.kinds import COUNT, FRACTION, POSITIVE, distribution, extended
 from pellucid.maths.logistic import sigmoid, softplus
 from pellucid.maths.softmax import softmax
 
@@ -208,3 +210,67 @@ def regularised_reward_optimum(reference: Array, reward: Array, *, beta: float) 
         regularised_reward_optimum(array([0.9, 0.1]), array([0.0, 1.0]), beta=0.5)
     """
     return softmax(log_of(reference) + reward / beta)
+
+
+@equation(chosen="...", rejected="...")
+def bradley_terry_loss(chosen: Array, rejected: Array) -> Array:
+    """The surprise of a reward model at a preference: what it is trained by.
+
+    L = -log sigmoid(r_c - r_r)
+
+    Bradley and Terry: c is preferred to r with the probability sigmoid(r_c - r_r). A constant that
+    is added to all rewards of a prompt changes nothing. That lets DPO do without the reward model.
+
+    Args:
+        chosen, rejected: the rewards of two answers to a prompt, (...). Returns (...).
+    Units:
+        Nats per preference.
+    Gradient:
+        `bradley_terry_loss_grad`.
+    Fails:
+        It learns what people prefer, with their biases: for longer answers, for instance.
+    Raises:
+        MathsError: the shapes differ.
+    Source:
+        Bradley and Terry 1952, "Rank Analysis of Incomplete Block Designs: I. The Method of Paired
+        Comparisons"; Ouyang et al. 2022, "Training language models to follow instructions with
+        human feedback", eq. 1.
+    See also:
+        `dpo_loss`, the same with implicit rewards.
+    Example:
+        bradley_terry_loss(array([2.0, 0.0]), array([0.0, 0.0]))
+    """
+    return softplus(rejected - chosen)
+
+
+@equation(bradley_terry_loss)
+def bradley_terry_loss_grad(chosen: Array, rejected: Array) -> tuple[Array, Array]:
+    """The gradient of `bradley_terry_loss` by both rewards.
+
+    dL/dr_c = -sigmoid(r_r - r_c),  dL/dr_r = sigmoid(r_r - r_c)
+
+    Args:
+        As `bradley_terry_loss`. Returns dchosen, drejected.
+    """
+    wrong = sigmoid(rejected - chosen)
+    return -wrong, wrong
+
+
+@equation(n=COUNT)
+def best_of_n_kl(n: int) -> float:
+    """How far the best of n samples is from the model that they come from, at most.
+
+    KL <= log n - (n - 1) / n
+
+    The best of n by a reward has the density n u^(n - 1) in the rank u, and this is its KL from
+    even ranks. It is exact if no two answers are alike.
+
+    Units:
+        Nats per answer.
+    Source:
+        Stiennon et al. 2020, "Learning to summarize from human feedback", appendix G.3; Beirami et
+        al. 2024, "Theoretical guarantees on the best-of-n alignment policy" (that it is a bound).
+    Example:
+        best_of_n_kl(16)
+    """
+    return math.log(n) - (n - 1) / n

@@ -163,6 +163,33 @@ def adam_step(
     )
 
 
+@equation(average="...", step=COUNT, decay=DECAY_RATE)
+def bias_corrected(average: Array, *, step: int, decay: float) -> Array:
+    """A moving average that began at 0, as if it had been full from the start.
+
+    m^ = m / (1 - b^t)
+
+    After t steps the weights b^k (1 - b) of the gradients so far sum to 1 - b^t. Divided by that
+    they sum to 1, so a steady gradient is returned as it is from the first step on.
+
+    Args:
+        average: m <- b m + (1 - b) g from m = 0, (...). step: t, counted from 1. decay: b. Returns
+            like average.
+    Fails:
+        Left out, Adam's first step is (1 - beta1) / sqrt(1 - beta2) times as large: 3.2 times with
+        0.9 and 0.999.
+    Raises:
+        MathsError: the step is not at least 1, or the decay not in [0, 1).
+    Source:
+        Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", section 3.
+    See also:
+        `adamw_step`.
+    Example:
+        bias_corrected(array([0.1]), step=1, decay=0.9)
+    """
+    return average / (1 - decay**step)
+
+
 @equation(matrix="... rows>=0 columns>=0", steps=FROM_ZERO)
 def newton_schulz(matrix: Array, *, steps: int) -> Array:
     """Approximately the nearest orthogonal matrix: large singular values move close to 1.

@@ -1,13 +1,21 @@
 """Policy gradients: answers with a higher reward than expected become likelier.
 
-Also two estimates of the advantage (how much better than expected) in a group of answers.
+Also two estimates of the advantage (how much better than expected) in a group of answers, and the
+step that a trust region allows.
 """
 
 from __future__ import annotations
 
 from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.door import checks
 from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import NOT_NEGATIVE, POSITIVE
+
+
+def _positive_definite_fisher(fisher: Array, grad: Array) -> None:
+    checks.positive_definite(fisher=fisher)
+    squares = namespace(grad).sum(grad**2, axis=-1)
+    checks.not_zero(**{"the length of the gradient": squares})
 
 
 @equation(log_p="...", advantage="...")
@@ -146,6 +154,40 @@ def grpo_advantages(rewards: Array, *, eps: float) -> Array:
     xp = namespace(rewards)
     better = rewards - xp.mean(rewards, axis=-1)[..., None]
     return better / (xp.std(rewards, axis=-1, correction=1)[..., None] + eps)
+
+
+@equation(
+    _positive_definite_fisher, grad="... weights", fisher="... weights weights", max_kl=POSITIVE
+)
+def trust_region_step(grad: Array, fisher: Array, *, max_kl: float) -> Array:
+    """The step that raises the expected advantage most, within a KL from the old policy.
+
+    d = F^-1 g,  step = sqrt(2 delta / (g . d)) d
+
+    Near the old policy KL(old || new) is step . F step / 2, with F the Fisher matrix. The step has
+    exactly the KL delta: TRPO's constraint. PPO replaces it by a clip of the ratio.
+
+    Args:
+        grad: g, of the expected advantage, (..., weights). fisher: F, (..., weights, weights).
+            max_kl: delta, above 0. Returns like grad.
+    Units:
+        max_kl in nats.
+    Fails:
+        The quadratic is only near: TRPO still checks the true KL and shortens the step.
+    Raises:
+        MathsError: the Fisher matrix is not positive definite, or the gradient is 0.
+    Source:
+        Schulman et al. 2015, "Trust Region Policy Optimization", eq. 14 and appendix C; Kakade
+        2001, "A Natural Policy Gradient".
+    See also:
+        `clipped_policy_loss`, `kl_divergence`.
+    Example:
+        trust_region_step(array([1.0, 1.0]), array([[1.0, 0.0], [0.0, 4.0]]), max_kl=0.01)
+    """
+    xp = namespace(grad, fisher)
+    natural = xp.linalg.solve(fisher, grad[..., None])[..., 0]
+    squared_length = xp.sum(grad * natural, axis=-1, keepdims=True)
+    return natural * xp.sqrt(2 * max_kl / squared_length)
 
 
 def _ratio(log_p: Array, old_log_p: Array) -> Array:

@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import math
 
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.door.equation import equation
-from pellucid.maths.door.kinds import COUNT, FRACTION, POSITIVE, SHARE, masked, truths
+from pellucid.maths.door.kinds import (
+    COUNT,
+    FRACTION,
+    POSITIVE,
+    SHARE,
+    distribution,
+    masked,
+    truths,
+)
 from pellucid.maths.softmax import softmax
 
 
@@ -112,3 +120,60 @@ def repetition_penalty(logits: Array, present: Array, penalty: float) -> Array:
     xp = namespace(logits, present)
     lowered = xp.where(logits > 0, logits / penalty, logits * penalty)
     return xp.where(present, lowered, logits)
+
+
+@equation(logits=masked("... classes"))
+def argmax_share(logits: Array) -> Array:
+    """All of the probability on the largest logit: the limit of a softmax as T goes to 0.
+
+    y_i = 1 if i = argmax x, else 0;  argmax x is the place of max x, of equal ones the first
+
+    Greedy decoding takes it. Where the largest logit is unique a small move changes nothing, so the
+    gradient is 0: nothing can be learnt through an argmax. A softmax has a gradient.
+
+    Args:
+        logits: (..., classes). Returns the same shape.
+    Fails:
+        Of a row that is masked completely it gives the first class.
+    Source:
+        Goodfellow, Bengio and Courville 2016, "Deep Learning", section 6.2.2.3.
+    See also:
+        `softmax`, `logsumexp`.
+    Example:
+        argmax_share(array([2.0, 1.0, -1.0]))
+        softmax(array([2.0, 1.0, -1.0]), temperature=0.05)
+    """
+    xp = namespace(logits)
+    place = xp.argmax(logits, axis=-1, keepdims=True)
+    classes = xp.arange(logits.shape[-1], device=device_of(logits))
+    return xp.astype(classes == place, logits.dtype)
+
+
+@equation(target=distribution("... classes"), draft=distribution("... classes"))
+def speculative_acceptance(target: Array, draft: Array) -> tuple[Array, Array]:
+    """With which probability a drafted token is kept, and from what to draw if it is not.
+
+    a_i = min(1, p_i / q_i),  r_i = max(0, p_i - q_i) / sum_j max(0, p_j - q_j)
+
+    Token i comes with q_i a_i + (1 - sum_j q_j a_j) r_i = p_i: exactly the target's distribution.
+    A draft is kept with the probability sum_i min(p_i, q_i), one minus the total variation.
+
+    Args:
+        target: p, of the large model, (..., classes). draft: q, of the small one. Returns a and r,
+            like target; r is p where the two are equal.
+    Raises:
+        MathsError: the shapes differ, or a row is no distribution.
+    Source:
+        Leviathan, Kalman and Matias 2023, "Fast Inference from Transformers via Speculative
+        Decoding", section 2.3; Chen et al. 2023, "Accelerating Large Language Model Decoding with
+        Speculative Sampling", theorem 1.
+    Example:
+        speculative_acceptance(array([0.5, 0.3, 0.2]), array([0.2, 0.2, 0.6]))
+    """
+    xp = namespace(target, draft)
+    left = xp.where(target > draft, target - draft, xp.zeros_like(target))
+    total = xp.sum(left, axis=-1, keepdims=True)
+    differs = total > 0
+    residual = xp.where(differs, left / xp.where(differs, total, xp.ones_like(total)), target)
+    divisor = xp.where(draft > target, draft, xp.ones_like(draft))
+    return xp.where(draft > target, target / divisor, xp.ones_like(target)), residual

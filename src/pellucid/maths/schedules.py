@@ -8,17 +8,17 @@ from pellucid.maths.door.equation import equation
 from pellucid.maths.door.kinds import FRACTION, NOT_NEGATIVE
 
 
-def _warm_up(step: int, warm_up: int) -> float | None:
+def _warm_up(step: float, warm_up: int) -> float | None:
     return step / warm_up if step < warm_up else None
 
 
-def _progress(step: int, start: int, end: int) -> float:
+def _progress(step: float, start: int, end: int) -> float:
     """The share of the way from `start` to `end` at `step`, in [0, 1]."""
     return min(1.0, (step - start) / max(1, end - start))
 
 
 @equation(step=NOT_NEGATIVE, warm_up=NOT_NEGATIVE)
-def constant(step: int, *, warm_up: int) -> float:
+def constant(step: float, *, warm_up: int) -> float:
     """A straight line from 0 to 1 over `warm_up` steps, then 1.
 
     factor = min(1, step / warm_up)
@@ -36,7 +36,7 @@ def constant(step: int, *, warm_up: int) -> float:
 
 
 @equation(constant, total=NOT_NEGATIVE, final=FRACTION)
-def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
+def linear(step: float, *, warm_up: int, total: int, final: float) -> float:
     """Warm-up, then a straight line from 1 down to `final` at `total`, and `final` after it.
 
     factor = 1 + (final - 1) t,  t from 0 to 1 after the warm-up
@@ -56,7 +56,7 @@ def linear(step: int, *, warm_up: int, total: int, final: float) -> float:
 
 
 @equation(linear)
-def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
+def cosine(step: float, *, warm_up: int, total: int, final: float) -> float:
     """Warm-up, then half a cosine from 1 down to `final` at `total`, and `final` after it.
 
     factor = final + (1 - final) (1 + cos(pi t)) / 2,  t from 0 to 1 after the warm-up
@@ -77,7 +77,9 @@ def cosine(step: int, *, warm_up: int, total: int, final: float) -> float:
 
 
 @equation(linear, decay=NOT_NEGATIVE)
-def warm_up_stable_decay(step: int, *, warm_up: int, decay: int, total: int, final: float) -> float:
+def warm_up_stable_decay(
+    step: float, *, warm_up: int, decay: int, total: int, final: float
+) -> float:
     """Warm-up, a plateau at 1, then a straight line to `final` over the last `decay` steps.
 
     factor = 1 + (final - 1) t,  t = 0 on the plateau, from 0 to 1 over the last steps

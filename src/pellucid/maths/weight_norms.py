@@ -6,7 +6,7 @@ from pellucid.errors import MathsError
 from pellucid.maths.arrays import Array, namespace
 from pellucid.maths.door import checks
 from pellucid.maths.door.equation import equation
-from pellucid.maths.door.kinds import FROM_ZERO
+from pellucid.maths.door.kinds import FLAG, FROM_ZERO, not_negative
 
 
 def _length(x: Array) -> Array:
@@ -145,3 +145,30 @@ def spectral_norm_grad(w: Array, u: Array, v: Array, grad: Array) -> Array:
     sigma = _stretch(w, u, v)
     along_direction = xp.sum(grad * w, axis=(-2, -1), keepdims=True) / sigma
     return (grad - along_direction * u[..., :, None] * v[..., None, :]) / sigma
+
+
+@equation(norms=not_negative("... layers"), residual=FLAG)
+def lipschitz_bound(norms: Array, *, residual: bool) -> Array:
+    """How many times as far apart outputs can be as inputs, at most, after layers in turn.
+
+    L = prod_i s_i,  and with residuals prod_i (1 + s_i)
+
+    s_i is the constant of layer i: for a matrix its largest singular value, for ReLU 1. A bound
+    below 1 without residuals means that every signal, and every gradient, shrinks.
+
+    Args:
+        norms: s, (..., layers). residual: whether a layer is x + f(x). Returns (...).
+    Fails:
+        It is a bound: the layers hardly ever stretch the same direction most.
+    Raises:
+        MathsError: a constant is negative.
+    Source:
+        Gouk et al. 2021, "Regularisation of Neural Networks by Enforcing Lipschitz Continuity",
+        eq. 4 and section 4.3 (residual layers).
+    See also:
+        `spectral_norm`, `chained_jacobian`.
+    Example:
+        lipschitz_bound(array([2.0, 0.5, 3.0]), residual=False)
+        lipschitz_bound(array([2.0, 0.5, 3.0]), residual=True)
+    """
+    return namespace(norms).prod(norms + 1 if residual else norms, axis=-1)

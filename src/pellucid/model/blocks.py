@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -17,6 +18,10 @@ from pellucid.model.facts import BlockFacts, ResidualFacts, StackFacts
 from pellucid.model.positions import Positions
 from pellucid.model.residuals import Rule, residual_facts
 from pellucid.model.views import View
+from pellucid.typed import recomputed
+
+#: The buffers that a forward pass in training moves: statistics of norms, vectors of spectral norm.
+_STATISTICS = ("running_mean", "running_var", "._u", "._v")
 
 
 class Block(nn.Module):
@@ -38,6 +43,8 @@ class Block(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        #: what the backward pass computes again
+        self.recompute: Literal["none", "selective", "full"] = "none"
         self.attention = attention
         self.cross_attention = cross_attention
         self.feed_forward = feed_forward
@@ -62,6 +69,17 @@ class Block(nn.Module):
             states, for cross-attention.
         """
 
+        def compute(x: Tensor) -> Tensor:
+            return self._compute(x, positions, view, cache, encoded)
+
+        if self.recompute == "none" or not (self.training and torch.is_grad_enabled()):
+            return compute(x)
+        statistics = [buffer for name, buffer in self.named_buffers() if name.endswith(_STATISTICS)]
+        return recomputed(compute, x, keep_products=self.recompute == "selective", moved=statistics)
+
+    def _compute(
+        self, x: Tensor, positions: Positions, view: View, cache: NoCache, encoded: Encoded | None
+    ) -> Tensor:
         def attend(x: Tensor) -> Tensor:
             return self.dropout(self.attention(x, positions, view, cache))
 
@@ -104,20 +122,9 @@ class ParallelBlock(Block):
         (one norm).
     """
 
-    def forward(
-        self,
-        x: Float[Tensor, "batch time d_model"],
-        positions: Positions,
-        view: View,
-        cache: NoCache,
-        encoded: Encoded | None = None,
-    ) -> Float[Tensor, "batch time d_model"]:
-        """The next state of the residual stream.
-
-        Args:
-            x: (batch, time, d_model). positions, view, cache: for attention. encoded: the encoder's
-            states, for cross-attention.
-        """
+    def _compute(
+        self, x: Tensor, positions: Positions, view: View, cache: NoCache, encoded: Encoded | None
+    ) -> Tensor:
         normed = self.attention_norm(x)
         attended = self.attention(normed, positions, view, cache)
         own_norm = self.feed_forward_norm

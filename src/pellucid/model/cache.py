@@ -79,6 +79,10 @@ class KeyValueCache(NoCache):
         start, end = self.length, self.length + keys.shape[2]
         self._store.keys[:, :, start:end] = keys
         self._store.values[:, :, start:end] = values
+        if self._store.keys.dtype != keys.dtype:  # the buffers are wider than products are
+            if start == 0:
+                return KeysAndValues(keys, values)
+            return KeysAndValues(*(part[:, :, :end].to(keys.dtype) for part in self._store))
         return KeysAndValues(self._store.keys[:, :, :end], self._store.values[:, :, :end])
 
     @property

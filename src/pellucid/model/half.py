@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from pellucid.errors import ConfigError
 from pellucid.model.facts import EmbeddingFacts, LinearFacts
+from pellucid.model.packed.layers import packed_of, refuse_packed
 from pellucid.model.precision import wide
 from pellucid.model.transformer import Transformer
 from pellucid.typed import named_modules
@@ -67,8 +68,9 @@ def widen_on_use(model: Transformer) -> None:
     for module in named_modules(model).values():
         if type(module) is nn.Linear and module.weight.dtype in HALF:
             module.__class__ = HalfLinear
-    if model.token_embedding.weight.dtype in HALF:
-        model.token_embedding.__class__ = HalfEmbedding
+    table = model.token_embedding
+    if packed_of(table) is None and table.weight.dtype in HALF:
+        table.__class__ = HalfEmbedding
 
 
 @torch.no_grad()
@@ -93,6 +95,7 @@ def refuse_half(model: Transformer, purpose: str) -> None:
     Raises:
         ConfigError: they are; says how to open it instead.
     """
+    refuse_packed(model, purpose)
     if has_half(model):
         raise ConfigError(
             f"this model's matrices are in half precision, in which small updates are lost, so it "

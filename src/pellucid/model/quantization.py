@@ -1,24 +1,26 @@
-"""Weights in fewer bits: a model's matrices rounded to bfloat16 or int8."""
+"""Weights in fewer bits: a model's matrices rounded to bfloat16, or to 8 or 4 bits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, get_args
+from functools import partial
+from typing import get_args
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from pellucid.errors import ConfigError, PellucidError
 from pellucid.model.experts import ROUTERS
 from pellucid.model.half import halve, has_half
-from pellucid.model.precision import Narrow, Weights, narrowed
+from pellucid.model.packed.room import Room
+from pellucid.model.precision import Weights
 from pellucid.model.transformer import Transformer
-from pellucid.native import huge_buffer
 from pellucid.typed import named_modules
 
-#: Bytes of a cache line, at which each matrix starts.
-_LINE = 64
+#: The types that compiled code reads in place of float32.
+PACKED: tuple[Weights, ...] = ("bfloat16", "int8", "int4")
+_INTEGERS = ("int8", "int4")
 
 
 @torch.no_grad()
@@ -34,23 +36,18 @@ def narrow(model: Transformer, weights: Weights) -> None:
         PellucidError: a matrix is computed from other parameters, as by weight norm.
     """
     check_weights(weights)
-    if weights in ("float32", "stored") or (weights != "int8" and has_half(model)):
+    if weights in ("float32", "stored") or (weights not in _INTEGERS and has_half(model)):
         return
+    kinds = matrices(model, weights)
     if weights == "float16":
-        list(_matrices(model))  # for its refusal
         halve(model, torch.float16)
         return
-    names = [f"{name}.weight" for name in _matrices(model)]
-    matrices = {name: model.get_parameter(name) for name in names}
-    width = 2 if weights == "bfloat16" else 1
-    # one after the other, in the order in which they are read
-    sizes = [-(-matrix.numel() * width // _LINE) * _LINE for matrix in matrices.values()]
-    room: Any = torch.frombuffer(huge_buffer(sum(sizes)), dtype=torch.uint8)
-    for (name, matrix), part in zip(matrices.items(), room.split(sizes), strict=True):
-        rounded = narrowed(matrix, weights)
-        values = part[: matrix.numel() * width].view(rounded.values.dtype).view_as(matrix)
+    room = Room({name: matrix_shape(model.get_parameter(name)) for name in kinds}, kinds)
+    for name in kinds:
+        matrix = model.get_parameter(name)
+        rounded = room.fill(name, partial(_rows, matrix))
         matrix.copy_(rounded.wide())
-        model.narrow[name] = Narrow(values.copy_(rounded.values), rounded.scales, matrix._version)
+        model.narrow[name] = rounded._replace(version=matrix._version)
 
 
 def check_weights(weights: str) -> None:
@@ -65,7 +62,31 @@ def check_weights(weights: str) -> None:
         )
 
 
-def _matrices(model: Transformer) -> Iterator[str]:
+def matrices(model: Transformer, weights: Weights) -> dict[str, Weights]:
+    """The names of the matrices that are rounded, in order, and the type of each.
+
+    With 4 bits the matrix of the logits keeps 8: its errors go straight into the probabilities.
+
+    Raises:
+        PellucidError: a matrix is computed from other parameters, as by weight norm.
+    """
+    kinds: dict[str, Weights] = {}
+    for layer in _layers(model):
+        is_head = layer in ("token_embedding", "head")
+        kinds[f"{layer}.weight"] = "int8" if weights == "int4" and is_head else weights
+    return kinds
+
+
+def matrix_shape(matrix: Tensor) -> tuple[int, int]:
+    """Rows and columns."""
+    return matrix.shape[0], matrix.shape[1]
+
+
+def _rows(matrix: Tensor, first: int, last: int) -> Tensor:
+    return matrix[first:last]
+
+
+def _layers(model: Transformer) -> Iterator[str]:
     tied = model.output_head.no_token_logits is None and model.head is None
     for name, module in named_modules(model).items():
         if parametrize.is_parametrized(module):

@@ -15,7 +15,7 @@ from pellucid.model.blocks import Stack
 from pellucid.model.cache import KeyValueCache, NoCache
 from pellucid.model.facts import TransformerFacts
 from pellucid.model.output_head import HeadTensors, NoHead, OutputHead
-from pellucid.model.precision import Narrow
+from pellucid.model.precision import Narrow, device_of
 from pellucid.model.views import look, padding_behind
 
 
@@ -77,7 +77,7 @@ class Transformer(HeadTensors):
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.token_embedding.weight.device
+        return device_of(self.token_embedding)
 
     @property
     def head_weight(self) -> Float[Tensor, "vocab width"]:

@@ -4,21 +4,26 @@ from pellucid.native.activations import ActivationName, Direction, Numbers, acti
 from pellucid.native.compile import allowed, is_disabled, library
 from pellucid.native.cross_entropy import Errors, Kind, Rows, Settings, errors, kind_of
 from pellucid.native.decode import (
+    INT4_GROUP,
     INT8_BLOCK,
     Activation,
     Attention,
     Call,
     Instruction,
+    Kernel,
     NormKind,
     Operation,
     Precision,
     decode,
+    kernels,
 )
+from pellucid.native.few_bits import Matrix, to_int4, widen
 from pellucid.native.parallel import Threads, huge_buffer
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
 
 __all__ = [
+    "INT4_GROUP",
     "INT8_BLOCK",
     "Activation",
     "ActivationName",
@@ -27,7 +32,9 @@ __all__ = [
     "Direction",
     "Errors",
     "Instruction",
+    "Kernel",
     "Kind",
+    "Matrix",
     "NormKind",
     "Numbers",
     "Operation",
@@ -41,8 +48,11 @@ __all__ = [
     "errors",
     "huge_buffer",
     "is_disabled",
+    "kernels",
     "kind_of",
     "library",
+    "to_int4",
+    "widen",
 ]
 
 _take_old_words(__name__, globals())

@@ -84,6 +84,11 @@ def _library(source: Path, compiler: str | None, _: object) -> ctypes.CDLL | Non
         return None
 
 
+def compiler() -> list[str] | None:
+    """The command of the C compiler that pellucid uses, in words; None if there is none."""
+    return _compiler(os.environ.get("CC"))
+
+
 def _compiler(requested: str | None) -> list[str] | None:
     """The command in words: `$CC`, or the first usual compiler that exists."""
     if sys.platform not in ("linux", "darwin"):

@@ -5,7 +5,8 @@
    place. It knows no model: what an instruction means is all there is.
 
    Activations are float32 and stand in a row's scratch at offsets that the program names. Weights are
-   float32, bfloat16, or int8 with a scale for each block of a row; they are widened in registers.
+   float32, bfloat16, int8 with a scale for each block of a row, or 4 bits (`int4.h`); they are
+   widened in registers.
    Each row of a matrix is read once for all rows of the batch, which may be texts of different
    lengths. A number does not depend on the other rows, nor on how many threads there are: what is
    added to what is the same. The loops are plain: `lanes` and
@@ -19,9 +20,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "int4.h"
 #include "numbers.h"
 
-enum { FLOAT32, BFLOAT16, INT8 };                       /* what a matrix is kept in */
+enum { FLOAT32, BFLOAT16, INT8, INT4 };                 /* what a matrix is kept in */
 enum { EMBED, PLACE, NORM, PRODUCT, ADD, KEEP, ATTEND, CAP };   /* instructions */
 enum { LAYER_NORM, RMS_NORM };
 enum { LINEAR, RELU, RELU_SQUARED, GELU, GELU_TANH, SILU, QUICK_GELU, SIGMOID, TANH };
@@ -67,6 +69,7 @@ struct call {
     float *scratch, *logits;
     float *own;                              /* each thread's: rows x widest, at least context */
     int32_t n_logits, widest, n_own, n_threads;
+    int32_t way;                             /* of products with 4 bits; 0: the best one */
     atomic_int *taken;                       /* of each instruction: how much is given out */
     atomic_int arrived, phase;
 };
@@ -169,6 +172,7 @@ static float dot_int8(const int8_t *w, const float *scales, const int16_t *x, co
 static void as_read(int32_t precision, const float *restrict x, int32_t n,
                     float *restrict made) {
     if (precision == FLOAT32) return;
+    if (precision == INT4) { split(x, n, made); return; }
     if (precision == BFLOAT16) {
         for (int32_t i = 0; i < n / 2; i++) made[i] = x[2 * i];
         for (int32_t i = 0; i < n / 2; i++) made[(n + 1) / 2 + i] = x[2 * i + 1];
@@ -204,15 +208,31 @@ static inline float *at(const struct call *call, int32_t row, int32_t place) {
                                : call->logits + (int64_t)row * call->n_logits + place - call->width;
 }
 
+/* W x, for some rows of W; of 4 bits `first` is a multiple of 16, and so many are computed. */
+static void dots(const struct call *call, const struct instruction *one, int32_t first, int32_t n,
+                 const float *x, float *y) {
+    if (one->precision != INT4) {
+        for (int32_t i = 0; i < n; i++) y[i] = dot(one, first + i, x);
+        return;
+    }
+    int32_t groups = groups_of(one->n_in);
+    for (int32_t i = 0; i < n; i += ROWS) {
+        int64_t block = (int64_t)((first + i) / ROWS) * groups;
+        sixteen_rows(call->way, (const uint8_t *)one->matrix + block * GROUP_BYTES,
+                     (const uint16_t *)one->scales + block * ROWS, split_at(x, one->n_in), groups,
+                     y + i);
+    }
+}
+
 /* act(W x + b) times one place, plus another, for some rows of W. */
 static void product(const struct call *call, const struct instruction *one, int32_t first,
                     int32_t last, const float *read) {
-    float y[MOST_ROWS_AT_A_TIME];
+    float y[MOST_ROWS_AT_A_TIME + ROWS];
     int32_t n = last - first;
     for (int32_t row = 0; row < call->rows; row++) {
         const float *x = one->precision == FLOAT32 ? at(call, row, one->input)
                                                    : read + (int64_t)row * call->widest;
-        for (int32_t i = 0; i < n; i++) y[i] = dot(one, first + i, x);
+        dots(call, one, first, n, x, y);
         if (one->bias)
             for (int32_t i = 0; i < n; i++) y[i] += one->bias[first + i];
         activate(one->kind, y, n);
@@ -403,7 +423,7 @@ static int32_t taken(struct call *call, int32_t i, int32_t n, int32_t least, int
     int32_t first = atomic_load(&call->taken[i]), size;
     do {
         if (first >= n) return n;
-        size = (n - first) / call->n_threads / 4 * 4;
+        size = (n - first) / call->n_threads / ROWS * ROWS;
         size = size < least ? least : size > most ? most : size;
         *last = first + size < n ? first + size : n;
     } while (!atomic_compare_exchange_weak(&call->taken[i], &first, *last));
@@ -417,13 +437,13 @@ static void *work(void *given) {
     for (int turn = 0; atomic_load(&call->phase) < 0; turn++) rest(turn);
     for (int32_t i = 0; i < call->length; i++) {
         const struct instruction *one = call->program + i;
-        static const int32_t bytes[] = {4, 2, 1};
+        static const int32_t bytes[] = {4, 2, 1, 1};
         int32_t n = call->rows, least = 1, most = 1, first, last;
         if (one->operation == PRODUCT) {
             n = one->n_out;
-            least = LEAST_BYTES_AT_A_TIME / (one->n_in * bytes[one->precision]) / 4 * 4;
+            least = LEAST_BYTES_AT_A_TIME / (one->n_in * bytes[one->precision]) / ROWS * ROWS;
             most = MOST_ROWS_AT_A_TIME;
-            least = least < 4 ? 4 : least > most ? most : least;
+            least = least < ROWS ? ROWS : least > most ? most : least;
             for (int32_t row = 0; row < call->rows; row++)
                 as_read(one->precision, at(call, row, one->input), one->n_in,
                         own + (int64_t)row * call->widest);
@@ -446,6 +466,7 @@ void pellucid_decode(struct call *call) {
     struct worker workers[MOST_THREADS];
     int32_t wanted = call->n_threads > MOST_THREADS ? MOST_THREADS : call->n_threads, had = 1;
     memset(call->taken, 0, sizeof(atomic_int) * (size_t)call->length);
+    if (call->way == BEST) call->way = best_way();
     atomic_store(&call->arrived, 0);
     atomic_store(&call->phase, -1);
     workers[0] = (struct worker){call, 0};
@@ -459,3 +480,6 @@ void pellucid_decode(struct call *call) {
     work(&workers[0]);
     while (--had > 0) pthread_join(threads[had], 0);
 }
+
+/* Whether this processor multiplies 4 bits that way. */
+int32_t pellucid_has_kernel(int32_t way) { return has_way(way); }

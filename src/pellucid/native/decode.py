@@ -12,6 +12,8 @@ from pellucid.native.compile import library
 
 #: Columns of an int8 matrix that share a scale.
 INT8_BLOCK = 256
+#: Columns of a matrix of 4 bits that share a scale.
+INT4_GROUP = 32
 
 _SOURCE = Path(__file__).with_name("decode.c")
 
@@ -22,6 +24,16 @@ class Precision(IntEnum):
     FLOAT32 = 0
     BFLOAT16 = 1
     INT8 = 2
+    INT4 = 3
+
+
+class Kernel(IntEnum):
+    """How products with 4 bits are computed; all give the same bits."""
+
+    BEST = 0
+    PLAIN = 1
+    AVX2 = 2
+    AVX512 = 3
 
 
 class Operation(IntEnum):
@@ -96,7 +108,7 @@ class Call(ctypes.Structure):
         *((name, c_int32) for name in ("length", "rows", "width")),
         *((name, c_void_p) for name in ("ids", "positions", "slots", "keys", "values")),
         *((name, c_void_p) for name in ("scratch", "logits", "own")),
-        *((name, c_int32) for name in ("n_logits", "widest", "n_own", "n_threads")),
+        *((name, c_int32) for name in ("n_logits", "widest", "n_own", "n_threads", "kernel")),
         ("taken", c_void_p),
         *((name, c_int32) for name in ("arrived", "phase")),
     ]
@@ -111,3 +123,15 @@ def decode() -> Callable[[Call], None] | None:
     run.argtypes = [ctypes.POINTER(Call)]
     run.restype = None
     return lambda call: run(ctypes.byref(call))
+
+
+def kernels() -> list[Kernel]:
+    """How this processor can multiply 4 bits; none without C."""
+    loaded = library(_SOURCE)
+    if loaded is None:
+        return []
+    return [
+        kernel
+        for kernel in Kernel
+        if kernel is not Kernel.BEST and loaded.pellucid_has_kernel(int(kernel))
+    ]

@@ -5,9 +5,18 @@ from __future__ import annotations
 import math
 
 from pellucid.errors import MathsError
-from pellucid.maths.arrays import Array, namespace
+from pellucid.maths.arrays import Array, device_of, namespace
 from pellucid.maths.door.equation import equation
-from pellucid.maths.door.kinds import COUNT, FLAG, FROM_ZERO, POSITIVE, not_negative, reals, wholes
+from pellucid.maths.door.kinds import (
+    COUNT,
+    FLAG,
+    FROM_ZERO,
+    POSITIVE,
+    index,
+    not_negative,
+    reals,
+    wholes,
+)
 
 
 @equation(query_positions=reals("queries>=0"), key_positions=reals("keys>=0"))
@@ -140,3 +149,56 @@ def alibi_bias(slopes: Array, distances: Array) -> Array:
         alibi_bias(array([0.5, 0.25]), relative_distances(arange(3.0), arange(3.0)))
     """
     return -slopes[:, None, None] * namespace(slopes, distances).abs(distances)
+
+
+@equation(
+    q="... queries d_head",
+    vectors="rows d_head",
+    index=index("queries keys", size="rows"),
+)
+def relative_scores(q: Array, vectors: Array, index: Array) -> Array:
+    """What a distance adds to a score: the query times a learned vector of the distance.
+
+    s_ij = q_i . a_(r(i, j)),  r the clipped distance
+
+    It is added to q_i . k_j before the division by sqrt(d_head).
+
+    Args:
+        q: (..., queries, d_head). vectors: a, (rows, d_head), one for each distance. index: the row
+            of each query and key, (queries, keys), as `clipped_distance_index` gives it. Returns
+            (..., queries, keys).
+    Gradient:
+        `relative_scores_grad`.
+    Raises:
+        MathsError: a shape does not fit, or an index has no row.
+    Source:
+        Shaw, Uszkoreit and Vaswani 2018, "Self-Attention with Relative Position Representations",
+        eq. 4 and 5.
+    See also:
+        `clipped_distance_index`, `alibi_bias`.
+    Example:
+        relative_scores(eye(2), eye(2), array([[0, 1], [0, 0]]))
+    """
+    xp = namespace(q, vectors, index)
+    by_row = q @ xp.matrix_transpose(vectors)
+    places = xp.broadcast_to(index, (*q.shape[:-2], *index.shape))
+    return xp.take_along_axis(by_row, places, axis=-1)
+
+
+@equation(relative_scores, grad="... queries keys")
+def relative_scores_grad(
+    q: Array, vectors: Array, index: Array, grad: Array
+) -> tuple[Array, Array]:
+    """The gradients that reach the queries and the vectors.
+
+    dq_i = sum_j g_ij a_(r(i, j)),  da_r = sum over all i, j with r(i, j) = r of g_ij q_i
+
+    Args:
+        As `relative_scores`. grad: like its result. Returns dq, dvectors.
+    """
+    xp = namespace(q, vectors, index, grad)
+    rows = xp.arange(vectors.shape[0], dtype=index.dtype, device=device_of(index))
+    chosen = xp.astype(index[..., None] == rows, grad.dtype)
+    by_row = xp.sum(grad[..., None] * chosen, axis=-2)
+    flat, queries = (xp.reshape(x, (-1, x.shape[-1])) for x in (by_row, q))
+    return by_row @ vectors, xp.matrix_transpose(flat) @ queries

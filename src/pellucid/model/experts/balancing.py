@@ -88,6 +88,10 @@ class Balancing:
         mean_losses = {part: share * torch.stack(losses).mean() for part, losses in parts.items()}
         return BalancingLoss(total, mean_losses)
 
+    def loads(self) -> list[Tensor]:
+        """How many tokens of the update chose each expert, by layer."""
+        return list(self._loads.values())
+
     @torch.no_grad()
     def step(self, blocked: Float[Tensor, ""]) -> None:
         """Move the biases of the choice after an update; waits for nothing.

@@ -1,0 +1,191 @@
+"""What fewer bits cost and bring: memory, time to the first token, tokens a second, and loss.
+
+    python -m benchmarks.few_bits runs/my-run --text held-out.txt
+    python -m benchmarks.few_bits --random gpt2     # 124M random weights, written to disk first
+
+Comes in: a run or a published model; a text that it has not seen. Goes out: a table on standard
+output, a row for each type of matrix, and with --json the readings. Memory is VmHWM, the largest
+resident set, of a fresh process that calls `pellucid generate`: Python, torch, the tokenizer and
+all else included. Times are of other fresh processes, the types in turns; the loss is measured
+once, in the first turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from benchmarks.workers import say
+
+if TYPE_CHECKING:
+    from pellucid.model import Weights
+
+TYPES = ("float32", "bfloat16", "int8", "int4")
+
+
+def flags() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", nargs="?", help="a run, or a published model")
+    parser.add_argument("--random", metavar="PRESET", help="a preset's shape, with random weights")
+    parser.add_argument("--text", help="a text that the model has not seen, for the loss")
+    parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt that is read")
+    parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="the readings in place of the table")
+    parser.add_argument("--child", nargs=2, metavar=("WHAT", "TYPE"), help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    parser = flags()
+    arguments = parser.parse_args()
+    if (arguments.run is None) == (arguments.random is None):
+        parser.error("name either a run or --random with a preset")
+    if arguments.child:
+        what, kind = arguments.child
+        print(json.dumps(peak(arguments, kind) if what == "peak" else times(arguments, kind)))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.run is None:
+            arguments.run = folder
+            write_random(arguments.random, Path(folder))
+        found = measure(arguments)
+    print(json.dumps(found, indent=1) if arguments.json else table(found))
+
+
+def write_random(preset: str, folder: Path) -> None:
+    """A model of a preset's shape with weights of a random draw, which reads bytes."""
+    from dataclasses import replace
+
+    from pellucid.checkpoints.huggingface import write_published
+    from pellucid.model import assemble
+    from pellucid.presets import find
+    from pellucid.tokenizers import train_bytes
+
+    found = find(preset).model
+    described = replace(found, vocab_size=found.vocab_size or 50_257)
+    words = train_bytes()
+    ends = {"bos_token_id": words.begin_id, "eos_token_id": words.end_id}
+    write_published(folder, described, assemble(described, seed=0).state_dict(), ends)
+    words.save(folder / "tokenizer.json")
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """All readings of each type."""
+    found: dict[str, dict[str, Any]] = {kind: {"turns": []} for kind in TYPES}
+    for kind in TYPES:
+        found[kind] |= child(arguments, "peak", kind)
+    for turn in range(arguments.turns):
+        for kind in TYPES if turn % 2 == 0 else TYPES[::-1]:
+            say(f"turn {turn + 1} of {arguments.turns}: {kind}")
+            found[kind]["turns"].append(child(arguments, "times", kind))
+            if turn == 0 and arguments.text:
+                found[kind] |= child(arguments, "loss", kind)
+    return found
+
+
+def child(arguments: argparse.Namespace, what: str, kind: str) -> dict[str, Any]:
+    """The reading of a fresh process."""
+    if what == "loss":
+        words = [sys.executable, "-m", "pellucid", "evaluate", arguments.run, arguments.text]
+        words += ["--weights", kind, "--json"]
+    else:
+        words = [sys.executable, "-m", "benchmarks.few_bits", arguments.run, "--child", what, kind]
+        words += ["--prompt", str(arguments.prompt), "--new-tokens", str(arguments.new_tokens)]
+        words += ["--threads", str(arguments.threads)]
+    answer = subprocess.run(words, check=True, capture_output=True, text=True)
+    return json.loads(answer.stdout.splitlines()[-1] if what != "loss" else answer.stdout)
+
+
+def peak(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """The largest resident set after `pellucid generate`, in MB."""
+    import contextlib
+    import io
+
+    from pellucid.cli import main as pellucid
+
+    words = ["generate", arguments.run, "Once upon a time", "--weights", kind, "--greedy"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        code = pellucid([*words, "--max-new-tokens", str(arguments.new_tokens)])
+    if code:
+        raise SystemExit(f"pellucid generate ended with {code}")
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    (line,) = (line for line in lines if line.startswith("VmHWM"))
+    return {"peak_mb": int(line.split()[1]) * 1024 / 1e6}
+
+
+def times(arguments: argparse.Namespace, kind: str) -> dict[str, Any]:
+    """Seconds to the first token of a prompt, by two clocks, and tokens a second."""
+    import torch
+
+    from pellucid import runs
+    from pellucid.free_memory import keep_freed_memory
+    from pellucid.generation import Sampling, continue_ids
+    from pellucid.typed import to_list
+
+    torch.set_num_threads(arguments.threads)
+    keep_freed_memory(huge_pages=False)  # as `pellucid generate` does
+    model = runs.load(arguments.run, weights=cast("Weights", kind), packed=True).model
+    drawn = torch.Generator().manual_seed(0)
+    n_ids = model.token_embedding.num_embeddings
+    prompt = to_list(torch.randint(n_ids, (arguments.prompt,), generator=drawn))
+    first: list[tuple[float, float]] = []
+    tokens: Iterator[list[int]] = iter(())
+    for _ in range(3):
+        began, started = time.process_time(), time.perf_counter()
+        tokens = continue_ids(model, [prompt], Sampling(temperature=0.0))
+        next(tokens)
+        first.append((time.perf_counter() - started, time.process_time() - began))
+    started = time.perf_counter()
+    written = list(islice(tokens, arguments.new_tokens))
+    seconds = time.perf_counter() - started
+    wall, processor = (min(clock) for clock in zip(*first[1:], strict=True))
+    return {
+        "first_token_seconds": wall,
+        "first_token_processor_seconds": processor,
+        "tokens_per_second": len(written) / seconds,
+    }
+
+
+def table(found: dict[str, dict[str, Any]]) -> str:
+    """The medians as Markdown, with the range over turns."""
+    lines = [
+        "| weights | MB at the peak | ms to the first token | of the processor | tokens/s | "
+        "bits per byte |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, row in found.items():
+        columns = [
+            spread([turn[name] * scale for turn in row["turns"]])
+            for name, scale in (
+                ("first_token_seconds", 1e3),
+                ("first_token_processor_seconds", 1e3),
+                ("tokens_per_second", 1),
+            )
+        ]
+        bits = row.get("bits_per_byte")
+        loss = "not measured" if bits is None else f"{bits:.4f}"
+        lines.append(f"| {kind} | {row['peak_mb']:,.0f} | {' | '.join(columns)} | {loss} |")
+    return "\n".join(lines)
+
+
+def spread(readings: list[float]) -> str:
+    """The median and the range."""
+    middle = statistics.median(readings)
+    return f"{middle:,.0f} ({min(readings):,.0f} to {max(readings):,.0f})"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Counts of tokens, weights and operations."""

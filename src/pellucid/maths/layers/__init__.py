@@ -1,0 +1,1 @@
+"""Whole layers of a model."""

@@ -1,0 +1,85 @@
+"""One stretch of memory for a model's packed matrices, filled some rows at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from pellucid.model.precision import Narrow, Weights, narrowed
+from pellucid.native import INT4_GROUP, INT8_BLOCK, huge_buffer
+
+#: Numbers that are read at a time.
+_NUMBERS_PER_READ = 2**18
+#: Bytes of a cache line, at which each tensor starts.
+_LINE = 64
+
+#: Reads rows of a matrix, from the first up to the last, in any float type.
+ReadRows = Callable[[int, int], Tensor]
+
+
+class _Form(NamedTuple):
+    """The shapes of a packed matrix."""
+
+    values: tuple[int, ...]
+    dtype: torch.dtype
+    scales: tuple[int, ...] = ()
+    scale_dtype: torch.dtype = torch.float32
+
+
+def _form(rows: int, columns: int, weights: Weights) -> _Form:
+    if weights == "bfloat16":
+        return _Form((rows, columns), torch.bfloat16)
+    if weights == "int8":
+        return _Form((rows, columns), torch.int8, (rows, -(-columns // INT8_BLOCK)))
+    sixteens, groups = -(-rows // 16), -(-columns // INT4_GROUP)
+    return _Form((sixteens, groups, 256), torch.uint8, (sixteens, groups, 16), torch.bfloat16)
+
+
+class Room:
+    """One stretch of memory for packed matrices, in the order in which they are read."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, int]], kinds: Mapping[str, Weights]) -> None:
+        self.kinds = kinds
+        self._forms = {name: _form(*shape, kinds[name]) for name, shape in shapes.items()}
+        self._shapes = shapes
+        size = sum(
+            _bytes(form.values, form.dtype) + _bytes(form.scales, form.scale_dtype)
+            for form in self._forms.values()
+        )
+        self._memory: Any = torch.frombuffer(huge_buffer(max(1, size)), dtype=torch.uint8)
+        self._used_bytes = 0
+
+    def empty(self, name: str) -> Narrow:
+        """The place of a matrix."""
+        form = self._forms[name]
+        values = self._take(form.values, form.dtype)
+        scales = self._take(form.scales, form.scale_dtype) if form.scales else None
+        size = self._shapes[name] if self.kinds[name] == "int4" else None
+        return Narrow(values, scales, size=size)
+
+    def fill(self, name: str, read: ReadRows) -> Narrow:
+        """The packed matrix, read some rows at a time."""
+        rows, columns = self._shapes[name]
+        place, step = self.empty(name), max(16, _NUMBERS_PER_READ // columns // 16 * 16)
+        per_line = 16 if place.size else 1
+        for first in range(0, rows, step):
+            part = narrowed(read(first, min(first + step, rows)), self.kinds[name])
+            lines = slice(first // per_line, first // per_line + len(part.values))
+            place.values[lines] = part.values
+            if place.scales is not None and part.scales is not None:
+                place.scales[lines] = part.scales
+        return place
+
+    def _take(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        size = math.prod(shape) * dtype.itemsize
+        part = self._memory[self._used_bytes : self._used_bytes + size]
+        self._used_bytes += _bytes(shape, dtype)
+        return part.view(dtype).view(shape)
+
+
+def _bytes(shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    return -(-math.prod(shape) * dtype.itemsize // _LINE) * _LINE if shape else 0
