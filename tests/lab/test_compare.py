@@ -18,16 +18,20 @@ from pellucid import config
 from pellucid.cli import main
 from pellucid.errors import ConfigError, Interrupted, RunError
 from pellucid.lab import Comparison, Variant, compare, design, paired_difference
-from pellucid.lab.experiment import training_flops
+from pellucid.lab.comparison import corpus_digest
 from pellucid.lab.files import comparison_facts, write_tables
+from pellucid.lab.flops import training_flops
 from pellucid.lab.outcome import outcome_of
+from pellucid.lab.results import read_result, write_result
 from pellucid.runs import read_events
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config
 from pellucid.training import Evaluated
 from pellucid.training import events as kinds
+from support.life import SMALL, pretrain, write_rows
 from support.tiny import TINY
 
+REWARD = "support.life:short_and_finished"
 SETTINGS = [*TINY, "text.held_out=0.2", "model.decoder.n_layers=1", "training.checkpoint_every=99"]
 
 
@@ -224,6 +228,28 @@ def test_a_run_that_meets_a_value_that_is_not_finite_is_a_result(
     assert any("met a value that is not finite" in note for note in result.notes)
 
 
+def test_policy_gradients_are_compared_by_their_reward(tmp_path: Path) -> None:
+    base, rows = pretrain(tmp_path / "base"), write_rows(tmp_path)
+    for name, rate in (("calm", 1e-4), ("bold", 0.1)):
+        (tmp_path / f"{name}.toml").write_text(f"[optimiser]\nlearning_rate = {rate}\n")
+    words = [tmp_path / "calm.toml", tmp_path / "bold.toml", rows]
+    choices: Any = {
+        "objective": "policy-gradient",
+        "start": base,
+        "steps": 1,
+        "settings": [*SMALL, "objective.max_new_tokens=4"],
+    }
+    lines: list[str] = []
+    result = compare(
+        *words, seeds=1, reward=REWARD, out=tmp_path / "out", notify=lines.append, **choices
+    )
+    assert result.measure.name == "reward"
+    assert [len(variant.values) for variant in result.variants] == [1, 1]
+    assert REWARD not in (tmp_path / "out" / "comparison.json").read_text()  # it names code
+    with pytest.raises(ConfigError, match="needs --reward"):
+        compare(*words, seeds=2, out=tmp_path / "out", notify=lines.append, **choices)
+
+
 def test_words_that_are_no_comparison_are_refused(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -323,3 +349,24 @@ def test_a_worker_that_fails_says_why(place: Path, tmp_path: Path) -> None:
             out=tmp_path / "out",
             notify=lambda line: None,
         )
+
+
+def test_a_result_carries_its_corpus_and_only_equal_ones_compare(
+    compared: Comparison, place: Path, tmp_path: Path
+) -> None:
+    text = compared.variants[0].run.text
+    moved = tmp_path / "renamed.txt"
+    moved.write_bytes((place / "text.txt").read_bytes())
+    copied = replace(text, corpus=replace(text.corpus, paths=(str(moved),)))
+    assert compared.corpus == corpus_digest(copied)  # names and folders do not count
+    assert compared.corpus != corpus_digest(replace(text, held_out=0.3))
+    result = write_result(compared)
+    assert read_result(result.parent).corpus == compared.corpus
+    moved.write_text(moved.read_text() + "more")
+    words = [place / "slow.toml", place / "fast.toml", moved]
+    with pytest.raises(RunError, match="another corpus"):
+        compare(words, steps=6, settings=SETTINGS, out=tmp_path / "out", against=[result])
+    assert not (tmp_path / "out").exists()  # before anything is trained
+    (tmp_path / "broken.json").write_text("{}")
+    with pytest.raises(RunError, match="not the result"):
+        read_result(tmp_path / "broken.json")

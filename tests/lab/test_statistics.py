@@ -11,6 +11,7 @@ from scipy import stats
 
 from pellucid.errors import ConfigError
 from pellucid.lab import (
+    detectable_difference,
     holm,
     mean_interval,
     paired_difference,
@@ -101,3 +102,11 @@ def test_missing_library_is_named_with_the_command_that_installs_it(
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(ConfigError, match=r"needs scipy.*pip install \"pellucid\[lab\]\""):
         mean_interval([1.0, 2.0])
+
+
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_detectable_difference_is_the_one_with_that_power(n: int) -> None:
+    smallest = detectable_difference(0.5, n)
+    assert smallest is not None
+    assert power(smallest / 0.5, n) == pytest.approx(0.8, abs=2e-3)
+    assert detectable_difference(0.5, 1) is None

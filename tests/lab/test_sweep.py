@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pellucid.cli import main
+from pellucid.lab.experiment import design_of_one
 from pellucid.lab.sweep import LEAST_TRIALS, _importances
 from support.tiny import TINY
 
@@ -88,3 +89,12 @@ def test_the_key_that_matters_is_the_important_one_and_more_trials_are_surer() -
         widths.append(first.high - first.low)
     assert widths[1] < widths[0]
     assert list(_importances(trials(LEAST_TRIALS - 1), keys)) == []
+
+
+def test_a_preset_is_a_config_and_two_configs_are_refused(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert design_of_one(["nano"], "sweep", choices={}).variants[0].name == "nano"
+    line = words(place, "learning_rate = [1, 2]", tmp_path / "out")
+    assert main([*line, "nano"]) == 2
+    assert "is about one config" in " ".join(capsys.readouterr().err.split())

@@ -7,9 +7,12 @@ from pellucid.lab.compare import compare
 from pellucid.lab.comparison import Comparison, PairResult, VariantResult, compare_outcomes
 from pellucid.lab.experiment import Choices, Experiment, Tuning, Variant, design
 from pellucid.lab.outcome import Outcome, outcome_of
+from pellucid.lab.scaling import Scaling, scaling
+from pellucid.lab.scaling_law import Law, fit_law
 from pellucid.lab.statistics import (
     Difference,
     Permutation,
+    detectable_difference,
     holm,
     mean_interval,
     paired_difference,
@@ -26,9 +29,11 @@ __all__ = [
     "Difference",
     "Experiment",
     "Importance",
+    "Law",
     "Outcome",
     "PairResult",
     "Permutation",
+    "Scaling",
     "Sweep",
     "Tuning",
     "Variant",
@@ -36,12 +41,15 @@ __all__ = [
     "compare",
     "compare_outcomes",
     "design",
+    "detectable_difference",
+    "fit_law",
     "holm",
     "mean_interval",
     "outcome_of",
     "paired_difference",
     "permute_signs",
     "power",
+    "scaling",
     "seeds_needed",
     "sweep",
     "verdict",

@@ -6,16 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from pellucid.checkpoints import write_text
-from pellucid.errors import ConfigError, Interrupted, RunError
-from pellucid.free_memory import forcing
-from pellucid.json_text import json_text
-from pellucid.lab.comparison import Comparison, compare_outcomes
-from pellucid.lab.experiment import DESIGN, Choices, Experiment, Tuning, design
+from pellucid.errors import ConfigError
+from pellucid.lab.comparison import Comparison, compare_outcomes, corpus_digest
+from pellucid.lab.experiment import Choices, Tuning, design
 from pellucid.lab.extra import require_lab
-from pellucid.lab.train_runs import Advance, train_missing
-from pellucid.lab.tuning import tune_all
-from pellucid.lab.workers import run_workers
+from pellucid.lab.results import check_same_corpus, read_result
+from pellucid.lab.workers import train_all
 
 
 def compare(
@@ -27,6 +23,7 @@ def compare(
     trials: int = 10,
     storage: str | None = None,
     measure: str | None = None,
+    against: Iterable[str | Path] = (),
     notify: Callable[[str], None] = print,
     force: bool = False,
     **choices: Unpack[Choices],
@@ -47,39 +44,27 @@ def compare(
         trials: how many trials that is.
         storage: the trials, as the URL of a database or the path of a journal file, so that
             several machines share them; by default a file in `out`.
-        measure: the measure to compare; by default bits per byte, or else the held-out loss.
+        measure: the measure to compare; by default bits per byte, the reward, or else the held-out
+            loss.
+        against: results of other comparisons, which must be of the same corpus.
         notify: takes a line for each run that is over.
         force: train even if pellucid expects to need more memory than is free.
         **choices: for all variants: one of `steps`, `tokens`, `minutes` and `flops`, and
-            `objective`, `preset`, `field`, `columns`, `device`, `settings`.
+            `objective`, `start`, `reward`, `preset`, `field`, `columns`, `device`, `settings`.
 
     Raises:
         ConfigError: nothing to compare, an unknown key, or a package of the extra is missing.
-        RunError: the data have changed since runs in `out` were trained.
+        RunError: the data have changed since runs in `out` were trained, or a result is of
+            another corpus.
         PellucidError: as `pellucid.train`.
     """
     tuning = _tuning(list(tune), trials, storage)
     require_lab("scipy.stats", *(["optuna"] if tuning else []))
     flat = [word for item in words for word in _as_list(item)]
     experiment = design(flat, seeds=seeds, out=out, tuning=tuning, choices=choices)
-    if workers < 1:
-        raise ConfigError(f"workers must be at least 1, was {workers}")
-    _write_design(experiment)
-
-    def report(advance: Advance) -> None:
-        if advance.is_new or workers == 1:  # workers have told theirs
-            notify(str(advance))
-
-    try:
-        with forcing(force):
-            if workers > 1:
-                run_workers(experiment, workers, notify, force=force)
-            experiment = tune_all(experiment, notify)
-            outcomes = train_missing(experiment, report)
-    except Interrupted as stop:
-        raise Interrupted(
-            f"{stop}; nothing is lost: the same command continues in {experiment.out}", stop.signal
-        ) from None
+    for path in against:
+        check_same_corpus(corpus_digest(experiment.variants[0].run.text), read_result(Path(path)))
+    experiment, outcomes = train_all(experiment, workers, notify, force=force)
     return compare_outcomes(experiment, outcomes, measure=measure)
 
 
@@ -95,14 +80,3 @@ def _tuning(keys: list[str], trials: int, storage: str | None) -> Tuning | None:
 
 def _as_list(item: str | Path | Iterable[str | Path]) -> list[str | Path]:
     return [item] if isinstance(item, str | Path) else list(item)
-
-
-def _write_design(experiment: Experiment) -> None:
-    """Write the design for the workers, and for people."""
-    try:
-        experiment.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(
-            f"{experiment.out} cannot be made ({error.strerror}): name another folder with --out"
-        ) from None
-    write_text(experiment.out / DESIGN, json_text(experiment.design(), indent=1))

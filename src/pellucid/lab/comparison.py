@@ -16,8 +16,9 @@ from pellucid.config.codec import flatten
 from pellucid.counting import parameter_count
 from pellucid.display.metric_labels import Measured, in_order, measured
 from pellucid.errors import ConfigError
-from pellucid.lab.experiment import Experiment, Variant, training_flops
-from pellucid.lab.outcome import LOSS, PER_BYTE, Outcome, finite_or_none
+from pellucid.lab.experiment import Experiment, Variant, digest
+from pellucid.lab.flops import training_flops
+from pellucid.lab.outcome import LOSS, PER_BYTE, REWARD, Outcome, finite_or_none
 from pellucid.lab.statistics import (
     Difference,
     Interval,
@@ -27,6 +28,7 @@ from pellucid.lab.statistics import (
 )
 from pellucid.lab.verdict import verdict
 from pellucid.runs.memory_budget import estimate_training
+from pellucid.runs.prepare_text import data_file_hashes
 from pellucid.saved_runs.folder import RunFolder
 from pellucid.saved_runs.load import read_config
 
@@ -77,9 +79,13 @@ class PairResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All results of an experiment. `notes` say what a reader should know of its fairness."""
+    """All results of an experiment. `notes` say what a reader should know of its fairness.
+
+    `corpus` is the digest of the texts: only results with the same one compare.
+    """
 
     out: Path
+    corpus: str
     measure: Measured
     seeds: tuple[int, ...]
     variants: tuple[VariantResult, ...]
@@ -111,7 +117,7 @@ def compare_outcomes(
     Args:
         experiment: the variants and the seeds.
         outcomes: what became of each run, by its folder.
-        measure: the measure to compare; by default bits per byte, or else the held-out loss.
+        measure: the measure to compare; by default bits per byte, the reward, or else the loss.
 
     Raises:
         ConfigError: not every variant has this measure, or the variants cannot be compared by it.
@@ -128,6 +134,7 @@ def compare_outcomes(
     )
     return Comparison(
         out=experiment.out,
+        corpus=corpus_digest(experiment.variants[0].run.text),
         measure=measured(name),
         seeds=experiment.seeds,
         variants=results,
@@ -135,6 +142,22 @@ def compare_outcomes(
         differing_keys=_differing_keys(experiment.variants),
         notes=tuple(_notes(results)),
     )
+
+
+def corpus_digest(text: config.Text) -> str:
+    """The digest of the texts that runs of a config read, as they are today.
+
+    The folders and the names of the files do not count, nor does the tokenizer.
+
+    Args:
+        text: the texts of a config.
+
+    Raises:
+        TextError: a file cannot be read.
+    """
+    hashes = sorted(file["sha256"] for file in data_file_hashes(text)["files"])
+    columns = {key: value for key, value in encode(text.corpus).items() if key != "paths"}
+    return digest([hashes, columns, text.held_out, text.drop_duplicates])
 
 
 def finite(values: Sequence[float | None]) -> list[float]:
@@ -211,7 +234,8 @@ def _choose_measure(
     if measure is not None and shared and measure not in shared:
         choices = ", ".join(m.name for m, _ in in_order((name, 0.0) for name in shared))
         raise ConfigError(f"--measure {measure}: the runs have {choices}")
-    name = measure or (PER_BYTE if PER_BYTE in shared or not shared else LOSS)
+    defaults = [default for default in (PER_BYTE, REWARD) if default in shared or not shared]
+    name = measure or (*defaults, LOSS)[0]
     units = {outcome.unit for group in groups for outcome in group}
     tokenizers = {variant.run.text.tokenizer for variant in variants}
     if name == LOSS and (len(units) > 1 or len(tokenizers) > 1):

@@ -11,15 +11,12 @@ from typing import Any, TypedDict, cast
 
 from pellucid import config
 from pellucid.config import decode, encode
-from pellucid.counting import flops_per_token
 from pellucid.errors import ConfigError, RunError
 from pellucid.json_text import json_text
+from pellucid.lab.flops import with_flops
 from pellucid.presets import PRESETS
 from pellucid.reader import read_json_table
-from pellucid.runs.build import with_vocabulary
-from pellucid.runs.prepare import ready_data
 from pellucid.runs.resolve_config import resolve_config
-from pellucid.saved_runs.progress import silent
 
 #: The file of a comparison's folder that holds its design.
 DESIGN = "comparison.json"
@@ -41,6 +38,8 @@ class Choices(TypedDict, total=False):
     minutes: float | None
     flops: float | None
     objective: str | None
+    start: str | Path | None
+    reward: str | None
     preset: str | None
     field: str | None
     columns: Iterable[str]
@@ -80,12 +79,16 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """Variants, the seeds of their reported runs, and the folder that holds all runs."""
+    """Variants, the seeds of their reported runs, and the folder that holds all runs.
+
+    `reward` judges answers. It names code, so the design, which is a file, does not have it.
+    """
 
     variants: tuple[Variant, ...]
     seeds: tuple[int, ...]
     out: Path
     tuning: Tuning | None = None
+    reward: str | None = None
 
     def design(self) -> dict[str, Any]:
         """The design as JSON."""
@@ -97,6 +100,40 @@ class Experiment:
             "seeds": list(self.seeds),
             "tuning": None if self.tuning is None else asdict(self.tuning),
         }
+
+
+def design_of_one(
+    words: Sequence[str | Path],
+    kind: str,
+    *,
+    seeds: int | Sequence[int] = 1,
+    out: str | Path | None = None,
+    tuning: Tuning | None = None,
+    choices: Choices,
+) -> Experiment:
+    """The experiment on one config: the one that the words name, or else the preset.
+
+    Args:
+        words: a TOML file or the name of a preset, if any; and paths of data.
+        kind: the first word of the folder's name.
+        seeds, out, tuning, choices: as for `design`.
+
+    Raises:
+        ConfigError: several configs; or as `design`.
+    """
+    configs = [word for word in words if is_variant(word)]
+    if len(configs) > 1:
+        raise ConfigError(
+            f"`pellucid {kind}` is about one config, and these are {len(configs)} "
+            f"({', '.join(map(str, configs))}): name one, or use `pellucid compare`"
+        )
+    if not configs:
+        words = (choices.get("preset") or "nano", *words)
+    experiment = design(words, seeds=seeds, out=out, tuning=tuning, choices=choices)
+    if out is None:
+        name = f"{kind}{experiment.out.name.removeprefix('compare')}"
+        experiment = replace(experiment, out=experiment.out.with_name(name))
+    return experiment
 
 
 def design(
@@ -122,9 +159,10 @@ def design(
     """
     table = dict(choices or {})
     flops = cast("float | None", table.pop("flops", None))
+    reward = cast("str | None", table.pop("reward", None))
     words = list(words)
-    configs = [word for word in words if _is_variant(word)]
-    paths = [str(word) for word in words if not _is_variant(word)]
+    configs = [word for word in words if is_variant(word)]
+    paths = [str(word) for word in words if not is_variant(word)]
     if not configs:
         raise ConfigError(
             "there is nothing to compare: name TOML files or presets, such as A.toml B.toml, and "
@@ -148,6 +186,7 @@ def design(
         seeds=_seeds(seeds),
         out=_default_folder(variants, tuning) if out is None else Path(out),
         tuning=tuning,
+        reward=reward,
     )
 
 
@@ -179,34 +218,6 @@ def read_design(out: Path) -> Experiment:
         raise RunError(f"{file} is not the design of a comparison ({error!r})") from None
 
 
-def with_flops(run: config.Run, flops: float) -> config.Run:
-    """The config with as many tokens as a number of FLOPs pays for, forward and backward.
-
-    The vocabulary counts, so the data are read if the tokenizer is trained on them.
-
-    Args:
-        run: the config.
-        flops: the budget.
-
-    Raises:
-        ConfigError: it does not pay for one token.
-        TextError: the data cannot be read.
-    """
-    per_token = training_flops(with_vocabulary(run, ready_data(run, silent).tokenizer))
-    n_tokens = int(flops / per_token)
-    if n_tokens < 1:
-        raise ConfigError(
-            f"--flops {flops:g} does not pay for one token of this model, which takes "
-            f"{per_token:,} FLOPs"
-        )
-    return replace(run, training=replace(run.training, budget=config.Tokens(count=n_tokens)))
-
-
-def training_flops(run: config.Run) -> int:
-    """The FLOPs of a token, forward and backward; the size of the vocabulary is known."""
-    return sum(row.forward + row.backward for row in flops_per_token(run.model))
-
-
 def digest(value: object) -> str:
     """Eight letters that name a value."""
     return hashlib.sha256(json_text(value, sort_keys=True).encode()).hexdigest()[:8]
@@ -217,7 +228,8 @@ def file_name(name: str) -> str:
     return re.sub(r"[^\w.-]+", "-", name)[:60].strip(".-") or "variant"
 
 
-def _is_variant(word: str | Path) -> bool:
+def is_variant(word: str | Path) -> bool:
+    """Whether a word names a variant, a TOML file or a preset, and not data."""
     return str(word).endswith(".toml") or (str(word) in PRESETS and not Path(word).exists())
 
 

@@ -24,7 +24,7 @@ def import_lab(module: str) -> ModuleType:
     except ImportError as error:
         library = module.partition(".")[0]
         raise ConfigError(
-            f"comparing runs needs {library}, which cannot be imported ({error}): install pellucid "
+            f"this needs {library}, which cannot be imported ({error}): install pellucid "
             'with its extra, pip install "pellucid[lab]", in a checkout pip install ".[lab]"'
         ) from None
 

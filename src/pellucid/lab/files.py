@@ -26,6 +26,7 @@ def comparison_facts(comparison: Comparison) -> dict[str, Any]:
         },
         "differs": {key: list(values) for key, values in comparison.differing_keys.items()},
         "notes": list(comparison.notes),
+        "corpus": comparison.corpus,
         "folder": str(comparison.out),
     }
 
@@ -33,8 +34,8 @@ def comparison_facts(comparison: Comparison) -> dict[str, Any]:
 def write_tables(comparison: Comparison) -> tuple[Path, Path]:
     """Write `runs.csv`, a row for each run, and `pairs.csv`; returns their paths."""
     runs, pairs = comparison.out / "runs.csv", comparison.out / "pairs.csv"
-    write_text(runs, _csv(_run_rows(comparison)))
-    write_text(pairs, _csv(_pair_rows(comparison)))
+    write_text(runs, csv_text(_run_rows(comparison)))
+    write_text(pairs, csv_text(_pair_rows(comparison)))
     return runs, pairs
 
 
@@ -117,7 +118,8 @@ def _pair_rows(comparison: Comparison) -> Iterable[Sequence[object]]:
         yield (*row["names"], *numbers, row["verdict"])
 
 
-def _csv(rows: Iterable[Sequence[object]]) -> str:
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as CSV."""
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\n").writerows(rows)
     return stream.getvalue()

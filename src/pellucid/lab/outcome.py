@@ -21,6 +21,8 @@ WORDS = ("", "calm", "watch", "sick")
 LOSS = "loss_nats"
 #: The measure of text that does not depend on the tokenizer.
 PER_BYTE = "bits_per_byte"
+#: The measure of answers that are judged.
+REWARD = "reward"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ def outcome_of(path: Path) -> Outcome:
     evaluated = [event for event in happened if isinstance(event, events.Evaluated)]
     logged = [event for event in happened if isinstance(event, events.Logged)]
     last = evaluated[-1] if evaluated else None
-    starts = [event for event in happened if isinstance(event, Started | Resumed)]
+    # the length of a run by minutes changes
+    lengths = [e.total_steps for e in happened if isinstance(e, Started | Resumed | events.Logged)]
     ends = [event for event in happened if isinstance(event, events.Finished)]
     words, troubles = _vital_words(happened)
     stop = next((e for e in happened if isinstance(e, events.StoppedNonFinite)), None)
@@ -87,7 +90,7 @@ def outcome_of(path: Path) -> Outcome:
         folder=path,
         state=_state(folder, happened),
         step=max((event.step for event in happened), default=0),
-        total_steps=starts[-1].total_steps if starts else None,
+        total_steps=lengths[-1] if lengths else None,
         unit=last.unit if last else "tokens",
         measures={} if last is None else {LOSS: last.loss_nats, **dict(last.measures)},
         best=min((event.loss_nats for event in evaluated), default=None),

@@ -101,7 +101,7 @@ def _verdicts(comparison: Comparison) -> str:
 
 
 def _variant_table(comparison: Comparison) -> str:
-    head = column("variant") + _number_columns(
+    head = column("variant") + number_columns(
         "mean", "low", "high", "n", "parameters", "FLOPs of a run", "tokens/s", "memory, expected"
     )
     rows = (
@@ -117,13 +117,13 @@ def _variant_table(comparison: Comparison) -> str:
         )
         for variant in comparison.variants
     )
-    return table("each variant, with the 95% interval of its mean", head, _rows(rows))
+    return table("each variant, with the 95% interval of its mean", head, table_rows(rows))
 
 
 def _pair_table(pairs: Sequence[PairResult]) -> str:
     if not pairs:
         return ""
-    head = column("second - first") + _number_columns(
+    head = column("second - first") + number_columns(
         "difference", "low", "high", "p (paired t, Holm)", "p (permutation)", "its least", "seeds"
     )
     rows = (
@@ -138,7 +138,7 @@ def _pair_table(pairs: Sequence[PairResult]) -> str:
         )
         for pair in pairs
     )
-    return table("each pair, with the 95% interval of its difference", head, _rows(rows))
+    return table("each pair, with the 95% interval of its difference", head, table_rows(rows))
 
 
 def _curves(comparison: Comparison) -> str:
@@ -178,7 +178,7 @@ def _mean_curve(variant: VariantResult, name: str) -> Series:
 
 
 def _runs(comparison: Comparison) -> str:
-    head = column("run") + _number_columns("seed", comparison.measure.label, "updates", "seconds")
+    head = column("run") + number_columns("seed", comparison.measure.label, "updates", "seconds")
     rows = (
         (
             run.folder.name,
@@ -190,7 +190,7 @@ def _runs(comparison: Comparison) -> str:
         for variant in comparison.variants
         for seed, value, run in zip(comparison.seeds, variant.values, variant.outcomes, strict=True)
     )
-    return table("each run is a folder of its own", head, _rows(rows))
+    return table("each run is a folder of its own", head, table_rows(rows))
 
 
 def _differs(comparison: Comparison) -> str:
@@ -208,7 +208,7 @@ def _differs(comparison: Comparison) -> str:
         for variant in comparison.variants
         if variant.tuned
     )
-    return table("keys whose value is not the same", head, _rows(rows, numbers=False)) + tuned
+    return table("keys whose value is not the same", head, table_rows(rows, numbers=False)) + tuned
 
 
 def _vitals(variants: Sequence[VariantResult]) -> str:
@@ -218,7 +218,7 @@ def _vitals(variants: Sequence[VariantResult]) -> str:
         return "<p>No vital sign was read: the runs are too short.</p>"
     head = column("equation") + "".join(column(variant.name) for variant in variants)
     rows = ((name, *(_counted_words(v.outcomes, name) for v in variants)) for name in names)
-    return table("the worst word of each run", head, _rows(rows, numbers=False))
+    return table("the worst word of each run", head, table_rows(rows, numbers=False))
 
 
 def _counted_words(outcomes: Iterable[Outcome], name: str) -> str:
@@ -240,14 +240,21 @@ def _troubles(comparison: Comparison) -> str:
         return "<p>No run stopped, and no vital sign was sick.</p>"
     head = column("run") + column("update", "number") + column("event")
     hint = "<p>For the likely cause: <code>pellucid diagnose RUN</code></p>"
-    return hint + table("in the order of variants and seeds", head, _rows(rows, numbers=False))
+    return hint + table("in the order of variants and seeds", head, table_rows(rows, numbers=False))
 
 
-def _number_columns(*names: str) -> str:
+def number_columns(*names: str) -> str:
+    """The heads of columns of numbers."""
     return "".join(column(name, "number") for name in names)
 
 
-def _rows(rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
+def table_rows(rows: Iterable[Sequence[str]], *, numbers: bool = True) -> str:
+    """The rows of a table; the first cell is the head of its row.
+
+    Args:
+        rows: the cells.
+        numbers: whether all other cells are numbers.
+    """
     kind = ' class="number"' if numbers else ""
     return "".join(
         f'<tr><th scope="row">{escape(visible(first))}</th>'

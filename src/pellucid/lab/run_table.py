@@ -92,7 +92,7 @@ def list_runs(
         raise RunError(f"{parent} is no folder: name the folder that holds your runs")
     _check_column(sort)
     predicates = [_condition(text) for text in conditions]
-    rows = [_row(path, parent) for path in _run_folders(parent)]
+    rows = [run_row(path, _name(path, parent)) for path in run_folders(parent)]
     rows = [row for row in rows if all(predicate(row) for predicate in predicates)]
     sortable = [row for row in rows if getattr(row, sort) is not None]
     sortable.sort(key=lambda row: getattr(row, sort), reverse=descending)
@@ -109,7 +109,7 @@ def delete_runs(parent: str | Path, names: Sequence[str]) -> list[Deleted]:
     Raises:
         RunError: there is no run of a name, or one trains now; then nothing is deleted.
     """
-    by_name = {path.relative_to(parent).as_posix(): path for path in _run_folders(Path(parent))}
+    by_name = {path.relative_to(parent).as_posix(): path for path in run_folders(parent)}
     for name in names:
         if name not in by_name:
             raise RunError(
@@ -141,8 +141,8 @@ def row_facts(row: RunRow) -> dict[str, Any]:
     return asdict(row)
 
 
-def _run_folders(parent: Path) -> Iterator[Path]:
-    """The runs below a folder in order; a run has no runs within."""
+def run_folders(parent: str | Path) -> Iterator[Path]:
+    """The runs in a folder and below it, in order; a run has no runs within."""
     for place, folders, files in os.walk(parent):
         if "config.toml" in files and "plan.json" in files:
             folders.clear()
@@ -150,8 +150,35 @@ def _run_folders(parent: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-def _row(path: Path, parent: Path) -> RunRow:
-    name = path.relative_to(parent).as_posix() if path != parent else "."
+def is_folder_of_runs(path: Path) -> bool:
+    """Whether a folder holds runs, and is itself neither a run nor a published model."""
+    is_model = any((path / name).is_file() for name in (_LAST_FILE, "config.json"))
+    return path.is_dir() and not is_model and next(run_folders(path), None) is not None
+
+
+def openable_runs(parent: Path) -> list[Path]:
+    """The runs in a folder and below it that have a checkpoint and a config that can be read."""
+    return [path for path in run_folders(parent) if _is_openable(RunFolder(path))]
+
+
+def _is_openable(folder: RunFolder) -> bool:
+    try:
+        return bool(folder.shelf.steps() and read_config(folder))
+    except PellucidError:
+        return False
+
+
+def _name(path: Path, parent: Path) -> str:
+    return path.relative_to(parent).as_posix() if path != parent else "."
+
+
+def run_row(path: Path, name: str) -> RunRow:
+    """The row of the run in a folder.
+
+    Args:
+        path: the folder.
+        name: what the table calls it.
+    """
     try:
         run, outcome = read_config(RunFolder(path)), outcome_of(path)
     except PellucidError as error:

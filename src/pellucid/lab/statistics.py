@@ -26,6 +26,8 @@ POWER = 0.8
 #: The noncentral t cannot be computed for larger shifts. There the noise of the mean is much
 #: smaller than the shift, and P(|T| > limit) = P(s < shift / limit), a chi-square.
 _LARGEST_SHIFT = 30.0
+#: Two pairs show an effect of 11.6 with a chance of 80%, and more pairs smaller ones.
+_LARGEST_EFFECT = 20.0
 #: More seeds than this are not counted.
 MOST_SEEDS = 10_000
 
@@ -171,6 +173,22 @@ def seeds_needed(mean: float, deviation: float) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if power(effect, middle) >= POWER else (middle, high)
     return high
+
+
+def detectable_difference(deviation: float, n: int) -> float | None:
+    """The smallest difference that n pairs show with a chance of 80%; None for fewer than two.
+
+    Args:
+        deviation: the standard deviation of paired differences.
+        n: the number of pairs.
+    """
+    if n < 2:
+        return None
+    low, high = 0.0, _LARGEST_EFFECT  # the power grows with the effect
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if power(middle, n) >= POWER else (middle, high)
+    return high * deviation
 
 
 def _student_p(mean: float, deviation: float, n: int) -> float:

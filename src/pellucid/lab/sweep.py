@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 from pellucid.config.codec import flatten
 from pellucid.errors import ConfigError
 from pellucid.free_memory import forcing
-from pellucid.lab.experiment import Choices, Tuning, design
+from pellucid.lab.experiment import Choices, Tuning, design_of_one
 from pellucid.lab.extra import import_lab, require_lab
 from pellucid.lab.tuning import Study
 from pellucid.reader import read_toml
@@ -75,15 +75,8 @@ def sweep(
         raise ConfigError(f"trials must be at least 1, was {trials}")
     keys, lists = _read_space(Path(space))
     tuning = Tuning(keys=tuple(keys), choices=tuple(lists), trials=trials, storage=storage)
-    has_config = any(str(word).endswith(".toml") for word in words)
-    variants = words if has_config else (choices.get("preset") or "nano", *words)
-    experiment = design(variants, seeds=1, out=out, tuning=tuning, choices=choices)
-    if out is None:
-        name = f"sweep{experiment.out.name.removeprefix('compare')}"
-        experiment = replace(experiment, out=experiment.out.with_name(name))
-    variant, *others = experiment.variants
-    if others:
-        raise ConfigError("a sweep searches around one config: name one, or use pellucid compare")
+    experiment = design_of_one(words, "sweep", out=out, tuning=tuning, choices=choices)
+    (variant,) = experiment.variants
     with forcing(force):
         study = Study(experiment, variant, tuning, notify)
         study.tune()

@@ -119,7 +119,9 @@ def train_missing(
                 if not is_mine:
                     busy_keys.append(key)
                     continue
-                outcome, is_new = train_once(key.variant.with_seed(key.seed), path, data)
+                outcome, is_new = train_once(
+                    key.variant.with_seed(key.seed), path, data, reward=experiment.reward
+                )
             outcomes[path] = outcome
             advance(
                 Advance(
@@ -158,6 +160,7 @@ def train_once(
     path: Path,
     data: DataHashes,
     *,
+    reward: str | None = None,
     observers: Sequence[Observer] = (),
     interrupts: Interrupts | None = None,
 ) -> tuple[Outcome, bool]:
@@ -169,6 +172,7 @@ def train_once(
         run: the config.
         path: the run's folder.
         data: compares the data of runs that are there with today's.
+        reward: what judges answers, as for `pellucid.train`.
         observers: functions that are called with every event.
         interrupts: lets an observer stop the run.
 
@@ -186,13 +190,19 @@ def train_once(
     try:
         if exists:
             runs.resume(
-                path, show=False, observers=observers, watchers=watchers, interrupts=interrupts
+                path,
+                reward=reward,
+                show=False,
+                observers=observers,
+                watchers=watchers,
+                interrupts=interrupts,
             )
         else:
             runs.train_config(
                 run,
                 name=path.name,
                 out=path,
+                reward=reward,
                 show=False,
                 observers=observers,
                 watchers=watchers,

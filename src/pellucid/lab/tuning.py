@@ -85,6 +85,7 @@ class Study:
         self._optuna: Any = import_lab("optuna")
         self._states = self._optuna.trial.TrialState
         self._variant, self._tuning, self._notify = variant, tuning, notify
+        self._reward = experiment.reward
         self._folder = experiment.out / "tuning"
         self._folder.mkdir(parents=True, exist_ok=True)
         self.keys = [
@@ -136,7 +137,12 @@ class Study:
                 return
             try:
                 outcome, _ = train_once(
-                    run, path, self._data, observers=[pruner], interrupts=interrupts
+                    run,
+                    path,
+                    self._data,
+                    reward=self._reward,
+                    observers=[pruner],
+                    interrupts=interrupts,
                 )
                 value = outcome.value(LOSS)
             except Interrupted:

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from pellucid import maths
+from pellucid.textbook.concept import Concept, home_of
 from pellucid.textbook.examples import Computed, compute
 
 #: Topics in reading order, each with its modules.
@@ -20,6 +21,7 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
     "attention": (
         "attention.attention",
         "attention.self_attention",
+        "attention.masks",
         "attention.attention_vitals",
         "attention.latent_attention",
         "attention.linear_attention",
@@ -31,15 +33,24 @@ _CHAPTERS: dict[str, tuple[str, ...]] = {
         "positions.relative_positions",
         "positions.disentangled",
     ),
-    "activations": ("activations", "gated_activations", "error_function", "residuals"),
+    "activations": ("activations", "gated_activations", "error_function"),
+    "blocks": (
+        "layers.feed_forward",
+        "layers.block",
+        "residuals",
+        "layers.lora",
+        "layers.quantization",
+    ),
     "experts": ("experts.routing", "experts.balancing"),
     "penalties": ("penalties",),
     "initialisation": ("initialisation",),
-    "optimisers": ("optimisers", "schedules"),
+    "optimisers": ("optimisers", "clipping", "schedules"),
     "sampling": ("sampling",),
     "preference and policy": ("dpo", "policy_gradient"),
     "classification": ("classification",),
     "memory": ("scans", "neural_memory"),
+    "tokens": ("counting.tokens",),
+    "counts": ("counting.model_size",),
 }
 _SECTION = re.compile(r"^(Args|Units|Gradient|Fails|Raises|Source|See also|Example):$", re.M)
 _FORMULA = re.compile(r"=|<-|->|softmax\(|sqrt|sum_|\^|p_i|sign\(|max_| / |w_i")
@@ -63,6 +74,7 @@ class Entry:
     source: str
     see_also: str
     expressions: tuple[str, ...]
+    concept: Concept | None
 
     def examples(self) -> tuple[Computed, ...]:
         """Its examples, computed now."""
@@ -92,8 +104,8 @@ def _in_order(module: str) -> list[str]:
     ]
 
 
-def entry(name: str) -> Entry:
-    """The entry of the equation called `name`."""
+def entry(name: str, concept: Concept | None = None) -> Entry:
+    """The entry of the equation called `name`, with the concept that it was looked up by."""
     function: Any = getattr(maths, name)
     head, sections = _parts(inspect.getdoc(function) or "")
     summary, *body = head.split("\n\n")
@@ -117,6 +129,7 @@ def entry(name: str) -> Entry:
         source=sections.get("Source", ""),
         see_also=sections.get("See also", ""),
         expressions=_expressions(sections.get("Example", "")),
+        concept=concept or home_of(name),
     )
 
 

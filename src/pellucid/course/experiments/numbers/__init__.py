@@ -1,0 +1,1 @@
+"""Experiments that are computed with `pellucid.maths` in milliseconds."""

@@ -1,0 +1,1 @@
+"""Experiments that train small models of pellucid on generated or bundled text."""

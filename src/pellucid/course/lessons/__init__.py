@@ -1,0 +1,1 @@
+"""The lessons: their words, their pictures, and their exercises computed from a run."""
