@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.diagnosis.words import AFTER, BEFORE, THREATS
+from benchmarks.diagnosis.elsewhere.page import section
+from benchmarks.diagnosis.words import AFTER, BEFORE, ELSEWHERE, MADE_BY_OTHERS, NOT_YET, THREATS
 
 _ROOT = Path(__file__).parent.parent.parent
 PAGE = _ROOT / "docs" / "diagnosis-benchmark.md"
@@ -38,7 +39,12 @@ def write_page(results: Path | None = None, page: Path = PAGE) -> Path:
 def text_of(found: Mapping[str, Any], name: str) -> str:
     """The page."""
     parts = [
-        BEFORE.format(date=found["date"], file=name, **_counts(found)),
+        BEFORE.format(
+            date=found["date"],
+            file=name,
+            elsewhere=ELSEWHERE + (section(RESULTS) or NOT_YET) + MADE_BY_OTHERS,
+            **_counts(found),
+        ),
         _frozen(found["frozen"]),
         "## Results\n",
         _reached(found),

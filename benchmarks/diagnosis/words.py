@@ -12,19 +12,7 @@ during training, `diagnose` afterwards. The diagnosis has no healthy twin to com
 
 ## At the default settings
 
-If you change nothing, `watch` may take 2% of the training's time, so it takes few readings. Others
-made and ran two sets of Hugging Face loops, healthy and with faults:
-
-| | first set | second set |
-|---|---|---|
-| harmed loops detected | 83% (38 of 46) | 84% (57 of 68) |
-| first cause right | 76% | 71% |
-| false alarms | 2 of 30 | 1 of 44 |
-
-These loops are not part of this project, and we have not run them ourselves. To see the difference
-on your own loop, compare `watch(model, optimizer)` with `watch(model, optimizer,
-max_overhead=None)`, which takes readings at the full rate.
-
+{elsewhere}
 ## At the full rate
 
 Everything below was measured with readings at their full rate, on our own faults. It shows how well
@@ -75,4 +63,36 @@ THREATS = """- We put the faults in and named them. Real mistakes differ, and se
   false alarms are not independent: the interval is narrower than it should be.
 - If several codes are right answers, any of them counts.
 - Everything ran on a CPU, in one process for each training. We tried nothing distributed.
+"""
+
+ELSEWHERE = """If you change nothing, `watch` may take 2% of the training's time, so it takes few
+readings. To see the difference on your own loop, compare `watch(model, optimizer)` with
+`watch(model, optimizer, max_overhead=None)`, which takes readings at the full rate.
+
+`benchmarks/diagnosis/elsewhere` trains tiny models of `transformers` in loops as others write them:
+plain torch, nanoGPT's style, `Trainer`, Accelerate, Lightning, TRL's trainers, a wrapper like
+Keras. Some have a mistake in the loop's code, some are healthy but odd. `watch` or the callback
+looks on with default settings, or at the full rate. The two splits share no family of models and no
+style of loop. We tune on one, with one seed, and report the other, with three.
+
+```sh
+python -m benchmarks.diagnosis.elsewhere --split tune --sample 40   # some of those to tune on
+python -m benchmarks.diagnosis.elsewhere --split test --save        # the result
+python -m benchmarks.diagnosis.elsewhere --split test --each --sample 20 --save   # a part of it
+```
+
+"""
+
+NOT_YET = "The test split has not been run yet.\n\n"
+
+MADE_BY_OTHERS = """
+Others made and ran two sets of Hugging Face loops, healthy and with faults:
+
+| | first set | second set |
+|---|---|---|
+| harmed loops detected | 83% (38 of 46) | 84% (57 of 68) |
+| first cause right | 76% | 71% |
+| false alarms | 2 of 30 | 1 of 44 |
+
+These loops are not part of this project, and we have not run them ourselves.
 """

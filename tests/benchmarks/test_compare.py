@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks.compare import GROUPS, Rate, false_rate, found_rate, is_different, measure
+from benchmarks.compare import Rate, false_rate, found_rate, is_different, measure
 
 from pellucid.lab import power
 
@@ -24,7 +24,7 @@ def test_equal_configs_are_called_different_in_one_of_twenty() -> None:
 
 def test_the_interval_is_wider_if_few_runs_make_the_comparisons() -> None:
     values = np.random.default_rng(4).normal(size=200).tolist()
-    many, few = false_rate(values, 5, 600), false_rate(values[: 2 * GROUPS], 5, 600)
+    many, few = false_rate(values, 5, 600), false_rate(values[:40], 5, 600)
     assert few.high - few.low > many.high - many.low
 
 
@@ -36,6 +36,11 @@ def test_a_better_config_is_found_as_often_as_predicted() -> None:
     effect = float(differences.mean() / differences.std(ddof=1))
     rate = found_rate(first.tolist(), second.tolist(), 8, 800)
     assert rate.share == pytest.approx(power(effect, 8), abs=0.06)
+
+
+def test_a_pool_without_enough_runs_is_refused() -> None:
+    with pytest.raises(SystemExit, match="give a larger pool"):
+        false_rate([1.0, 1.1, 0.9, 1.2], 2, 20)
 
 
 def test_a_difference_is_one_that_leaves_out_zero() -> None:

@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.mutants import Mutant, mutants_of
-from benchmarks.mutation import EQUIVALENT, ROOMS, ROOT, draw, equivalent, nearest
-
-#: Rooms whose whole sample of 200 was measured, and scored 95% at least.
-MEASURED = ("optim", "objectives", "training")
+from benchmarks.mutation import BESIDE, EQUIVALENT, NEAREST, ROOMS, ROOT, draw, equivalent, nearest
 
 
 def test_each_kind_of_mutant_is_made(tmp_path: Path) -> None:
@@ -62,19 +59,22 @@ def test_a_change_is_equivalent_by_a_rule_or_by_the_list_with_its_reason() -> No
 
 
 def test_the_nearest_tests_mirror_a_file_or_name_what_it_defines() -> None:
-    assert nearest("optim/proximal.py") == "tests/optim/test_proximal.py"
-    assert nearest("optim/clipping.py") == "tests/optim/test_optim.py"
-    assert nearest("maths/positions/rotary.py") == "tests/maths/positions/test_rotary.py"
-    assert nearest("data/__init__.py") == "tests/test_old_names.py"
+    assert nearest("optim/proximal.py") == ("tests/optim/test_proximal.py",)
+    assert nearest("optim/clipping.py") == ("tests/optim/test_optim.py",)
+    assert nearest("maths/positions/rotary.py") == ("tests/maths/positions/test_rotary.py",)
+    assert nearest("data/__init__.py") == ("tests/test_old_names.py",)
+    (rows,) = NEAREST.values()
+    assert nearest("checkpoints/huggingface/families/opt.py") == rows
+    assert all((ROOT / file).is_file() for files in (rows, *BESIDE.values()) for file in files)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the tool forks")
 def test_a_sample_of_mutants_is_noticed(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.mutation", *MEASURED, "--together"]
-    arguments = ["--mutants", "24", "--seed", "1", "--json", str(report)]
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.mutation", "--together"]
+    arguments = ["--mutants", "40", "--seed", "1", "--json", str(report)]
     subprocess.run([*command, *arguments], cwd=ROOT, check=True, timeout=1800)
-    results = json.loads(report.read_text(encoding="utf-8"))[" ".join(MEASURED)]
+    results = json.loads(report.read_text(encoding="utf-8"))[" ".join(ROOMS)]
     survived = [each["mutant"] for each in results["outcomes"] if each["result"] == "survived"]
     assert results["score"] >= 0.95, survived

@@ -261,7 +261,7 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
         but(
             facts=DPO,
             losses=tuple((n, 0.69 / n) for n in range(1, 201)),
-            gains=tuple((n, 0.08 * n) for n in range(1, 201)),
+            measures={"margin": tuple((n, 0.08 * n) for n in range(1, 201))},
             samples=((0, "Paris."), (100, "Paris."), (200, "Paris.")),
         ),
     ),
@@ -270,7 +270,7 @@ CAUSES: dict[str, tuple[str, Callable[[], History]]] = {
         but(
             facts={"objective": "PolicyGradient"},
             losses=low(0.1),
-            gains=tuple((n, 0.01 * n) for n in range(1, 201)),
+            measures={"reward": tuple((n, 0.01 * n) for n in range(1, 201))},
             samples=((0, "Paris."), (200, "Paris.")),
         ),
     ),
@@ -303,7 +303,7 @@ def test_cause_is_found_by_its_code_and_comes_first(name: str) -> None:
 
 def test_answers_that_changed_are_no_cause_for_alarm() -> None:
     rising = tuple((n, 0.08 * n) for n in range(1, 201))
-    changed = but(facts=DPO, gains=rising, samples=((0, "Paris."), (200, "Rome.")))
+    changed = but(facts=DPO, measures={"margin": rising}, samples=((0, "Paris."), (200, "Rome.")))
     assert "PRF002" not in {each.code for each in diagnose(changed())}
 
 
@@ -331,6 +331,16 @@ ODD: dict[str, Callable[[], History]] = {
     "a rate three times higher": but(signs={"update.ratio": (0.006, 0.03)}),
     "stopped early": lambda: healthy(15),
     "dropout": but(facts={"dropout": 0.2}),
+    "preferences at their own rate": but(
+        facts={"objective": "preferences", "vocab_size": None, "learning_rate": 5e-7},
+        signs={"update.ratio": (3e-5, 3e-5)},
+        losses=curve(math.log(2), 0.5),
+    ),
+    "pairs of a loop that states nothing": but(
+        facts={"objective": None, "vocab_size": None, "learning_rate": 5e-7, "unigram": None},
+        signs={"update.ratio": (3e-5, 3e-5), "loss.probe": (math.log(2), 0.5)},
+        losses=curve(math.log(2), 0.5),
+    ),
     "a constant rate": but(rates=low(1e-3), facts={"warmup_steps": 0}),
     "sinks": but(signs={"attention.entropy": (0.99, 0.02), "attention.max_logit": (0.4, 25.0)}),
     "the phase of single tokens": lambda: replace(

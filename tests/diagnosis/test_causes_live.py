@@ -173,7 +173,7 @@ FAULTS: dict[str, tuple[str, Loop]] = {
     "half of the weights": ("OPT001", Loop(half=True)),
     "same batch": ("DAT001", Loop(batch=lambda step: rows(1))),
     "texts that repeat themselves": ("DAT012", Loop(batch=degenerate)),
-    "labels shuffled": ("DAT009", Loop(batch=shuffled, updates=120)),
+    "labels shuffled": ("LOS003", Loop(batch=shuffled, updates=120)),
     "labels not moved": (
         "LOS001",
         Loop(rate=1e-2, loss=lambda z, b: F.cross_entropy(z.flatten(0, 1), b.ids.flatten())),

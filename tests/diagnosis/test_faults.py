@@ -10,6 +10,19 @@ import pytest
 from pellucid.diagnosis import Finding, read_codes
 from support.faults import FAULTS, Case
 
+#: What only a call of a loop's own shows: `tests/vitals/call` and `test_check_call.py` have them.
+OF_CALLS = {
+    "ATT008",
+    "ATT009",
+    "ATT010",
+    "ATT011",
+    *(f"DAT0{number}" for number in range(13, 22)),
+    "LOS014",
+    "LOS015",
+    "LOS016",
+    "POS003",
+}
+
 
 @cache
 def on_the_healthy(make: Callable[[], Case]) -> tuple[Finding, ...]:
@@ -38,4 +51,4 @@ def test_every_code_of_the_register_has_a_fault_that_it_names() -> None:
     codes = list(read_codes())
     before_training = codes[: codes.index("RND002") + 1]  # then come those of causes
     of_probes = {code for code in before_training if not code.startswith("LOG")}
-    assert {fault.code for fault in FAULTS.values()} == of_probes
+    assert {fault.code for fault in FAULTS.values()} == of_probes - OF_CALLS

@@ -18,6 +18,7 @@ from pellucid.diagnosis import (
     read_codes,
     reduce_model,
 )
+from pellucid.diagnosis.fixes.loop import LOOP_FIXES
 from pellucid.diagnosis.fixes.model import MODEL_FIXES
 from pellucid.diagnosis.fixes.propose import apply_assignments, build_fix, read_fixes
 from pellucid.diagnosis.fixes.training import TRAINING_FIXES
@@ -42,7 +43,7 @@ def first(code: str, run: config.Run) -> tuple[str, ...]:
 
 def test_causes_name_every_fix_and_only_fixes_with_words_and_code() -> None:
     named = {name for code in read_codes().values() for name in code.fixes}
-    assert set(read_fixes()) == {*TRAINING_FIXES, *MODEL_FIXES} == named
+    assert set(read_fixes()) == {*TRAINING_FIXES, *MODEL_FIXES, *LOOP_FIXES} == named
 
 
 def test_no_cause_names_a_fix_twice() -> None:

@@ -104,6 +104,15 @@ def _large(made: Curves) -> None:
     made.losses[:] = [27.4 - i / 30 for i in range(120)]
 
 
+def _nothing(made: Curves) -> None:
+    made.losses[:] = [0.0] * 120
+    made.norms[:] = [0.0] * 120
+
+
+def _known(made: Curves) -> None:
+    made.losses[:] = [0.004 + 1e-5 * i for i in range(120)]
+
+
 SEEN: dict[str, tuple[str, Break, dict[str, Any]]] = {
     "no number": ("LOG001", _nan, {}),
     "no number, written as 0": ("LOG001", _hidden, {}),
@@ -118,6 +127,8 @@ SEEN: dict[str, tuple[str, Break, dict[str, Any]]] = {
     "by heart": ("LOG010", _by_heart, {}),
     "a fall": ("LOG011", _fall, {}),
     "too low": ("LOG012", _copy, {}),
+    "exactly 0": ("LOG015", _nothing, {}),
+    "known before": ("LOG016", _known, {}),
     "rate spent": ("LOG014", _spent, {}),
     "rate 0": ("OPT004", _zero, {}),
     "summed, beside held-out losses": ("LOS007", _sum, {}),

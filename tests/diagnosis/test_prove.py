@@ -15,6 +15,7 @@ from pellucid.diagnosis import Advance, Finding, Proof, Reading, Trial, build_fi
 from pellucid.diagnosis.fixes.propose import Fix, apply_assignments
 from pellucid.diagnosis.proof.fork import Fork, Origin, run_fork
 from pellucid.diagnosis.proof.fork_start import choose_start
+from pellucid.diagnosis.proof.proof import correct
 from pellucid.errors import ConfigError
 from pellucid.runs import RunFolder, branch, read_events
 from pellucid.runs.resolve_config import resolve_config
@@ -150,25 +151,33 @@ def test_a_run_that_met_nan_is_replayed_from_the_checkpoint_before_it(tmp_path: 
     run = trained_so(tmp_path / "run", "schedule.warm_up=0.0", steps=16)
     events = [StoppedNonFinite(step=90, what="loss", where="objective", aside="")]
     start = choose_start(events, [], [8, 40, 80], steps=30, total=200)
-    assert (start.step, start.steps) == (40, 65)
+    assert (start.step, start.steps) == (0, 105)
     proof = prove(run, [too_high(step=60)], steps=4, seeds=2, candidates=1, out=tmp_path / "f.toml")
     (trial,) = proof.trials
     assert {u.start for u, _ in trial.pairs} == {8}
-    assert "no checkpoint from shortly before the trouble" in proof.note
+    assert "no checkpoint from shortly before it" in proof.note
 
 
 def test_forks_begin_before_the_trouble_and_reach_past_it() -> None:
-    late = choose_start([], [too_high(step=300)], [100, 200], steps=100, total=1000)
-    assert (late.step, late.steps) == (200, 150)
+    always = choose_start([], [too_high(step=0)], [100, 180], steps=100, total=1000)
+    assert (always.step, always.steps) == (0, 100)
+    assert "forks begin at the run's start: the trouble shows from update 0 on" in always.reason
+    affordable = choose_start([], [too_high(step=300)], [100, 200], steps=100, total=1000)
+    assert (affordable.step, affordable.steps) == (0, 350)
+    late = choose_start([], [too_high(step=301)], [100, 200, 290], steps=100, total=1000)
+    assert (late.step, late.steps) == (200, 151)
+    assert "after update 200, the last checkpoint before it" in late.reason
+    assert "end before the trouble" in late.fresh_reason
     early = choose_start([], [too_high(step=5)], [100, 200], steps=100, total=1000)
     assert (early.step, early.steps, early.fresh_steps) == (0, 100, 100)
     gone = choose_start([], [too_high(step=700)], [900], steps=100, total=1000)
     assert (gone.step, gone.steps) == (900, 100)
-    assert gone.note
+    assert "may not show it" in gone.reason
     sick = Vitals(step=80, signs=(("loss.rise", 2, 2.0, "sick", 80, ""),), rows=())
-    assert choose_start([sick], [], [10, 20], steps=40, total=1000).step == 20
+    assert choose_start([sick], [], [10, 20], steps=40, total=1000).steps == 100
     short = choose_start([], [], [20], steps=100, total=30)
     assert (short.step, short.steps) == (0, 30)
+    assert "nothing says when" in short.reason
 
 
 def fork(loss: float | None, *sick: str) -> Fork:
@@ -194,6 +203,10 @@ def test_fix_of_a_trial_has_its_name_of_0_1_too() -> None:
     [
         ("helped", [(fork(3.0), fork(2.5)), (fork(3.1), fork(2.6))]),
         ("harmed", [(fork(2.5), fork(3.0)), (fork(2.6), fork(3.1))]),
+        # p = 0.02: it counts even if all pairs agree more or less
+        ("helped", [(fork(3.0), fork(2.0)), (fork(3.0), fork(1.9)), (fork(3.0), fork(2.2))]),
+        # p = 0.09
+        ("no difference", [(fork(3.0), fork(2.0)), (fork(3.0), fork(2.7)), (fork(3.0), fork(2.2))]),
         # one pair disagrees
         ("no difference", [(fork(3.0), fork(2.0)), (fork(3.0), fork(3.01))]),
         # the spread is as large as the difference
@@ -211,6 +224,23 @@ def test_fix_of_a_trial_has_its_name_of_0_1_too() -> None:
 )
 def test_verdict_is_that_of_the_rule(verdict: str, pairs: list[tuple[Fork, Fork]]) -> None:
     assert trial(*pairs).verdict == verdict
+
+
+def test_a_difference_counts_only_if_it_holds_among_all_fixes_that_were_tried() -> None:
+    one = trial((fork(3.0), fork(2.0)), (fork(3.0), fork(1.9)), (fork(3.0), fork(2.5)))
+    assert one.p == pytest.approx(0.0429, abs=1e-3)
+    assert [each.verdict for each in correct([one])] == ["helped"]
+    several = correct([one, one, one])
+    assert several[0].p == pytest.approx(3 * 0.0429, abs=2e-3)
+    assert [each.verdict for each in several] == ["no difference"] * 3
+
+
+def test_no_difference_says_how_large_a_one_could_have_been_seen() -> None:
+    one = trial((fork(3.0), fork(3.1)), (fork(3.0), fork(2.9)), (fork(3.0), fork(3.0)))
+    assert one.detectable == pytest.approx(0.1 * 3.27, abs=0.01)
+    text = Proof(run="r", trials=(one,)).text()
+    assert "3 pairs with this spread show a difference of 0.33 nats per token in 4 of" in text
+    assert "recommends none" in text
 
 
 def test_of_fixes_that_help_alike_the_one_that_leaves_fewer_sick_is_best() -> None:

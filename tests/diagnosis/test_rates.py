@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import no_warm_up, too_high, too_low
 from pellucid.diagnosis.finding import limit
+from pellucid.vitals import Mark
 from support.courses import GUESSING, but, curve, flat
 
 #: Signs that ran away, in the order in which they are added.
@@ -66,3 +68,42 @@ def test_a_rate_is_too_low_the_surer_the_smaller_the_updates(
     changes = {"signs": {"update.ratio": (update, update)}, "losses": curve(GUESSING, 4.5)}
     candidate = too_low(view(**changes))
     assert (None if candidate is None else candidate.likely) == likely
+
+
+@pytest.mark.parametrize(("stride", "is_hurt"), [(0.2, True), (0.2, False), (0.01, True)])
+def test_long_steps_in_the_ledger_count_only_if_the_training_goes_badly(
+    stride: float, is_hurt: bool
+) -> None:
+    losses = [*flat(GUESSING - 1.5)[:60], *flat(GUESSING)[60:]] if is_hurt else curve(GUESSING, 2.5)
+    mark = Mark(n_seen=40, n_seeable=40, first=1, values=[stride] * 40)
+    history = replace(but(losses=losses)(), marks={"stride": mark})
+    candidate = too_high(HistoryView(history))
+    assert (candidate is not None) == (is_hurt and stride > limit("OPT005", "stride"))
+
+
+@pytest.mark.parametrize(("first", "severity"), [(0.2, "note"), (0.8, None)])
+def test_a_full_first_step_is_a_note_while_the_loss_comes_down(
+    first: float, severity: str | None
+) -> None:
+    changes = {"facts": {"warmup_steps": 0}, "signs": {"update.ratio": (first, 0.008)}}
+    candidate = no_warm_up(view(losses=curve(GUESSING, 2.5), **changes))
+    assert candidate is not None
+    assert candidate.severity == severity
+
+
+def test_long_steps_of_a_trained_model_need_no_loss_to_tell() -> None:
+    mark = Mark(n_seen=40, n_seeable=40, first=1, values=[0.2] * 40)
+    for objective, is_named in (("rewards", True), ("NextToken", False)):
+        facts = {"objective": objective, "pretrained": objective == "rewards"}
+        history = but(losses=curve(GUESSING, 2.5), facts=facts)()
+        candidate = too_high(HistoryView(replace(history, marks={"stride": mark})))
+        assert (candidate is not None) == is_named
+
+
+def test_a_first_step_in_a_warm_up_tells_how_far_the_full_rate_would_go() -> None:
+    rates = tuple((step, 0.3 * min(1.0, step / 15)) for step in range(1, 201))
+    for first, is_named in ((1.0, True), (0.01, False)):
+        signs = {"update.ratio": (first, 0.008)}
+        history = but(losses=curve(GUESSING, 3.5), signs=signs, facts={"learning_rate": 0.3})()
+        candidate = too_high(HistoryView(replace(history, rates=rates)))
+        assert (candidate is not None) == is_named

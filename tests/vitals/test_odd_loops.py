@@ -369,7 +369,7 @@ class SparseGradients(Odd):
 class Scripted(Odd):
     """A part of the model is TorchScript, which keeps its mode elsewhere than in Python."""
 
-    off = frozenset({"the look inside"})  # no hook can be put on such a part
+    off = frozenset({"the look inside", "call.inputs"})  # no hook can be put on such a part
 
     def __init__(self) -> None:
         super().__init__()

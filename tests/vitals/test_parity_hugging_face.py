@@ -140,7 +140,9 @@ def test_watching_a_hugging_face_model_changes_no_bit(name: str) -> None:
         "units.dead",
         "norm.variance_over_eps",
     } <= set(found)
-    assert [sign for sign in found.values() if sign.word != "calm"] == []
+    # the loop masks nothing, which is right for all but a masked language model
+    sick = {"targets.unmasked"} if name == "bert" else set[str]()
+    assert {sign.id for sign in found.values() if sign.word != "calm"} == sick
     assert w.missing == {}
 
 

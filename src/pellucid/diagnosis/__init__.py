@@ -46,6 +46,7 @@ from pellucid.diagnosis.history.run import history_of_run
 from pellucid.diagnosis.history.watch import history_of_watch
 from pellucid.diagnosis.logs.history import history_of_log, is_log
 from pellucid.diagnosis.logs.unknowns import list_unknowns
+from pellucid.diagnosis.loop import Loop, next_token_loss, plain_update
 from pellucid.diagnosis.model_adapter import ModelAdapter
 from pellucid.diagnosis.preserve_state import preserve_state
 from pellucid.diagnosis.probes.labels import probe_ends, probe_labels, probe_supervised
@@ -65,8 +66,10 @@ from pellucid.diagnosis.probes.receptive_field import (
 )
 from pellucid.diagnosis.probes.token_ids import probe_duplicates, probe_ids, probe_tokenizer
 from pellucid.diagnosis.probes.weights import probe_import, probe_numbers, probe_ties, probe_weights
-from pellucid.diagnosis.proof.prove import Advance, prove
-from pellucid.diagnosis.proof.verdict import Proof, Trial
+from pellucid.diagnosis.proof.progress import Advance
+from pellucid.diagnosis.proof.proof import Proof, Screening
+from pellucid.diagnosis.proof.prove import prove
+from pellucid.diagnosis.proof.verdict import Trial
 from pellucid.diagnosis.reduced_model import reduce_model
 from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
@@ -83,11 +86,13 @@ __all__ = [
     "Finding",
     "Fix",
     "History",
+    "Loop",
     "ModelAdapter",
     "Points",
     "Proof",
     "Reading",
     "Reported",
+    "Screening",
     "Severity",
     "Trial",
     "assert_all_parameters_learn",
@@ -121,6 +126,8 @@ __all__ = [
     "is_log",
     "limit",
     "list_unknowns",
+    "next_token_loss",
+    "plain_update",
     "preserve_state",
     "probe_batch",
     "probe_causality",

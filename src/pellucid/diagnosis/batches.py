@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -58,7 +58,7 @@ def examples(
     Raises:
         PellucidError: ids are not whole numbers in (batch, time), or labels have another shape.
     """
-    is_single = isinstance(ids, Tensor | str) or not hasattr(ids, "__iter__")
+    is_single = isinstance(ids, Tensor | str | Mapping) or not hasattr(ids, "__iter__")
     batches = (cast("Tensor", ids),) if is_single else tuple(cast("Sequence[Tensor]", ids))
     tensors: tuple[Any, ...] = batches if labels is None else (*batches, labels)
     wrong = [tensor for tensor in tensors if not isinstance(tensor, Tensor)]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from torch import Tensor, nn
 
 from pellucid.diagnosis.batches import Examples, examples
+from pellucid.diagnosis.check_call import check_call
 from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, drop_ignored
-from pellucid.diagnosis.model_adapter import ModelAdapter, has_encoder_and_decoder
+from pellucid.diagnosis.model_adapter import ModelAdapter, NoTokenLogits, has_encoder_and_decoder
 from pellucid.diagnosis.not_examined import ProbeRunner
 from pellucid.diagnosis.probes.labels import probe_ends, probe_labels, probe_supervised
 from pellucid.diagnosis.probes.leakage import (
@@ -27,7 +29,8 @@ from pellucid.diagnosis.probes.receptive_field import (
     probe_receptive_field,
     probe_rotary,
 )
-from pellucid.diagnosis.probes.token_ids import probe_duplicates, probe_ids, probe_tokenizer
+from pellucid.diagnosis.probes.special_tokens import probe_text
+from pellucid.diagnosis.probes.token_ids import probe_ids, probe_tokenizer
 from pellucid.diagnosis.probes.weights import (
     probe_import,
     probe_numbers,
@@ -52,12 +55,13 @@ _PROBES_OF_CODE = (
 
 def check(
     model: nn.Module,
-    ids: Tensor | Sequence[Tensor] | None = None,
+    ids: Tensor | Sequence[Tensor] | Mapping[str, Any] | None = None,
     labels: Tensor | None = None,
     *,
     optimizer: Any | None = None,
     tokenizer: Any | None = None,
     loss: Reported | None = None,
+    held_out: Tensor | None = None,
     declared: Expectations | None = None,
     ignore: Iterable[str] = (),
 ) -> list[Finding]:
@@ -66,15 +70,19 @@ def check(
     A probe that raises becomes a finding (SEE001), and the others still run.
 
     Args:
-        model: a module that maps ids to logits.
+        model: a module that maps ids to logits; with a batch of arguments, any module.
         ids: (batch, time), or several batches in the order of the loader; by default random ids.
-            For an encoder-decoder they are the encoder's.
+            For an encoder-decoder they are the encoder's. Or a dict of the arguments of your
+            loop's own call, which is repeated with them and with others: see `check_call`.
         labels: (batch, time) of the first batch, in the form that the loss takes. For an
-            encoder-decoder they are the decoder's, of another length.
+            encoder-decoder they are the decoder's, of another length; for a classifier or a
+            regressor one for each row.
         optimizer: the optimiser, if you want to test it too.
         tokenizer: the tokenizer, if you want to test it too.
         loss: the reported loss of the first batch, or a function of (logits, labels) or of
-            (model, ids, labels) that gives it.
+            (model, ids, labels) that gives it; with a dict of arguments a function of (model,
+            batch).
+        held_out: (rows, time) ids of texts that training must not hold, to look for them in `ids`.
         declared: what you intend, so that it is not reported.
         ignore: codes to leave out.
 
@@ -84,15 +92,50 @@ def check(
     """
     ignored = tuple(ignore)
     drop_ignored([], ignored)
-    return check_examples(
+    data = None
+    is_call = isinstance(ids, Mapping) and any(isinstance(v, Tensor) for v in ids.values())
+    if not is_call and not _is_of_rows(labels):
+        two_texts = has_encoder_and_decoder(model)
+        tensors = cast("Tensor | Sequence[Tensor] | None", ids)
+        data = None if tensors is None else examples(tensors, labels, two_texts=two_texts)
+        try:
+            return check_examples(
+                model,
+                data,
+                optimizer=optimizer,
+                tokenizer=tokenizer,
+                loss=loss,
+                held_out=held_out,
+                declared=declared,
+                ignore=ignored,
+            )
+        except NoTokenLogits:
+            if data is None:
+                raise
+    return check_call(
         model,
-        None if ids is None else examples(ids, labels, two_texts=has_encoder_and_decoder(model)),
+        ids if isinstance(ids, Mapping) else _as_batch(model, ids, labels),
         optimizer=optimizer,
         tokenizer=tokenizer,
         loss=loss,
+        held_out=held_out,
         declared=declared,
         ignore=ignored,
     )
+
+
+def _is_of_rows(labels: Any) -> bool:
+    """Whether labels are classes or numbers of whole rows."""
+    return isinstance(labels, Tensor) and (labels.ndim == 1 or labels.is_floating_point())
+
+
+def _as_batch(model: nn.Module, ids: Any, labels: Tensor | None) -> dict[str, Any]:
+    """The arguments of a call with these ids, by the names that the model gives them."""
+    names = list(inspect.signature(model.forward).parameters)
+    first = ids if isinstance(ids, Tensor) else next(iter(ids))
+    batch = {"input_ids" if "input_ids" in names else names[0]: first}
+    name = next((n for n in ("labels", "targets") if n in names), None)
+    return batch if labels is None or name is None else batch | {name: labels}
 
 
 def check_examples(
@@ -102,6 +145,7 @@ def check_examples(
     optimizer: Any | None = None,
     tokenizer: Any | None = None,
     loss: Reported | None = None,
+    held_out: Tensor | None = None,
     declared: Expectations | None = None,
     ignore: Iterable[str] = (),
 ) -> list[Finding]:
@@ -113,6 +157,7 @@ def check_examples(
         optimizer: the optimiser, if you want to test it too.
         tokenizer: the tokenizer, if you want to test it too.
         loss: as for `check`.
+        held_out: as for `check`.
         declared: what you intend, so that it is not reported.
         ignore: codes to leave out.
     """
@@ -122,8 +167,8 @@ def check_examples(
     if adapter is not None:
         data = None if data is None else data.to_device(adapter.device)
         findings += _check_adapter(run, adapter, data, optimizer, tokenizer, loss)
-    elif data is not None:
-        findings += run(probe_duplicates, data) or []
+    if data is not None:
+        findings += run(probe_text, data, tokenizer, held_out) or []
     first: dict[tuple[str, str], Finding] = {}  # of equal findings of two probes the first counts
     for finding in (*findings, *run_first.unseen, *run.unseen):
         first.setdefault((finding.code, finding.where), finding)
@@ -171,7 +216,6 @@ def _check_data(
     # a loss that was reported as a number belongs to the whole batch
     loss_data = data if isinstance(loss, int | float) else cut
     return [
-        *(run(probe_duplicates, data) or []),
         *(run(probe_labels, adapter, data) or []),
         *(run(probe_supervised, adapter, data) or []),
         *(run(probe_ends, data, tokenizer) or []),

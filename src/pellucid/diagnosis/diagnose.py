@@ -34,7 +34,7 @@ _LASTING = 3
 #: A cause counts from this likelihood on; a training can go badly after so many updates.
 _LIKELY, _LONG = 0.8, 50
 #: Faults that make other probes fail too, such as random outputs: they take their turn first.
-_FIRST = ("RND001", "NUM001", "ATT002", "ATT001", "ATT005")
+_FIRST = ("DAT014", "RND001", "NUM001", "ATT002", "ATT001", "ATT005")
 #: Effects of many causes: they take their turn last.
 _GENERAL = ("INI001", "LRN001", "DAT009", "FIT00[1-4]", "ARC01[1-3]")
 #: A cause lists at most so many symptoms as evidence.
@@ -145,6 +145,8 @@ def _matches_any(name: str, patterns: Iterable[str]) -> bool:
 def _is_intended(finding: Finding, by_design: Expectations) -> bool:
     """Whether you declared that you intend it."""
     if finding.code == "POS001" and by_design.no_positions:
+        return True
+    if finding.code == "GRD003" and by_design.frozen and finding.where == "requires_grad":
         return True
     is_of_frozen = finding.code in ("GRD001", "GRD003", "OPT001", "OPT002")
     return is_of_frozen and by_design.is_frozen(finding.where) and bool(finding.where)

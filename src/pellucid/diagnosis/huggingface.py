@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.live_causes import Action, Live
 from pellucid.training import guarded
 from pellucid.vitals.huggingface import VitalsCallback
@@ -20,6 +21,7 @@ class DiagnosisCallback(VitalsCallback):
         show: whether to print signs and findings at the end.
         action: "stop" ends a training that has a fault.
         ignore: codes of findings to leave out.
+        declared: what you intend, so that it is not reported: `declare(frozen=["embed"])`.
         options: as for `pellucid.vitals.watch`.
     """
 
@@ -29,10 +31,11 @@ class DiagnosisCallback(VitalsCallback):
         show: bool = True,
         action: Action = "tell",
         ignore: Iterable[str] = (),
+        declared: Expectations | None = None,
         **options: Any,
     ) -> None:
         super().__init__(show=show, **options)
-        self.live = Live(action, ignore, self.guard)
+        self.live = Live(action, ignore, self.guard, declared)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to watch, and to listen."""

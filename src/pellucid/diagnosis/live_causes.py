@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 from pellucid.diagnosis.diagnose import diagnose
+from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, drop_ignored, has_severity
 from pellucid.diagnosis.history.watch import history_of_watch
 from pellucid.errors import ConfigError
@@ -26,18 +27,23 @@ class Live:
         action: "stop" if a fault should end the training.
         ignore: codes to leave out.
         guard: runs the search, so that an error in it does not stop the training.
+        declared: what you intend, so that it is not reported.
 
     Raises:
         ConfigError: the action or a code of `ignore` is unknown.
     """
 
     def __init__(
-        self, action: Action = "tell", ignore: Iterable[str] = (), guard: Guard | None = None
+        self,
+        action: Action = "tell",
+        ignore: Iterable[str] = (),
+        guard: Guard | None = None,
+        declared: Expectations | None = None,
     ) -> None:
         if action not in get_args(Action):
             raise ConfigError(f"action must be 'tell' or 'stop', was {action!r}")
         self._action = action
-        self._ignore = tuple(ignore)
+        self._ignore, self._declared = tuple(ignore), declared
         drop_ignored([], self._ignore)
         self.guard = guard or Guard()
         self._in_a_row: dict[str, int] = {}
@@ -68,10 +74,11 @@ class Live:
 
     def findings(self) -> list[Finding]:
         """The faults so far, the worst first."""
-        watch, ignore = self._watch, self._ignore
-        if watch is None:
-            return []
-        return self.guard("causes", lambda: diagnose(history_of_watch(watch), ignore=ignore)) or []
+        return [] if self._watch is None else self.guard("causes", self._find, self._watch) or []
+
+    def _find(self, watch: Watch) -> list[Finding]:
+        history = history_of_watch(watch, declared=self._declared)
+        return diagnose(history, declared=self._declared, ignore=self._ignore)
 
     def report(self) -> str:
         """The findings as text."""

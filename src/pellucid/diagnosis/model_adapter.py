@@ -41,6 +41,10 @@ _CONTEXTS = (
 _BIDIRECTIONAL = ("maskedlm", "fillmask", "encoder", "bert")
 
 
+class NoTokenLogits(PellucidError):  # noqa: N818  a reason for a refusal
+    """The model predicts no tokens, but perhaps classes, numbers or rewards."""
+
+
 class ModelAdapter:
     """A model under examination, which stays as it is.
 
@@ -190,9 +194,10 @@ class ModelAdapter:
                     logits = logits_in(self.model(ids, **inputs, **{name: ids}), rows, time)
                     break
         if logits is None:
-            raise PellucidError(
+            raise NoTokenLogits(
                 "the model does not map (batch, time) ids to (batch, time, vocab) logits: wrap it "
-                "in a module that does, or return an object with .logits"
+                "in a module that does, return an object with .logits, or pass check() your batch: "
+                "a dict of the arguments of your loop's own call"
             )
         return logits
 

@@ -26,7 +26,7 @@ class ProbeRunner:
         #: one finding for each error
         self.unseen: list[Finding] = []
         self._severity: Severity | None = severity
-        self._guard = Guard(self._note, reraised=passed_errors)
+        self._guard = Guard(self.note, reraised=passed_errors)
 
     def __call__(
         self,
@@ -39,7 +39,8 @@ class ProbeRunner:
         name = name.removeprefix("probe_").strip("_").replace("_", " ")
         return self._guard(name, probe, *args, **kwargs)
 
-    def _note(self, part: str, error: Exception) -> None:
+    def note(self, part: str, error: Exception) -> None:
+        """Add a finding for an error in a part."""
         text, kind = error_line(error), type(error).__name__
         self.unseen.append(
             describe("SEE001", part=part, error=text, kind=kind, severity=self._severity)

@@ -13,6 +13,7 @@ from pellucid.vitals.attention import (
 )
 from pellucid.vitals.chart import chart, explain_rows
 from pellucid.vitals.label_baselines import Baselines, baselines
+from pellucid.vitals.ledger.marks import Mark, MarkName
 from pellucid.vitals.logs import Log, log_to, to_scalars
 from pellucid.vitals.loop_watch import Watch
 from pellucid.vitals.model_parts import Anatomy, unwrap
@@ -35,6 +36,8 @@ __all__ = [
     "Baselines",
     "Cost",
     "Log",
+    "Mark",
+    "MarkName",
     "Point",
     "Probe",
     "Record",

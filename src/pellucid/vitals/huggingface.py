@@ -55,6 +55,7 @@ class VitalsCallback(TrainerCallback):
         if clip_norm is not None:
             # the optimiser's hook would see clipped gradients; the trainer's log has the full norm
             self.watch.trainer_signs = {"gradient.norm"}
+        self.watch.first_call.planned_updates = state.max_steps if state.max_steps > 0 else None
         self.guard("earlier readings", self._recall, self.watch, args, state)
         self.watch.__enter__()
 
@@ -68,10 +69,14 @@ class VitalsCallback(TrainerCallback):
     def on_log(
         self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any
     ) -> None:
-        """Take the norm of the gradients before clipping."""
-        norm = (logs or {}).get("grad_norm")
-        if self.watch is not None and norm is not None:
+        """Take the norm of the gradients before clipping, and the trainer's own numbers."""
+        if self.watch is None or not logs:
+            return
+        norm = logs.get("grad_norm")
+        if norm is not None:
             self.watch.judge.norm(state.global_step, float(norm))
+        numbers = {name: float(v) for name, v in logs.items() if isinstance(v, int | float)}
+        self.watch.state.judge.record.log(state.global_step, numbers)
 
     @guarded("saving readings")
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:

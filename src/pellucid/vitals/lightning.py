@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -58,6 +59,8 @@ class VitalsCallback(Callback):
             inner = pl_module.get_submodule(self._name)
         clip_norm = trainer.gradient_clip_val or None
         self.watch = watch(inner, trainer.optimizers, clip_norm=clip_norm, **self._options)
+        planned = trainer.estimated_stepping_batches
+        self.watch.first_call.planned_updates = int(planned) if math.isfinite(planned) else None
         if self._state:
             self.watch.load_state_dict(self._state)
         self.watch.__enter__()

@@ -7,11 +7,11 @@ make every few, the model's inside (see `probe`) less often. The overhead budget
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import get_ident
-from typing import Any, Self
+from typing import Literal, Self
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -19,6 +19,8 @@ from torch.optim import Optimizer
 from pellucid.errors import ConfigError
 from pellucid.training import Guard, guarded
 from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.call.first_call import FirstCallProbe
+from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.logs import Log, log_to, send_signs
 from pellucid.vitals.model_parts import bare, part_ids, study
 from pellucid.vitals.part_losses import Losses
@@ -28,14 +30,13 @@ from pellucid.vitals.record import Point
 from pellucid.vitals.rules import rules_of
 from pellucid.vitals.schedule import LookSchedule
 from pellucid.vitals.signs import Sign
-from pellucid.vitals.taps.first_batch import FirstBatch
+from pellucid.vitals.taps.first_batch import FirstBatch, pays_tokens
 from pellucid.vitals.taps.gradients import Gradients
 from pellucid.vitals.taps.hooks import Hooks, LastingHook
 from pellucid.vitals.taps.optimiser_steps import Steps
 from pellucid.vitals.update_sizes import Optimisers, Updates, rate_of, unwrap_optimisers
 from pellucid.vitals.verdicts import VerdictTracker
 from pellucid.vitals.watch_report import WatchReport
-from pellucid.vitals.zero_grad_check import ZeroGradCheck, cleared_by
 
 
 class Watch(WatchReport):
@@ -46,7 +47,7 @@ class Watch(WatchReport):
         model: nn.Module,
         optimizer: Optimisers | None,
         *,
-        probe: Probe | Callable[[], Probe | None] | None,
+        probe: Probe | Callable[[], Probe | None] | Literal[False] | None,
         reference: nn.Module | None,
         clip_norm: float | None,
         max_overhead: float | None,
@@ -62,10 +63,10 @@ class Watch(WatchReport):
         if trained is None:
             raise ConfigError("no parameter of the model is trained: unfreeze at least one")
         self._schedule = LookSchedule(max_overhead, trained.device)
-        self._zero_grad = ZeroGradCheck(cleared_by(self._optimisers))
+        self._ledger = Ledger(self._optimisers, self._schedule, self.guard)
         self._metrics = AsyncMetrics(self.guard)
         #: the probe, or a function that makes one later
-        self._probe = probe
+        self._probe = None if isinstance(probe, bool) else probe
         self._study_model()
         self._reference = reference
         #: the model that predictions are compared with, and the call for its logits
@@ -76,6 +77,8 @@ class Watch(WatchReport):
         #: whether the clock pauses after each update, until `resume`
         self.stops_clock = False
         self._first_batch: FirstBatch | None = None
+        #: repeats the loop's first call, once
+        self.first_call = FirstCallProbe(self.guard, enabled=probe is not False)
         self._hooks = Hooks(self.guard, LastingHook)
         self._losses = Losses()
         #: the thread that trains, once it is known: only that one may run the model
@@ -116,7 +119,8 @@ class Watch(WatchReport):
             self._first_batch.attach(self._model, self._hooks)
         if self._optimisers:
             self._steps.attach(self._hooks)
-            self.guard("gradient.left", self._zero_grad.attach, self._hooks)
+            model = self._model if self._probe is None else None
+            self.guard("the ledger", self._ledger.attach, model, self._hooks, self._first_batch)
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -150,22 +154,18 @@ class Watch(WatchReport):
     def flush(self) -> None:
         """Wait for all numbers that are still on the device, and read them."""
         self._losses.record(self._metrics, self._first_batch)
+        self.guard("the ledger", self._ledger.send, self._metrics)
         self._judge_readings(self._metrics.turn(self.updates))
         self._judge_readings(self._metrics.read())
-
-    @guarded("earlier readings")
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` gave."""
-        self.updates = int(state["updates"])
-        self._schedule.resume_after(self.updates)
-        if "judge" in state:
-            self._judge.load_state_dict(state["judge"])
 
     # ---- an update
 
     def _gather(self, optimiser: Optimizer | None) -> None:
         """Take the gradients of one optimiser's step."""
-        if self._is_off or not self._schedule.is_due("gradients"):
+        if self._is_off:
+            return
+        self.guard("the ledger", self._ledger.gather, optimiser)
+        if not self._schedule.is_due("gradients"):
             return
         with self._schedule.look("gradients"):
             self.guard("gradients", self._gradients.gather, optimiser, self._metrics)
@@ -180,6 +180,9 @@ class Watch(WatchReport):
         if self._is_off:
             return
         self._thread = get_ident()
+        if self._first_batch is not None and not self._anatomy.is_sharded:
+            with self._schedule.clock.stopped():
+                self.first_call.run(self._anatomy.model, self._first_batch, self._metrics)
         self._schedule.begin(self.updates + 1)
         self.guard("the learning rate", self._take_rate)
         if self._schedule.is_due("inside"):
@@ -187,8 +190,10 @@ class Watch(WatchReport):
                 self.guard("the look inside", self._look_inside)
         if self._schedule.is_due("gradients"):
             with self._schedule.look("gradients"):
-                self.guard("updates of weights", self._look_at_weights)
+                self.guard("updates of weights", self._keep_up)
+                self.guard("updates of weights", self._updates.begin)
                 self._gradients.clear()
+        self.guard("the ledger", self._ledger.begin, self.updates + 1)
 
     def _take_rate(self) -> None:
         rate = rate_of(self._optimisers)
@@ -196,13 +201,8 @@ class Watch(WatchReport):
             self._judge.rate(rate)
             self._judge.record.rates.add(Point(self.updates + 1, rate))
 
-    def _look_at_weights(self) -> None:
-        self._keep_up()
-        self._updates.begin()
-
     def _put_gradients(self) -> None:
         self._gradients.record(self._metrics)
-        self._zero_grad.record(self._metrics)
         if self._first_batch is not None:
             self.guard("batch.*", self._first_batch.record, self._metrics)
 
@@ -216,14 +216,11 @@ class Watch(WatchReport):
                 self.guard("gradients", self._put_gradients)
                 samples = self._gradients.samples
                 self.guard("updates of weights", self._updates.measure, samples, self._metrics)
-        self._zero_grad.stepped()
-        if (
-            self._schedule.is_due("inside")
-            and self._predicted is not None
-            and self._probe_runner is not None
-        ):
+        self.guard("the ledger", self._ledger.end, self.updates, self._metrics)
+        runner, predicted = self._probe_runner, self._predicted
+        if runner is not None and predicted is not None and self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
-                self.guard("update.kl_*", self._measure_change, self._probe_runner, self._predicted)
+                self.guard("update.kl_*", self._measure_change, runner, predicted)
         self._losses.record(self._metrics, self._first_batch)
         self.guard("readings", lambda: self._judge_readings(self._metrics.turn(self.updates)))
         if self.stops_clock:
@@ -250,8 +247,8 @@ class Watch(WatchReport):
         self._gradients.called_modules = self._probe_runner.called_modules
         if self._predicted is None:
             return
-        has_guessing = self._judge.guessing is not None or not self._judge.counts_tokens
-        if not has_guessing and self._predicted.targets is not None:
+        has_tokens = self._predicted.targets is not None or pays_tokens(self._first_batch)
+        if self._judge.guessing is None and self._judge.counts_tokens and has_tokens:
             self._judge.guessing = math.log(self._predicted.logits.shape[-1])
         self.guard("reference.*", self._compare, self._predicted)
 
@@ -291,7 +288,11 @@ class Watch(WatchReport):
         if arrived is None:
             return
         step, readings = arrived
-        readings = [reading for reading in readings if reading[0].id not in self.trainer_signs]
+        for column, numbers in readings:
+            if column.id == COLUMN:
+                self.guard("the ledger", self._ledger.judge, numbers, self._judge)
+        elsewhere = {COLUMN, *self.trainer_signs}
+        readings = [reading for reading in readings if reading[0].id not in elsewhere]
         self._judge.read(step, readings)
         if not any(column.id != "loss" for column, _ in readings):
             return

@@ -89,6 +89,17 @@ class Clock:
             self._before += time.perf_counter() - self._started_at
             self._started_at = None
 
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """Count the time within neither as training nor as watching."""
+        runs = self._started_at is not None
+        self.pause()
+        try:
+            yield
+        finally:
+            if runs:
+                self.start()
+
     @property
     def training(self) -> float:
         """Seconds of training so far, without watching."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from pellucid.vitals.signs import Sign
@@ -52,6 +53,13 @@ class Record:
         self.norms = Series()
         self.rates = Series()
         self.signs: dict[str, Series] = {}
+        #: numbers that the trainer logs itself, by the names that it gives them
+        self.logged: dict[str, Series] = {}
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Add the numbers that a trainer logged at an update."""
+        for name, value in numbers.items():
+            self.logged.setdefault(name, Series()).add(Point(step, value))
 
     def sign(self, sign: Sign) -> None:
         """Add a sign as it was judged."""

@@ -57,7 +57,7 @@ class LookSchedule:
         training = self.clock.training
         self._updates_timed = 0 if self._warm is None else self._updates_timed + 1
         self._warm = training if self._warm is None else self._warm
-        credited = self._credited_training(training)
+        credited = self.credited
         due: set[Kind] = set()
         for kind in KINDS:
             if not self._fits({*due, kind}, credited):
@@ -72,8 +72,10 @@ class LookSchedule:
             self._budgets[kind].begin()
         self._now = frozenset(due)
 
-    def _credited_training(self, training: float) -> float:
+    @property
+    def credited(self) -> float:
         """Seconds of training that the budget counts: those so far, or of the first updates."""
+        training = self.clock.training
         pace = (
             (training - (self._warm or 0.0)) / self._updates_timed if self._updates_timed else 0.0
         )

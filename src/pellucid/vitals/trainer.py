@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,13 @@ class _Observer:
         self._watch = watch
         self._job_rows = job_rows
         self._observer = observer
-        self._total = job.plan.total_steps
+        self._job = job
         # the loss of a policy is log P of its own samples: it need not fall
         self._has_loss = not isinstance(job.objective, PolicyGradient)
         self._new: tuple[int, Sequence[Sign]] | None = None
         self._file: Path | None = None
         self._vitals: Vitals | None = None
+        self._saving: dict[int, Mapping[str, Any]] = {}
         watch.listeners.append(self._keep_signs)
 
     def __call__(self, event: Event) -> None:
@@ -156,15 +158,23 @@ class _Observer:
                         self._watch.judge.loss(step, loss)
                     self._watch.judge.norm(step, norm)
             case events.CheckpointSaved():
-                self._watch.flush()
+                if event.step not in self._saving:
+                    self._snapshot(event.step)
                 self._watch.guard("saving readings", self._remember, event.step)
             case events.StepFinished():
-                if event.step == self._total:
+                if event.saving:
+                    self._snapshot(event.step)
+                if event.step == self._job.total_steps:
                     self._watch.flush()
                 self._build_event()
                 self._watch.resume()
             case _:
                 pass
+
+    def _snapshot(self, step: int) -> None:
+        """Keep the readings as they are at a checkpoint, until that is on the disk."""
+        self._watch.flush()
+        self._saving = {step: deepcopy(self._watch.state_dict())}
 
     def _keep_signs(self, step: int, signs: Sequence[Sign]) -> None:
         self._new = (step, signs)
@@ -182,7 +192,7 @@ class _Observer:
         if self._file is None:
             return
         states, _ = _read(self._file)
-        states[str(step)] = self._watch.state_dict()
+        states[str(step)] = self._saving.pop(step)
         recent = dict(sorted(states.items(), key=lambda item: int(item[0]))[-_MAX_STATES:])
         write_text(self._file, json_text(recent))
 

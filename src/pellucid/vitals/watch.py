@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 
@@ -26,7 +26,7 @@ def watch(
     model: nn.Module,
     optimizer: Optimisers | None = None,
     *,
-    probe: Probe | None = None,
+    probe: Probe | Literal[False] | None = None,
     reference: nn.Module | None = None,
     clip_norm: float | None = None,
     max_overhead: float | None = MAX_OVERHEAD,
@@ -44,7 +44,9 @@ def watch(
         model: The model that you train.
         optimizer: One, or several that step together, in the order in which they step. Without
             one, `w.step` says when an update is done, and gradients are not watched.
-        probe: Fixed rows for the readings; by default the first rows of the first batch.
+        probe: Fixed rows for the readings; by default the first rows of the first batch. Then
+            pellucid also repeats your loop's first call a few times with other inputs, to see what
+            its outputs depend on: at most 30 forward passes, once, and never with False.
         reference: A model that this one should stay close to; called with the same arguments.
         clip_norm: The norm at which your loop clips gradients, if it does.
         max_overhead: The largest share of the training's time, from its hundredth update or

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import get_ident
 from typing import Any, NamedTuple
 
 import torch
 
-from pellucid.training import Guard
+from pellucid.training import Guard, guarded
+from pellucid.vitals.call.first_call import FirstCallProbe
+from pellucid.vitals.ledger.ledger import Ledger
+from pellucid.vitals.ledger.marks import Mark, MarkName
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.overhead_budget import Cost
 from pellucid.vitals.part_losses import Losses
@@ -28,6 +32,12 @@ _NO_BATCH = (
     "no training batch has been seen yet, and none will be if the model is compiled with "
     "fullgraph=True: pass probe=Probe(...)"
 )
+_GAPS = (
+    "the ledger has {n} of {of} updates, as many as the budget pays for: raise max_overhead to see "
+    "the updates between them too"
+)
+#: Gaps are worth a word if the ledger has a smaller share of the updates.
+_SHARE = 0.5
 
 
 class WatchState(NamedTuple):
@@ -39,6 +49,8 @@ class WatchState(NamedTuple):
         optimisers: Those that step.
         probe: The fixed rows; None for other threads than the one that trains.
         n_losses: How many losses the loop has passed to `w.step`.
+        marks: What the ledger saw in every update, by name.
+        calls: The calls of the model since the last update, and the most before one.
     """
 
     judge: VerdictTracker
@@ -46,6 +58,8 @@ class WatchState(NamedTuple):
     optimisers: tuple[torch.optim.Optimizer, ...]
     probe: Probe | None
     n_losses: int
+    marks: Mapping[MarkName, Mark]
+    calls: tuple[int, int]
 
 
 class WatchReport:
@@ -58,8 +72,10 @@ class WatchReport:
     _optimisers: tuple[torch.optim.Optimizer, ...]
     _judge: VerdictTracker
     _schedule: LookSchedule
+    _ledger: Ledger
     _losses: Losses
     _updates: Updates
+    first_call: FirstCallProbe
     _first_batch: FirstBatch | None
     _probe_runner: ProbeRunner | None
     _predicted: Predicted | None
@@ -82,7 +98,10 @@ class WatchReport:
         runner = self._probe_runner if self._thread in (None, get_ident()) else None
         probe = None if runner is None else runner.probe
         count = self._losses.n_added
-        return WatchState(self._judge, self._anatomy, self._optimisers, probe, count)
+        ledger, calls = self._ledger, self._ledger.events.open_calls
+        return WatchState(
+            self._judge, self._anatomy, self._optimisers, probe, count, ledger.marks, calls
+        )
 
     @property
     def missing(self) -> dict[str, str]:
@@ -106,7 +125,12 @@ class WatchReport:
             reasons["loss.value"] = "no loss was passed: call w.step(loss)"
         if not self._optimisers:
             reasons["gradient.norm"] = "no optimiser was passed: call watch(model, optimizer)"
-        elif not self._updates.adaptive:
+        else:
+            bare = self._ledger.marks.get("bare")
+            n = 0 if bare is None else bare.n_seeable
+            if n < _SHARE * self.updates:
+                reasons["updates"] = _GAPS.format(n=n, of=self.updates)
+        if self._optimisers and not self._updates.adaptive:
             reasons["update.effective_step"] = (
                 "the matrices' optimiser has no step size like Adam's"
             )
@@ -125,9 +149,18 @@ class WatchReport:
         """The five rows, the parts that are switched off, and the cost, as text."""
         lines = self.guard("the report", lambda: [format_row(row) for row in self.summary()]) or []
         lines += [f"switched off: {part}: {error}" for part, error in self.guard.off.items()]
+        lines += filter(None, [self.first_call.message()])
         return "\n".join((*lines, self.cost.message(self._schedule.share)))
 
     def state_dict(self) -> dict[str, Any]:
         """The windows that words depend on, as plain values, to resume a training."""
         windows = self.guard("saving readings", self._judge.state_dict)
         return {"updates": self.updates} | ({} if windows is None else {"judge": windows})
+
+    @guarded("earlier readings")
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self.updates = int(state["updates"])
+        self._schedule.resume_after(self.updates)
+        if "judge" in state:
+            self._judge.load_state_dict(state["judge"])

@@ -2,6 +2,7 @@
 
 from pellucid.diagnosis.causes import (
     architecture,
+    call,
     config_warnings,
     data,
     fit,
@@ -9,8 +10,11 @@ from pellucid.diagnosis.causes import (
     non_finite,
     objective,
     optimiser,
-    post_training,
+    preferences,
     rates,
+    reference,
+    rewards,
+    updates,
 )
 from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison
 from pellucid.diagnosis.causes.history_view import HistoryView
@@ -19,15 +23,19 @@ from pellucid.old_names import names_of as _names_of
 from pellucid.old_words import take_old_words as _take_old_words
 
 CAUSES: tuple[Cause, ...] = (
+    *call.CAUSES,
     *architecture.CAUSES,
     *initialisation.CAUSES,
     *rates.CAUSES,
+    *updates.CAUSES,
     *optimiser.CAUSES,
     *non_finite.CAUSES,
     *objective.CAUSES,
     *data.CAUSES,
     *fit.CAUSES,
-    *post_training.CAUSES,
+    *reference.CAUSES,
+    *preferences.CAUSES,
+    *rewards.CAUSES,
     *config_warnings.CAUSES,
 )
 

@@ -102,10 +102,15 @@ def dead_units(view: HistoryView) -> Candidate | None:
 
 
 def collapsed_router(view: HistoryView) -> Candidate | None:
-    """Experts that no token uses, or a load that lies on few of them, reading after reading."""
+    """Experts that no token uses, or a load that lies on few of them, reading after reading.
+
+    One reading is enough if all tokens use the same experts.
+    """
     unused = view.lasting("experts.unused", lambda v: v > limit("ARC015", "unused"))
     uneven = view.lasting("experts.evenness", lambda v: v < limit("ARC015", "evenness"))
-    first = min(filter(None, (unused, uneven)), key=lambda reading: reading.step, default=None)
+    same = view.lasting("experts.evenness", lambda v: v < limit("ARC015", "same"), n=1)
+    all_readings = filter(None, (unused, uneven, same))
+    first = min(all_readings, key=lambda reading: reading.step, default=None)
     if first is None:
         return None
     return suspect(

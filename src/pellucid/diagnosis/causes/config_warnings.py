@@ -68,8 +68,14 @@ def _adam_is_new(view: HistoryView) -> bool:
 
 
 def _trains_slowly(view: HistoryView) -> bool:
-    """Whether Adam begins with new weights and a rate that is not 0."""
-    return bool(view.facts.learning_rate) and not view.facts.pretrained and _adam_is_new(view)
+    """Whether Adam begins with new weights and a rate that is not 0.
+
+    A loss shows new weights: it begins at guessing. The log of a model that could write before has
+    no such loss, and a small rate is right for it, as for preferences and rewards.
+    """
+    is_new = not view.losses or (view.start is not None and view.guessing is not None)
+    learns = view.fresh and view.learns_tokens and _adam_is_new(view)
+    return bool(view.facts.learning_rate) and is_new and learns
 
 
 def _has_no_steps(view: HistoryView) -> bool:

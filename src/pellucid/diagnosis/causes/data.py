@@ -98,7 +98,29 @@ def jumps(view: HistoryView) -> list[tuple[int, float]]:
     return rises
 
 
+def same_batch(view: HistoryView) -> Candidate | None:
+    """A batch whose rows are those of the batch before, update after update."""
+    mark = view.often("same_rows", limit("DAT001", "share"))
+    if mark is None:
+        return None
+    return suspect("DAT001/seen", times=mark.n_seen, n=mark.n_seeable, step=mark.first)
+
+
+def few_rows(view: HistoryView) -> Candidate | None:
+    """Rows that each came many times before, in a training from new weights."""
+    mark = view.history.marks.get("known_rows")
+    if mark is None or mark.n_seen < limit("UPD003", "times"):
+        return None
+    times = statistics.median(mark.values[-5:])
+    if times < limit("DAT021", "times"):
+        return None
+    severity = None if view.fresh else "note"
+    return suspect("DAT021", times=times, step=mark.first, severity=severity)
+
+
 CAUSES: tuple[Cause, ...] = (
+    same_batch,
+    few_rows,
     only_frequencies,
     too_good,
     Comparison(

@@ -34,7 +34,7 @@ def stopped_falling(view: HistoryView) -> Candidate | None:
     fall, rates = view.fall, view.history.rates
     has_decayed = bool(rates) and rates[-1][1] < 0.5 * (view.rate or 0)
     is_short = view.updates < limit("FIT002", "updates")
-    if fall is None or is_short or not view.goes_well or has_decayed:
+    if fall is None or is_short or not view.goes_well or has_decayed or view.facts.on_rewards:
         return None
     if abs(fall) > limit("FIT002", "flat"):
         return None
@@ -45,6 +45,8 @@ def still_falling(view: HistoryView) -> Candidate | None:
     """A loss that was still falling when training ended."""
     n = len(view.losses) // 10
     if n < 10 or view.updates < limit("FIT003", "updates") or not view.goes_well:
+        return None
+    if view.facts.on_rewards:
         return None
     fall = (sum(view.losses[-2 * n : -n]) - sum(view.losses[-n:])) / n
     if fall < limit("FIT003", "falling"):
@@ -62,7 +64,7 @@ def nothing_learnt(view: HistoryView) -> Candidate | None:
         return None  # a trained model may know such text already
     if view.updates - view.warm_up_end < limit("FIT004", "updates"):
         return None
-    if view.facts.objective in ("DPO", "PolicyGradient"):
+    if view.facts.on_preferences or view.facts.on_rewards:
         return None
     return suspect(
         "FIT004", end=view.end or 0, start=view.start or 0, learnt=learnt, step=view.updates
@@ -74,6 +76,8 @@ def stopped_stepping(view: HistoryView) -> Candidate | None:
     read_steps = sorted({read.step for reads in view.history.signs.values() for read in reads})
     if len(read_steps) < 3 or not view.steps or view.history.stopped is not None:
         return None
+    if view.history.marks:
+        return None  # a ledger counts updates itself: under a budget readings may be far apart
     widest = max(next_step - step for step, next_step in pairwise(read_steps))
     last, last_step = read_steps[-1], view.steps[-1]
     if last_step - last < max(limit("OPT017", "updates"), limit("OPT017", "looks") * widest):
@@ -84,7 +88,7 @@ def stopped_stepping(view: HistoryView) -> Candidate | None:
 def solved(view: HistoryView) -> Candidate | None:
     """A loss near 0, or a student that equals its teacher: nothing remains to learn."""
     end, distance = view.end, view.last("teacher.kl")
-    if end is None or view.facts.objective in ("DPO", "PolicyGradient"):
+    if end is None or view.facts.on_preferences or view.facts.on_rewards:
         return None
     equals_teacher = distance is not None and distance < limit("FIT005", "loss")
     near_zero = 0 <= end < limit("FIT005", "loss")  # a cross-entropy below 0 is another fault

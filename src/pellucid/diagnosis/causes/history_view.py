@@ -9,6 +9,7 @@ from functools import cached_property
 
 from pellucid.diagnosis.finding import limit
 from pellucid.diagnosis.history.history import History, Reading
+from pellucid.vitals import Mark, MarkName
 
 
 class HistoryView:
@@ -70,9 +71,34 @@ class HistoryView:
         first, highest = self.first(id), self.highest(id)
         return None if not first or highest is None else highest.value / first
 
+    def often(self, name: MarkName, share: float) -> Mark | None:
+        """A mark that the ledger saw several times, and in such a share of the updates or more."""
+        mark = self.history.marks.get(name)
+        if mark is None or mark.n_seen < limit("UPD003", "times") or mark.share < share:
+            return None
+        return mark
+
     def at_clip(self, norm: float) -> bool:
         """Whether a norm has the clipping limit: some tools measure norms after clipping."""
         return self.facts.clip_norm is not None and norm >= 0.98 * self.facts.clip_norm
+
+    # ---- preferences and rewards
+
+    def measure(self, kind: str) -> list[float]:
+        """The values of a column of preferences or rewards, in order; none if it is absent."""
+        return [value for _, value in self.history.measures.get(kind, ())]
+
+    @property
+    def gains(self) -> list[float]:
+        """Margins of preferences or rewards, which training should raise."""
+        measures = self.history.measures
+        points = measures.get("margin", measures.get("reward", self.history.gains))
+        return [value for _, value in points]
+
+    def late(self, kind: str) -> float | None:
+        """The median of the last half of such a column, of three values at least."""
+        values = self.measure(kind)
+        return statistics.median(values[len(values) // 2 :]) if len(values) >= 3 else None
 
     # ---- the loss
 
@@ -132,9 +158,21 @@ class HistoryView:
         return unlike and not self.facts.pretrained
 
     @property
+    def learns_tokens(self) -> bool:
+        """Whether the loss is of tokens, as far as is known: others go by other rates.
+
+        A rate of 5e-7 is usual for preferences and rewards. Their losses begin at ln 2 or at 0.
+        """
+        if self.facts.objective in ("DPO", "PolicyGradient", "preferences") or self.gains:
+            return False
+        return self.guessing is not None or self.start is None or self.start > 1
+
+    @property
     def goes_well(self) -> bool:
         """Whether the loss came down and stayed down."""
         learnt, rose = self.learnt, self.rose
+        if self.facts.on_rewards:
+            return self.history.stopped is None
         return (
             self.history.stopped is None
             and learnt is not None

@@ -27,6 +27,8 @@ def loud_head(view: HistoryView) -> Candidate | None:
     entropy, probe = view.first("attention.entropy"), view.first("loss.probe")
     if start < guessing + limit("INI005", "above") or (probe and abs(start / probe - 1) > 0.2):
         return None
+    if probe is None and view.readings("targets.single"):
+        return None  # no labels in the call: tied embeddings of variance 1 begin so, and are sound
     has_entropy = entropy is not None
     if has_entropy and entropy < 0.6:
         return None

@@ -9,6 +9,9 @@ from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.causes.rates import find_runaways
 from pellucid.diagnosis.finding import limit
 
+#: So many norms in a row that are not finite end a training.
+_LAST_NORMS = 3
+
 
 def not_finite(view: HistoryView) -> Candidate | None:
     """The end of a training: an overflow, attention over no key, or an unknown cause."""
@@ -16,7 +19,10 @@ def not_finite(view: HistoryView) -> Candidate | None:
     if stopped is None:
         return None
     step, quantity, place = stopped
-    if any(s > step + 2 and isfinite(value) for s, value in view.history.losses):
+    norms = [value for _, value in view.history.grad_norms[-_LAST_NORMS:]]
+    # some trainers log another number in the place of a loss that is none
+    is_over = len(norms) == _LAST_NORMS and not any(map(isfinite, norms))
+    if not is_over and any(s > step + 2 and isfinite(v) for s, v in view.history.losses):
         return None  # the training continued
     code, likely, rivals = _explain(view, quantity, place)
     size = view.highest("stream.size")

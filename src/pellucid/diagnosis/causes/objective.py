@@ -10,6 +10,7 @@ import math
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.causes.rates import usual_stride
 from pellucid.diagnosis.finding import limit
 
 #: If -log p on the first rows is lower, in nats, its multiples mean nothing.
@@ -52,8 +53,13 @@ def other_labels(view: HistoryView) -> Candidate | None:
 def climbing(view: HistoryView) -> Candidate | None:
     """A loss that rises steadily from the first update on."""
     n, guessing, start = len(view.losses) // 4, view.guessing, view.start
-    if n < 10 or guessing is None or start is None or view.end is None:
+    if n < 10 or start is None or view.end is None:
         return None
+    if usual_stride(view) > limit("OPT005", "stride"):
+        return None  # so large steps can raise any loss
+    if guessing is None and (start < limit("LOS009", "nats") or view.facts.on_rewards):
+        return None
+    guessing = start if guessing is None else guessing
     quarters = [sum(view.losses[i * n : (i + 1) * n]) / n for i in range(4)]
     rises = sorted(quarters) == quarters and quarters[-1] > 3 * guessing
     if not rises or min(view.losses) < start - 0.5 or start > 2 * guessing:
@@ -61,12 +67,24 @@ def climbing(view: HistoryView) -> Candidate | None:
     return suspect("LOS009/rising", start=start, end=view.end, step=view.steps[0])
 
 
+def maximised(view: HistoryView) -> Candidate | None:
+    """An optimiser that steps along the gradient, where the gradient names targets."""
+    pays_targets = (view.first("targets.single") or 0.0) > limit("LOS009", "named")
+    if not view.facts.maximizes or view.facts.on_rewards or not pays_targets:
+        return None
+    return suspect("LOS009/maximize", maximizes=True, step=0)
+
+
 def negative_loss(view: HistoryView) -> Candidate | None:
     """A loss below zero, although its objective is never negative."""
     negative = [(s, v) for s, v in view.history.losses if v < -0.05]
-    if view.facts.objective in ("PolicyGradient", "DPO") or len(negative) < 3:
+    if view.facts.on_preferences or view.facts.on_rewards or len(negative) < 3:
         return None
+    if (view.first("targets.single") or 0.0) > limit("LOS009", "single"):
+        return None  # the gradient names targets: other terms, or advantages, are negative
     step, first = negative[0]
+    if first > -limit("LOS009", "nats"):
+        return None  # -log p turned round begins far below 0, and a policy's loss near 0
     return suspect("LOS009/history", first=first, last=negative[-1][1], step=step)
 
 
@@ -78,6 +96,8 @@ def softmax_twice(view: HistoryView) -> Candidate | None:
     floor, lowest = math.log(math.e + size - 1) - 1, min(view.losses)
     norm = max((value for _, value in view.history.grad_norms[:5]), default=0.0)
     is_faint = 1e-6 < norm < 0.3 and not view.at_clip(norm)
+    if (view.first("targets.weight") or 0.0) > limit("LOS008", "weight"):
+        return None  # the gradient is that of a mean of cross-entropies
     in_band = abs(start - guessing) < 0.02 and lowest > floor - 0.02
     if not in_band or not is_faint or view.updates < 20:
         return None
@@ -127,6 +147,7 @@ CAUSES = (
     summed,
     other_labels,
     climbing,
+    maximised,
     negative_loss,
     softmax_twice,
     diluted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from itertools import pairwise
 
@@ -37,7 +38,7 @@ def swapped_betas(view: HistoryView) -> Candidate | None:
 def tight_clip(view: HistoryView) -> Candidate | None:
     """A clipping limit far below the usual norm."""
     clip = view.facts.clip_norm
-    norms = [value for _, value in view.history.grad_norms]
+    norms = [value for _, value in view.history.grad_norms if math.isfinite(value)]
     if clip is None or len(norms) < 5:
         return None
     cut = clip / max(statistics.median(norms), 1e-30)
@@ -73,10 +74,24 @@ def still_weights(view: HistoryView) -> Candidate | None:
     )
 
 
+def mostly_frozen(view: HistoryView) -> Candidate | None:
+    """Most of a model is frozen, and it begins with new weights and learns little."""
+    frozen, is_new = view.facts.frozen, view.fresh and None not in (view.start, view.guessing)
+    is_long = view.updates >= limit("GRD003", "updates")
+    if frozen is None or frozen < limit("GRD003", "share") or not is_new or not is_long:
+        return None
+    if (view.learnt or 0.0) > limit("GRD003", "learnt"):
+        return None
+    return suspect("GRD003/watch", share=frozen, learnt=view.learnt, step=0, severity="warn")
+
+
 def never_cleared(view: HistoryView) -> Candidate | None:
     """Gradients of earlier updates that remain when new ones arrive."""
-    leftover = view.lasting("gradient.left", lambda v: v > 1e-3)
-    if leftover is not None:
+    mark = view.often("left", limit("OPT014", "share"))
+    if mark is not None and mark.value > limit("OPT014", "left"):
+        return suspect("OPT014", left=mark.value, step=mark.first)
+    leftover = view.lasting("gradient.left", lambda v: v > limit("OPT014", "left"))
+    if leftover is not None and "left" not in view.history.marks:
         return suspect("OPT014", left=leftover.value, step=leftover.step)
     return None if view.readings("gradient.left") else _similar_gradients(view)
 
@@ -200,6 +215,7 @@ CAUSES: tuple[Cause, ...] = (
     tight_clip,
     still_weights,
     Comparison("GRD001/history", "gradient.missing", (">", 0)),
+    mostly_frozen,
     never_cleared,
     lost_memory,
     stale_memory,

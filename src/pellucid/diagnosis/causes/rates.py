@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from pellucid.diagnosis.causes.candidate import Candidate, suspect
 from pellucid.diagnosis.causes.history_view import HistoryView
 from pellucid.diagnosis.finding import limit
+
+#: So many values that run away are enough, also while the loss comes down.
+_ENOUGH = 2
 
 
 def too_high(view: HistoryView) -> Candidate | None:
@@ -14,13 +18,24 @@ def too_high(view: HistoryView) -> Candidate | None:
     runaways = find_runaways(view)
     is_hurt = has_diverged(view)
     large_update = view.lasting("update.ratio", lambda v: v > limit("OPT005", "update"))
-    diverged = view.history.stopped is not None or (view.rose or 0) > limit("OPT005", "rise")
-    if len(runaways) < (1 if diverged or large_update is not None else 2):
+    stride = usual_stride(view)
+    # so long a way leaves nothing of a trained model, whatever a reward or a margin says
+    update = view.highest("update.ratio")
+    sudden = starts_hot(view)  # then a missing warm-up may be all
+    is_torn = update is not None and update.value > limit("OPT005", "torn")
+    is_bad = is_hurt or view.facts.pretrained or is_torn
+    is_far = is_bad and not sudden and stride > limit("OPT005", "stride")
+    if is_far:
+        effect = f"half of the updates moved the weights by {stride:.0%} of their size or more"
+        runaways["stride"] = stride, effect
+    full = _at_full_rate(view)
+    if len(runaways) < _ENOUGH and not sudden and full > limit("OPT005", "full"):
+        effect = f"an update at the full rate would move weights by {full:.0f} times their size"
+        runaways["full"] = full, effect
+    if len(runaways) < (1 if is_far or _rises(view) or large_update is not None else _ENOUGH):
         return None
-    sudden = starts_hot(view)
     likely = 0.5 + 0.1 * len(runaways) + (0.15 if is_hurt else 0) - (0.25 if sudden else 0)
-    largest_update = view.highest("update.ratio")
-    values: dict[str, Any] = dict.fromkeys(("update", "score", "size", "kl"))
+    values: dict[str, Any] = dict.fromkeys(("update", "score", "size", "kl", "stride", "full"))
     values |= {name: value for name, (value, _) in runaways.items()}
     return suspect(
         "OPT005",
@@ -28,10 +43,16 @@ def too_high(view: HistoryView) -> Candidate | None:
         rate=view.rate or 0,
         effects="; ".join(effect for _, effect in runaways.values()),
         **values,
-        step=None if largest_update is None else largest_update.step,
+        step=None if update is None else update.step,
         severity=None if is_hurt or len(runaways) > 2 else "warn",
         rivals=("OPT006",) if sudden else (),
     )
+
+
+def usual_stride(view: HistoryView) -> float:
+    """The median step, of the weights' size, as the ledger saw it; 0 if it saw few of them."""
+    mark = view.history.marks.get("stride")
+    return 0.0 if mark is None or mark.n_seen < limit("OPT005", "strides") else mark.value
 
 
 def no_warm_up(view: HistoryView) -> Candidate | None:
@@ -41,12 +62,15 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
     first = view.first("update.ratio") or 0
     usual = view.usual("update.ratio", after=view.updates // 2)
     is_calm = usual is not None and usual < limit("OPT005", "far")
+    is_small = first < limit("OPT006", "harmful")
+    is_harmless = is_small and not has_diverged(view) and too_high(view) is None
     return suspect(
         "OPT006",
         0.8 if is_calm else 0.6,
         first=first,
         warm_up=view.facts.warmup_steps,
         step=1,
+        severity="note" if is_harmless else None,
         rivals=() if is_calm else ("OPT005",),
     )
 
@@ -54,14 +78,14 @@ def no_warm_up(view: HistoryView) -> Candidate | None:
 def too_low(view: HistoryView) -> Candidate | None:
     """Full-size steps that hardly move the weights, and little learnt."""
     start = view.warm_up_end
-    update = view.usual("update.ratio", after=start)
+    update = view.usual("update.ratio", after=start) or usual_stride(view) or None
     effective = view.usual("update.effective_step", after=start)
     least = limit("OPT007", "update")
     learns_little = view.learnt is not None and view.learnt < limit("OPT007", "learnt")
     learns_little = learns_little or view.above_frequencies
     if update is None or update > least or not learns_little or view.updates < start + 20:
         return None
-    if not view.fresh or (view.rose or 0) > limit("OPT005", "rise"):
+    if not view.fresh or not view.learns_tokens or (view.rose or 0) > limit("OPT005", "rise"):
         return None
     if effective is not None and effective < limit("OPT007", "step"):
         return None
@@ -111,13 +135,27 @@ def find_runaways(view: HistoryView) -> dict[str, tuple[float, str]]:
     return runaways
 
 
+def _at_full_rate(view: HistoryView) -> float:
+    """The first update, of the weights' size, as it would be at the highest rate; 0 if unknown."""
+    first, rates = view.first("update.ratio"), view.history.rates
+    is_small = (view.first("norm.variance_over_eps") or 100) < limit("INI006", "variance")
+    if first is None or is_small or view.facts.pretrained or not rates or rates[0][1] <= 0:
+        return 0.0
+    return first * (view.rate or 0.0) / rates[0][1]
+
+
 def has_diverged(view: HistoryView) -> bool:
     """Whether the loss diverged, rose again, or never came down."""
-    if view.history.stopped is not None:
-        return True
-    rose = view.rose is not None and view.rose > limit("OPT005", "rise")
     never_fell = view.learnt is not None and view.learnt < 0.1 and view.updates >= 50
-    return rose or never_fell or view.at_frequencies
+    return _rises(view) or never_fell or view.at_frequencies
+
+
+def _rises(view: HistoryView) -> bool:
+    """Whether the loss ended, rose again, or is above that of guessing between two answers."""
+    if view.history.stopped is not None or (view.rose or 0.0) > limit("OPT005", "rise"):
+        return True
+    coin = math.log(2) if view.facts.on_preferences else math.inf
+    return (view.end or 0.0) > coin + limit("OPT005", "rise")
 
 
 CAUSES = (too_high, no_warm_up, too_low, zero_rate)

@@ -46,6 +46,7 @@ class Fix:
         source: the publication, or our own measurement.
         start: a "replay" continues from a checkpoint; a "restart" starts a new run, because shapes,
             first weights or the beginning of the schedule change.
+        code: for a loop of your own: the change as you would write it.
     """
 
     change: str
@@ -53,6 +54,7 @@ class Fix:
     reason: str
     source: str
     start: Literal["replay", "restart"]
+    code: str = ""
 
 
 def propose_fixes(finding: Finding, run: config.Run) -> list[Fix]:
@@ -113,12 +115,15 @@ def _target_update(finding: Finding, run: config.Run) -> float:
 
 
 def build_fix(name: str, run: config.Run) -> Fix | None:
-    """The fix of this name for a config; None if it would change nothing.
+    """The fix of this name for a config; None if it changes nothing there, but only loops.
 
     Raises:
         ConfigError: other values of this config exclude it.
     """
-    changes = {**TRAINING_FIXES, **MODEL_FIXES}[name](run)
+    config_fixes = {**TRAINING_FIXES, **MODEL_FIXES}
+    if name not in config_fixes:
+        return None
+    changes = config_fixes[name](run)
     assignments = tuple(f"{path}={_toml_value(value)}" for path, value in changes.items())
     changed_run = apply_assignments(run, assignments) if assignments else run
     model, changed_model = (_without_dropout(encode(r.model)) for r in (run, changed_run))

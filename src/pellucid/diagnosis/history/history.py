@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 
 from pellucid import config
 from pellucid.diagnosis.finding import Finding
+from pellucid.vitals import Mark, MarkName
 
 #: (update, value) in the order of updates.
 Points = tuple[tuple[int, float], ...]
@@ -26,11 +27,11 @@ class Reading(NamedTuple):
 class Facts:
     """How the model was trained; None means unknown.
 
-    `learning_rate` is the highest. `norm` is the placement of norms in a block. `decays` says which
-    parameters weight decay shrinks: all, or only matrices. `unigram` and `bigram` are the entropies
-    of the labels, in nats. `score_scale` is the factor of attention scores, in units of
-    1 / sqrt(d_head). `frozen` is the share of parameters that are not trained, `norm_eps` the
-    largest eps of the norms.
+    `learning_rate` is the highest; `initial_rate` is the one that a torch schedule starts from.
+    `norm` is the placement of norms in a block. `decays` says which parameters weight decay
+    shrinks: all, or only matrices. `unigram` and `bigram` are the entropies of the labels, in nats.
+    `score_scale` is the factor of attention scores, in units of 1 / sqrt(d_head). `frozen` is the
+    share of parameters that are not trained, `norm_eps` the largest eps of the norms.
     """
 
     vocab_size: int | None = None
@@ -41,6 +42,7 @@ class Facts:
     dropout: float | None = None
     optimiser: str | None = None
     learning_rate: float | None = None
+    initial_rate: float | None = None
     warmup_steps: int | None = None
     total_steps: int | None = None
     betas: tuple[float, float] | None = None
@@ -48,6 +50,7 @@ class Facts:
     weight_decay: float | None = None
     decays: Literal["all", "matrices"] | None = None
     clip_norm: float | None = None
+    maximizes: bool | None = None
     batch_tokens: int | None = None
     precision: str | None = None
     weights: str | None = None
@@ -61,6 +64,16 @@ class Facts:
     unigram: float | None = None
     bigram: float | None = None
 
+    @property
+    def on_preferences(self) -> bool:
+        """Whether the loss compares pairs of answers, so that guessing costs ln 2 and not ln V."""
+        return self.objective in ("DPO", "preferences")
+
+    @property
+    def on_rewards(self) -> bool:
+        """Whether the model learns from rewards: its loss says nothing of how well it does."""
+        return self.objective in ("PolicyGradient", "rewards")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
@@ -68,7 +81,9 @@ class History:
 
     `stopped` is the update at which a value was not finite, the name of that value, and its place.
     pellucid's own runs have a `config`, which fixes change. `samples` are greedy answers to one
-    prompt; `gains` are the margins of preferences or the rewards, which training should raise.
+    prompt. `measures` are the columns of preferences and rewards, by their kinds in
+    `logs/columns.toml`; `gains` are the margins or rewards of a history built without `measures`.
+    `marks` are what the ledger saw in every update, by name.
     """
 
     name: str
@@ -82,4 +97,6 @@ class History:
     stopped: tuple[int, str, str] | None = None
     config: config.Run | None = None
     samples: tuple[tuple[int, str], ...] = ()
+    measures: Mapping[str, Points] = field(default_factory=dict[str, Points])
     gains: Points = ()
+    marks: Mapping[MarkName, Mark] = field(default_factory=dict[MarkName, Mark])

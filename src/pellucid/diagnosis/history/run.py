@@ -11,7 +11,8 @@ from typing import Literal
 
 from pellucid import config
 from pellucid.diagnosis.finding import Finding
-from pellucid.diagnosis.history.history import Facts, History, Reading
+from pellucid.diagnosis.history.history import Facts, History, Points, Reading
+from pellucid.diagnosis.logs.columns import measures_of
 from pellucid.runs import existing_folder, read_events
 from pellucid.saved_runs.load import read_config, read_plan
 from pellucid.training import Evaluated, Event, Logged, Sampled, Started, StoppedNonFinite, Vitals
@@ -65,14 +66,17 @@ def history_of_events(
         stopped=(stops[-1].step, stops[-1].what, stops[-1].where) if stops else None,
         config=run,
         samples=tuple((e.step, e.continuation) for e in events if isinstance(e, Sampled)),
-        gains=tuple(point for event in logged for point in _gains(event)),
+        measures=measures_of(_read_parts(logged)),
     )
 
 
-def _gains(event: Logged) -> list[tuple[int, float]]:
-    """Margins of preferences or rewards, if the objective has them."""
-    parts = dict(event.parts)
-    return _numbered(event.step, parts.get("margin", parts.get("reward", ())))
+def _read_parts(logged: Iterable[Logged]) -> dict[str, Points]:
+    """The parts of the loss that the objective reports, by name."""
+    parts: dict[str, Points] = {}
+    for event in logged:
+        for name, values in event.parts:
+            parts[name] = (*parts.get(name, ()), *_numbered(event.step, values))
+    return parts
 
 
 def facts_of(run: config.Run, total: int | None) -> Facts:

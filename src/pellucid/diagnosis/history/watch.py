@@ -11,8 +11,11 @@ from typing import Any, assert_never, cast
 
 from torch import nn
 
+from pellucid.diagnosis.expectations import Expectations
 from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
+from pellucid.diagnosis.logs.columns import measures_of
+from pellucid.diagnosis.logs.history import of_objective
 from pellucid.diagnosis.probes.norm_placement import Frame, frame_of
 from pellucid.model.facts import (
     LatentAttentionFacts,
@@ -30,7 +33,11 @@ _LEAST_LABELS = 128
 
 
 def history_of_watch(
-    watch: Watch, *, optimizer: Any = None, findings: Iterable[Finding] = ()
+    watch: Watch,
+    *,
+    optimizer: Any = None,
+    findings: Iterable[Finding] = (),
+    declared: Expectations | None = None,
 ) -> History:
     """The readings of a watch, and the facts that model and optimiser state of the training.
 
@@ -38,18 +45,27 @@ def history_of_watch(
         watch: the watch.
         optimizer: the optimiser, if the watch has none.
         findings: the findings of probes.
+        declared: what you intend of the model.
     """
     watched = watch.state
     record = watched.judge.record
     optimisers = watched.optimisers or (() if optimizer is None else (optimizer,))
     losses, norms, rates = (_points(s.points) for s in (record.losses, record.norms, record.rates))
+    logged = {name: _points(series.points) for name, series in record.logged.items()}
     signs = {
         id: tuple(Reading(*point) for point in series.points) for id, series in record.signs.items()
     }
     groups = [group for optimiser in optimisers for group in optimiser.param_groups]
     with silently():
         facts = watch.guard("facts of the training", _facts, watched, groups, rates)
-        loop_findings = watch.guard("findings of the loop", _examine_loop, watch, groups) or []
+        intended = declared or Expectations()
+        loop_findings = (
+            watch.guard("findings of the loop", _examine_loop, watch, groups, intended) or []
+        )
+    facts = of_objective(facts or Facts(), logged)
+    if facts.objective is not None:
+        # the model's own call has a loss of tokens, which is not what this trainer minimises
+        losses = logged.get("loss", ())
     findings = tuple(findings)
     codes = {finding.code for finding in findings}
     return History(
@@ -58,9 +74,11 @@ def history_of_watch(
         grad_norms=norms,
         rates=rates,
         signs=signs,
-        facts=facts or Facts(),
+        facts=facts,
+        measures=measures_of(logged),
         findings=(*findings, *(f for f in loop_findings if f.code not in codes)),
         stopped=_not_finite(losses, norms, signs),
+        marks=watched.marks,
     )
 
 
@@ -86,12 +104,14 @@ def _facts(watched: WatchState, groups: list[dict[str, Any]], rates: Points) -> 
         residual=frame.residual,
         dropout=max((m.p for m in model.modules() if isinstance(m, nn.Dropout)), default=None),
         learning_rate=max((value for _, value in rates), default=None),
+        initial_rate=next(_numbers(groups, "initial_lr"), None),
         warmup_steps=_rising(rates),
         betas=_betas(groups),
         eps=next(_numbers(groups, "eps"), None),
         weight_decay=max(_numbers(groups, "weight_decay"), default=None),
         decays=_decays(groups),
         clip_norm=judge.clip_norm,
+        maximizes=any(bool(group.get("maximize")) for group in groups) if groups else None,
         weights=str(next(iter(kinds))).removeprefix("torch.") if len(kinds) == 1 else None,
         unigram=_frequencies(watched) if labels is None else labels.unigram,
         bigram=None if labels is None else labels.bigram,
@@ -166,27 +186,45 @@ def _attribute(module: nn.Module, *names: str) -> object:
     return next((getattr(module, name) for name in names if hasattr(module, name)), None)
 
 
-def _examine_loop(watch: Watch, groups: list[dict[str, Any]]) -> list[Finding]:
-    """The faults of the loop: weights without an optimiser, no update, a restarted optimiser."""
+def _examine_loop(
+    watch: Watch, groups: list[dict[str, Any]], declared: Expectations
+) -> list[Finding]:
+    """The faults of the loop: weights without an optimiser, no update, weights that come apart."""
     watched, findings = watch.state, list[Finding]()
-    ids = {id(p) for group in groups for p in cast("list[nn.Parameter]", group["params"])}
-    parameters = watched.anatomy.parameters
-    names = [name for name, parameter in parameters.items() if id(parameter) not in ids]
-    if watched.optimisers and names:
+    parameters, model = watched.anatomy.parameters, watched.anatomy.model
+    optimised = {id(p): p for group in groups for p in cast("list[nn.Parameter]", group["params"])}
+    names = [name for name, parameter in parameters.items() if id(parameter) not in optimised]
+    own_ids = set(map(id, model.parameters()))
+    strange = [parameter for key, parameter in optimised.items() if key not in own_ids]
+    shapes = {parameter.shape for parameter in strange}
+    replaced = [name for name in names if parameters[name].shape in shapes]
+    names = [name for name in names if not declared.is_frozen(name)]
+    if watched.optimisers and replaced and not watched.anatomy.is_sharded:
+        findings.append(describe("OPT003/watch", n=len(strange), lacks=len(replaced)))
+    elif watched.optimisers and names:
         n, total, place = len(names), len(parameters), ", ".join(names[:4])
         findings.append(describe("OPT001/watch", n=n, total=total, place=place))
     if not watch.updates and watched.n_losses >= limit("OPT017", "losses"):
         findings.append(describe("OPT017/watch", losses=watched.n_losses))
-    ages = [
-        int(age)
-        for optimiser in watched.optimisers
-        for state in cast("dict[Any, dict[str, Any]]", optimiser.state).values()
-        if (age := number_in(state, "step")) is not None
-    ]
-    updates, age = watch.updates, max(ages, default=watch.updates)
-    if updates - age >= 2 and age >= 1:  # the optimiser's state is younger than the watch
-        findings.append(describe("OPT015/watch", updates=updates, age=age, step=updates - age))
+    calls, most_calls = watched.calls
+    if watch.updates and calls > max(
+        limit("OPT017", "updates"), limit("OPT017", "looks") * most_calls
+    ):
+        step = watch.updates
+        findings.append(describe("OPT017/silent", calls=calls, most=most_calls, step=step))
+    if declared.tied is not False and _is_untied(model):
+        findings.append(describe("TIE001", n=2, equal=""))
     return findings
+
+
+def _is_untied(model: Any) -> bool:
+    """Whether embedding and head should be one tensor, by a Hugging Face config, and are two."""
+    if getattr(getattr(model, "config", None), "tie_word_embeddings", None) is not True:
+        return False
+    ends = [getattr(model, f"get_{end}_embeddings", lambda: None)() for end in ("input", "output")]
+    if type(ends[0]) is not nn.Embedding or type(ends[1]) is not nn.Linear:
+        return False  # an adapter may stand in for one of them
+    return ends[0].weight is not ends[1].weight
 
 
 def _not_finite(

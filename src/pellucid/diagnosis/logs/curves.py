@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from pellucid.diagnosis.finding import Finding, describe, limit
-from pellucid.diagnosis.logs.gradients import of_gradients
-from pellucid.diagnosis.logs.jumps import of_jumps
+from pellucid.diagnosis.logs.gradients import of_gradients, of_updates
+from pellucid.diagnosis.logs.jumps import of_jumps, of_overfitting
 from pellucid.diagnosis.logs.statistics import Log, ends, noise, smoothed, values
 
 #: Above ln V of any vocabulary in use: ln V of 262,144 tokens is 12.5 nats.
@@ -17,11 +17,18 @@ _ABOVE_ANY_GUESS = 13.0
 
 
 def of_curves(log: Log) -> list[Finding]:
-    """All findings in the curves, in no order; one about a whole curve has no step."""
-    checks = (_course, _start, _units)
-    findings = (
-        of_gradients(log) + of_jumps(log) + [finding for check in checks for finding in check(log)]
-    )
+    """All findings in the curves, in no order; one about a whole curve has no step.
+
+    A loss of preferences has no targets, and one of rewards is no measure of success: it is near 0
+    when the model learns and when it does not. `causes` reads their other columns.
+    """
+    checks = (_zero, _course, _start, _units)
+    findings = of_updates(log)
+    if log.facts.on_preferences:
+        findings += [*_course(log), *of_overfitting(log)]
+    elif not log.facts.on_rewards:
+        findings += [*of_gradients(log), *of_jumps(log), *of_overfitting(log)]
+        findings += [finding for check in checks for finding in check(log)]
     first = {finding.code: finding for finding in reversed(findings)}
     return [finding if finding.step else replace(finding, step=None) for finding in first.values()]
 
@@ -33,6 +40,7 @@ def _course(log: Log) -> Iterable[Finding]:
     """Whether the loss came down, came back up, did not move, or stayed at guessing."""
     losses = log.losses
     if len(losses) < limit("LOG002", "points"):
+        yield from _exploded(log)
         return
     width = max(3, min(25, len(losses) // 10))
     curve = [losses[0], *smoothed(losses, width)]  # some trainings diverge at the second update
@@ -41,8 +49,11 @@ def _course(log: Log) -> Iterable[Finding]:
     rise = end - lowest
     least = max(limit("LOG002", "nats"), limit("LOG002", "share") * (start - lowest))
     is_significant = rise > 4 * noise(values(losses)) or (rise > 5 and end > 3 * lowest)
-    if rise > least and is_significant:
+    is_worse = not log.facts.on_preferences or end > math.log(2) + limit("LOG002", "nats")
+    if rise > least and is_significant and is_worse:
         yield _diverged(log, start, step, lowest, end)
+        return
+    if log.facts.on_preferences:
         return
     vocab = log.facts.vocab_size
     span = losses[-1][0] - losses[0][0]
@@ -57,8 +68,36 @@ def _course(log: Log) -> Iterable[Finding]:
     yield from _unmoved(log, start)
 
 
+def _exploded(log: Log) -> Iterable[Finding]:
+    """A short log whose last rows are all far above its lowest."""
+    losses, rows = log.losses, round(limit("LOG002", "rows"))
+    if len(losses) < 2 * rows:
+        return
+    step, lowest = min(losses[:-rows], key=lambda point: point[1])
+    least = max(limit("LOG002", "times") * lowest, lowest + 2 * limit("LOG002", "nats"))
+    if min(value for _, value in losses[-rows:]) > least > 0:
+        yield _diverged(log, losses[0][1], step, lowest, losses[-1][1])
+
+
+def _zero(log: Log) -> Iterable[Finding]:
+    """A loss of exactly 0 to the end, which no loss of tokens is."""
+    numbers = [value for _, value in log.loss]
+    n = next((i for i, value in enumerate(reversed(numbers)) if value != 0), len(numbers))
+    if n < limit("LOG015", "rows") or log.stopped is not None:
+        return
+    norms = values(log.grad_norm)[-n:]
+    cause = "labels" if norms and not any(norms) else "unknown"
+    if any(math.isnan(value) for _, value in log.held_out):
+        cause = "hidden"
+    yield describe("LOG015", n=n, loss=0.0, cause=cause)
+
+
 def _unmoved(log: Log, start: float) -> Iterable[Finding]:
     numbers, rates = values(log.losses), values(log.rate)
+    last_rows = numbers[-round(limit("LOG005", "rows")) :]
+    if len(last_rows) == limit("LOG005", "rows") and len(set(last_rows)) == 1 and start > 0:
+        yield describe("LOG005/exact", n=len(last_rows), last=last_rows[0])
+        return
     if len(numbers) < limit("LOG005", "points") or start <= 0:
         return
     first, last = ends(log.losses)
@@ -105,11 +144,19 @@ def _start(log: Log) -> Iterable[Finding]:
     if first > (_ABOVE_ANY_GUESS if guessing is None else guessing + limit("INI001", "nats")):
         yield _too_high(first, guessing, vocab)
     yield from _too_low(log, first)
+    least = round(limit("LOG016", "rows"))
+    level = statistics.median(numbers[:least])
+    is_start = bool(log.epochs) and log.epochs[0][1] <= limit("LOG016", "epoch")
+    if is_start and len(numbers) >= least and 0 < level < limit("LOG016", "nats"):
+        yield describe("LOG016", first=level)
 
 
 def _too_high(first: float, guessing: float | None, vocab: int | None) -> Finding:
     if guessing is None or vocab is None:
-        return describe("INI001/log", first=first, chance="at most 12.5 nats", above=first - 12.5)
+        chance = "at most 12.5 nats"
+        return describe(
+            "INI001/log", first=first, chance=chance, above=first - 12.5, severity="note"
+        )
     ratio = first / guessing
     parts = round(ratio)
     if ratio > 1.9 and abs(ratio / parts - 1) <= limit("LOS007", "share_of_a_log"):

@@ -10,9 +10,14 @@ from pellucid.diagnosis.finding import Finding, describe, limit
 from pellucid.diagnosis.logs.statistics import Log, ends, values
 
 
+def of_updates(log: Log) -> list[Finding]:
+    """Values that are not finite and rates of 0: faults of any objective, in no order."""
+    return [*_stopped(log), *_rates(log)]
+
+
 def of_gradients(log: Log) -> list[Finding]:
-    """The findings of this file, in no order."""
-    checks = (_stopped, _zero_norms, _size, _clipped, _rates)
+    """Gradients of a loss that falls as the model learns, in no order."""
+    checks = (_zero_norms, _size, _clipped)
     return [finding for check in checks for finding in check(log)]
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from pellucid.diagnosis.history.history import Facts, History, Points, Reading
-from pellucid.diagnosis.logs.columns import Kind, is_preference, kind_of, only_loss, plain, steps_of
+from pellucid.diagnosis.logs.columns import (
+    CURVES,
+    choose_columns,
+    kind_of,
+    objective_of,
+    plain,
+    steps_of,
+)
 from pellucid.diagnosis.logs.curves import Log, of_curves
 from pellucid.diagnosis.logs.huggingface import (
     STATE,
@@ -71,7 +78,7 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
     """
     path = Path(path)
     columns, facts, file = _read_columns(path)
-    names = _choose_columns(columns)
+    names = choose_columns(columns)
     if not names:
         raise PellucidError(f"{file}: {_describe_unknown(list(columns))}; {_EXPECTED}")
     series = {kind: _in_order(columns[name]) for kind, name in names.items()}
@@ -79,8 +86,7 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
     rates = _finite(points.get("rate", ()))
     if vocab_size is not None:
         facts = replace(facts, vocab_size=vocab_size)
-    if facts.objective is None and is_preference(list(columns)):
-        facts = replace(facts, objective="preferences")
+    facts = of_objective(facts, columns)
     if facts.learning_rate is None and rates:
         facts = replace(facts, learning_rate=max(value for _, value in rates))
     epochs = [column for name, column in columns.items() if plain(name) == "epoch"]
@@ -103,7 +109,19 @@ def history_of_log(path: str | Path, *, vocab_size: int | None = None) -> Histor
         facts=facts,
         findings=tuple(of_curves(log)),
         stopped=log.stopped,
+        measures={kind: _finite(p) for kind, p in points.items() if kind not in CURVES},
     )
+
+
+def of_objective(facts: Facts, names: Iterable[str]) -> Facts:
+    """The facts, with the objective that the columns' names belong to.
+
+    Preferences and rewards are trained from a model that can write already.
+    """
+    objective = objective_of(names)
+    if facts.objective is not None or objective is None:
+        return facts
+    return replace(facts, objective=objective, pretrained=True)
 
 
 # ---- reading
@@ -199,22 +217,6 @@ def _build_columns(rows: Sequence[Row]) -> dict[str, _Column]:
             if name != counter:
                 columns[name].append((row.get(counter) if counter else None, value))
     return columns
-
-
-def _choose_columns(columns: Mapping[str, _Column]) -> dict[Kind, str]:
-    """For each kind the column with the most values; of equals, the one with the surest name."""
-    best: dict[Kind, tuple[int, int, str]] = {}
-    for name, column in columns.items():
-        kind_and_rank = kind_of(name)
-        if kind_and_rank is None or not column:
-            continue
-        kind, rank = kind_and_rank
-        best[kind] = max(best.get(kind, (0, 0, "")), (len(column), -rank, name))
-    names: dict[Kind, str] = {kind: name for kind, (_, _, name) in best.items()}
-    loss_name = only_loss([name for name, column in columns.items() if column])
-    if "loss" not in names and loss_name is not None:
-        names["loss"] = loss_name
-    return names
 
 
 def _describe_unknown(names: list[str]) -> str:

@@ -12,9 +12,14 @@ from pellucid.diagnosis.history.history import Points
 from pellucid.diagnosis.logs.statistics import Log, noise, values
 
 
+def of_overfitting(log: Log) -> list[Finding]:
+    """Over-fitting, for any loss that has a held-out twin."""
+    return list(_overfitted(log))
+
+
 def of_jumps(log: Log) -> list[Finding]:
-    """The findings of this file, in no order."""
-    checks = (_fall, _jumps, _overfitted, _resumed)
+    """Sudden changes of a loss with little noise, in no order."""
+    checks = (_fall, _jumps, _resumed)
     return [finding for check in checks for finding in check(log)]
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any, cast
 
-from pellucid.diagnosis.logs.columns import kind_of, only_loss, plain
+from pellucid.diagnosis.logs.columns import kind_of, names_of_measures, only_loss, plain
 from pellucid.errors import PellucidError
 from pellucid.reader import csv_rows, parse_json, parse_json_table
 
@@ -99,6 +100,8 @@ def _read_json_lines(lines: Sequence[str], file: str) -> list[Row]:
 def _read_table(lines: Sequence[str], file: str) -> list[Row]:
     """A table with names in its first line; a table of one or two columns may have no names."""
     separators = [separator for separator in ("\t", ";", ",") if lines and separator in lines[0]]
+    if lines and not separators and all(len(re.split(r"\s{2,}", x.strip())) > 2 for x in lines[:2]):
+        lines, separators = [re.sub(r"\s{2,}", "\t", line.strip()) for line in lines], ["\t"]
     delimiter = separators[0] if separators else ","
     cells = [row for _, row in csv_rows(lines, file, delimiter, strict=False)]
     if not cells:
@@ -156,11 +159,36 @@ _UNWANTED = (
 )
 
 
+@cache
+def _measures() -> re.Pattern[str]:
+    """The names of columns of preferences and rewards, with a number behind them."""
+    names = sorted(names_of_measures(), key=len, reverse=True)
+    alternatives = "|".join(re.escape(name).replace("_", "[_ ]") for name in names)
+    return re.compile(
+        rf"(?<![\w/])(?P<name>{alternatives}|rewards/[\w@]+(?:/mean)?)['\"]?\s*[:=]?\s*['\"]?"
+        rf"(?P<value>{_NUMBER})",
+        re.IGNORECASE,
+    )
+
+
+#: The rank or the address of the process that printed a line, as torchrun and shells write it.
+_RANK = re.compile(
+    r"^\s*(?:\[(?:rank|default)[ :]?(\d+)\]|rank[ :=]*(\d+)\b|(\d+(?:\.\d+){3}|\d+):\s)", re.I
+)
+
+
+def _of_one_rank(lines: Sequence[str]) -> list[str]:
+    """The lines of the first rank that wrote numbers, and those without a rank."""
+    ranks = [match and next(filter(None, match.groups())) for match in map(_RANK.match, lines)]
+    logged = (rank for rank, line in zip(ranks, lines, strict=True) if rank and _read_line(line))
+    first = min(logged, key=lambda rank: [int(part) for part in rank.split(".")], default=None)
+    return [line for rank, line in zip(ranks, lines, strict=True) if rank in (None, first)]
+
+
 def _read_console(lines: Sequence[str]) -> list[Row]:
     rows: list[Row] = []
     bar_step: str | None = None
-    for line in lines:
-        line = _COLOURS.sub("", line)
+    for line in _of_one_rank([_COLOURS.sub("", line) for line in lines]):
         for bar in _BAR.finditer(line):
             bar_step = bar["step"]
         row = _read_line(line)
@@ -194,4 +222,6 @@ def _read_line(line: str) -> Row:
         elif name == "loss" and word_before in _TRAINED:
             name = "train_loss"
         row.setdefault(name, float(match["value"]))
+    for match in _measures().finditer(line):
+        row.setdefault(match["name"], float(match["value"]))
     return row

@@ -35,7 +35,7 @@ class Log:
 
     @property
     def stopped(self) -> tuple[int, str, str] | None:
-        """The first update from which no loss is finite.
+        """The first update from which no loss is finite; without losses, no gradient norm.
 
         Some trainers log 0 for a loss that is not finite: a loss of exactly 0 counts as one if the
         gradient norm of the update is not finite either, or if the loss before it was not finite.
@@ -48,6 +48,8 @@ class Log:
                 first = None
             elif first is None:
                 first = step
+        if not self.loss and norms and not any(map(math.isfinite, norms.values())):
+            return self.grad_norm[0][0], "gradient", ""
         return None if first is None else (first, "loss", "")
 
     @property

@@ -35,7 +35,7 @@ def list_unknowns(history: History) -> list[str]:
 
 
 def _missing_curves(history: History) -> Iterable[str]:
-    if not history.losses:
+    if not history.losses and not history.facts.on_rewards:
         yield "There is no training loss: it is unknown whether the model learns."
     if not history.grad_norms:
         yield (
@@ -50,7 +50,8 @@ def _missing_curves(history: History) -> Iterable[str]:
         )
     if len(history.held_out) < 2:
         yield "There is no held-out loss: it is unknown whether the model over-fits."
-    if history.facts.vocab_size is None and history.losses:
+    is_guessed = history.facts.on_preferences or history.facts.on_rewards
+    if history.facts.vocab_size is None and history.losses and not is_guessed:
         yield (
             "The size of the vocabulary is unknown, and so is ln V, the loss of guessing. Pass "
             "--vocab-size N to compare the loss with it."

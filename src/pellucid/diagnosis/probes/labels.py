@@ -66,7 +66,7 @@ def probe_ends(data: Examples, tokenizer: Any) -> list[Finding]:
     """Whether padding is supervised, and whether the end of a text ever is."""
     if data.labels is None:
         return []
-    pad, eos = (_special(tokenizer, name) for name in ("pad", "eos"))
+    pad, eos = (special_id(tokenizer, name) for name in ("pad", "eos"))
     findings: list[Finding] = []
     if data.padding is not None:
         wrong = int(((data.labels != IGNORED) & ~data.padding.bool()).sum())
@@ -81,7 +81,7 @@ def probe_ends(data: Examples, tokenizer: Any) -> list[Finding]:
     return findings
 
 
-def _special(tokenizer: Any, role: str) -> int | None:
+def special_id(tokenizer: Any, role: str) -> int | None:
     """The id of a special token: of a Hugging Face tokenizer, or of ours."""
     token_id = getattr(tokenizer, f"{role}_token_id", None)
     if isinstance(token_id, int):

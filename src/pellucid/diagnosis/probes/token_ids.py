@@ -28,7 +28,7 @@ def probe_tokenizer(tokenizer: Any, vocab: int, data: Examples | None = None) ->
         vocab: the rows of the model's embedding.
         data: the batches that it encoded.
     """
-    size = _size(tokenizer)
+    size = tokenizer_size(tokenizer)
     findings: list[Finding] = []
     if size is not None and size > vocab:
         findings.append(describe("DAT007", size=size, vocab=vocab, extra=size - vocab))
@@ -40,7 +40,8 @@ def probe_tokenizer(tokenizer: Any, vocab: int, data: Examples | None = None) ->
     return findings
 
 
-def _size(tokenizer: Any) -> int | None:
+def tokenizer_size(tokenizer: Any) -> int | None:
+    """How many ids the tokenizer has; None if it does not say."""
     try:
         return len(tokenizer)  # Hugging Face's counts added tokens too
     except TypeError:

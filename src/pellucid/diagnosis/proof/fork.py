@@ -58,8 +58,9 @@ class Origin:
 class Fork:
     """The result of a fork.
 
-    `loss` is the held-out loss after the last update, in nats per `unit`. It is None if a value was
-    not finite; `stopped` then names the value and its place. `signs` are the last vital signs.
+    `loss` is its `measure` after the last update: for runs the held-out loss, in nats per `unit`.
+    It is None if a value was not finite; `stopped` then names the value and its place. `signs` are
+    the last vital signs.
     """
 
     seed: int
@@ -70,6 +71,7 @@ class Fork:
     signs: Mapping[str, Reading]
     stopped: str
     seconds: float
+    measure: str = "held-out loss"
 
     @property
     def sick(self) -> frozenset[str]:
@@ -141,7 +143,7 @@ def run_fork(
         if windows.is_file():
             shutil.copy(windows, folder.path)
         record = _Record(tick, progress.step)
-        end = min(progress.step + steps, origin.plan.total_steps)
+        end = min(progress.step + steps, job.total_steps)
         _run(_cut(job, progress, end, folder), progress, record, folder)
     loss = record.loss
     return Fork(
@@ -161,7 +163,7 @@ def _run(job: Job, progress: Progress, record: _Record, folder: RunFolder) -> No
     # the watch reads its windows from the folder in this event
     resumed = Resumed(
         step=progress.step,
-        total_steps=job.plan.total_steps,
+        total_steps=job.total_steps,
         checkpoint="",
         folder=str(folder.path),
     )
@@ -208,7 +210,8 @@ def _cut(job: Job, progress: Progress, end: int, folder: RunFolder) -> Job:
 
     return replace(
         job,
-        plan=replace(job.plan, total_steps=end, growth_steps=job.plan.grows_over),
+        plan=replace(job.plan, total_steps=end, growth_steps=job.plan.grows_over, replanned=False),
+        timetable=job.timetable.ending_after(end),
         # the loop also evaluates before a run's first update
         evaluate=lambda: job.evaluate() if progress.step == end else not_evaluated,
         sample=sample,

@@ -14,18 +14,20 @@ _MARGIN = 50
 _STRETCH = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Start:
     """The start and the length of forks.
 
     Forks that replay take `steps` updates after update `step` (0: from the beginning). Forks that
-    restart take `fresh_steps`. `note` says why forks cannot begin before the trouble.
+    restart take `fresh_steps` from the beginning. `reason` says why forks that replay begin there,
+    and `fresh_reason` why those that restart do not show the trouble, if so.
     """
 
     step: int
     steps: int
     fresh_steps: int
-    note: str = ""
+    reason: str
+    fresh_reason: str = ""
 
 
 def choose_start(
@@ -35,33 +37,49 @@ def choose_start(
     steps: int,
     total: int,
 ) -> Start:
-    """Choose the newest checkpoint before the trouble, or the run's start.
+    """Choose the run's start if forks from there can reach past the trouble, else a checkpoint.
 
-    The trouble is the first update with a sick sign, a finding, or a value that is not finite. If
-    there is none, forks begin at the newest checkpoint that is early enough.
+    The trouble is the first update of a finding (0: the fault was there from the start). If no
+    finding has one, it is the first sick sign or value that is not finite.
 
     Args:
         run_events: the events of the run.
-        findings: its findings.
+        findings: the findings that forks are to show.
         checkpoints: the updates of its checkpoints, in order.
         steps: the least updates of a fork.
         total: the updates of the run.
     """
-    trouble = min(_troubles(run_events, findings), default=None)
+    first_updates = [finding.step for finding in findings if finding.step is not None]
+    trouble = min(first_updates or _troubles(run_events), default=None)
     room = [step for step in (0, *checkpoints) if step == 0 or step + steps <= total]
+    longest = _STRETCH * steps
     fresh = min(total, _length(0, trouble, steps))
     if trouble is None:
-        return Start(step=room[-1], steps=min(steps, total - room[-1]), fresh_steps=fresh)
-    checkpoint = [step for step in room if step <= max(0, trouble - _MARGIN)][-1]
-    if trouble - checkpoint <= _STRETCH * steps:
-        long = min(total - checkpoint, _length(checkpoint, trouble, steps))
-        return Start(step=checkpoint, steps=long, fresh_steps=fresh)
-    nearest = min((step for step in room if step > checkpoint), default=checkpoint)
-    note = (
-        f"there is no checkpoint from shortly before the trouble (update {trouble}): forks that "
-        f"continue from a checkpoint begin at update {nearest}"
+        newest = room[-1]
+        reason = f"nothing says when the trouble began: forks begin after update {newest}"
+        return Start(newest, min(steps, total - newest), fresh, reason)
+    if trouble <= longest:
+        reason = (
+            f"forks begin at the run's start: the trouble shows from update {trouble} on, and "
+            f"forks of up to {longest} updates are affordable"
+        )
+        return Start(0, fresh, fresh, reason)
+    late = (
+        f"the trouble shows from update {trouble} on, and only forks of up to {longest} updates "
+        "are affordable: "
     )
-    return Start(step=nearest, steps=min(steps, total - nearest), fresh_steps=fresh, note=note)
+    fresh_reason = f"{late}those that need the run's start end before the trouble"
+    checkpoint = [step for step in room if step <= trouble - _MARGIN][-1]
+    if trouble - checkpoint <= longest:
+        length = min(total - checkpoint, _length(checkpoint, trouble, steps))
+        reason = f"{late}forks begin after update {checkpoint}, the last checkpoint before it"
+        return Start(checkpoint, length, fresh, reason, fresh_reason)
+    nearest = min((step for step in room if step > checkpoint), default=checkpoint)
+    reason = (
+        f"{late}there is no checkpoint from shortly before it, so forks begin after update "
+        f"{nearest} and may not show it"
+    )
+    return Start(nearest, min(steps, total - nearest), fresh, reason, fresh_reason)
 
 
 def _length(start: int, trouble: int | None, steps: int) -> int:
@@ -71,8 +89,7 @@ def _length(start: int, trouble: int | None, steps: int) -> int:
     return max(steps, trouble - start + steps // 2)
 
 
-def _troubles(run_events: Sequence[Event], findings: Sequence[Finding]) -> Iterator[int]:
-    yield from (finding.step for finding in findings if finding.step)
+def _troubles(run_events: Sequence[Event]) -> Iterator[int]:
     for event in run_events:
         if isinstance(event, events.StoppedNonFinite):
             yield event.step

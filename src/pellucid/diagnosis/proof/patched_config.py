@@ -9,7 +9,7 @@ from pathlib import Path
 from pellucid import config
 from pellucid.config import run_to_toml
 from pellucid.diagnosis.fixes.propose import apply_assignments
-from pellucid.diagnosis.proof.verdict import Proof
+from pellucid.diagnosis.proof.proof import Proof
 from pellucid.disk import free_name, write_output
 from pellucid.saved_runs.folder import RunFolder
 
@@ -18,7 +18,6 @@ def write_fixed(
     proof: Proof,
     folder: RunFolder,
     run: config.Run,
-    start: int,
     *,
     reward: str | None,
     path: str | Path | None,
@@ -29,7 +28,6 @@ def write_fixed(
         proof: the proof.
         folder: the run's folder.
         run: the run's config.
-        start: the update after which forks that replay began.
         reward: the `--reward` of the run, if it has one.
         path: the path of the config; by default next to the run's folder.
     """
@@ -50,8 +48,9 @@ def write_fixed(
     file.parent.mkdir(parents=True, exist_ok=True)
     write_output(file, "\n".join([*comments, "", text]))
     flag = "" if reward is None else f" --reward {shlex.quote(reward)}"
+    start = best.pairs[0][1].start
     command, checkpoint = f"pellucid train --config {shlex.quote(str(file))}{flag}", ""
-    if best.fix.start == "replay" and start:
+    if start:
         checkpoint = str(folder.shelf.path(start))
         target = shlex.quote(str(file.with_suffix("")))
         command = (

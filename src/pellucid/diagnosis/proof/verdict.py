@@ -1,8 +1,8 @@
 """The verdict on each fix: compare pairs of forks with and without it, by a stated rule.
 
 The rule. A pair is an unfixed and a fixed fork with the same seed: the same batches and dropout,
-and the same random weights. A difference of losses counts if every pair agrees, and if its mean is
-above twice its spread (the standard deviation over pairs) and above 1% of the unfixed loss.
+and the same random weights. A difference of losses counts if p < 0.05 in the t test of pairs, after
+Holm's correction for the number of fixes, and if its mean is above 1% of the unfixed loss.
 
     not finite      a fixed fork met a value that is not finite
     helped          the loss is lower by a difference that counts; or all fixed forks stay finite
@@ -15,27 +15,33 @@ above twice its spread (the standard deviation over pairs) and above 1% of the u
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pellucid.diagnosis.fixes.propose import Fix
 from pellucid.diagnosis.proof.fork import Fork
+from pellucid.lab.statistics import LEVEL, Difference, detectable_difference, paired_difference
 
 Verdict = Literal["helped", "mixed", "no difference", "harmed", "not finite"]
 
-_SPREADS, _SHARE = 2.0, 0.01
+_ALPHA = 1 - LEVEL
+#: The least difference that counts, as a share of the unfixed loss.
+SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The test of one fix: pairs of an unfixed and a fixed fork, and the codes that name it."""
+    """The test of one fix: pairs of an unfixed and a fixed fork, and the codes that name it.
+
+    `adjusted_p` is the p-value of the losses after a correction for several trials, if any.
+    """
 
     fix: Fix
     codes: tuple[str, ...]
     pairs: tuple[tuple[Fork, Fork], ...]
+    adjusted_p: float | None = None
 
     @property
     def _unfixed_forks(self) -> list[Fork]:
@@ -48,11 +54,34 @@ class Trial:
     @property
     def differences(self) -> tuple[float, ...]:
         """The fixed minus the unfixed loss of each finite pair; below 0 is better."""
-        return tuple(
-            fixed.loss - unfixed.loss
+        return tuple(fixed - unfixed for unfixed, fixed in self._losses)
+
+    @property
+    def _losses(self) -> list[tuple[float, float]]:
+        """The unfixed and the fixed loss of each finite pair."""
+        return [
+            (unfixed.loss, fixed.loss)
             for unfixed, fixed in self.pairs
-            if fixed.loss is not None and unfixed.loss is not None
-        )
+            if unfixed.loss is not None and fixed.loss is not None
+        ]
+
+    @property
+    def difference(self) -> Difference:
+        """The mean of the differences with its 95% interval and p-value."""
+        return paired_difference([u for u, _ in self._losses], [f for _, f in self._losses])
+
+    @property
+    def detectable(self) -> float | None:
+        """The smallest difference that so many such pairs show in 4 of 5 proofs, if tried alone."""
+        difference = self.difference
+        if difference.deviation is None:
+            return None
+        return detectable_difference(difference.deviation, difference.n)
+
+    @property
+    def p(self) -> float | None:
+        """The p-value by which a difference counts; None with fewer than two finite pairs."""
+        return self.difference.p if self.adjusted_p is None else self.adjusted_p
 
     @property
     def mean(self) -> float | None:
@@ -98,13 +127,36 @@ class Trial:
         stopped = sum(fork.loss is None for fork in self._fixed_forks)
         if stopped or self.mean is None:
             return f"{stopped} of {len(self.pairs)} fixed forks met a value that is not finite"
-        unit = self.pairs[0][1].unit.removesuffix("s")
         lower = sum(difference < 0 for difference in self.differences)
-        unfixed_loss = statistics.fmean(u.loss for u, _ in self.pairs if u.loss is not None)
+        unfixed_loss = statistics.fmean(unfixed for unfixed, _ in self._losses)
         return (
-            f"held-out loss {unfixed_loss:.3f} -> {unfixed_loss + self.mean:.3f} "
-            f"({self.mean:+.3f} ± {self.spread:.3f} nats per {unit}, "
+            f"{self.pairs[0][1].measure} {unfixed_loss:.3f} -> {unfixed_loss + self.mean:.3f} "
+            f"({self.mean:+.3f}{self._unit}{self._certainty}, "
             f"lower in {lower} of {len(self.differences)} pairs)"
+        )
+
+    @property
+    def _unit(self) -> str:
+        unit = self.pairs[0][1].unit.removesuffix("s")
+        return f" nats per {unit}" if unit else ""
+
+    @property
+    def _certainty(self) -> str:
+        interval, p = self.difference.interval, self.p
+        if interval is None or p is None:
+            return ""
+        return f", 95% interval {interval[0]:+.3f} to {interval[1]:+.3f}, p = {p:.2g}"
+
+    @property
+    def reach(self) -> str:
+        """How large a difference these pairs could have shown, in a sentence."""
+        if self.detectable is None:
+            return "Fewer than two pairs are finite, so no difference could have been seen."
+        if not any(self.differences):
+            return "Both forks of each pair ended alike: the fix changes nothing here."
+        return (
+            f"{len(self.differences)} pairs with this spread show a difference of "
+            f"{self.detectable:.2g}{self._unit} in 4 of 5 proofs; a smaller one may be missed."
         )
 
     @property
@@ -130,23 +182,25 @@ class Trial:
 
     def _counts(self, sign: int) -> bool:
         """Whether the loss is lower (-1) or higher (1) by a difference that counts."""
-        changes = [sign * difference for difference in self.differences]
-        if not changes:
+        if self.mean is None or self.p is None:
             return False
-        unfixed = [fork.loss for fork, _ in self.pairs if fork.loss is not None]
-        least = max(_SPREADS * self.spread, _SHARE * abs(statistics.fmean(unfixed)))
-        return min(changes) > 0 and statistics.fmean(changes) > least
+        least = SHARE * abs(statistics.fmean(unfixed for unfixed, _ in self._losses))
+        return self.p < _ALPHA and sign * self.mean > least
 
     def record(self) -> dict[str, Any]:
         """The trial as plain values."""
         return {
             "does": self.fix.change,
             "set": list(self.fix.assignments),
+            "code": self.fix.code or None,
             "codes": list(self.codes),
             "needs": self.fix.start,
             "verdict": self.verdict,
             "difference": self.mean,
             "spread": self.spread,
+            "interval": self.difference.interval,
+            "p": self.p,
+            "detectable": self.detectable,
             "cured": sorted(self.cured),
             "caught": sorted(self.caught),
             "seconds": self.seconds,
@@ -154,67 +208,6 @@ class Trial:
                 {"unfixed": _fork(unfixed), "fixed": _fork(fixed)} for unfixed, fixed in self.pairs
             ],
         }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Proof:
-    """The trials of all fixes, in the order of `propose_fixes`.
-
-    `untried` are fixes that forks cannot test, with the reason; `incurable` are codes without any
-    fix in the config. `note` says why forks began after the trouble. If a fix helped, `file` is the
-    patched config and `command` trains with it, from `checkpoint` if it continues from one.
-    """
-
-    run: str
-    trials: tuple[Trial, ...]
-    untried: tuple[tuple[Fix, str], ...] = ()
-    incurable: tuple[str, ...] = ()
-    note: str = ""
-    file: str = ""
-    command: str = ""
-    checkpoint: str = ""
-
-    @property
-    def best(self) -> Trial | None:
-        """The trial that helped most."""
-        return best_of(self.trials)
-
-    def record(self) -> dict[str, Any]:
-        """The proof as plain values."""
-        best = self.best
-        return {
-            "run": self.run,
-            "trials": [trial.record() for trial in self.trials],
-            "untried": [
-                {"does": fix.change, "set": list(fix.assignments), "why": reason}
-                for fix, reason in self.untried
-            ],
-            "incurable": list(self.incurable),
-            "note": self.note,
-            "recommended": None if best is None else list(best.fix.assignments),
-            "config": self.file or None,
-            "command": self.command or None,
-        }
-
-
-def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """The trial that helped most; None if none helped.
-
-    Among the trials within the spread of the lowest loss, the one with the fewest sick signs wins,
-    and then the first.
-    """
-    helped = [trial for trial in trials if trial.verdict == "helped"]
-    if not helped:
-        return None
-    first = min(helped, key=_gain)
-    highest = _gain(first) + max(trial.spread for trial in helped)
-    tied = [trial for trial in helped if _gain(trial) <= highest]
-    return min(tied, key=lambda trial: len(trial.still_sick))
-
-
-def _gain(trial: Trial) -> float:
-    """The mean difference; the best possible if no unfixed fork is finite."""
-    return -math.inf if trial.mean is None else trial.mean
 
 
 def _sick_in_any(forks: Iterable[Fork]) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from pellucid.maths.divergences import entropy
 from pellucid.model import expert_layers
 from pellucid.model.experts.routing import Routing
 from pellucid.training import Guard
+from pellucid.typed import named_modules
 from pellucid.vitals.async_metrics import AsyncMetrics
 from pellucid.vitals.model_parts import Anatomy
 from pellucid.vitals.taps.hooks import Hooks
@@ -27,6 +28,10 @@ class ExpertTaps:
 
     def __init__(self, anatomy: Anatomy) -> None:
         self._layers = expert_layers(anatomy.model)
+        modules = {} if self._layers else named_modules(anatomy.model)
+        self._routers = {
+            name: module for name, module in modules.items() if "Router" in type(module).__name__
+        }
 
     @contextmanager
     def measuring(self, metrics: AsyncMetrics) -> Generator[None]:
@@ -35,6 +40,8 @@ class ExpertTaps:
         with Hooks(metrics.guard) as hooks:
             for name, layer in self._layers.items():
                 hooks.after(layer.rule, "experts.*", _keep(routings, name))
+            for name, router in self._routers.items():
+                hooks.after(router, "experts.*", _keep_foreign(routings, name))
             yield
         judged = {name: r for name, r in routings.items() if _has_enough_tokens(r)}
         for sign, measure in _SIGNS.items():
@@ -46,6 +53,39 @@ def _keep(routings: dict[str, Routing], name: str) -> Callable[..., None]:
         routings[name] = routing
 
     return hook
+
+
+def _keep_foreign(routings: dict[str, Routing], name: str) -> Callable[..., None]:
+    def hook(module: nn.Module, inputs: tuple[Any, ...], output: Any) -> None:
+        routing = _routing_in(output)
+        if routing is not None:
+            routings[name] = routing
+
+    return hook
+
+
+def _routing_in(output: Any) -> Routing | None:
+    """The routing in the output of a router of transformers; None if it shows no choice.
+
+    Most give logits, weights and the chosen experts. Switch gives a one at the chosen expert, or
+    none for a token that is over the capacity: then the largest logit was the choice.
+    """
+    if not isinstance(output, tuple):
+        return None
+    tensors = [t for t in cast("tuple[Any, ...]", output) if isinstance(t, Tensor) and t.ndim > 1]
+    flat = [tensor.detach().flatten(0, -2) for tensor in tensors]
+    logits = max((t for t in flat if t.is_floating_point()), key=_width, default=None)
+    experts = next((t for t in flat if not t.is_floating_point()), None)
+    if logits is None or experts is None or logits.shape[0] != experts.shape[0]:
+        return None
+    if experts.shape[1] == logits.shape[1]:
+        experts = logits.topk(1).indices
+    scores = logits.softmax(-1)
+    return Routing(logits, scores, experts, scores.gather(1, experts))
+
+
+def _width(tensor: Tensor) -> int:
+    return tensor.shape[1]
 
 
 def _has_enough_tokens(routing: Routing) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, assert_never, cast
 
 import torch
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from pellucid.batches import IGNORED
 from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
 from pellucid.vitals.label_baselines import Baselines, baselines
+from pellucid.vitals.ledger.batch_rows import row_checksums
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
@@ -26,6 +29,12 @@ MAX_LOSSES = 4096
 #: A row is repetitive if more than this share of it repeats with one of these periods; shorter rows
 #: are not judged.
 _PERIODS, _REPEATED_SHARE, _LONG = range(2, 9), 0.5, 32
+#: Rows of fewer tokens may be one token by chance.
+_FEWEST = 8
+#: A row holds one token if more than this share of what lies between its ends is that token.
+_FILLED = 0.85
+#: From this share on, the places of a loss of tokens pay for one token each.
+_SINGLE = 0.5
 #: Class names in transformers of models that shift their labels, which are the inputs.
 _SHIFTED = ("ForCausalLM", "LMHeadModel")
 
@@ -44,18 +53,41 @@ class FirstBatch:
         self.adds_up = False
         #: why no call could be kept so far; empty before the first call
         self.reason = ""
+        #: the targets that the loss of the first call pays for, once its gradient arrived
+        self.paid: PaidTargets | None = None
+        #: the type of the loop's autocast in the first call, if it has one
+        self.autocast: torch.dtype | None = None
+        #: all ids of the first call
+        self.first_ids: Tensor | None = None
         self._call: Call | None = None
-        #: the ids of the latest call
+        #: whether the outputs of the first call are still to come
+        self._awaits_logits, self._rows = False, 0
+        #: whether the outputs of the first call are too few for its ids: classes, not tokens
+        self._predicts_classes = False
+        #: the ids of the latest call, and what it says of them: a mask and labels
         self._ids: Tensor | None = None
+        self._ids_mask: Any = None
+        self._ids_labels: Any = None
 
     def attach(self, model: nn.Module, hooks: Hooks) -> None:
         """Add hooks to the model."""
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
         hooks.after(model, "the model's own loss", self._on_output)
+        hooks.after(model, "the first targets", partial(self._on_first_output, hooks))
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
             hooks.before(embedding, "the first batch", self._on_embedding)
+
+    @property
+    def call(self) -> Call | None:
+        """The first call, cut to a few rows."""
+        return self._call
+
+    @property
+    def targets(self) -> Tensor | None:
+        """The target of each place of the first call, as its labels say."""
+        return None if self._call is None else self._targets()
 
     def probe(self) -> Probe | None:
         """The probe, once there is a batch."""
@@ -65,7 +97,7 @@ class FirstBatch:
 
     def baselines(self) -> Baselines | None:
         """The losses that counting the first batch's labels reaches; None without labels."""
-        if self.labels is None or self.labels.ndim != 2:
+        if self.labels is None or self.labels.ndim != 2 or self._predicts_classes:
             return None
         label_losses = baselines(self.labels)
         return label_losses if all(map(math.isfinite, label_losses)) else None
@@ -81,6 +113,12 @@ class FirstBatch:
 
         return repeat
 
+    def row_checksums(self) -> Tensor | None:
+        """The length of the latest batch's first rows, and their checksums; None without ids."""
+        if self._ids is None:
+            return None
+        return row_checksums(self._ids, self._ids_mask, self._ids_labels)
+
     def record(self, metrics: AsyncMetrics) -> None:
         """Record a number that identifies the latest batch, and the share of repetitive rows."""
         if self._ids is None:
@@ -88,12 +126,16 @@ class FirstBatch:
         flat = self._ids.flatten().double()
         places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
         metrics.record("batch", (flat * places).sum())  # a checksum of its ids
+        if self._ids.ndim == 2 and self._ids.shape[1] >= _FEWEST:
+            metrics.record("batch.one_token", one_token(self._ids))
         if self._ids.ndim == 2 and self._ids.shape[1] >= _LONG:
             metrics.record("batch.repetitive", repetitive(self._ids))
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_training(module):
-            self._note_ids((*args, *kwargs.values()))
+            ids = kwargs.get("input_ids")  # a mask may come before them
+            self._note_ids((*args, *kwargs.values()) if ids is None else (ids,))
+            self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
             if self._call is None:
                 self._keep_call(args, kwargs)
 
@@ -116,11 +158,16 @@ class FirstBatch:
         batch = tensors[0].shape[0]
         length = tensors[0].shape[1] if tensors[0].ndim > 1 and is_plain(tensors[0]) else 1
         rows = min(batch, _ROWS, max(1, _TOKENS // max(1, length)))
+        self._rows = rows
         try:
             self._call = Call(args, kwargs).rows(batch, rows)
         except Uncuttable as error:
             self.reason = str(error)
             return
+        self.first_ids, self._awaits_logits = self._ids, True
+        device = tensors[0].device.type
+        if torch.is_autocast_enabled(device):
+            self.autocast = torch.get_autocast_dtype(device)
         labels = kwargs.get("labels")
         self.labels = labels.detach().clone() if isinstance(labels, Tensor) else None
         self.adds_up = kwargs.get("num_items_in_batch") is not None
@@ -129,6 +176,23 @@ class FirstBatch:
         loss = _attribute(output, "loss") if _is_training(module) else None
         if isinstance(loss, Tensor) and loss.ndim == 0:
             self.losses.append(loss.detach())
+
+    def _on_first_output(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
+        """Read the targets of the first call from the gradient of its logits, which comes later."""
+        if not self._awaits_logits or not _is_training(module):
+            return
+        self._awaits_logits = False
+        logits = logits_of(output)
+        if logits is not None and self.first_ids is not None:
+            self._predicts_classes = logits.shape[-1] <= int(self.first_ids.max())
+        if logits is None or not logits.requires_grad or not is_plain(logits):
+            return
+        first = first_places(logits.detach(), self._rows).clone()  # a loop may write to its logits
+
+        def take(gradient: Tensor) -> None:
+            self.paid = paid_targets(gradient.detach(), first)
+
+        hooks.register(cast("Any", logits).register_hook, "the first targets", take)
 
     def _targets(self) -> Tensor | None:
         """The target of each place; None if the meaning of the labels is unknown."""
@@ -149,6 +213,12 @@ class FirstBatch:
         return targets
 
 
+def pays_tokens(first_batch: FirstBatch | None) -> bool:
+    """Whether most places of the first batch are paid for one token, as the gradient shows."""
+    single = None if first_batch is None or not first_batch.paid else first_batch.paid.single
+    return single is not None and single > _SINGLE
+
+
 def _is_training(module: nn.Module) -> bool:
     """Whether the loop learns from this call: a model that generates text does not."""
     return module.training and torch.is_grad_enabled()
@@ -165,6 +235,23 @@ def repetitive(ids: Tensor) -> Tensor:
         ((ids[:, d:] == ids[:, :-d]) & differs[:, d - 1 :]).double().mean(1) for d in _PERIODS
     ]
     return (torch.stack(shares).amax(0) > _REPEATED_SHARE).double().mean()
+
+
+def one_token(ids: Tensor) -> Tensor:
+    """The share of rows (batch, time) that hold hardly more than one id; 0 for zeros and ones.
+
+    Equal ids at the start and the end of a row may be padding, and do not count.
+    """
+    if not ids.numel():
+        return torch.zeros((), dtype=torch.float64, device=ids.device)
+    first, last = ids[:, :1], ids[:, -1:]
+    inner = ((ids != first).cumsum(1) > 0) & ((ids != last).flip(1).cumsum(1).flip(1) > 0)
+    usual = ids.float().masked_fill(~inner, math.nan).nanmedian(1, keepdim=True).values
+    n_inner = inner.sum(1)
+    is_filled = ((ids == usual) & inner).sum(1) > _FILLED * n_inner
+    between = ids[:, 1:-1] if ids.shape[1] > _FEWEST else ids
+    is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= _FEWEST))
+    return (is_one & (ids.amax() > 1)).double().mean()
 
 
 def logits_of(output: Any) -> Tensor | None:

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from pellucid.training import Guard
+from pellucid.typed import is_recomputing
 
 _thread = threading.local()
 _GETSTATE = "__getstate__"
@@ -33,6 +34,8 @@ def silenced() -> Generator[None]:
 class Hook:
     """Calls a function through a guard, and always returns None."""
 
+    #: whether it is on a module's forward pass, which a backward pass may compute again
+    on_forward = False
     #: so torch does not warn when a parameter goes to another process without this hook
     __torch_unserializable__ = True
 
@@ -42,8 +45,9 @@ class Hook:
         self._call = call
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Call the function under the guard of its part."""
-        self._guard(self._part, self._call, *args, **kwargs)
+        """Call the function under the guard of its part, once for each forward pass."""
+        if not (self.on_forward and is_recomputing()):
+            self._guard(self._part, self._call, *args, **kwargs)
 
     def __deepcopy__(self, memo: object) -> Callable[..., None]:
         return _ignore
@@ -66,7 +70,7 @@ class LastingHook(Hook):
     def call_active(self, *args: Any, **kwargs: Any) -> None:
         """Call the function, unless pellucid itself runs the model."""
         if not getattr(_thread, "silenced", False):
-            self._guard(self._part, self._call, *args, **kwargs)
+            Hook.__call__(self, *args, **kwargs)
 
 
 @cache
@@ -165,7 +169,9 @@ class Hooks:
     def _hook(self, module: nn.Module, part: str, call: Callable[..., object]) -> Hook:
         if issubclass(self._kind, LastingHook):
             self.add(_StateOverride(module))
-        return self._new(part, call)
+        hook = self._new(part, call)
+        hook.on_forward = True
+        return hook
 
     def _new(self, part: str, call: Callable[..., object]) -> Hook:
         # do not load the compiler for this: hooks that it meets later do nothing

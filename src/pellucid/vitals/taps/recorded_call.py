@@ -57,6 +57,10 @@ class Call:
 
         return Call(_mapped(self.args, cut), _mapped(self.kwargs, cut))
 
+    def map(self, change: Callable[[Tensor], Tensor]) -> Call:
+        """The same call with every tensor changed."""
+        return Call(_mapped(self.args, change), _mapped(self.kwargs, change))
+
     def copy(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Copies of the arguments, because a model may write to them."""
         return _mapped(self.args, Tensor.clone), _mapped(self.kwargs, Tensor.clone)

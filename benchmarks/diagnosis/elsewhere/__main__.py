@@ -1,0 +1,94 @@
+"""How often is the diagnosis right on loops that others write, at its default settings?
+
+    python -m benchmarks.diagnosis.elsewhere --split tune --sample 40 --data FOLDER
+    python -m benchmarks.diagnosis.elsewhere --split test --data FOLDER --save
+
+Tiny models of transformers are trained in the styles in which people write loops, some with a
+mistake in the loop's code, some healthy but odd. `watch` or the callback looks on, with default
+settings (`--rate default`) or without a bound to its time (`--rate full`). A mistake counts if the
+model ends worse than its healthy twin, on held-out text, by more than a margin. Runs that are done
+are not done again; a run is done anew if code, thresholds or text have changed.
+
+Comes in: a folder with public data sets, or none. Goes out: a record for each training under
+`--out`, numbers, and with `--save` a dated file under benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.diagnosis.elsewhere.cases import cases, one_of_each
+from benchmarks.diagnosis.elsewhere.recording import digests, read, record_all
+from benchmarks.diagnosis.elsewhere.results import results, tell
+from benchmarks.machine import machine
+from pellucid.machine import installed_versions
+
+_RESULTS = Path(__file__).parents[2] / "results"
+PACKAGES = (
+    "torch",
+    "transformers",
+    "trl",
+    "accelerate",
+    "lightning",
+    "peft",
+    "datasets",
+    "tokenizers",
+    "numpy",
+)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.diagnosis.elsewhere",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--split", choices=("tune", "test"), default="tune")
+    parser.add_argument("--rate", choices=("default", "full"), default="default")
+    parser.add_argument("--sample", type=int, metavar="N", help="the first N, which are a fair mix")
+    parser.add_argument("--each", action="store_true", help="one of each kind, with its twin")
+    parser.add_argument("--only", metavar="WORD", help="those with this word in their name")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--data", metavar="FOLDER", help="folder with public data sets")
+    parser.add_argument("--out", type=Path, default=Path("elsewhere-benchmark"))
+    parser.add_argument("--save", action="store_true", help="write benchmarks/results/")
+    arguments = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    chosen = one_of_each(arguments.split) if arguments.each else cases(arguments.split)
+    if arguments.only:
+        chosen = [case for case in chosen if arguments.only in case.name]
+    chosen = chosen[: arguments.sample]
+    frozen = digests(arguments.data)
+    print("\n".join(f"{name}: {value}" for name, value in frozen.items()))
+    digest = "-".join(value[:8] for value in frozen.values())
+    out, rate = arguments.out, arguments.rate
+    record_all(out, chosen, rate, arguments.data, arguments.workers, digest)
+    found = results(read(out, chosen, rate, digest))
+    print(tell(found))
+    if arguments.save:
+        about = {"split": arguments.split, "rate": rate, "sample": arguments.sample}
+        about |= {
+            "of each kind": arguments.each,
+            "trainings of the split": len(cases(about["split"])),
+        }
+        print(save(found, about | {"digests": frozen}))
+
+
+def save(found: dict[str, Any], about: dict[str, Any]) -> Path:
+    """Write a dated result, with the versions that it was measured with."""
+    date = time.strftime("%Y-%m-%d")
+    circumstances = {"machine": machine(), "versions": installed_versions(PACKAGES)}
+    result = {"date": date} | circumstances | about | found
+    file = _RESULTS / f"elsewhere-{about['split']}-{about['rate']}-{date}.json"
+    file.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    return file
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Mistakes, each written as people make it in the code of their loop."""

@@ -1,0 +1,1 @@
+"""Healthy ways to train that look odd: nobody should be warned of them."""

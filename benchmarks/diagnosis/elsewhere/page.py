@@ -1,0 +1,107 @@
+"""The section of the page about loops that others write, from the newest results of the test split.
+
+Comes in: a folder of dated results. Goes out: text. Every number in it is a file's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_RATES = {"default": "default budget", "full": "full rate"}
+_ROWS = {
+    "detected": "harmed runs detected",
+    "first cause right": "first cause right, of all harmed runs",
+    "right, if a cause was named": "first cause right, if one was named",
+    "false alarms": "false alarms in healthy runs",
+    "alarms at odd runs that ended worse": "alarms at odd runs that ended worse",
+    "alarms at faults without harm": "alarms at faults that did no harm",
+}
+
+
+def section(folder: Path) -> str:
+    """The section; empty as long as the test split has no results."""
+    found = {rate: _newest(folder, rate) for rate in _RATES}
+    there = {rate: result for rate, result in found.items() if result is not None}
+    if "default" not in there:
+        return ""
+    parts = [
+        _about(there["default"]),
+        _shares({_RATES[rate]: result["all"] for rate, result in there.items()}),
+        "By style of loop, at the default budget:\n",
+        _shares(there["default"]["by style"]),
+        "By family of models, at the default budget:\n",
+        _shares(there["default"]["by family"]),
+        _calibration(there["default"]["calibration"]),
+        *(
+            _listed(f"{title.capitalize()}, at the default budget", there["default"][title])
+            for title in ("missed", "named wrongly", "false alarms")
+        ),
+    ]
+    return "\n".join(part.rstrip() + "\n" for part in parts)
+
+
+def _newest(folder: Path, rate: str) -> Mapping[str, Any] | None:
+    files = sorted(folder.glob(f"elsewhere-test-{rate}-*.json"))
+    return json.loads(files[-1].read_text(encoding="utf-8")) if files else None
+
+
+def _about(found: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{name} {value}" for name, value in found["versions"].items())
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(found["outcomes"].items()))
+    digests = "\n".join(f"| {name} | `{value[:16]}` |" for name, value in found["digests"].items())
+    part = "the first of a list with one loop and one seed of each kind, "
+    return f"""Measured on {found["date"]} with the test split, once: {found["runs"]} runs
+({outcomes}; {len(found["errors"])} ended with an error),
+{part if found["of each kind"] else ""}of {found["trainings of the split"]} in the split.
+They took {found["cpu hours"]:.2f} CPU hours. A run is harmed if it ends {found["margin"]} worse
+than its healthy twin. Watching took {found["share of time spent watching"]:.1%} of the time, the
+median of these short runs. Versions: {versions}.
+
+| frozen | SHA-256 begins |
+|---|---|
+{digests}
+"""
+
+
+def _calibration(found: Mapping[str, Any]) -> str:
+    """How often the first cause was right, for each range of its confidence."""
+    lines = ["| confidence | right | answers |", "|---|---|---|"]
+    lines += [
+        f"| {row['said']:.2f} | {row['right']:.2f} | {row['runs']} |" for row in found["bins"]
+    ]
+    title = f"Confidence, against how often it was right (mean gap {found['expected_error']:.3f}):"
+    return "\n".join([title, "", *lines]) + "\n"
+
+
+def _shares(columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table with a row for each column's name, if there are many of them."""
+    keys = [key for key in _ROWS if any(shares[key]["of"] for shares in columns.values())]
+    if len(columns) > 2:
+        head = ["", *(_ROWS[key] for key in keys)]
+        rows = [[name, *(_share(s[key]) for key in keys)] for name, s in columns.items()]
+    else:
+        head = ["", *columns]
+        rows = [[_ROWS[key], *(_share(s[key]) for s in columns.values())] for key in keys]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def _share(share: Mapping[str, Any]) -> str:
+    if not share["of"]:
+        return "-"
+    value = share["count"] / share["of"]
+    low, high = share["low"], share["high"]
+    return f"{value:.0%} ({share['count']} of {share['of']}) [{low:.0%}, {high:.0%}]"
+
+
+def _listed(title: str, told: list[Mapping[str, Any]]) -> str:
+    """Each run, with what is right and what was said."""
+    lines = [f"{title}: {len(told)}\n"]
+    for run in told:
+        said = ", ".join(line.partition(":")[0] for line in run["said"]) or "nothing"
+        right = ", ".join(run["right"])
+        lines.append(f"- {run['run']}: {said}" + (f" (right: {right})" if right else ""))
+    return "\n".join(lines) + "\n"

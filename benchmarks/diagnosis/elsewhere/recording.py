@@ -1,0 +1,112 @@
+"""Records of a split, made on several processes; those that are there are not made again.
+
+Comes in: a split, a folder. Goes out: a file for each case. A record counts as long as the code
+that trained, watched and judged is the same: each holds its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+from benchmarks.diagnosis.elsewhere.cases import Case
+from benchmarks.diagnosis.elsewhere.running import Rate, Record, run
+from benchmarks.diagnosis.elsewhere.texts import texts
+from benchmarks.diagnosis.recording import say
+
+_HERE = Path(__file__).parent
+_SOURCE = _HERE.parents[2] / "src" / "pellucid"
+#: The rooms that watch and judge, and what decides which trainings there are.
+_JUDGES, _TRAINS = ("diagnosis", "vitals"), ("*.py", "faults/*.py", "odd/*.py", "styles/*.py")
+_TELLS = ("__init__.py", "__main__.py", "answers.py", "recording.py", "results.py", "page.py")
+
+
+def digests(folder: str | None) -> dict[str, str]:
+    """SHA-256 of thresholds and codes, of the code that judges, of the trainings, of the text."""
+    judges = [file for room in _JUDGES for file in (_SOURCE / room).rglob("*.py")]
+    tables = [file for room in _JUDGES for file in (_SOURCE / room).rglob("*.toml")]
+    trains = [file for pattern in _TRAINS for file in _HERE.glob(pattern)]
+    return {
+        "thresholds and codes": _digest(tables),
+        "code of diagnosis and vitals": _digest(judges),
+        "trainings": _digest([file for file in trains if file.name not in _TELLS]),
+        "text": texts(folder).digest,
+    }
+
+
+def _digest(files: list[Path]) -> str:
+    total = hashlib.sha256()
+    for file in sorted(files):
+        total.update(file.name.encode() + file.read_bytes())
+    return total.hexdigest()
+
+
+def file_of(out: Path, case: Case, rate: Rate) -> Path:
+    """Where the record of a case is."""
+    return out / case.split / rate / f"{case.name}.json"
+
+
+def read(out: Path, cases: list[Case], rate: Rate, digest: str) -> list[Record]:
+    """The records that are there."""
+    found = (_record(file_of(out, case, rate), digest) for case in cases)
+    return [record for record in found if record is not None]
+
+
+def _record(file: Path, digest: str) -> Record | None:
+    if not file.is_file():
+        return None
+    record: Record = json.loads(file.read_text(encoding="utf-8"))
+    return record if record["digest"] == digest else None
+
+
+def record_all(
+    out: Path, cases: list[Case], rate: Rate, folder: str | None, workers: int, digest: str
+) -> None:
+    """Make every record that is not there."""
+    open_ones = [case for case in cases if _record(file_of(out, case, rate), digest) is None]
+    say(f"{rate}: {len(cases)} trainings, {len(cases) - len(open_ones)} are there")
+    began = time.monotonic()
+    # a process that has ended leaves nothing behind: trainers keep more than they give back
+    with ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_end_with_parent,
+        max_tasks_per_child=40,
+    ) as pool:
+        running = [pool.submit(make, case, rate, folder, out, digest) for case in open_ones]
+        for count, done in enumerate(as_completed(running), start=1):
+            if done.result():
+                say(done.result())
+            if count % 10 == 0 or count == len(running):
+                left = (time.monotonic() - began) / count * (len(running) - count)
+                say(f"{count} of {len(running)} done, {left / 60:.1f} min left")
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it was killed."""
+    parent = os.getppid()
+
+    def look() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=look, daemon=True).start()
+
+
+def make(case: Case, rate: Rate, folder: str | None, out: Path, digest: str) -> str:
+    """Make one record; the last line of its error, if it has one."""
+    record = run(case, rate, folder, out) | {"digest": digest}
+    file = file_of(out, case, rate)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    written = file.with_suffix(f".{os.getpid()}")
+    written.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    written.replace(file)
+    error = record.get("error", "")
+    return f"{case.name}: {error.strip().splitlines()[-1]}" if error else ""

@@ -1,0 +1,1 @@
+"""The styles in which people write loops: each trains a model under watch, as its users would."""

@@ -1,0 +1,65 @@
+"""Causes in the loop's own call: what its outputs depend on, and which tokens are paid for.
+
+The signs are measured once, at the first update, by repeating the call (see `CallProbe`).
+"""
+
+from __future__ import annotations
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, Comparison, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+
+
+def divided_logits(view: HistoryView) -> Candidate | None:
+    """A loss that divides the logits by a number."""
+    readings = view.readings("logits.temperature")
+    if not readings:
+        return None
+    value = readings[0].value
+    if limit("LOS014", "low") <= value <= limit("LOS014", "high"):
+        return None
+    return suspect("LOS014", value=value, step=readings[0].step)
+
+
+def visible_padding(view: HistoryView) -> Candidate | None:
+    """Padding that moves outputs: a little is no more than a note while training goes well."""
+    readings = view.readings("call.padding")
+    if not readings or readings[0].value == 0:
+        return None
+    value = readings[0].value
+    is_small = value <= limit("ATT003", "size")
+    severity = "note" if is_small and view.goes_well else "warn"
+    return suspect("ATT003/call", value=value, step=readings[0].step, severity=severity)
+
+
+def rows_without_labels(view: HistoryView) -> Candidate | None:
+    """Rows without any label: some, or all of them."""
+    readings = view.readings("targets.unpaid_rows")
+    if not readings or readings[0].value <= limit("LOS016", "share"):
+        return None
+    key = "LOS011/call" if readings[0].value == 1 else "LOS016"
+    return suspect(key, value=readings[0].value, step=readings[0].step)
+
+
+CAUSES: tuple[Cause, ...] = (
+    Comparison("ATT001/call", "call.future", (">", 0), n=1),
+    Comparison("ATT002/call", "call.rows", (">", 0), n=1),
+    Comparison("ATT008", "call.right", ("<", "change"), n=1),
+    Comparison("ATT009", "call.inputs", ("<", "change"), n=1),
+    Comparison("ATT010", "call.source", ("<", "change"), n=1),
+    Comparison("POS003", "call.one_position", (">", "share"), n=1),
+    Comparison("LOS001/call", "targets.unmoved", (">", "agree"), n=1),
+    Comparison("LOS002/call", "targets.skipped", (">", "share"), n=1),
+    Comparison("LOS003/call", "targets.scrambled", (">", "share"), n=1),
+    Comparison("LOS003/strange", "targets.strange", (">", "strange"), n=1),
+    Comparison("ATT011", "call.hidden", (">", "share"), n=1),
+    Comparison("LOS015", "targets.unmasked", (">", "share"), n=1),
+    Comparison("DAT013", "targets.swapped", (">", "share"), n=1),
+    Comparison("DAT014", "batch.one_token", (">", "share"), n=1),
+    Comparison("DAT015", "batch.length", ("<", "length"), n=1),
+    Comparison("DAT016", "batch.doubled_start", (">", "share"), n=1),
+    Comparison("DAT002/call", "batch.copies", (">=", "half"), n=1),
+    visible_padding,
+    divided_logits,
+    rows_without_labels,
+)

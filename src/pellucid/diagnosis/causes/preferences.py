@@ -1,0 +1,161 @@
+"""Causes in a training on pairs of answers: DPO and its kin, and reward models.
+
+Columns mean the same in every tool: a reward is beta times the change of an answer's log P against
+the reference, and a margin is the chosen reward minus the rejected one.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.logs.statistics import ends
+
+_COIN = math.log(2)
+#: Rows that are enough for an exact equality.
+_LEAST_ROWS = 3
+
+
+def no_preference(view: HistoryView) -> Candidate | None:
+    """A preference loss that stays at ln 2, the loss of guessing."""
+    end, margin = view.end, view.late("margin")
+    if not view.facts.on_preferences or end is None:
+        return None
+    in_band = limit("PRF001", "low") < end < limit("PRF001", "high")
+    if view.updates < limit("PRF001", "updates") or not in_band:
+        return None
+    if margin is not None and abs(margin) > limit("PRF001", "margin"):
+        return None  # the mean of a loss hides what its margins show
+    return suspect("PRF001", end=end, step=view.updates)
+
+
+def exactly_a_coin(view: HistoryView) -> Candidate | None:
+    """A loss of ln 2, exactly, at every update: both sides of each comparison are equal.
+
+    It needs no column of preferences: other losses do not stay at ln 2 by chance.
+    """
+    losses, width = view.losses, limit("PRF001", "exact")
+    if len(losses) < limit("PRF001", "exact_rows") or max(abs(x - _COIN) for x in losses) > width:
+        return None
+    return suspect("PRF001/exact", end=losses[-1], n=len(losses), step=view.steps[0])
+
+
+def unchanged_answers(view: HistoryView) -> Candidate | None:
+    """A margin or a reward that rose, and greedy answers that did not change."""
+    samples, gains = view.history.samples, view.gains
+    n = len(gains) // 4
+    if len(samples) < 2 or len({text for _, text in samples}) > 1 or not n:
+        return None
+    end = sum(gains[-n:]) / n
+    rise = end - sum(gains[:n]) / n
+    if rise < limit("PRF002", "risen"):
+        return None
+    key = "PRF002/margin" if view.facts.on_preferences else "PRF002/reward"
+    return suspect(key, rise=rise, end=end, n=len(samples), step=samples[-1][0])
+
+
+def no_difference(view: HistoryView) -> Candidate | None:
+    """Pairs whose two answers are the same to the loss, or a policy that stays its reference."""
+    log_ps = view.measure("chosen_logp")
+    pairs = list(zip(log_ps, view.measure("rejected_logp"), strict=False))
+    is_empty = bool(pairs) and not any(a or b for a, b in pairs)  # one such row is enough
+    if is_empty or (len(pairs) >= _LEAST_ROWS and all(a == b for a, b in pairs)):
+        key = "PRF003/no tokens" if is_empty else "PRF003/same"
+        return suspect(key, n=len(pairs), log_p=log_ps[-1])
+    margins, rewards = view.measure("margin"), view.measure("chosen_reward")
+    rows = list(zip(margins, rewards, strict=False))
+    if len(rows) < limit("PRF003", "rows") or any(a or b for a, b in rows):
+        return None
+    return suspect("PRF003", n=len(rows), margin=0.0)
+
+
+def rejected_wins(view: HistoryView) -> Candidate | None:
+    """Rejected answers that become likelier than chosen ones."""
+    margins, accuracy = view.measure("margin"), view.late("accuracy")
+    if len(margins) < limit("PRF004", "rows") or not view.facts.on_preferences:
+        return None
+    start, end = ends(view.history.measures["margin"])
+    loses = accuracy is None or accuracy < limit("PRF004", "accuracy")
+    if not loses or end > -limit("PRF004", "margin") or end >= start:
+        return None
+    key = "PRF004/falling loss" if (view.end or _COIN) < _COIN else "PRF004"
+    return suspect(key, start=start, end=end, accuracy=accuracy, loss=view.end)
+
+
+def both_unlikely(view: HistoryView) -> Candidate | None:
+    """Chosen answers that became far less likely than they were."""
+    log_p, reward = view.history.measures.get("chosen_logp", ()), view.late("chosen_reward")
+    if len(log_p) < limit("PRF005", "rows") or reward is None:
+        return None
+    start, end = ends(log_p)
+    fell = start - end > max(limit("PRF005", "nats"), limit("PRF005", "share") * abs(start))
+    if not fell or reward > -limit("PRF005", "reward"):
+        return None
+    return suspect("PRF005", start=start, end=end, fall=start - end, reward=reward)
+
+
+def too_certain(view: HistoryView) -> Candidate | None:
+    """Pairs without doubt: the model found a shortcut, or its steps are far too large."""
+    margin, accuracy = view.late("margin"), view.late("accuracy")
+    losses = view.losses[len(view.losses) // 2 :]
+    if margin is None or not losses or not view.facts.on_preferences:
+        return None
+    certain = accuracy is None or accuracy >= limit("PRF006", "accuracy")
+    loss = statistics.median(losses)
+    if not certain or margin < limit("PRF006", "margin") or loss > limit("PRF006", "loss"):
+        return None
+    return suspect("PRF006", loss=loss, margin=margin, accuracy=accuracy, rate=view.rate)
+
+
+def other_start(view: HistoryView) -> Candidate | None:
+    """Rewards in the first rows of a warm-up: the policy has not moved, its reference is another.
+
+    Losses without a reference call the log P itself a reward, so the two have one ratio.
+    """
+    rates = [rate for _, rate in view.history.rates][:_LEAST_ROWS]
+    rewards, log_ps = (
+        view.measure("chosen_reward")[:_LEAST_ROWS],
+        view.measure("chosen_logp")[:_LEAST_ROWS],
+    )
+    if len(rates) < _LEAST_ROWS or len(rewards) < _LEAST_ROWS or not view.rate:
+        return None
+    is_warm_up = rates == sorted(rates) and 0 <= rates[0] < limit("REF001", "warm_up") * view.rate
+    ratios = [r / p for r, p in zip(rewards, log_ps, strict=False) if p]
+    without_reference = len(ratios) == _LEAST_ROWS and max(ratios) - min(ratios) <= 0.02 * max(
+        map(abs, ratios)
+    )
+    if (view.first("update.ratio") or 0.0) > limit("REF001", "moved"):
+        return None  # the first update alone took the policy away
+    if not is_warm_up or without_reference or abs(rewards[0]) < limit("REF001", "reward"):
+        return None
+    if min(map(abs, rewards)) < limit("REF001", "reward"):
+        return None
+    return suspect("REF001/log", reward=rewards[0], step=0)
+
+
+def summed_pairs(view: HistoryView) -> Candidate | None:
+    """A first loss that is a multiple of ln 2, with a margin of 0."""
+    margins = view.measure("margin")
+    if not margins or not view.losses or abs(margins[0]) > limit("PRF001", "margin"):
+        return None
+    first = view.losses[0]
+    parts, tolerance = round(first / _COIN), limit("LOS007", "share_of_a_log")
+    if parts < 2 or abs(first / _COIN / parts - 1) > tolerance:
+        return None
+    return suspect("LOS007/pairs", first=first, parts=parts, ratio=first / _COIN, step=0)
+
+
+CAUSES: tuple[Cause, ...] = (
+    no_preference,
+    exactly_a_coin,
+    unchanged_answers,
+    no_difference,
+    rejected_wins,
+    both_unlikely,
+    too_certain,
+    other_start,
+    summed_pairs,
+)

@@ -1,0 +1,178 @@
+"""Causes in a training on rewards: GRPO, PPO, RLOO and their kin."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+from pellucid.diagnosis.logs.statistics import ends, noise
+
+#: Rows that are enough for an exact equality.
+_LEAST_ROWS = 3
+
+
+def equal_rewards(view: HistoryView) -> Candidate | None:
+    """Updates without a gradient while learning from rewards."""
+    norms, reward = view.history.grad_norms, view.late("reward")
+    if not view.facts.on_rewards:
+        return None
+    share = _share_without_spread(view)
+    if share is not None and share >= limit("RLH001", "groups"):
+        level = "unknown" if reward is None else f"{reward:.3g}"
+        return suspect("RLH001/log", share=share, reward=level)
+    if len(norms) < 10 or share is not None:
+        return None
+    share = sum(norm < 1e-8 for _, norm in norms) / len(norms)
+    if share < limit("RLH001", "share"):
+        return None
+    return suspect("RLH001", share=share, step=norms[0][0])
+
+
+def _share_without_spread(view: HistoryView) -> float | None:
+    """The share of groups, or of rows, in which no answer was better than another."""
+    groups = view.late("equal_groups")
+    if groups is not None:
+        return groups
+    for kind in ("reward_spread", "advantage"):
+        values = view.measure(kind)
+        if len(values) >= _LEAST_ROWS:
+            return sum(value == 0 for value in values) / len(values)
+    return None
+
+
+def answers_cut_off(view: HistoryView) -> Candidate | None:
+    """Answers that reach the largest length without an end, almost all of them."""
+    shares, lengths = view.measure("cut_off"), view.measure("length")
+    groups = view.measure("equal_groups")
+    # one row is enough where no answer of a whole batch has an end, and none earns more
+    all_rows = bool(shares) and bool(groups) and min(shares) == min(groups) == 1
+    is_long = all_rows or len(shares) >= _LEAST_ROWS
+    if is_long and statistics.median(shares) >= limit("RLH002", "share"):
+        return suspect("RLH002", share=statistics.median(shares), length=view.late("length"))
+    is_constant = len(lengths) >= limit("RLH002", "rows") and len(set(lengths)) == 1
+    if shares or not is_constant or lengths[0] < 2:
+        return None
+    return suspect("RLH002/length", n=len(lengths), length=lengths[0])
+
+
+def reward_falls(view: HistoryView) -> Candidate | None:
+    """A reward that fell for good."""
+    points = view.history.measures.get("reward", ())
+    if len(points) < limit("RLH003", "rows") or not view.facts.on_rewards:
+        return None
+    start, end = ends(points)
+    values = view.measure("reward")
+    lost = max(values) - min(values)
+    least = max(limit("RLH003", "share") * lost, limit("RLH003", "noise") * noise(values))
+    third = len(values) // 3
+    middle = statistics.median(values[third : 2 * third])
+    if start - end <= least or end > middle:
+        return None
+    return suspect("RLH003", start=start, end=end, fall=start - end, kl=view.late("kl"))
+
+
+def bought_reward(view: HistoryView) -> Candidate | None:
+    """One of several rewards that rose while another one was lost."""
+    measures = view.history.measures
+    parts = {kind: points for kind, points in measures.items() if kind.startswith("rewards/")}
+    total = measures.get("reward", ())
+    if len(parts) < 2 or len(total) < limit("RLH004", "rows"):
+        return None
+    total_start, total_end = ends(total)
+    changes = {kind: ends(points) for kind, points in parts.items() if len(points) == len(total)}
+    gained = {kind: end - start for kind, (start, end) in changes.items()}
+    if not gained or total_end <= total_start:
+        return None
+    winner, loser = max(gained, key=gained.__getitem__), min(gained, key=gained.__getitem__)
+    start, end = changes[loser]
+    spread = noise(view.measure(loser))
+    if start <= 0 or end > limit("RLH004", "left") * start or start - end < 3 * spread:
+        return None
+    names = [kind.removeprefix("rewards/") for kind in (winner, loser)]
+    return suspect("RLH004", start=start, end=end, winner=names[0], loser=names[1])
+
+
+def unpaid_reward(view: HistoryView) -> Candidate | None:
+    """One of several rewards that never pays, although the others do."""
+    if not view.facts.on_rewards or not any(view.measure("reward")):
+        return None
+    for kind in view.history.measures:
+        values = view.measure(kind)
+        if not kind.startswith("rewards/") or len(values) < limit("RLH005", "rows"):
+            continue
+        if not any(values):
+            return suspect("RLH005", name=kind.removeprefix("rewards/"), n=len(values), paid=0.0)
+    return None
+
+
+def far_policy(view: HistoryView) -> Candidate | None:
+    """A large distance from the reference at the end of a training on rewards."""
+    if not view.measure("reward"):
+        return None
+    for kind, name, unit in (("kl", "kl", "token"), ("sequence_kl", "sequence", "answer")):
+        distance = view.late(kind)
+        if distance is not None and distance >= limit("REF003", name):
+            return suspect("REF003/log", value=distance, unit=unit)
+    return None
+
+
+def negative_kl(view: HistoryView) -> Candidate | None:
+    """A mean log ratio that stays below 0, which no distance is."""
+    values, late = view.measure("sequence_kl"), view.late("sequence_kl")
+    if late is None or len(values) < limit("RLH006", "rows") or late > -limit("RLH006", "nats"):
+        return None
+    return suspect("RLH006", late=late, lowest=min(values))
+
+
+def entropy_collapse(view: HistoryView) -> Candidate | None:
+    """A policy that always writes the same, or that writes anything."""
+    points = view.history.measures.get("entropy", ())
+    if len(points) < limit("RLH007", "rows") or not view.facts.on_rewards:
+        return None
+    start, end = ends(points)
+    if end < limit("RLH007", "least") and end < limit("RLH007", "share") * start:
+        return suspect("RLH007", start=start, end=end)
+    if end > limit("RLH007", "most") and end > start / limit("RLH007", "share"):
+        return suspect("RLH007/rising", start=start, end=end)
+    return None
+
+
+def length_runs_away(view: HistoryView) -> Candidate | None:
+    """Answers that became many times longer or shorter, for no more reward."""
+    lengths, rewards = (view.history.measures.get(kind, ()) for kind in ("length", "reward"))
+    if min(len(lengths), len(rewards)) < limit("RLH008", "rows"):
+        return None
+    (start, end), (old, new) = ends(lengths), ends(rewards)
+    times = limit("RLH008", "times")
+    if start <= 0 or end <= 0 or new > old + noise(view.measure("reward")):
+        return None
+    if max(end / start, start / end) < times:
+        return None
+    return suspect("RLH008", start=start, end=end, ratio=end / start, old=old, new=new)
+
+
+def stale_log_ps(view: HistoryView) -> Candidate | None:
+    """Ratios of new to old probabilities that are clipped, or far from 1."""
+    clipped, ratio = view.late("clipped"), view.late("ratio")
+    if clipped is not None and clipped >= limit("RLH009", "clipped"):
+        return suspect("RLH009", clipped=clipped)
+    if ratio is None or (ratio > 0 and abs(math.log(ratio)) < math.log(limit("RLH009", "ratio"))):
+        return None
+    return suspect("RLH009/ratio", ratio=ratio)
+
+
+CAUSES: tuple[Cause, ...] = (
+    equal_rewards,
+    answers_cut_off,
+    reward_falls,
+    bought_reward,
+    unpaid_reward,
+    far_policy,
+    negative_kl,
+    entropy_collapse,
+    length_runs_away,
+    stale_log_ps,
+)

@@ -1,0 +1,201 @@
+"""Causes in the loop, as the ledger of updates saw them: each mark is one that sound loops lack.
+
+A mark counts the updates that showed something, of those that could have. Laplace's rule of
+succession makes this a likelihood: a few sightings under a tight budget weigh less than many.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pellucid.diagnosis.causes.candidate import Candidate, Cause, suspect
+from pellucid.diagnosis.causes.history_view import HistoryView
+from pellucid.diagnosis.finding import limit
+from pellucid.vitals import Mark
+
+
+def put_back(view: HistoryView) -> Candidate | None:
+    """Weights that equal the weights after an earlier update, bit for bit."""
+    mark = view.history.marks.get("restored")
+    if mark is None or not mark.n_seen:
+        return None
+    again = mark.n_seen >= limit("UPD001", "times")
+    return suspect(
+        "UPD001",
+        _sure(mark) if again else 0.6,
+        times=mark.n_seen,
+        lost=mark.value,
+        step=mark.first,
+        severity=None if again else "note",
+    )
+
+
+def no_gradients(view: HistoryView) -> Candidate | None:
+    """Steps at which no weight has a gradient."""
+    mark = view.often("bare", limit("UPD002", "share"))
+    if mark is None:
+        return None
+    return suspect("UPD002", _sure(mark), share=mark.share, n=mark.n_seeable, step=mark.first)
+
+
+def used_twice(view: HistoryView) -> Candidate | None:
+    """A second step with the gradients of the first."""
+    mark = view.often("repeated", limit("UPD003", "share"))
+    if mark is None:
+        return None
+    return suspect("UPD003", _sure(mark), times=mark.n_seen, n=mark.n_seeable, step=mark.first)
+
+
+def no_movement(view: HistoryView) -> Candidate | None:
+    """Steps that have gradients and a rate, and change nothing."""
+    mark = view.often("unmoved", limit("UPD002", "share"))
+    if mark is None:
+        return None
+    return suspect(
+        "OPT002/history",
+        _sure(mark),
+        which="No",
+        ratio=0.0,
+        place="every matrix",
+        step=mark.first,
+        severity="fatal",
+    )
+
+
+def hasty_schedule(view: HistoryView) -> Candidate | None:
+    """A learning rate that changes between the parts of an update."""
+    mark = view.often("rates", limit("UPD004", "share"))
+    if mark is None:
+        return None
+    return suspect("UPD004", _sure(mark), rates=mark.value, times=mark.n_seen, step=mark.first)
+
+
+def idle_schedule(view: HistoryView) -> Candidate | None:
+    """A schedule that is still at the foot of its warm-up after many updates."""
+    initial, rates = view.facts.initial_rate, view.history.rates
+    if initial is None or len(rates) < limit("UPD005", "updates"):
+        return None
+    values = {rate for _, rate in rates}
+    rate = values.pop()
+    if values or rate == 0 or rate >= initial:
+        return None
+    severity = "note" if view.goes_well else None
+    return suspect("UPD005", rate=rate, initial=initial, n=len(rates), step=0, severity=severity)
+
+
+def coupled_decay(view: HistoryView) -> Candidate | None:
+    """Weight decay in the gradient of Adam, as large as the gradient itself."""
+    mark = view.often("pull", 0.5)
+    if mark is None or mark.value < limit("UPD006", "pull"):
+        return None
+    # each step of Adam is as large as the rate, and nearly all of it may be decay
+    drift, share = view.history.marks.get("drift"), mark.value / math.hypot(1, mark.value)
+    way = 0.0 if drift is None else share * drift.value * view.updates
+    is_strong = mark.value > limit("UPD006", "strong") and way > limit("UPD006", "way")
+    return suspect(
+        "UPD006",
+        0.96 if is_strong else 0.8,
+        pull=mark.value,
+        way=way,
+        decay=view.facts.weight_decay,
+        step=mark.first,
+        severity=None if is_strong else "note",
+    )
+
+
+def at_rest(view: HistoryView) -> Candidate | None:
+    """A model with dropout that is trained in evaluation mode."""
+    mark, dropout = view.often("resting", limit("UPD007", "share")), view.facts.dropout
+    if mark is None or not dropout:
+        return None
+    # Hugging Face models come in evaluation mode, and many fine-tune them like that
+    began_later = mark.first > limit("UPD007", "start")
+    return suspect(
+        "UPD007",
+        _sure(mark),
+        dropout=dropout,
+        step=mark.first,
+        severity=None if began_later else "note",
+    )
+
+
+def lost_moments(view: HistoryView) -> Candidate | None:
+    """An optimiser that remembers fewer updates than at the update before."""
+    mark = view.history.marks.get("reset")
+    if mark is None or not mark.n_seen:
+        return None
+    return suspect(
+        "OPT015/seen",
+        times=mark.n_seen,
+        age=mark.value,
+        step=mark.first,
+        severity="note" if view.goes_well and mark.n_seen == 1 else None,
+    )
+
+
+def parts_not_divided(view: HistoryView) -> Candidate | None:
+    """Parts of an update that add up to more than the gradient of a mean."""
+    parts, outputs = view.history.marks.get("parts"), view.history.marks.get("outputs")
+    if parts is None or outputs is None or outputs.n_seen < limit("UPD003", "times"):
+        return None
+    # each mean cross-entropy has at most 2 at the logits, and one of no tokens has no such bound
+    is_of_tokens = view.start is not None and view.start > limit("LOS007", "nats")
+    n, most = parts.value, limit("LOS007", "bound")
+    discarded = view.history.marks.get("discarded")
+    if discarded is not None and discarded.n_seen:
+        return None  # the parts do not add up
+    if n < 2 or not is_of_tokens or not most < outputs.value <= most * n:
+        return None
+    return suspect("LOS007/parts", total=outputs.value, parts=n, step=outputs.first)
+
+
+def always_cut(view: HistoryView) -> Candidate | None:
+    """Gradients that are far shorter at every step than when they arrived."""
+    mark = view.often("cut", limit("UPD008", "share"))
+    if mark is None or view.facts.clip_norm is not None or mark.value > limit("UPD008", "cut"):
+        return None
+    logs = [math.log2(value) for value in mark.values if value > 0]
+    # a factor that stays the same is no clipping but a mean over parts, and 1024 a loss scale
+    is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
+    if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
+        return None
+    return suspect(
+        "UPD008",
+        _sure(mark),
+        cut=mark.value,
+        n=mark.n_seen,
+        step=mark.first,
+        severity="note" if view.goes_well and view.facts.betas is not None else None,
+    )
+
+
+def _sure(mark: Mark) -> float:
+    """Laplace's rule of succession for something that sound loops never show."""
+    return min(0.98, (mark.n_seen + 1) / (mark.n_seen + 2))
+
+
+def thrown_away(view: HistoryView) -> Candidate | None:
+    """Backward passes whose gradients are cleared before a step uses them."""
+    mark = view.history.marks.get("discarded")
+    if mark is None or mark.share < limit("UPD009", "share"):
+        return None
+    in_all = round(sum(mark.values))
+    if mark.n_seen < 2 or mark.value < limit("UPD009", "each") or in_all < limit("UPD009", "all"):
+        return None
+    return suspect("UPD009", times=in_all, each=mark.value, n=mark.n_seen, step=mark.first)
+
+
+CAUSES: tuple[Cause, ...] = (
+    put_back,
+    no_gradients,
+    used_twice,
+    no_movement,
+    hasty_schedule,
+    idle_schedule,
+    coupled_decay,
+    at_rest,
+    lost_moments,
+    parts_not_divided,
+    always_cut,
+    thrown_away,
+)

@@ -1,0 +1,121 @@
+"""The places of a batch's targets in its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from pellucid.batches import IGNORED
+
+#: Offsets of a target from the place that predicts it: before it, at it, after it.
+OFFSETS = range(-2, 5)
+#: Fewer paid places say nothing.
+FEWEST = 8
+#: The least share that is equal, after chance, if the inputs hold the targets.
+_CLEAR = 0.7
+#: The least share above chance that is no accident.
+_SOME = 0.05
+#: With fewer different ids, other targets may have the same counts by chance.
+_FEWEST_IDS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The offset at which most targets equal an input, and the share that does.
+
+    `chance` is the share that would be equal if inputs were put in another order.
+    """
+
+    offset: int
+    share: float
+    chance: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether far more targets are equal than by chance."""
+        return self.share - self.chance >= _CLEAR * (1 - self.chance) > 0
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some targets are the next tokens, more than by chance, and many are not."""
+        return self.offset == 1 and not self.is_clear and self.share > 2 * self.chance + _SOME
+
+
+def alignment(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> Alignment:
+    """The offset d with the most places t whose target is the input at t + d.
+
+    Args:
+        inputs: The ids that the model reads.
+        targets: The target of each place, `IGNORED` if it has none.
+    """
+    shares = {offset: _share(inputs, targets, offset) for offset in OFFSETS}
+    # of equal ones the usual: the next token, then the same one
+    offset = max(shares, key=lambda d: (round(shares[d], 2), d == 1, d == 0))
+    return Alignment(offset, shares[offset], _chance(inputs, targets))
+
+
+def _chance(inputs: Tensor, targets: Tensor) -> float:
+    paid = targets[targets != IGNORED]
+    if not len(paid):
+        return 1.0
+    size = int(max(paid.max(), inputs.max())) + 1
+    shares = [torch.bincount(t.flatten(), minlength=size).double() for t in (paid, inputs)]
+    return float((shares[0] / shares[0].sum() * shares[1] / shares[1].sum()).sum())
+
+
+def _share(inputs: Tensor, targets: Tensor, offset: int) -> float:
+    width = min(inputs.shape[1], targets.shape[1])
+    first, last = max(0, -offset), min(width, inputs.shape[1] - offset)
+    paid = targets[:, first:last]
+    if paid.shape[1] <= 0:
+        return 0.0
+    n = int((paid != IGNORED).sum())
+    if n < FEWEST:
+        return 0.0
+    equal = (paid == inputs[:, first + offset : last + offset]) & (paid != IGNORED)
+    return int(equal.sum()) / n
+
+
+def scrambled(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> float:
+    """The share of targets that are inputs of the batch in any order, each used once.
+
+    0 unless they are the very same tokens, but for one at the end of each row.
+    """
+    paid = targets[targets != IGNORED]
+    size = int(max(paid.max(), inputs.max())) + 1
+    first, second = (torch.bincount(t.flatten(), minlength=size) for t in (paid, inputs))
+    n = int(torch.minimum(first, second).sum())
+    is_same = len(paid) - n <= len(inputs) and int((second > 0).sum()) >= _FEWEST_IDS
+    return n / len(paid) if is_same else 0.0
+
+
+def is_unmasked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> bool:
+    """Whether the inputs hold the targets, with no mask or with one mask for the others.
+
+    Where various inputs differ from their targets, the model is to correct them.
+    """
+    is_paid = targets != IGNORED
+    other = inputs[is_paid & (inputs != targets)]
+    if len(other) <= 0.01 * int(is_paid.sum()):
+        return True
+    return int(torch.bincount(other).max()) > 0.5 * len(other)
+
+
+def is_masked(inputs: Int[Tensor, "rows time"], targets: Int[Tensor, "rows time"]) -> bool:
+    """Whether one id fills most places that are paid for, as in masked language models.
+
+    The targets of these places have to differ, and most places must not be paid for.
+    """
+    if inputs.shape != targets.shape:
+        return False
+    is_paid = targets != IGNORED
+    n = int(is_paid.sum())
+    if n < FEWEST or n > 0.6 * is_paid.numel():
+        return False
+    largest_shares = [
+        int(torch.bincount(t[is_paid].clamp_min(0)).max()) / n for t in (inputs, targets)
+    ]
+    return largest_shares[0] > 0.5 > largest_shares[1]

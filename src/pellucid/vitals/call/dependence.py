@@ -1,0 +1,130 @@
+"""What the outputs of a call depend on, from a few repetitions of it with other inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.typed import named_modules
+from pellucid.vitals.call.arguments import Arguments, Place, other_ids
+from pellucid.vitals.taps.restore import reading_mode
+
+#: Names of outputs that are not logits of tokens.
+_OUTPUTS = ("logits", "last_hidden_state", "scores")
+
+
+class Repetition:
+    """Repeats a call in the loop's autocast.
+
+    It runs in evaluation mode, as every reading does: dropout would hide small changes, and a
+    user's hooks may count the passes of training.
+
+    Args:
+        model: The model that was called.
+        autocast: The type of the loop's autocast; None without one.
+        outputs_of: Finds the outputs in what the model returns.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        autocast: torch.dtype | None,
+        outputs_of: Callable[[Any], Tensor | None],
+    ) -> None:
+        self._model = model
+        self._autocast = autocast
+        self._outputs_of = outputs_of
+        #: whether a router drops tokens over a capacity, so that all tokens of a batch matter
+        self.mixes_rows = any(hasattr(module, "expert_capacity") for module in model.modules())
+        #: whether weights of zero may hide a part of the model before its first update
+        self.starts_at_zero = any(map(_is_gate_of_zero, model.parameters()))
+        #: forward passes so far
+        self.passes = 0
+
+    def __call__(self, arguments: Arguments) -> Tensor | None:
+        """The outputs of the call with these arguments."""
+        self.passes += 1
+        args, kwargs = arguments.call.copy()
+        device, kind = arguments.inputs.device.type, self._autocast
+        autocast = nullcontext() if kind is None else torch.autocast(device, kind)
+        with reading_mode(self._model), autocast:
+            return self._outputs_of(self._model(*args, **kwargs))
+
+    @contextmanager
+    def noting(self, note: Callable[[str, nn.Module, Any], None]) -> Generator[None]:
+        """Call `note` with the name, the module and the arguments of each module that runs."""
+        handles: list[Any] = []
+        try:
+            for name, module in named_modules(self._model).items():
+                hook = _noting(note, name)
+                handles.append(module.register_forward_pre_hook(hook, with_kwargs=True))
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _is_gate_of_zero(weight: nn.Parameter) -> bool:
+    """Whether all of a matrix, or a single number, is zero: nothing passes through it yet."""
+    is_gate = weight.ndim >= 2 or weight.numel() == 1
+    return is_gate and not weight.is_meta and not bool(weight.detach().any())
+
+
+def _noting(note: Callable[[str, nn.Module, Any], None], name: str) -> Callable[..., None]:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        note(name, module, (*args, *kwargs.values()))
+
+    return hook
+
+
+def change(before: Tensor, after: Tensor) -> Tensor:
+    """The largest change of each (row, time), or of each row, relative to the outputs' size."""
+    before, after = before.double(), after.double()
+    size = (before - before.mean(-1, keepdim=True)).square().mean().sqrt()
+    if before.shape[-1] == 1:
+        size = before.square().mean().sqrt()
+    return (after - before).abs().amax(-1) / size.clamp_min(1e-30)
+
+
+def with_changes(arguments: Arguments, place: Place, is_changed: Tensor) -> Arguments | None:
+    """The call with other ids, or other vectors, where `where` (rows, time) is True.
+
+    None if nothing changes, because there is only one id.
+    """
+    inputs = arguments.tensor(place)
+    assert inputs is not None
+    if inputs.is_floating_point():
+        other = inputs.roll(1, -1)
+        mask = is_changed.reshape(*is_changed.shape, *(1,) * (inputs.ndim - is_changed.ndim))
+    else:
+        other, mask = other_ids(inputs, arguments.special), is_changed
+    tensor = torch.where(mask, other, inputs)
+    return None if torch.equal(tensor, inputs) else arguments.with_inputs(place, tensor)
+
+
+def shorter(arguments: Arguments, time: int, length: int) -> Arguments:
+    """The call with only the first `length` places of texts of `time` places."""
+
+    def cut(tensor: Tensor) -> Tensor:
+        if tensor.ndim == 4 and tensor.shape[-1] == time:  # a mask of queries and keys
+            tensor = tensor[..., :length]
+            return tensor[:, :, :length] if tensor.shape[-2] == time else tensor
+        return tensor[:, :length] if tensor.ndim >= 2 and tensor.shape[1] == time else tensor
+
+    return arguments.map(cut)
+
+
+def outputs_in(returned: Any, logits: Tensor | None) -> Tensor | None:
+    """The outputs of a call: logits of tokens, else of rows, else the states of tokens."""
+    if logits is not None:
+        return logits
+    is_table = isinstance(returned, Mapping)
+    output: Any = returned
+    values = [output.get(n) if is_table else getattr(output, n, None) for n in _OUTPUTS]
+    values += output if isinstance(returned, tuple | list) else [output]
+    is_output = (isinstance(v, Tensor) and v.is_floating_point() and v.ndim > 1 for v in values)
+    return next((v for v, good in zip(values, is_output, strict=True) if good), None)

@@ -1,0 +1,86 @@
+"""The probe of the first call of any loop, from what the hooks kept of it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pellucid.training import Guard, silently
+from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
+from pellucid.vitals.call.dependence import Repetition, outputs_in
+from pellucid.vitals.call.paid_targets import PaidTargets
+from pellucid.vitals.call.probe import CallProbe, FirstCall, allowed_passes
+from pellucid.vitals.taps.first_batch import FirstBatch, logits_of
+from pellucid.vitals.taps.recorded_call import Call
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+class FirstCallProbe:
+    """Probes the first call once, before the update that it leads to.
+
+    Args:
+        guard: Switches off a test that raises, and no other.
+        enabled: Whether to probe at all.
+    """
+
+    def __init__(self, guard: Guard, *, enabled: bool) -> None:
+        self._guard = guard
+        self._is_due = enabled
+        #: the length of the run, if a trainer knows it
+        self.planned_updates: int | None = None
+        #: the cost of the probe
+        self.seconds, self.passes = 0.0, 0
+
+    def run(self, model: nn.Module, first: FirstBatch, metrics: AsyncMetrics) -> None:
+        """Record the signs of the first call, once there is one.
+
+        Args:
+            model: The model that was called.
+            first: The record of its first call.
+            metrics: Takes the signs.
+        """
+        call = first.call
+        if not self._is_due or call is None:
+            return
+        self._is_due = False
+        started = time.perf_counter()
+        with silently():
+            signs = self._guard("the first call", self._measure, model, first, call) or {}
+        for id, value in signs.items():
+            metrics.record(id, torch.tensor(value, dtype=torch.float64))
+        self.seconds = time.perf_counter() - started
+
+    def _measure(self, model: nn.Module, first: FirstBatch, call: Call) -> dict[str, float]:
+        arguments = arguments_of(model, call)
+        if arguments is None:
+            return {}
+        paid, targets = first.paid, first.targets
+        if paid is None and targets is not None:
+            paid = PaidTargets(targets, targets)
+        half = first.autocast in _HALF or any(p.dtype in _HALF for p in model.parameters())
+        repeat = Repetition(model, first.autocast, _outputs)
+        limit = allowed_passes(self.planned_updates)
+        inputs = arguments.inputs
+        is_ids = inputs.ndim == 2 and not inputs.is_floating_point()
+        tokens = inputs if is_ids else ids_of_vectors(model, inputs)
+        first_call = FirstCall(arguments, tokens, first.first_ids, paid, half)
+        signs = CallProbe(first_call, repeat, self._guard, limit).measure()
+        self.passes = repeat.passes
+        return signs
+
+    def message(self) -> str:
+        """The cost as a line; empty if there was no probe."""
+        if not self.passes:
+            return ""
+        return (
+            f"the probe of the first call took {self.seconds:.2f} s, {self.passes} forward passes"
+        )
+
+
+def _outputs(returned: Any) -> Tensor | None:
+    return outputs_in(returned, logits_of(returned))

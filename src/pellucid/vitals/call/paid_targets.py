@@ -1,0 +1,104 @@
+"""The targets that a loop's loss pays for, read from its gradient by the logits.
+
+Every loss that is a cross-entropy has the gradient c (softmax(z / T) - y), wherever it is computed.
+So the one negative number of a place names its target, a place of zeros has none, and the others
+give T, the number by which the loss divides the logits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid.batches import IGNORED
+
+#: Places per row whose whole gradient is read, and vocabulary entries for a temperature.
+_PLACES, _FEWEST = 512, 8
+#: Of the gradient's negative part, at least so much is the target's if it is one token.
+_ONE_TARGET = 0.5
+#: Of the gradient's negative part, at least so much is the target's if nothing is smoothed.
+_PLAIN = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class PaidTargets:
+    """The targets of a batch.
+
+    Attributes:
+        all: (batch, time) the target of each place, `IGNORED` where nothing is paid for.
+        rows: The first of these rows, with only the places that have one target.
+        single: The share of paid places, among those that are read in full, with one target.
+        weight: What all places together weigh in the gradient, 1 for a mean; None if no place has
+            one target.
+        temperature: The number by which the loss divides the logits; None if it shows nowhere.
+    """
+
+    all: Int[Tensor, "batch time"]
+    rows: Int[Tensor, "rows time"]
+    single: float | None = None
+    weight: float | None = None
+    temperature: float | None = None
+
+
+def first_places(tensor: Tensor, rows: int) -> Tensor:
+    """The places that are read in full: the first ones of the first rows."""
+    return tensor[:rows, :_PLACES]
+
+
+def paid_targets(
+    gradient: Float[Tensor, "batch time vocab"], logits: Float[Tensor, "rows places vocab"]
+) -> PaidTargets:
+    """The targets that a gradient of the logits shows.
+
+    Args:
+        gradient: (batch, time, vocab) of the loss by the logits.
+        logits: The `first_places` of the logits.
+    """
+    rows, places = logits.shape[:2]
+    lowest, targets = gradient.min(-1)
+    targets = targets.masked_fill(~(lowest < 0), IGNORED)
+    part = gradient[:rows, :places].float()
+    negative = part.clamp(max=0).sum(-1)
+    share = part.amin(-1) / negative.where(negative < 0, torch.ones_like(negative))
+    is_paid, is_single = negative < 0, share > _ONE_TARGET
+    row_targets = targets[:rows].clone()
+    row_targets[:, places:] = IGNORED
+    row_targets[:, :places].masked_fill_(~is_single, IGNORED)
+    single = float(is_single.sum() / is_paid.sum().clamp_min(1)) if bool(is_paid.any()) else None
+    weight = _weight(part, logits, is_single) * int((targets != IGNORED).sum()) if single else None
+    temperature = _temperature(part, logits, share > _PLAIN)
+    return PaidTargets(targets, row_targets, single, weight, temperature)
+
+
+def _weight(gradient: Tensor, logits: Tensor, is_single: Tensor) -> float:
+    """The median of -gradient / (1 - p) at the targets, which is c."""
+    g, z = gradient[is_single].double(), logits[is_single].double()
+    p = z.softmax(-1).gather(-1, g.argmin(-1, keepdim=True))[:, 0]
+    return float((-g.amin(-1) / (1 - p).clamp_min(1e-12)).median())
+
+
+def _temperature(gradient: Tensor, logits: Tensor, is_plain: Tensor) -> float | None:
+    """The median slope of z over log(gradient) among the tokens that are no target.
+
+    log(c p_i) = z_i / T + a constant of the place
+    """
+    if not bool(is_plain.any()) or gradient.shape[-1] < _FEWEST:
+        return None
+    g, z = gradient[is_plain].double(), logits[is_plain].double()
+    # of tiny probabilities rounding would be all that is left
+    counts = g > 1e-4 * g.amax(-1, keepdim=True)
+    counts &= g > 0
+    n = counts.sum(-1, keepdim=True).clamp_min(1)
+    log_g = torch.where(counts, g, torch.ones_like(g)).log()
+    log_g = (log_g - log_g.mul(counts).sum(-1, keepdim=True) / n) * counts
+    z = (z - z.mul(counts).sum(-1, keepdim=True) / n) * counts
+    spread = z.square().sum(-1)
+    slope = (log_g * z).sum(-1) / spread.clamp_min(1e-30)
+    fits = (log_g - slope[:, None] * z).mul(counts).square().sum(-1) < 1e-3 * log_g.square().sum(-1)
+    usable = fits & (spread > 1e-8) & (slope > 0) & (counts.sum(-1) >= _FEWEST)
+    if not bool(usable.any()) or float(usable.double().mean()) < 0.5:
+        return None
+    return 1 / float(slope[usable].median())

@@ -1,0 +1,293 @@
+"""The probe of a loop's own call: signs of what it reads, predicts and is paid for.
+
+It repeats the call a few times, on a few of its rows, and compares outputs (see `Repetition`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from pellucid.batches import IGNORED
+from pellucid.training import Guard
+from pellucid.vitals.call import text_rows
+from pellucid.vitals.call.alignment import (
+    Alignment,
+    alignment,
+    is_masked,
+    is_unmasked,
+    scrambled,
+)
+from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.dependence import Repetition, change, shorter, with_changes
+from pellucid.vitals.call.paid_targets import PaidTargets
+from pellucid.vitals.call.positions import PositionNotes
+
+#: The most forward passes of the probe; it needs five at most.
+MAX_PASSES = 30
+#: The share of a planned run that its passes may take; an update counts as three passes.
+_SHARE_OF_RUN, _PASSES_OF_UPDATE = 0.02, 3
+#: A loss on at least so many places is one on all tokens.
+_DENSE = 0.9
+#: A larger change of an output is no rounding.
+ROUNDING = {False: 1e-4, True: 1e-2}
+
+
+def allowed_passes(planned_updates: int | None) -> int:
+    """How many forward passes the probe may take in a run of so many updates."""
+    if planned_updates is None:
+        return MAX_PASSES
+    return min(MAX_PASSES, int(_SHARE_OF_RUN * _PASSES_OF_UPDATE * planned_updates))
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCall:
+    """The first call of a training.
+
+    Attributes:
+        arguments: Its arguments, cut to a few rows.
+        tokens: The ids that the outputs follow, of these rows; None if it has none.
+        ids: All rows of its ids; None if it has none.
+        paid: The targets that the loss pays for; None if unknown.
+        is_half: Whether it computes in half precision.
+    """
+
+    arguments: Arguments
+    tokens: Tensor | None
+    ids: Tensor | None
+    paid: PaidTargets | None
+    is_half: bool
+
+
+class CallProbe:
+    """Measures the signs of one call.
+
+    Args:
+        call: The call.
+        repeat: Repeats it.
+        guard: Switches off a test that raises, and no other.
+        passes: How many forward passes it may take.
+    """
+
+    def __init__(self, call: FirstCall, repeat: Repetition, guard: Guard, passes: int) -> None:
+        self._call = call
+        self._repeat = repeat
+        self._guard = guard
+        self._passes = passes
+        self._signs: dict[str, float] = {}
+
+    def measure(self) -> dict[str, float]:
+        """The signs by their ids; those that this call cannot have are missing."""
+        call, arguments = self._call, self._call.arguments
+        inputs = arguments.inputs
+        self._add("the paid targets", self._read_targets)
+        self._add("call.hidden", self._read_mask)
+        if call.ids is not None and call.ids.ndim == 2 and call.paid is not None:
+            self._add("batch.*", partial(text_rows.measure, arguments, call.ids))
+        if self._may_take(2):
+            self._add("call.inputs", self._measure_dependence)
+        if arguments.source is not None and self._may_take(2):
+            self._add("call.source", self._measure_source)
+        if inputs.ndim == 2 and self._may_take(2):
+            self._add("call.padding", self._measure_padding)
+        return self._signs
+
+    def _may_take(self, passes: int) -> bool:
+        return self._repeat.passes + passes <= self._passes
+
+    def _add(self, part: str, test: Callable[[], dict[str, float]]) -> None:
+        self._signs |= self._guard(part, test) or {}
+
+    def _read_targets(self) -> dict[str, float]:
+        """What the labels and the gradient of the logits say, without a forward pass."""
+        arguments, paid = self._call.arguments, self._call.paid
+        signs: dict[str, float] = {}
+        labels = arguments.tensor(arguments.labels)
+        if labels is not None and labels.ndim == 2 and not labels.is_floating_point():
+            signs["targets.unpaid_rows"] = float((labels < 0).all(1).double().mean())
+        if paid is not None:
+            numbers = {
+                "targets.single": paid.single,
+                "targets.weight": paid.weight,
+                "logits.temperature": paid.temperature,
+            }
+            signs |= {id: value for id, value in numbers.items() if value is not None}
+        return signs
+
+    def _read_mask(self) -> dict[str, float]:
+        """Whether the mask of padding hides tokens and shows padding."""
+        share = text_rows.hidden_tokens(self._call.arguments)
+        return {} if share is None else {"call.hidden": share}
+
+    # ---- other inputs, other outputs
+
+    def _measure_dependence(self) -> dict[str, float]:
+        """Change each row but the last from some place on; the last of several has to stay."""
+        arguments = self._call.arguments
+        tokens, targets = self._tokens_and_targets()
+        aligned = None if tokens is None else alignment(tokens, cast("Tensor", targets))
+        is_text = arguments.inputs.ndim > 1 and arguments.inputs.shape[1] > 1
+        places = _places(arguments.inputs, tokens, targets, aligned) if is_text else []
+        is_changed = torch.zeros(arguments.inputs.shape[: 2 if is_text else 1], dtype=torch.bool)
+        for row, (first, last, _) in enumerate(places):
+            is_changed[row, first:last] = True
+        if not is_text:
+            is_changed[: _n_changed(arguments.inputs)] = True
+        variant = with_changes(arguments, arguments.ids, is_changed.to(arguments.inputs.device))
+        notes = PositionNotes(arguments.inputs)
+        with self._repeat.noting(notes.note):
+            before = self._repeat(arguments)
+        if before is None or variant is None or len(before) != len(arguments.inputs):
+            return notes.signs()
+        after = self._repeat(variant)
+        if after is None or after.shape != before.shape or not bool(torch.isfinite(before).all()):
+            return notes.signs()
+        changes = change(before, after)
+        signs = notes.signs()
+        signs |= self._drop_hidden(
+            {"call.inputs": float(changes[: _n_changed(arguments.inputs)].max())}
+        )
+        if self._repeat.mixes_rows or len(arguments.inputs) == 1:
+            return signs
+        if arguments.reads_rows_first or (aligned is not None and aligned.is_clear):
+            signs["call.rows"] = self._over_rounding(float(changes[-1].max()))
+        if changes.ndim == 2 and changes.shape[1] == arguments.inputs.shape[1] and places:
+            signs |= self._judge_targets(tokens, targets, aligned, changes, places)
+        return signs
+
+    def _judge_targets(
+        self,
+        tokens: Tensor | None,
+        targets: Tensor | None,
+        aligned: Alignment | None,
+        changes: Tensor,
+        places: list[tuple[int, int, int]],
+    ) -> dict[str, float]:
+        """What the outputs depend on, where that makes a target readable or hides its context."""
+        earlier = [changes[row, :first] for row, (first, _, _) in enumerate(places) if first]
+        future = self._over_rounding(max((float(e.max()) for e in earlier), default=0.0))
+        if tokens is None or targets is None or aligned is None:
+            return {}
+        if aligned.is_clear:
+            read = max(float(changes[row, place]) for row, (_, _, place) in enumerate(places))
+            signs = self._aligned(aligned, self._over_rounding(read), future)
+            is_copied = "targets.unmasked" not in signs or is_unmasked(tokens, targets)
+            return signs if is_copied else {}
+        if is_masked(tokens, targets):
+            return self._drop_hidden({"call.right": future})
+        dense = float((targets != IGNORED).double().mean())
+        if future or dense < _DENSE or self._call.arguments.source is not None:
+            return {}
+        paid, ids = self._call.paid, self._call.ids
+        signs = {"targets.strange": 1 - aligned.share} if aligned.is_partial else {}
+        if paid and ids is not None:
+            signs["targets.scrambled"] = scrambled(ids, paid.all)
+        return signs
+
+    def _aligned(self, aligned: Alignment, read: float, future: float) -> dict[str, float]:
+        """Signs of targets that the inputs hold, by their offset."""
+        if aligned.offset == 1:
+            return {"call.future": read}
+        if aligned.offset > 1:
+            return {"targets.skipped": aligned.share} if not read else {"call.future": read}
+        if not read:
+            return {}  # the model itself moves its inputs by one
+        return {"targets.unmasked" if future else "targets.unmoved": aligned.share}
+
+    def _drop_hidden(self, signs: dict[str, float]) -> dict[str, float]:
+        """The signs; without a change of 0 if weights of zero hide a part of the model."""
+        return {id: v for id, v in signs.items() if v > 0 or not self._repeat.starts_at_zero}
+
+    def _over_rounding(self, value: float) -> float:
+        return value if value > ROUNDING[self._call.is_half] else 0.0
+
+    # ---- an encoder, and padding
+
+    def _measure_source(self) -> dict[str, float]:
+        """Whether outputs depend on the encoder's text, and which of both texts is paid for."""
+        arguments = self._call.arguments
+        source = arguments.tensor(arguments.source)
+        if source is None or arguments.source is None or source.is_floating_point():
+            return {}
+        variant = with_changes(
+            arguments, arguments.source, torch.ones_like(source, dtype=torch.bool)
+        )
+        before, after = self._repeat(arguments), None if variant is None else self._repeat(variant)
+        signs: dict[str, float] = {}
+        if before is not None and after is not None:
+            signs |= self._drop_hidden({"call.source": float(change(before, after).max())})
+        tokens, targets = self._tokens_and_targets()
+        if tokens is None or targets is None or alignment(tokens, targets).is_clear:
+            return signs
+        return signs | {"targets.swapped": alignment(source, targets).share}
+
+    def _measure_padding(self) -> dict[str, float]:
+        """Whether outputs are the same without the padding at the end of a row."""
+        arguments = self._call.arguments
+        padding = text_rows.most_padded(arguments)
+        if padding is None:
+            return {}
+        row, time, length = padding
+        single_row = arguments.with_rows(torch.tensor([row]))
+        padded = self._repeat(single_row)
+        bare = self._repeat(shorter(single_row, time, length))
+        if padded is None or bare is None:
+            return {}
+        if padded.ndim == 3 and arguments.source is None:
+            padded, bare = padded[:, :length], bare[:, :length]
+        if padded.shape != bare.shape:
+            return {}
+        return {"call.padding": self._over_rounding(float(change(padded, bare).max()))}
+
+    # ---- targets
+
+    def _tokens_and_targets(self) -> tuple[Tensor | None, Tensor | None]:
+        """Ids and targets of the rows, if the outputs follow the ids place by place."""
+        paid, tokens = self._call.paid, self._call.tokens
+        if paid is None or tokens is None or paid.rows.shape != tokens.shape:
+            return None, None
+        return tokens, paid.rows
+
+
+def _places(
+    inputs: Tensor, tokens: Tensor | None, targets: Tensor | None, aligned: Alignment | None
+) -> list[tuple[int, int, int]]:
+    """For each row but the last: the first and the last place to change, and one that is paid for.
+
+    A row changes from the target's own place on, or only there if the target is at or before the
+    place that is paid for.
+    """
+    time = inputs.shape[1]
+    is_aligned = aligned is not None and aligned.is_clear
+    offset = aligned.offset if aligned is not None and is_aligned else 1
+    places: list[tuple[int, int, int]] = []
+    n_changed = _n_changed(inputs)
+    for row in range(n_changed):
+        middle = max(1, time * (row + 1) // (n_changed + 1))
+        paid: list[int] = []
+        if tokens is not None and targets is not None:
+            paid = _paid_places(tokens[row], targets[row], offset, exact=is_aligned)
+        place = min(paid, key=lambda t: abs(t + offset - middle), default=middle - offset)
+        first = min(max(0, place + offset), time - 1)
+        places.append((first, time if offset > 0 else first + 1, min(max(0, place), time - 1)))
+    return places
+
+
+def _n_changed(inputs: Tensor) -> int:
+    """How many rows are changed: all but the last one; one if there is no other."""
+    return max(1, len(inputs) - 1)
+
+
+def _paid_places(inputs: Tensor, targets: Tensor, offset: int, *, exact: bool) -> list[int]:
+    time = len(inputs)
+    paid: list[int] = cast("Any", (targets != IGNORED).nonzero()[:, 0]).tolist()
+    return [
+        t
+        for t in paid
+        if 0 <= t + offset < time and (not exact or bool(inputs[t + offset] == targets[t]))
+    ]

@@ -1,0 +1,243 @@
+"""The ledger: it fills pages with rows of updates in a row, as far as its budget allows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pellucid.training import Guard
+from pellucid.vitals.async_metrics import AsyncMetrics, Column
+from pellucid.vitals.ledger.events import Events
+from pellucid.vitals.ledger.marks import Mark, MarkName, Marks, Row, rows_of
+from pellucid.vitals.ledger.page import COLUMNS, Page, copy_into
+from pellucid.vitals.ledger.witnesses import Witnesses, age_of
+from pellucid.vitals.overhead_budget import OverheadBudget
+from pellucid.vitals.schedule import LookSchedule
+from pellucid.vitals.step_signs import number_in
+from pellucid.vitals.taps.hooks import Hooks
+from pellucid.vitals.verdicts import VerdictTracker
+
+#: Updates on the first page, for faults that appear at once, and on later ones.
+_FIRST, _ROWS = 8, 32
+#: Pages on which the gradients of logits are measured: what they show holds from the first update.
+_OUTPUT_PAGES = 1
+#: The share of the budget that the ledger may take.
+SHARE = 0.5
+COLUMN = "ledger"
+#: Every so many updates, gradients that are left are judged as a sign.
+_JUDGED = 4
+_LEFT = Column("gradient.left", ("",))
+
+
+class Batches(Protocol):
+    """What knows the rows of the latest batch."""
+
+    def row_checksums(self) -> Tensor | None:
+        """The length of its first rows, and a number of each (see `batch_rows`)."""
+        ...
+
+
+class Ledger:
+    """What every update did.
+
+    Args:
+        optimisers: Those that step.
+        schedule: Its clock counts the time of the ledger, and its share bounds it.
+        guard: Guards measurements.
+    """
+
+    def __init__(
+        self, optimisers: Sequence[Optimizer], schedule: LookSchedule, guard: Guard
+    ) -> None:
+        self._optimisers = optimisers
+        self._schedule, share = schedule, schedule.share
+        self._budget = OverheadBudget(None if share is None else share * SHARE)
+        self.events = Events(self._rate, guard)
+        self._marks = Marks()
+        self._witnesses: Witnesses | None = None
+        self._hooks: Hooks | None = None
+        self._batches: Batches | None = None
+        #: how many gradients had arrived at none when the step began
+        self._fresh: Tensor | int = 0
+        self._page: Page | None = None
+        self._rows: list[Row] = []
+        self._pages_sent: list[list[Row]] = []
+        self._n_pages = 0
+        #: the last update that has a row
+        self._last_step = -1
+        #: the witnesses after that update
+        self._previous: Tensor | None = None
+        #: the columns of the witness whose gradients are seen as they arrive
+        self._hooked = slice(0, 0)
+        self._rate_before: float | None = None
+        self._has_gradient = False
+
+    @property
+    def marks(self) -> dict[MarkName, Mark]:
+        """The marks so far, by name."""
+        return self._marks.by_name
+
+    def attach(self, model: nn.Module | None, hooks: Hooks, batches: Batches | None = None) -> None:
+        """Add a hook to the model, if given; one on a parameter follows with the first update.
+
+        Args:
+            model: The model.
+            hooks: Take the hooks.
+            batches: Knows the latest batch.
+        """
+        self._hooks, self._batches = hooks, batches
+        self._witnesses = self._page = None
+        self._rows = []
+        self.events.clear()
+        if model is not None:
+            self.events.attach_to_model(model, hooks)
+
+    # ---- an update
+
+    @torch.no_grad()
+    def begin(self, step: int) -> None:
+        """Copy the witnesses before an update's first step."""
+        started = time.perf_counter()
+        if self._witnesses is None:
+            self._choose()
+            self._open(step)
+        self._rate_before, self._has_gradient = self._rate(), False
+        self._fresh = self.events.fresh  # a closure brings more within its step
+        if self._page is not None and self._witnesses is not None:
+            row = self._page.before[len(self._rows)]
+            copy_into(row, self._witnesses.weights(), self._witnesses.sizes)
+        self._pay(started)
+
+    @torch.no_grad()
+    def gather(self, optimiser: Optimizer | None) -> None:
+        """Copy the gradients of one optimiser's witnesses."""
+        witnesses = self._witnesses
+        if self._page is None or witnesses is None or optimiser not in witnesses.places:
+            return
+        started = time.perf_counter()
+        places = witnesses.places[optimiser]
+        row = self._page.gradient[len(self._rows)][witnesses.span(places)]
+        gradients = witnesses.gradients(places)
+        self._has_gradient |= any(gradient is not None for gradient in gradients)
+        copy_into(row, gradients, [witnesses.sizes[place] for place in places])
+        scale = getattr(optimiser, "grad_scale", None)
+        if isinstance(scale, torch.Tensor):  # a fused optimiser divides by it
+            row /= scale.to(row)
+        self._pay(started)
+
+    @torch.no_grad()
+    def end(self, step: int, metrics: AsyncMetrics) -> None:
+        """Copy the witnesses after an update's last step; send the page if it is full."""
+        started = time.perf_counter()
+        page, witnesses = self._page, self._witnesses
+        if page is not None and witnesses is not None:
+            place = len(self._rows)
+            copy_into(page.after[place], witnesses.weights(), witnesses.sizes)
+            self._take_events(page, place)
+            self._rows.append(self._host_row(step))
+            self._last_step = step
+        if page is not None and len(self._rows) == len(page.before):
+            self.send(metrics)
+        if self._page is None:
+            self._open(step + 1)
+        self.events.clear()
+        self._pay(started)
+
+    @torch.no_grad()
+    def send(self, metrics: AsyncMetrics) -> None:
+        """Send the statistics of a page, also of one that is not full."""
+        page, rows, witnesses = self._page, self._rows, self._witnesses
+        if page is None or witnesses is None or not rows:
+            return
+        decay, narrow = witnesses.coupled_decay(), witnesses.narrow()
+        numbers = page.statistics(len(rows), decay, narrow, self._hooked)
+        metrics.record(COLUMN, numbers, ("",) * numbers.numel())
+        self._pages_sent.append(rows)
+        self._previous = page.after[len(rows) - 1]
+        self._page, self._rows = None, []
+
+    def judge(self, numbers: Sequence[float], tracker: VerdictTracker) -> None:
+        """Take the statistics of a page, and pass on the sign that has a word."""
+        rows = self._pages_sent.pop(0)
+        for row, table in zip(rows, rows_of(numbers, COLUMNS), strict=True):
+            self._marks.add(row, table)
+            if table["left"] >= 0 and row.step % _JUDGED == 0:
+                tracker.read(row.step, [(_LEFT, [table["left"]])])
+
+    # ---- parts of it
+
+    def _choose(self) -> None:
+        """Choose the witnesses, and one whose gradients are seen as they arrive."""
+        witnesses = self._witnesses = Witnesses(self._optimisers)
+        if not witnesses.parameters or self._hooks is None:
+            return
+        # a small one is cheap, and a gain or a bias has a part in every call
+        vectors = [i for i, p in enumerate(witnesses.parameters) if p.ndim == 1]
+        place = vectors[0] if vectors else 0
+        self._hooked = witnesses.span(range(place, place + 1))
+        self.events.attach_to_parameter(
+            witnesses.parameters[place], witnesses.sizes[place], self._hooks
+        )
+
+    def _open(self, step: int) -> None:
+        """Begin a page, if the budget pays for it."""
+        witnesses = self._witnesses
+        is_paid = self._budget.pays(self._schedule.credited)
+        self.events.records = is_paid and witnesses is not None and bool(witnesses.parameters)
+        if not self.events.records or witnesses is None:
+            return
+        self._budget.begin()
+        kinds = [parameter.dtype for parameter in witnesses.parameters]
+        dtype = torch.float64 if torch.float64 in kinds else torch.float32
+        rows, hooked = _ROWS if self._n_pages else _FIRST, self._hooked.stop - self._hooked.start
+        self._page = Page(rows, sum(witnesses.sizes), hooked, witnesses.device, dtype)
+        self._page.previous = self._previous if step == self._last_step + 1 else None
+        self._n_pages += 1
+        self.events.measures_outputs = self._n_pages <= _OUTPUT_PAGES
+
+    def _host_row(self, step: int) -> Row:
+        events, witnesses = self.events, self._witnesses
+        assert witnesses is not None
+        return Row(
+            step=step,
+            rate=self._rate_before,
+            age=age_of(witnesses.optimisers[0], witnesses.parameters[0]),
+            arrivals=events.arrivals,
+            n_rates=len(events.rates),
+            is_resting=None if not events.calls else events.training_calls == 0,
+            has_gradient=self._has_gradient,
+            is_next=step == self._last_step + 1,
+        )
+
+    def _take_events(self, page: Page, place: int) -> None:
+        events = self.events
+        if events.first is not None:
+            new, old = events.first
+            page.new[place] = new
+            if old is not None:
+                page.old[place] = old
+        if events.total is not None:
+            page.total[place] = events.total
+        if events.outputs:
+            page.outputs[place] = torch.stack(events.outputs).sum()
+        page.fresh[place] = self._fresh
+        rows = None if self._batches is None else self._batches.row_checksums()
+        if rows is not None:
+            page.texts[place, : len(rows)] = rows
+
+    def _rate(self) -> float | None:
+        """The learning rate of the first group; None if reading it would wait for a device."""
+        groups = self._optimisers[0].param_groups if self._optimisers else []
+        value = groups[0].get("lr") if groups else None
+        is_far = isinstance(value, torch.Tensor) and value.device.type != "cpu"
+        return None if not groups or is_far else number_in(groups[0], "lr")
+
+    def _pay(self, started: float) -> None:
+        seconds = time.perf_counter() - started
+        self._schedule.clock.watching += seconds
+        self._budget.paid(seconds)

@@ -1,0 +1,219 @@
+"""Marks: how often something was seen in the updates, and how often it could have been seen."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from pellucid.vitals.ledger.batch_rows import ROWS
+
+#: What an update can show.
+MarkName = Literal[
+    "left",
+    "written",
+    "restored",
+    "bare",
+    "repeated",
+    "unmoved",
+    "lost",
+    "reset",
+    "rates",
+    "resting",
+    "pull",
+    "drift",
+    "cut",
+    "outputs",
+    "parts",
+    "discarded",
+    "same_rows",
+    "known_rows",
+    "stride",
+]
+#: Values of a mark that are kept, and checksums of weights.
+_VALUES, _CHECKSUMS = 256, 2**17
+#: Shorter rows may come again because there are no others.
+_LONG = 16
+#: A gradient that is left counts from this share of the new one on, as `gradient.left`.
+LEFT = 1e-3
+
+
+class Row(NamedTuple):
+    """What the host knows of an update.
+
+    Attributes:
+        step: The update.
+        rate: The learning rate; None if the optimiser has none.
+        age: The steps that the optimiser remembers; None if unknown.
+        arrivals: How often gradients arrived since the update before.
+        n_rates: How many different rates these gradients met.
+        is_resting: Whether the model was called only in evaluation mode; None without a call.
+        has_gradient: Whether any witness had a gradient at its step.
+        is_next: Whether the row before it is the update before it.
+    """
+
+    step: int
+    rate: float | None
+    age: int | None
+    arrivals: int
+    n_rates: int
+    is_resting: bool | None
+    has_gradient: bool
+    is_next: bool
+
+
+@dataclass(slots=True)
+class Mark:
+    """How often an update showed something, of the updates that could show it.
+
+    Attributes:
+        n_seen: The updates that showed it.
+        n_seeable: The updates that could have shown it.
+        first: The first update that showed it.
+        values: The measured values of the last ones.
+    """
+
+    n_seen: int = 0
+    n_seeable: int = 0
+    first: int = 0
+    values: list[float] = field(default_factory=list[float])
+
+    def add(self, step: int, value: float, *, shows: bool) -> None:
+        """Add an update that could show it.
+
+        Args:
+            step: The update.
+            value: The measured value.
+            shows: Whether it showed.
+        """
+        self.n_seeable += 1
+        if not shows:
+            return
+        self.first = self.first or step
+        self.n_seen += 1
+        self.values = [*self.values[-_VALUES + 1 :], value]
+
+    @property
+    def share(self) -> float:
+        """The share of the updates that showed it, of those that could."""
+        return self.n_seen / self.n_seeable if self.n_seeable else 0.0
+
+    @property
+    def value(self) -> float:
+        """The median of the values; 0 if it was never seen."""
+        return statistics.median(self.values) if self.values else 0.0
+
+
+class Marks:
+    """The marks of all rows so far."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[MarkName, Mark] = {}
+        #: by the checksum of the witnesses: the update after which they had it
+        self._steps_by_checksum: dict[float, int] = {}
+        #: by the checksum of a row of text: how often it came
+        self._row_counts: Counter[float] = Counter()
+        self._last: tuple[Row, Mapping[str, float]] | None = None
+
+    def add(self, row: Row, numbers: Mapping[str, float]) -> None:
+        """Add an update.
+
+        Args:
+            row: What the host knows.
+            numbers: The statistics of its page's row (see `COLUMNS`).
+        """
+        last = self._last if row.is_next else None
+        has_gradient = math.isfinite(numbers["slope"]) and numbers["slope"] > 0
+        if numbers["left"] >= 0:
+            self._mark("left", row, numbers["left"], shows=numbers["left"] >= LEFT)
+        self._mark_weights(row, numbers, last)
+        self._mark("bare", row, 0.0, shows=not row.has_gradient)
+        if has_gradient and last is not None:
+            is_same = numbers["gradient"] == last[1]["gradient"]
+            self._mark("repeated", row, 1.0, shows=is_same and row.arrivals == 0)
+        if has_gradient and row.rate:
+            self._mark("unmoved", row, 0.0, shows=numbers["moved"] == 0)
+            if numbers["lost"] >= 0:
+                self._mark("lost", row, numbers["lost"], shows=numbers["lost"] > 0)
+        if row.is_resting is not None and row.arrivals:
+            self._mark("resting", row, 1.0, shows=row.is_resting)
+        age = None if self._last is None else self._last[0].age
+        if row.age is not None and age is not None:
+            self._mark("reset", row, float(age), shows=row.age < age)
+        if row.arrivals > 1:
+            self._mark("rates", row, float(row.n_rates), shows=row.n_rates > 1)
+        if has_gradient:
+            self._mark("pull", row, numbers["pull"], shows=numbers["pull"] > 0)
+            if row.rate and numbers["size"] > 0:
+                self._mark("drift", row, row.rate / numbers["size"], shows=True)
+                self._mark("stride", row, numbers["step"] / numbers["size"], shows=True)
+            if numbers["cut"] >= 0 and row.arrivals:
+                self._mark("cut", row, numbers["cut"], shows=numbers["cut"] < 0.99)
+        if numbers["outputs"] > 0:
+            self._mark("outputs", row, numbers["outputs"], shows=True)
+            self._mark("parts", row, float(row.arrivals), shows=row.arrivals > 0)
+        if row.arrivals:
+            self._mark("discarded", row, numbers["fresh"] - 1, shows=numbers["fresh"] > 1)
+        self._mark_rows(row, numbers, last)
+        self._last = (row, numbers)
+
+    def _mark_rows(
+        self, row: Row, numbers: Mapping[str, float], last: tuple[Row, Mapping[str, float]] | None
+    ) -> None:
+        """Compare the rows of text with those of earlier updates."""
+        texts = _texts(numbers)
+        if not texts:
+            return
+        if last is not None:
+            self._mark("same_rows", row, 1.0, shows=texts == _texts(last[1]))
+        if numbers["tokens"] < _LONG:
+            return
+        times = statistics.fmean(self._row_counts[text] for text in texts)
+        self._mark("known_rows", row, times, shows=times > 0)
+        if len(self._row_counts) < _CHECKSUMS:
+            self._row_counts.update(texts)
+
+    def _mark_weights(
+        self, row: Row, numbers: Mapping[str, float], last: tuple[Row, Mapping[str, float]] | None
+    ) -> None:
+        """Compare the weights with those after earlier updates."""
+        before = numbers["before"]
+        if last is None:
+            is_written = (
+                bool(self._steps_by_checksum)
+                and self._steps_by_checksum.get(before, -1) < row.step - 1
+            )
+        else:
+            is_written = before != last[1]["after"]
+            step = last[1]["step"]
+            self._mark("written", row, numbers["written"] / (step or 1.0), shows=is_written)
+        if self._steps_by_checksum:
+            earlier = self._steps_by_checksum.get(before) if is_written else None
+            steps_lost = 0.0 if earlier is None else float(row.step - 1 - earlier)
+            self._mark("restored", row, steps_lost, shows=steps_lost > 0)
+        else:
+            self._steps_by_checksum[before] = row.step - 1
+        self._steps_by_checksum[numbers["after"]] = row.step
+        while len(self._steps_by_checksum) > _CHECKSUMS:
+            del self._steps_by_checksum[next(iter(self._steps_by_checksum))]
+
+    def _mark(self, name: MarkName, row: Row, value: float, *, shows: bool) -> None:
+        self.by_name.setdefault(name, Mark()).add(row.step, value, shows=shows)
+
+
+def _texts(numbers: Mapping[str, float]) -> list[float]:
+    """The checksums of an update's rows of text, in order."""
+    texts = (numbers[f"text{i}"] for i in range(ROWS))
+    return sorted(text for text in texts if text)
+
+
+def rows_of(numbers: Sequence[float], columns: Sequence[str]) -> list[dict[str, float]]:
+    """A page's statistics as one table per row."""
+    width = len(columns)
+    return [
+        dict(zip(columns, numbers[i : i + width], strict=True))
+        for i in range(0, len(numbers), width)
+    ]

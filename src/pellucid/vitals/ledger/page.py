@@ -1,0 +1,130 @@
+"""A page: the numbers of some updates in a row, on their device, and what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from pellucid.vitals.ledger.batch_rows import ROWS
+
+#: The columns of `Page.statistics`.
+COLUMNS = (
+    "before",
+    "after",
+    "gradient",
+    "size",
+    "step",
+    "slope",
+    "moved",
+    "written",
+    "lost",
+    "pull",
+    "left",
+    "cut",
+    "outputs",
+    "fresh",
+    "tokens",
+    *(f"text{i}" for i in range(ROWS)),
+)
+#: A checksum has so many bits, which a float64 holds exactly.
+_BITS = 52
+
+
+class Page:
+    """One row per update: the witnesses before it, their gradients, the witnesses after it.
+
+    Args:
+        rows: The most updates.
+        width: The numbers of all witnesses.
+        hooked: How many numbers of gradients are also kept as they arrive.
+        device: The device of the witnesses.
+        dtype: The widest type of the witnesses.
+    """
+
+    def __init__(
+        self, rows: int, width: int, hooked: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        def zeros(*shape: int) -> Tensor:
+            return torch.zeros(shape, device=device, dtype=dtype)
+
+        self.before, self.gradient, self.after = (zeros(rows, width) for _ in range(3))
+        #: the first gradient that arrives in an update, and the one that was there before it
+        self.old, self.new = zeros(rows, hooked), zeros(rows, hooked)
+        #: the gradient once all of its parts have arrived
+        self.total = zeros(rows, hooked)
+        #: the sum of the absolute gradients of the logits
+        self.outputs = zeros(rows)
+        #: how often a gradient arrived where none was
+        self.fresh = zeros(rows)
+        #: the length of the batch's first rows, and their checksums
+        self.texts = zeros(rows, 1 + ROWS)
+        #: the weights after the update before the page, if it is known
+        self.previous: Tensor | None = None
+
+    def statistics(self, n: int, decay: Tensor, narrow: Tensor, hooked: slice) -> Tensor:
+        """Numbers (n, columns) of the first `n` rows.
+
+        Args:
+            n: The number of rows that are filled.
+            decay: The coupled weight decay of each number of a witness.
+            narrow: Whether each number has 16 bits.
+            hooked: The columns of the gradients that are also kept as they arrive.
+        """
+        before, gradient, after = (x[:n].double() for x in (self.before, self.gradient, self.after))
+        old, new, total = (x[:n].double() for x in (self.old, self.new, self.total))
+        change = after - before
+        first = before[:1] if self.previous is None else self.previous.double()[None]
+        gap = before - torch.cat([first, after[:-1]])
+        decays, is_narrow = decay.to(before.device) > 0, narrow.to(before.device)
+        stayed = (change == 0) & (gradient != 0)
+        used = gradient[:, hooked]
+        numbers: Sequence[Tensor] = (
+            checksum(before),
+            checksum(after),
+            checksum(gradient),
+            _rms(before),
+            _rms(change),
+            _rms(gradient),
+            (change != 0).any(1).double(),
+            _rms(gap),
+            _share(stayed & is_narrow, (gradient != 0) & is_narrow),
+            _ratio(_rms(decay.to(before) * before), _rms(gradient * decays)),
+            _ratio(_rms(old), _rms(new)),
+            _ratio((used * total).sum(1), total.square().sum(1)),
+            self.outputs[:n].double(),
+            self.fresh[:n].double(),
+            *self.texts[:n].double().unbind(1),
+        )
+        return torch.stack([*numbers], 1)
+
+
+def checksum(numbers: Tensor) -> Tensor:
+    """A number per row (rows, width) that equal rows share and others, practically, do not."""
+    bits = numbers.contiguous().view(torch.int64)
+    places = torch.arange(numbers.shape[1], device=numbers.device)
+    # odd factors: no bit of a number is lost
+    mixed = (bits ^ (bits >> 29)) * (places * 0x9E3779B97F4A7C1 * 2 + 1)
+    total = mixed.sum(1)
+    return ((total ^ (total >> 31)) & ((1 << _BITS) - 1)).double()
+
+
+def copy_into(row: Tensor, numbers: Sequence[Tensor | None], sizes: Sequence[int]) -> None:
+    """Copy numbers of several tensors to a row; zeros for one that is missing."""
+    empty: Callable[[int], Tensor] = row.new_zeros
+    total = [x if x is not None else empty(size) for x, size in zip(numbers, sizes, strict=True)]
+    torch.cat(total, out=row)
+
+
+def _rms(x: Tensor) -> Tensor:
+    return x.square().mean(1).sqrt()
+
+
+def _share(part: Tensor, total: Tensor) -> Tensor:
+    return _ratio(part.sum(1).double(), total.sum(1).double())
+
+
+def _ratio(part: Tensor, total: Tensor) -> Tensor:
+    """The ratio of each row; -1 if there is nothing to divide by."""
+    return torch.where(total == 0, torch.full_like(part, -1.0), part / total)

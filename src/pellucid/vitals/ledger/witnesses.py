@@ -1,0 +1,143 @@
+"""A few numbers of a few weights: enough to see what happens to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from pellucid.vitals.model_parts import local
+from pellucid.vitals.step_signs import number_in
+
+#: Most witnesses, and the numbers of each.
+_WITNESSES, _NUMBERS = 12, 32
+
+
+class Witnesses:
+    """Some weights of each optimiser, spread over its groups.
+
+    Args:
+        optimisers: Those that step.
+    """
+
+    def __init__(self, optimisers: Sequence[Optimizer]) -> None:
+        pairs = _spread(list(_usable(optimisers)))
+        self.parameters = [parameter for _, parameter, _ in pairs]
+        self._groups = [group for _, _, group in pairs]
+        self.sizes = [min(_NUMBERS, parameter.numel()) for parameter in self.parameters]
+        self.device = self.parameters[0].device if pairs else torch.device("cpu")
+        #: the places of each optimiser's witnesses, which lie together
+        self.places: dict[Optimizer, range] = {}
+        for place, (optimiser, _, _) in enumerate(pairs):
+            first = self.places.get(optimiser, range(place, place)).start
+            self.places[optimiser] = range(first, place + 1)
+        self.optimisers = [optimiser for optimiser, _, _ in pairs]
+        self._views: list[Tensor] = []
+        self._addresses: list[int] = []
+
+    def weights(self) -> list[Tensor]:
+        """The numbers of each witness now, as views."""
+        addresses = [parameter.data_ptr() for parameter in self.parameters]
+        if addresses != self._addresses:  # a loop may give a parameter other memory
+            self._views = [
+                numbers_of(parameter.detach(), size)
+                for parameter, size in zip(self.parameters, self.sizes, strict=True)
+            ]
+            self._addresses = addresses
+        return self._views
+
+    def gradients(self, places: range) -> list[Tensor | None]:
+        """The numbers of the gradient of each witness; None if it has no gradient."""
+        return [gradient_numbers(self.parameters[place], self.sizes[place]) for place in places]
+
+    def span(self, places: range) -> slice:
+        """The columns of some witnesses in a row of all numbers."""
+        start = sum(self.sizes[: places.start])
+        return slice(start, start + sum(self.sizes[place] for place in places))
+
+    def coupled_decay(self) -> Tensor:
+        """The decay that an adaptive optimiser adds to the gradient, for each number."""
+        decays = [
+            _coupled_decay(optimiser, group)
+            for optimiser, group in zip(self.optimisers, self._groups, strict=True)
+        ]
+        return torch.tensor(decays, dtype=torch.float64).repeat_interleave(
+            torch.tensor(self.sizes, dtype=torch.long)
+        )
+
+    def narrow(self) -> Tensor:
+        """For each number, whether its weight has 16 bits."""
+        narrow = [parameter.dtype.itemsize < 4 for parameter in self.parameters]
+        return torch.tensor(narrow).repeat_interleave(torch.tensor(self.sizes, dtype=torch.long))
+
+
+def numbers_of(tensor: Tensor, size: int) -> Tensor:
+    """So many numbers of a tensor in one piece of memory, evenly spread, as a view."""
+    # an odd stride reaches all columns of a matrix whose width is a power of two
+    stride = max(1, (tensor.numel() // size - 1) | 1)
+    return torch.as_strided(tensor, (size,), (stride,))
+
+
+def gradient_numbers(parameter: nn.Parameter, size: int) -> Tensor | None:
+    """The numbers of a parameter's gradient; None without one that can be read this way."""
+    gradient = parameter.grad
+    return None if gradient is None or not _is_whole(gradient) else numbers_of(gradient, size)
+
+
+def age_of(optimiser: Optimizer, parameter: nn.Parameter) -> int | None:
+    """The steps that an optimiser remembers of a parameter; None if that is not on the host."""
+    state = cast("dict[str, Any]", optimiser.state.get(parameter) or {})
+    steps: Any = state.get("step")
+    if isinstance(steps, Tensor) and steps.device.type != "cpu":
+        return None  # reading it would wait for the device
+    age = number_in(state, "step")
+    return None if age is None else int(age)
+
+
+def _usable(
+    optimisers: Sequence[Optimizer],
+) -> Iterator[tuple[Optimizer, nn.Parameter, dict[str, Any]]]:
+    device: torch.device | None = None
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            for parameter in cast("list[nn.Parameter]", group["params"]):
+                if not parameter.requires_grad or not _is_whole(parameter):
+                    continue
+                device = device or parameter.device
+                if parameter.device == device:
+                    yield optimiser, parameter, group
+
+
+def _is_whole(tensor: Tensor) -> bool:
+    """Whether it is numbers in one piece of memory of this process."""
+    return (
+        tensor.layout is torch.strided
+        and tensor.is_floating_point()
+        and not tensor.is_meta
+        and local(tensor) is tensor
+        and tensor.numel() > 0
+        and tensor.is_contiguous()
+    )
+
+
+def _spread(triples: list[Any]) -> list[Any]:
+    """At most so many, evenly spread; those that have a gradient now go first."""
+    learning = [triple for triple in triples if triple[1].grad is not None]
+    triples = learning or triples
+    if len(triples) <= _WITNESSES:
+        return triples
+    # the first and the last are among them
+    places = [round(i * (len(triples) - 1) / (_WITNESSES - 1)) for i in range(_WITNESSES)]
+    return [triples[place] for place in dict.fromkeys(places)]
+
+
+def _coupled_decay(optimiser: Optimizer, group: dict[str, Any]) -> float:
+    """The weight decay of Adam and its kind, if it goes through the division by their own size."""
+    kinds = (torch.optim.Adam, torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adamax)
+    if not isinstance(optimiser, kinds) or "AdamW" in type(optimiser).__name__:
+        return 0.0
+    is_decoupled = bool(group.get("decoupled_weight_decay"))
+    return 0.0 if is_decoupled else number_in(group, "weight_decay") or 0.0

@@ -1,0 +1,31 @@
+"""The benchmark of few bits runs on a tiny model and fills every column."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import few_bits
+from support.published import write
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak as Linux tells it")
+def test_every_type_has_memory_times_and_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "dir", "llama")
+    text = tmp_path / "text.txt"
+    text.write_text("a text that the model has not seen " * 9)
+    monkeypatch.setattr(few_bits, "TYPES", ("int4",))
+    words = [str(tmp_path / "dir"), "--text", str(text), "--turns", "1"]
+    given = few_bits.flags().parse_args([*words, "--prompt", "8", "--new-tokens", "4"])
+    found = few_bits.measure(given)
+    for row in found.values():
+        assert row["peak_mb"] > 50
+        assert row["bits_per_byte"] > 1
+        assert len(row["turns"]) == 1
+    lines = few_bits.table(found).splitlines()
+    assert len(lines) == 3
+    assert "not measured" not in lines[-1]

@@ -1,0 +1,123 @@
+"""Faults of loops that the ledger of updates sees, and loops that are odd and sound."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pellucid.diagnosis import History, declare, diagnose
+from pellucid.vitals import Mark
+from support import loops, odd_loops
+from support.courses import GUESSING, healthy
+from support.loops import Loop
+from support.nightly import sampled
+
+FAULTS: list[tuple[type[Loop], str]] = [
+    (loops.Uncleared, "OPT014"),
+    (loops.ClearedTooSoon, "UPD002"),
+    (loops.StepBeforeBackward, "UPD002"),
+    (loops.PutBack, "UPD001"),
+    (loops.SteppedTwice, "UPD003"),
+    (loops.Undivided, "LOS007"),
+    (loops.ScheduleByPart, "UPD004"),
+    (loops.CoupledDecay, "UPD006"),
+    (loops.Rested, "UPD007"),
+    (loops.Forgetful, "OPT015"),
+    (loops.Cut, "UPD008"),
+    (loops.OldHead, "OPT003"),
+    (loops.StepsEnd, "OPT017"),
+    (loops.SameBatch, "DAT001"),
+    (loops.Discarding, "UPD009"),
+    (loops.Climbing, "LOS009"),
+]
+
+
+def _named(value: object) -> str:
+    return str(getattr(value, "__name__", value))
+
+
+@pytest.mark.parametrize(("kind", "code"), sampled(FAULTS), ids=_named)
+def test_a_fault_of_a_loop_is_named_first(kind: type[Loop], code: str) -> None:
+    assert kind().codes()[:1] == [code]
+
+
+@pytest.mark.nightly
+def test_a_schedule_that_never_steps_is_named() -> None:
+    assert loops.StuckSchedule().codes(110)[:1] == ["UPD005"]
+
+
+ODD: dict[str, Any] = {
+    "as it should be": Loop,
+    "accumulated": loops.Accumulated,
+    "clipped": odd_loops.Clipped,
+    "restarts": lambda: odd_loops.Scheduled(odd_loops.restarts),
+    "warm, stable, decay": lambda: odd_loops.Scheduled(odd_loops.warm_then_stable_then_decayed),
+    "averaged": odd_loops.Averaged,
+    "lookahead": odd_loops.Lookahead,
+    "centralised": odd_loops.Centralised,
+    "adapted": odd_loops.Adapted,
+    "tied": odd_loops.Tied,
+    "eight bits": odd_loops.eight_bits,
+    "scaled": odd_loops.Scaled,
+}
+
+
+@pytest.mark.parametrize("name", sampled(ODD))
+def test_an_odd_loop_that_is_sound_gets_no_warning(name: str) -> None:
+    assert ODD[name]().codes() == []
+
+
+def test_weights_that_are_declared_are_no_finding() -> None:
+    assert odd_loops.Declared().codes(12) == ["OPT001"]
+    assert odd_loops.Declared().codes(12, frozen=["embed"]) == []
+
+
+def test_a_few_sightings_weigh_less_than_many_and_once_may_be_meant() -> None:
+    def likely(seen: int) -> tuple[str, float]:
+        mark = Mark(n_seen=seen, n_seeable=60, first=11, values=[9.0] * seen)
+        (finding,) = diagnose(replace(healthy(), marks={"restored": mark}))
+        assert finding.code == "UPD001"
+        return finding.severity, finding.confidence
+
+    assert likely(1)[0] == "note"
+    assert likely(2) < likely(30) == ("fault", 0.97)
+
+
+def test_where_too_little_was_seen_nothing_is_named() -> None:
+    for name in ("bare", "repeated", "unmoved", "rates", "resting", "cut", "pull", "left"):
+        mark = Mark(n_seen=3, n_seeable=3, first=2, values=[0.01] * 3)
+        assert diagnose(replace(healthy(), marks={name: mark})) == [], name
+
+
+@pytest.mark.parametrize(("noise", "codes"), [(1e-5, ["PRF001"]), (0.02, [])])
+def test_a_loss_of_a_coin_at_every_update_compares_equal_sides(
+    noise: float, codes: list[str]
+) -> None:
+    losses = tuple((step, math.log(2) + noise * (-1) ** step) for step in range(1, 60))
+    found = diagnose(History(name="pairs", losses=losses))
+    assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+@pytest.mark.parametrize(("times", "codes"), [(30.0, ["DAT021"]), (6.0, [])])
+def test_rows_that_came_many_times_are_few(times: float, codes: list[str]) -> None:
+    mark = Mark(n_seen=40, n_seeable=40, first=2, values=[times * n / 40 for n in range(1, 41)])
+    found = diagnose(replace(healthy(), marks={"known_rows": mark}))
+    assert [finding.code for finding in found if finding.severity != "note"] == codes
+
+
+def test_a_loss_that_rises_steadily_is_turned_round_also_without_a_vocabulary() -> None:
+    rising = tuple((step, 0.7 + 0.05 * step) for step in range(1, 61))
+    assert [f.code for f in diagnose(History(name="classes", losses=rising))][:1] == ["LOS009"]
+    small = tuple((step, 0.01 + 0.001 * step) for step in range(1, 61))
+    assert diagnose(History(name="policy", losses=small)) == []
+
+
+def test_a_new_model_that_is_mostly_frozen_is_named_unless_that_is_declared() -> None:
+    stuck = tuple((step, GUESSING - 0.1) for step in range(1, 121))
+    history = replace(healthy(), losses=stuck, facts=replace(healthy().facts, frozen=0.9))
+    assert "GRD003" in {f.code for f in diagnose(history) if f.severity == "warn"}
+    declared = diagnose(history, declared=declare(frozen=["layers"]))
+    assert "GRD003" not in {finding.code for finding in declared}

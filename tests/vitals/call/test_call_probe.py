@@ -1,0 +1,284 @@
+"""A loop's own call is repeated: each fault in it is named, and what is only odd is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from pellucid.diagnosis import Finding, diagnose, history_of_watch
+from pellucid.vitals import Watch, watch
+from pellucid.vitals.call.arguments import Arguments
+from pellucid.vitals.call.text_rows import hidden_tokens
+from pellucid.vitals.taps.recorded_call import Call
+
+VOCAB, TIME, MASK = 40, 32, 1
+
+
+class Reader(nn.Module):
+    """An attention layer over embeddings and positions; what a call may change is an argument."""
+
+    def __init__(self, *, causal: bool = True, classes: int = VOCAB, pooled: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.causal, self.pooled = causal, pooled
+        self.tokens, self.positions = nn.Embedding(VOCAB, 16), nn.Embedding(64, 16)
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, 0.1, batch_first=True, norm_first=True)
+        self.head = nn.Linear(16, classes)
+
+    def forward(
+        self,
+        ids: Tensor,
+        positions: Tensor | None = None,
+        mask: Tensor | None = None,
+        leak: float = 0.0,
+    ) -> Tensor:
+        """Logits of each token, or of each row."""
+        places = torch.arange(ids.shape[1]) if positions is None else positions
+        x = self.tokens(ids) + self.positions(places)
+        if mask is None and self.causal:
+            mask = torch.ones(ids.shape[1], ids.shape[1]).triu(1).bool()
+        x = self.layer(x, src_mask=mask)
+        x = x + leak * x.mean(0, keepdim=True)
+        return self.head(x.mean(1) if self.pooled else x)
+
+
+def rows(step: int, time: int = TIME + 2) -> Tensor:
+    draws = torch.Generator().manual_seed(step)
+    return torch.randint(2, VOCAB, (4, time), generator=draws)
+
+
+def cross_entropy(logits: Tensor, targets: Tensor, **options: Any) -> Tensor:
+    return F.cross_entropy(logits.flatten(0, -2), targets.flatten(), **options)
+
+
+def next_tokens(model: nn.Module, step: int, shift: int = 1, **call: Any) -> Tensor:
+    ids = rows(step)
+    return cross_entropy(model(ids[:, :TIME], **call), ids[:, shift : TIME + shift])
+
+
+def masked(model: nn.Module, step: int, *, hides: bool = True, pays_all: bool = False) -> Tensor:
+    ids = rows(step, TIME)
+    is_chosen = torch.rand(ids.shape, generator=torch.Generator().manual_seed(step)) < 0.25
+    inputs = ids.masked_fill(is_chosen, MASK) if hides else ids
+    targets = ids if pays_all else ids.masked_fill(~is_chosen, -100)
+    return cross_entropy(model(inputs), targets)
+
+
+def of_other_rows(model: nn.Module, step: int) -> Tensor:
+    ids = rows(step)
+    return cross_entropy(model(ids[:, :TIME]), ids[:, 1 : TIME + 1].roll(1, 0))
+
+
+def noisy(model: nn.Module, step: int) -> Tensor:
+    """Most targets are other tokens, drawn at random."""
+    ids, draws = rows(step), torch.Generator().manual_seed(step)
+    targets = ids[:, 1 : TIME + 1]
+    is_wrong = torch.rand(targets.shape, generator=draws) < 0.7
+    noise = torch.randint(2, VOCAB, targets.shape, generator=draws)
+    return cross_entropy(model(ids[:, :TIME]), torch.where(is_wrong, noise, targets))
+
+
+def denoised(model: nn.Module, step: int) -> Tensor:
+    """A third of the inputs are replaced, and the text is to be written on."""
+    ids, draws = rows(step), torch.Generator().manual_seed(step)
+    is_wrong = torch.rand((4, TIME), generator=draws) < 0.3
+    inputs = torch.where(is_wrong, ids.roll(1, 0)[:, :TIME], ids[:, :TIME])
+    return cross_entropy(model(inputs), ids[:, 1 : TIME + 1])
+
+
+def divided(model: nn.Module, step: int) -> Tensor:
+    ids = rows(step)
+    return cross_entropy(model(ids[:, :TIME]) / 30, ids[:, 1 : TIME + 1])
+
+
+def prefix(model: nn.Module, step: int) -> Tensor:
+    """The first half reads itself on both sides, and only the second half is paid for."""
+    ids, hidden = rows(step), torch.ones(TIME, TIME).triu(1).bool()
+    hidden[: TIME // 2, : TIME // 2] = False
+    targets = ids[:, 1 : TIME + 1].clone()
+    targets[:, : TIME // 2] = -100
+    return cross_entropy(model(ids[:, :TIME], mask=hidden), targets)
+
+
+def advantages(model: nn.Module, step: int) -> Tensor:
+    ids = rows(step)
+    log_p = model(ids[:, :TIME]).log_softmax(-1).gather(-1, ids[:, 1 : TIME + 1, None])
+    return -(log_p[..., 0] * torch.tensor([1.0, -1.0, 2.0, -2.0])[:, None]).mean()
+
+
+def corrected(model: nn.Module, step: int) -> Tensor:
+    """Some tokens are wrong, each in another way, and all are to be written down rightly."""
+    ids = rows(step, TIME)
+    is_wrong = torch.rand(ids.shape, generator=torch.Generator().manual_seed(step)) < 0.2
+    return cross_entropy(model(torch.where(is_wrong, ids.roll(1, 1), ids)), ids)
+
+
+def sums(model: nn.Module, step: int) -> Tensor:
+    """The targets are the sums so far, of the same two digits as the inputs."""
+    ids = rows(step, TIME) % 2
+    return cross_entropy(model(ids), ids.cumsum(1) % 2)
+
+
+def quiet() -> Reader:
+    """A head of zeros, from which many trainings begin."""
+    model = Reader()
+    nn.init.zeros_(model.head.weight)
+    return model
+
+
+def classes(model: nn.Module, step: int) -> Tensor:
+    ids = rows(step)
+    return F.cross_entropy(model(ids), ids[:, 0] % 3)
+
+
+def same_token(model: nn.Module, step: int) -> Tensor:
+    ids = rows(step)[:, :1].expand(-1, TIME)
+    return cross_entropy(model(ids), ids)
+
+
+def trained(model: nn.Module, loss: Callable[..., Tensor], **options: Any) -> Watch:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with watch(model, optimizer, **options) as w:
+        for step in range(3):
+            value = loss(model, step)
+            value.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            w.step(value)
+    assert not w.guard.off
+    return w
+
+
+def findings(w: Watch) -> list[Finding]:
+    return [each for each in diagnose(history_of_watch(w)) if each.severity != "note"]
+
+
+def both_sides() -> Reader:
+    return Reader(causal=False)
+
+
+FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = {
+    "no causal mask": (both_sides, next_tokens, "ATT001"),
+    "rows that mix": (Reader, lambda m, s: next_tokens(m, s, leak=0.5), "ATT002"),
+    "one position": (
+        Reader,
+        lambda m, s: next_tokens(m, s, positions=torch.zeros(TIME).long()),
+        "POS003",
+    ),
+    "labels that are not moved": (Reader, lambda m, s: next_tokens(m, s, 0), "LOS001"),
+    "labels that are moved twice": (Reader, lambda m, s: next_tokens(m, s, 2), "LOS002"),
+    "labels of other rows": (Reader, of_other_rows, "LOS003"),
+    "noise in the labels": (Reader, noisy, "LOS003"),
+    "divided logits": (Reader, divided, "LOS014"),
+    "masks that hide nothing": (both_sides, lambda m, s: masked(m, s, hides=False), "LOS015"),
+    "a loss on every token": (both_sides, lambda m, s: masked(m, s, pays_all=True), "LOS015"),
+    "a masked model with a causal mask": (Reader, masked, "ATT008"),
+    "rows of one token": (Reader, same_token, "DAT014"),
+}
+ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
+    "next tokens": (Reader, next_tokens),
+    "masked tokens": (both_sides, masked),
+    "a prefix that reads both sides": (Reader, prefix),
+    "packed positions": (
+        Reader,
+        lambda m, s: next_tokens(m, s, positions=torch.arange(TIME) % (TIME // 2)),
+    ),
+    "advantages of both signs": (Reader, advantages),
+    "corrections": (both_sides, corrected),
+    "noise in the inputs": (Reader, denoised),
+    "sums of two digits": (both_sides, sums),
+    "classes of rows": (lambda: Reader(causal=False, classes=3, pooled=True), classes),
+    "one number for each row": (
+        lambda: Reader(causal=False, classes=1, pooled=True),
+        lambda m, s: (m(rows(s))[:, 0] - rows(s).double().mean(1) / VOCAB).square().mean(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_in_a_call_is_the_first_cause(name: str) -> None:
+    build, loss, code = FAULTS[name]
+    assert findings(trained(build(), loss))[0].code == code
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_but_healthy_call_is_passed_in_silence(name: str) -> None:
+    build, loss = ODD[name]
+    w = trained(build(), loss)
+    assert [each.text() for each in findings(w)] == []
+    assert "call.inputs" in {sign.id for sign in w.signs}  # it was looked at
+
+
+def test_mask_that_shows_only_padding_is_turned_round() -> None:
+    ids = rows(0, TIME)
+    ids[:3, -5:] = 0
+
+    def hidden(mask: Tensor) -> float | None:
+        call = Call((), {"input_ids": ids, "attention_mask": mask})
+        return hidden_tokens(Arguments(call, "input_ids", mask="attention_mask"))
+
+    real = (ids != 0).long()
+    assert hidden(real) == 0
+    assert hidden(1 - real) == 1  # the row without padding shows nothing
+    assert hidden(real.roll(1, 0)) == 0
+    assert hidden(real * 2.0) is None
+
+
+def test_head_of_zeros_hides_what_outputs_depend_on() -> None:
+    w = trained(quiet(), next_tokens)
+    assert findings(w) == []
+    assert "call.inputs" not in {sign.id for sign in w.signs}
+
+
+def test_gradient_of_the_logits_gives_temperature_weight_and_targets() -> None:
+    def signs(loss: Callable[..., Tensor]) -> dict[str, float]:
+        return {sign.id: sign.value for sign in trained(Reader(), loss).signs}
+
+    one = signs(next_tokens)
+    assert one["logits.temperature"] == pytest.approx(1.0, abs=1e-3)
+    assert one["targets.weight"] == pytest.approx(1.0, abs=1e-3)
+    assert one["targets.single"] == 1.0
+    assert signs(divided)["logits.temperature"] == pytest.approx(30, rel=1e-2)
+    total = signs(lambda m, s: next_tokens(m, s) * 4 * TIME)
+    assert total["targets.weight"] == pytest.approx(4 * TIME, rel=1e-3)
+    assert signs(advantages)["targets.single"] == pytest.approx(0.5, abs=0.05)
+
+
+def test_probe_takes_few_passes_and_can_be_switched_off() -> None:
+    w = trained(Reader(), next_tokens)
+    assert 0 < w.first_call.passes <= 6
+    assert "the probe of the first call took" in w.report()
+    off = trained(Reader(), next_tokens, probe=False)
+    assert off.first_call.passes == 0
+    assert not any(sign.id.startswith("call.") for sign in off.signs)
+
+
+def test_short_run_has_no_passes_to_spare() -> None:
+    model = Reader()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with watch(model, optimizer) as w:
+        w.first_call.planned_updates = 20
+        next_tokens(model, 0).backward()
+        optimizer.step()
+    assert w.first_call.passes == 0
+
+
+def test_call_that_cannot_be_repeated_ends_no_training() -> None:
+    class Known(Reader):
+        def forward(self, ids: Tensor, **call: Any) -> Tensor:
+            if not torch.equal(ids, rows(0)[:, :TIME]):
+                raise ValueError("only what was there before")
+            return super().forward(ids, **call)
+
+    model = Known()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    with watch(model, optimizer) as w:
+        next_tokens(model, 0).backward()
+        optimizer.step()
+    assert "only what was there" in w.guard.off["call.inputs"]
+    assert w.updates == 1

@@ -1,0 +1,49 @@
+"""Checksums of rows: the same text has the same number, and other text has another."""
+
+from __future__ import annotations
+
+import torch
+
+from pellucid.vitals.ledger.batch_rows import ROWS, row_checksums
+from pellucid.vitals.taps.first_batch import one_token
+
+
+def test_a_row_has_one_checksum_with_any_padding_and_any_mask() -> None:
+    text = torch.arange(5, 25)[None]
+    padding = torch.zeros(1, 4, dtype=torch.long)
+    right, left = torch.cat([text, padding], 1), torch.cat([padding, text], 1)
+    masked = text.masked_fill(torch.arange(20) % 3 == 0, 3)
+    labels = text.masked_fill(masked != 3, -100)
+    numbers = [
+        row_checksums(text),
+        row_checksums(right, (right > 0).long()),
+        row_checksums(left, (left > 0).long()),
+        row_checksums(masked, None, labels),
+    ]
+    assert len({tuple(number.tolist()) for number in numbers if number is not None}) == 1
+    assert numbers[0] is not None
+    assert numbers[0][0] == 20
+
+
+def test_other_rows_have_other_checksums() -> None:
+    draws = torch.Generator().manual_seed(0)
+    rows = torch.randint(50, (500, 20), generator=draws)
+    rows[1] = rows[0].flip(0)
+    pieces = [row_checksums(rows[i : i + ROWS]) for i in range(0, len(rows), ROWS)]
+    numbers = [value for piece in pieces if piece is not None for value in piece[1:].tolist()]
+    assert len(set(numbers)) == len(rows)
+    assert row_checksums(rows[0]) is None
+
+
+def test_rows_of_one_token_are_known_between_their_ends_and_padding_is_none() -> None:
+    text = torch.randint(2, 50, (4, 32), generator=torch.Generator().manual_seed(1))
+    unknown = torch.full((4, 32), 7)
+    unknown[:, 0], unknown[:, -1] = 1, 2
+    short = text.clone()
+    short[:, 12:] = 0
+    assert one_token(unknown) == one_token(unknown[:, :-1]) == one_token(unknown[:, 1:]) == 1
+    assert one_token(torch.full((4, 32), 7)) == 1
+    assert one_token(torch.cat([unknown[:2], text[:2]])) == 0.5
+    assert one_token(short) == 0
+    assert one_token(short.flip(1)) == 0
+    assert one_token((text > 25).long()) == 0
