@@ -303,7 +303,6 @@ def test_a_device_that_is_not_there_is_refused(
         ["generate"],
         ["presets"],
         ["no-such-verb"],
-        [],
     ],
     ids=" ".join,
 )

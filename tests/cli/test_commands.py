@@ -482,6 +482,16 @@ def test_attach_to_a_finished_run_shows_what_the_run_showed(out: Any, trained: P
     assert shown.count("held-out loss") == 4
 
 
+def test_attach_to_several_runs_names_each(out: Any, trained: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(trained, other)
+    lines = out("attach", trained, other).splitlines()
+    for name in (trained.name, other.name):
+        assert any(line.startswith(f"{name}: step 12/12") for line in lines)
+    records = [json.loads(line) for line in out("attach", trained, other, "--json").splitlines()]
+    assert {record["run"] for record in records} == {str(trained), str(other)}
+
+
 def test_attach_leaves_a_finished_run_as_it_was(out: Any, trained: Path) -> None:
     def files() -> dict[str, int]:
         return {str(p): p.stat().st_mtime_ns for p in trained.rglob("*") if p.name != ".lock"}

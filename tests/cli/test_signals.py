@@ -24,7 +24,7 @@ VERBS = {
     "attach": ["attach", "run"],
     "diagnose": ["diagnose", "run"],
     "export": ["export", "run", "there"],
-    "equations": ["equations"],
+    "course.equations": ["equations"],
 }
 
 
@@ -78,20 +78,20 @@ sys.meta_path.insert(0, Hook())
 """,
     "while flags are read": """
 import argparse
-argparse.ArgumentParser.parse_args = send
+argparse.ArgumentParser.parse_known_args = send
 """,
     "twice, the second while it is cleared up": """
-import pellucid.cli.verbs.equations
+import pellucid.cli.verbs.course.equations
 def call(arguments):
     try:
         send()
     finally:
         send()
-pellucid.cli.verbs.equations.call = call
+pellucid.cli.verbs.course.equations.call = call
 """,
     "twice, the second while it is told": """
-import pellucid.cli.verbs.equations, pellucid.cli.main
-pellucid.cli.verbs.equations.call = pellucid.cli.main.say_error = send
+import pellucid.cli.verbs.course.equations, pellucid.cli.main
+pellucid.cli.verbs.course.equations.call = pellucid.cli.main.say_error = send
 """,
 }
 
@@ -128,7 +128,7 @@ def test_a_library_that_makes_an_error_of_a_signal_does_not_hide_it(
         except BaseException:
             raise ValueError("could not determine the shape") from None  # as safetensors did
 
-    monkeypatch.setattr(import_module("pellucid.cli.verbs.equations"), "call", work)
+    monkeypatch.setattr(import_module("pellucid.cli.verbs.course.equations"), "call", work)
     assert main(["equations"]) == 143
     assert capsys.readouterr().err == "stopped by SIGTERM at once\n"
 
@@ -137,7 +137,7 @@ def test_what_is_ignored_at_the_start_stays_ignored(monkeypatch: pytest.MonkeyPa
     def work(arguments: argparse.Namespace) -> None:
         os.kill(os.getpid(), signal.SIGHUP)
 
-    monkeypatch.setattr(import_module("pellucid.cli.verbs.equations"), "call", work)
+    monkeypatch.setattr(import_module("pellucid.cli.verbs.course.equations"), "call", work)
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         assert main(["equations"]) == 0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pellucid.cli import main
+from pellucid.cli.examples import EXAMPLES
 from pellucid.cli.main import parser
 from pellucid.version import __version__
 
@@ -28,6 +29,7 @@ VERBS = (
     "chat",
     "explain",
     "serve",
+    "mcp",
     "score",
     "evaluate",
     "data",
@@ -43,13 +45,25 @@ VERBS = (
     "verify-resume",
     "compare",
     "sweep",
+    "scaling",
+    "plan",
     "runs",
+    "experiment",
     "equations",
     "quiz",
+    "learn",
+    "doctor",
 )
 ACTIONS = ("list", "show", "diff", "count")
 
 PROMISED: dict[str, dict[str, object]] = {
+    "plan nano --devices 8 --device-kind h100 --json": {
+        "source": "nano",
+        "devices": 8,
+        "device_kind": "h100",
+        "assume": [],
+        "json": True,
+    },
     "train": {"paths": [], "preset": None, "config": None, "out": None, "json": False},
     "train a.txt b": {"paths": ["a.txt", "b"]},
     "train -": {"paths": ["-"]},
@@ -142,7 +156,7 @@ PROMISED: dict[str, dict[str, object]] = {
     "draw": {"what": None, "config": None, "set": [], "svg": None, "json": False},
     "draw gpt2 --svg g.svg --json": {"what": "gpt2", "svg": "g.svg", "json": True},
     "draw --config c.toml --set a.b=1": {"config": "c.toml", "set": ["a.b=1"]},
-    "attach r": {"run": "r", "json": False},
+    "attach r": {"run": ["r"], "json": False},
     "attach r --json": {"json": True},
     "report r": {"run": "r", "out": None, "json": False},
     "report r --out x.html --json": {"out": "x.html", "json": True},
@@ -163,7 +177,25 @@ PROMISED: dict[str, dict[str, object]] = {
         "name": ["batch", "layer", "normalisation"],
         "json": True,
     },
-    "quiz": {"number": None, "json": False},
+    "quiz": {"number": None, "answers": None, "json": False},
+    "learn": {"name": None, "folder": None, "run": None, "reader": None, "keep": "runs/learn"},
+    "learn softmax --run r --sentence s --answers f --reader new --json": {
+        "name": "softmax",
+        "run": "r",
+        "sentence": "s",
+        "answers": "f",
+        "reader": "new",
+        "json": True,
+    },
+    "learn build d": {"name": "build", "folder": "d"},
+    "train --parts m:f": {"parts": "m:f"},
+    "experiment list --json": {"name": "list", "seeds": None, "quick": False, "json": True},
+    "experiment temperature --seeds 3 --quick --out a.svg": {
+        "name": "temperature",
+        "seeds": 3,
+        "quick": True,
+        "out": "a.svg",
+    },
     "quiz 3 --json": {"number": 3, "json": True},
     "verify-resume r": {"run": "r", "json": False},
     "verify-resume r --json": {"json": True},
@@ -197,7 +229,10 @@ def test_every_command_explains_itself(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = help_of(words, capsys)
-    assert text.startswith(f"usage: pellucid {' '.join(words)}")
+    head, usage, _ = text.partition(f"usage: pellucid {' '.join(words)}")
+    assert usage
+    if len(words) == 1:
+        assert head == "examples:\n" + "".join(f"  {x}\n" for x in EXAMPLES[words[0]]) + "\n"
     if words not in (["presets"], ["tokenizer"], ["data"]):
         assert "--json" in text
 
@@ -270,11 +305,12 @@ def positional_words(leaf: argparse.ArgumentParser) -> list[str]:
 def test_a_flag_may_come_anywhere_among_the_words_of_a_command(words: list[str]) -> None:
     leaf = next(leaf for names, leaf in leaf_parsers(parser()) if names == words)
     positionals = positional_words(leaf)
-    expected = parser().parse_args([*words, *positionals, "--json"])
+    root = parser()
+    expected = root.parse_args([*words, *positionals, "--json"])
     assert expected.json
     for place in range(len(positionals) + 1):
         mixed = [*positionals[:place], "--json", *positionals[place:]]
-        assert parser().parse_args([*words, *mixed]) == expected
+        assert root.parse_args([*words, *mixed]) == expected
 
 
 def test_evaluate_takes_files_behind_its_flags() -> None:

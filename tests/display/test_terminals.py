@@ -171,3 +171,31 @@ def test_a_log_under_nohup_is_plain_lines(tmp_path: Path) -> None:
     assert any(line.startswith("step 3/3 100.0% loss") for line in said)
     assert any(line.startswith("finished after step 3") for line in said)
     assert said[-1] == f"    {LAST}"
+
+
+@pytest.mark.nightly
+def test_keys_and_a_new_size_reach_a_run_in_a_real_terminal(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    terminal.start(command(tmp_path, steps=100_000), 110, 36)
+    terminal.wait_for("left")
+    terminal.tmux("send-keys", "h")
+    terminal.wait_for("Ctrl-C saves and stops")
+    terminal.tmux("send-keys", "x")
+    terminal.wait_for(" tokens ")
+    terminal.tmux("send-keys", "s")
+    terminal.wait_for("saved ")
+    terminal.tmux("send-keys", "p")
+    terminal.wait_for("paused after step")
+    paused = terminal.shown()
+    time.sleep(1.0)
+    assert terminal.shown() == paused
+    terminal.tmux("resize-window", "-x", "60", "-y", "20")
+    time.sleep(1.0)
+    lines = lines_of(terminal.tmux("capture-pane", "-p"))
+    assert lines[0].startswith("╭")
+    assert all(cell_len(line) == 60 for line in lines if line)
+    terminal.tmux("send-keys", "p")
+    terminal.tmux("send-keys", "C-c")
+    text = terminal.wait_for("ended 130")
+    assert "is finished and saved" in text

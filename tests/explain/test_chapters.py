@@ -16,10 +16,10 @@ from pellucid.explain.addresses.syntax import split_index
 from pellucid.explain.chapter_json import plain_chapter
 from pellucid.explain.chapter_types import Chapter, Matrix, Place, Tokens
 from pellucid.explain.chapters import CHAPTERS, build_chapter
-from pellucid.explain.expressions import Apply, Expression, Number, Vector
+from pellucid.explain.expressions import Number, Vector
 from pellucid.model import assemble, assemble_trained
 from support.models import BASE, VARIANTS, build, with_stack
-from support.traced import MODELS, traced
+from support.traced import MODELS, operands, traced
 
 SOURCE = Path(pellucid.__file__).parent.parent
 PLACES = (Place(), Place(token=4, other=2, layer=1, head=1, feature=3))
@@ -54,15 +54,6 @@ NAMES = [
     "encoder bert",
     "pair original",
 ]
-
-
-def operands(expression: Expression) -> Iterator[Number | Vector]:
-    """All operands of a tree."""
-    if isinstance(expression, Apply):
-        for part in expression.arguments:
-            yield from operands(part)
-    else:
-        yield expression
 
 
 def all_chapters(trace: Trace) -> Iterator[Chapter]:
@@ -166,7 +157,7 @@ def test_an_update_beside_a_matrix_is_part_of_its_receipt() -> None:
     )
     model.decoder.blocks[1].attention.query.lora_up.data.normal_()
     chapter = build_chapter(traced(model), "qkv", PLACES[1])
-    assert "LoRA" in chapter.receipts[0].formula
+    assert "lora_scale" in chapter.receipts[0].formula
     check(traced(model), chapter)
 
 
@@ -265,7 +256,7 @@ def test_masked_cells_are_left_empty() -> None:
     )
     hidden = build_chapter(traced(build(BASE)), "softmax", Place(token=2, other=5))
     assert hidden.receipts[0].model == 0
-    assert "hides this key" in hidden.receipts[0].formula
+    assert "hides this key" in hidden.receipts[0].title
 
 
 def test_surprisals_are_shown_under_the_tokens_they_belong_to() -> None:
@@ -293,3 +284,10 @@ def test_a_place_that_there_is_not_is_refused_with_what_there_is(place: Place, s
         build_chapter(trace, "scores", place)
     with pytest.raises(pellucid.PellucidError, match="did you mean 'softmax'"):
         build_chapter(trace, "softmx", Place())
+
+
+def test_a_layer_that_shares_its_weights_shows_those_of_the_first() -> None:
+    trace = traced(build(VARIANTS["shared layers"]))
+    for layer in (0, 1):
+        chapter = build_chapter(trace, "update", Place(layer=layer))
+        assert chapter.receipts[0].address.startswith("decoder.blocks.0.")

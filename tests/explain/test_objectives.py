@@ -21,6 +21,8 @@ import pellucid
 from pellucid import config, runs
 from pellucid.batches import Batch
 from pellucid.cli import main
+from pellucid.cli.main import parser
+from pellucid.cli.output.page_file import open_readings
 from pellucid.explain import Trace, trace
 from pellucid.explain.addresses.audit import audit
 from pellucid.explain.chapter_types import Place
@@ -31,6 +33,7 @@ from pellucid.runs import Run
 from pellucid.runs.evaluate_examples import task_on
 from pellucid.tasks.distillation import teacher_of
 from pellucid.tasks.rewards import find_reward
+from pellucid.web import PageRequest
 from support.labelled import TINY as TINY_ENCODER
 from support.labelled import train_labelled, write_labelled, write_several
 from support.life import pretrain, tune, write_rows
@@ -322,6 +325,23 @@ def test_words_give_the_same_loss_as_the_row(
         assert main(["explain", str(run.folder), *flags, "--chapter", "loss", "--json"]) == 0
         sentences.append(json.loads(capsys.readouterr().out)["sentence"])
     assert sentences[0] == sentences[1]
+
+
+@pytest.mark.parametrize("name", ["dpo", "classes", "seq2seq"])
+def test_the_page_of_an_example_has_the_loss_of_its_objective(
+    name: str, home: Path, opened: dict[str, Run], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["explain", str(run_of(name, home, opened).folder), *IN_WORDS[name]]
+    assert main([*words, "--chapter", "loss", "--json"]) == 0
+    sentence = json.loads(capsys.readouterr().out)["sentence"]
+    arguments = parser().parse_args([*words, "--html", "page.html"])
+    session, reading, versus = open_readings(arguments, [words[1]])
+    assert versus is None
+    request = PageRequest(kind="chapter", reading=reading, chapter="loss")
+    assert session.get(request)["sentence"] == sentence
+    assert main([*words, "--serve"]) == 2
+    error = " ".join(capsys.readouterr().err.split())
+    assert "write the example's page with --html FILE" in error
 
 
 REFUSED = {

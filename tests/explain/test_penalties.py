@@ -156,7 +156,7 @@ def test_clipping_is_shown_when_it_acts_and_named_when_it_does_not(penalised: Tr
         assert torch.equal(found[f"{address}.clipped_grad"], before)
         assert check_address(found, f"{address}.clipped_grad").agrees
         return
-    assert numbers["‖all g‖"] == pytest.approx(total, rel=1e-6)
+    assert numbers["‖g‖"] == pytest.approx(total, rel=1e-6)
     assert numbers["factor"] == pytest.approx(clip_norm / total, rel=1e-6)
     assert numbers["g"] == pytest.approx(float(before[3, 2]), rel=1e-8)
     assert numbers["g, clipped"] == pytest.approx(numbers["g"] * clip_norm / total, rel=1e-6)

@@ -80,7 +80,7 @@ def test_parts_and_measures_go_by_their_own_names_and_counts_by_their_unit() -> 
 def test_a_package_that_is_missing_is_said_before_anything_is_read(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in ("torch.utils.tensorboard", "tensorboard", "wandb"):
+    for module in ("torch.utils.tensorboard", "tensorboard", "wandb", "trackio", "mlflow"):
         monkeypatch.setitem(sys.modules, module, None)
     assert main(["train", "/no/such/text", "--observe", name]) == 2
     said = " ".join(capsys.readouterr().err.split())
@@ -91,133 +91,82 @@ def test_a_package_that_is_missing_is_said_before_anything_is_read(
 def test_the_command_offers_the_observers_there_are() -> None:
     for name in OBSERVERS:
         assert parser().parse_args(["train", "--observe", name]).observe == [name]
-    with pytest.raises(ConfigError, match="there are: tensorboard, wandb"):
+    with pytest.raises(ConfigError, match="there are: tensorboard, wandb, trackio, mlflow"):
         observer_for("tensorbord")
 
 
 def test_no_such_package_is_loaded_where_none_is_asked_for() -> None:
     script = """if True:
         import sys, pellucid.cli.main, pellucid.runs, pellucid.observers
-        print({"tensorboard", "wandb", "torch.utils.tensorboard"} & set(sys.modules))
+        tools = {"tensorboard", "wandb", "torch.utils.tensorboard", "mlflow", "trackio"}
+        print(tools & set(sys.modules))
     """
     assert in_a_new_process(script).strip() == "set()"
 
 
-# -- TensorBoard
+# -- each tool, read with its own reader
 
 
-@pytest.fixture(scope="module")
-def tensorboard() -> Any:
-    """The reader of event files; its own imports warn, and that is not ours to mend."""
-    return pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator",
-        reason="the package tensorboard is not installed: pip install -e '.[tensorboard]'",
+TOOLS = [
+    "tensorboard",
+    "wandb",
+    pytest.param("trackio", marks=pytest.mark.nightly),
+    pytest.param("mlflow", marks=pytest.mark.nightly),
+]
+
+
+@pytest.fixture(scope="module", params=TOOLS)
+def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A run in a tool, resumed from an earlier checkpoint, and what the tool's reader shows."""
+    tool = request.param
+    pytest.importorskip(tool, reason=f"{tool} is not installed: pip install -e '.[{tool}]'")
+    folder = tmp_path_factory.mktemp(tool)
+    in_a_new_process(
+        "from support.trackers import main; main()",
+        str(folder),
+        tool,
+        WANDB_MODE="offline",
+        WANDB_SILENT="true",
+        TRACKIO_DIR=str(folder / "trackio"),
+        MLFLOW_TRACKING_URI="",
     )
+    return {"run": folder / "run", **json.loads((folder / "shown.json").read_text())}
 
 
-def told(reader: Any, folder: Path) -> Found:
-    """What TensorBoard shows of a folder, by name and step."""
-    accumulator = reader.EventAccumulator(str(folder), size_guidance={"scalars": 0})
-    accumulator.Reload()
-    return {
-        name: {scalar.step: scalar.value for scalar in accumulator.Scalars(name)}
-        for name in accumulator.Tags()["scalars"]
-    }
-
-
-def test_tensorboard_shows_the_numbers_of_the_run_and_changes_no_bit_of_it(
-    tensorboard: Any, trained: Path, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    train_tiny(run, observers=[TensorBoard()])
-    shown, expected = told(tensorboard, run / "tensorboard"), recorded(run)
-    assert shown.keys() == expected.keys()
+def test_a_tool_shows_every_number_of_the_run_once_resumed_too(shown: dict[str, Any]) -> None:
+    expected, numbers = recorded(shown["run"]), shown["numbers"]
+    assert numbers.keys() == expected.keys()
+    assert any(name.startswith("vitals/") for name in numbers)
     for name, values in expected.items():
-        assert shown[name] == pytest.approx(values, rel=1e-6)
+        if name not in ("train/tokens_per_second", "train/memory_bytes"):  # of each process
+            found = {int(step): value for step, value in numbers[name].items()}
+            if name.startswith("vital"):  # a resumed run takes them at other updates
+                found = {step: found[step] for step in values}
+            assert found == pytest.approx(values, rel=1e-6, nan_ok=True), name
+
+
+def test_a_tool_has_config_tags_samples_findings_and_pictures(shown: dict[str, Any]) -> None:
+    assert shown["d_model"] == 16
+    assert "NextToken" in shown["tags"]
+    assert "finished" in shown["tags"]
+    assert any("the" in text for text in shown["samples"])
+    assert any(shown["finding"] in text for text in shown["findings"])
+    assert {"attention/L0", "attention/L1"} <= set(shown["pictures"])
+
+
+def test_a_resumed_run_is_the_same_run_of_the_tool(shown: dict[str, Any]) -> None:
+    assert len(shown["runs"]) == 1
+
+
+def test_a_tracker_changes_no_bit_of_the_run(shown: dict[str, Any], trained: Path) -> None:
     weights = "checkpoints/step-12/model.safetensors"
-    assert (run / weights).read_bytes() == (trained / weights).read_bytes()
+    assert (shown["run"] / weights).read_bytes() == (trained / weights).read_bytes()
 
 
-def test_tensorboard_forgets_what_a_resumed_run_will_do_again(
-    tensorboard: Any, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    train_tiny(run, observers=[TensorBoard()])
-    first = told(tensorboard, run / "tensorboard")["train/loss_nats"]
-    pellucid.resume(run / "checkpoints" / "step-8", observers=[TensorBoard()], show=False)
-    again = told(tensorboard, run / "tensorboard")["train/loss_nats"]
-    assert again == first
-    assert sorted(again) == list(range(1, 13))
-
-
-def test_an_observer_without_a_folder_is_refused(tensorboard: Any) -> None:
+def test_an_observer_without_a_folder_is_refused() -> None:
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
     with pytest.raises(RunError, match="pass a folder to the observer"):
         TensorBoard()(STARTED)
-
-
-# -- Weights & Biases
-
-
-def test_wandb_offline_keeps_the_numbers_of_the_run_under_one_id(tmp_path: Path) -> None:
-    pytest.importorskip(
-        "wandb", reason="the package wandb is not installed: pip install -e '.[wandb]'"
-    )
-    script = """if True:
-        import json, sys
-        from pathlib import Path
-        import pellucid
-        from pellucid.observers import WeightsAndBiases
-        from support.tiny import train_tiny
-        from wandb.proto import wandb_internal_pb2
-
-        def records(content):  # LevelDB's log: blocks of 32 kB, records cut at their ends
-            place, whole = 7, b""
-            while place + 7 <= len(content):
-                if 32768 - place % 32768 < 7:
-                    place += 32768 - place % 32768
-                    continue
-                length = int.from_bytes(content[place + 4 : place + 6], "little")
-                kind = content[place + 6]
-                whole += content[place + 7 : place + 7 + length]
-                place += 7 + length
-                if kind in (1, 4):
-                    yield whole
-                    whole = b""
-
-        run = Path(sys.argv[1])
-        train_tiny(run, observers=[WeightsAndBiases()])
-        before = set(run.glob("wandb/offline-run-*/*.wandb"))
-        pellucid.resume(run / "checkpoints" / "step-8", observers=[WeightsAndBiases()], show=False)
-        (first,), files = before, set(run.glob("wandb/offline-run-*/*.wandb"))
-        rows, config = [], {}
-        for data in records(first.read_bytes()):
-            record = wandb_internal_pb2.Record()
-            record.ParseFromString(data)
-            if record.history.item:
-                rows.append({
-                    item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                    for item in record.history.item
-                })
-            for item in record.run.config.update:
-                config[item.key] = json.loads(item.value_json)
-        print()
-        print(json.dumps([rows, config, sorted(file.name for file in files)]))
-    """
-    run = tmp_path / "run"
-    said = in_a_new_process(script, str(run), WANDB_MODE="offline", WANDB_SILENT="true")
-    rows, config, files = json.loads(said.splitlines()[-1])
-    assert config["model"]["d_model"] == 16
-    found: Found = {}
-    for row in rows:
-        for name, value in row.items():
-            if not name.startswith("_") and name not in ("step", "sample"):
-                found.setdefault(name, {})[row["step"]] = value
-    expected = recorded(run)
-    assert found.keys() == expected.keys()
-    assert found["train/loss_nats"] == expected["train/loss_nats"]
-    assert found["held_out/bits_per_byte"] == expected["held_out/bits_per_byte"]
-    (one,) = set(files)  # the resumed run goes on under the same id
-    assert one == f"run-{(run / 'wandb' / 'run-id.txt').read_text().strip()}.wandb"
 
 
 def test_what_was_resumed_says_its_folder(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from pellucid.explain.chapter_types import Place
 from pellucid.explain.chapters import CHAPTERS, build_chapter
 from pellucid.web import Reading, Session, one_page
 from pellucid.web.notebook import framed
-from support.browsing import Open, settled, until
+from support.browsing import Open, bracket_texts, settled, until
 from support.page import SENTENCE, session_of
 
 pytestmark = pytest.mark.browser
@@ -396,15 +396,8 @@ def test_no_word_stands_outside_the_catalogue(opened: Open, address: str, browse
     """With every message in brackets, no text is without them that the page itself says."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
 
-    def mark(text: Any) -> Any:
-        return f"⟦{text}⟧" if isinstance(text, str) else {n: mark(t) for n, t in text.items()}
-
-    def marked(route: Any) -> None:
-        texts = route.fetch().json()
-        route.fulfill(json={key: mark(text) for key, text in texts.items()})
-
     # in English the texts of answers are not looked up
-    context.route("**/texts.es.json", marked)
+    context.route("**/texts.es.json", bracket_texts)
     page = context.new_page()
     page.goto(f"{address}?lang=es#chapter=scores&l=1&x=L1.H0%3D0&t=3&vs=run0%40")
     page.wait_for_selector("#prediction [data-kl]")

@@ -44,7 +44,7 @@ def test_each_language_is_shown_whole_and_small_enough(context: Any, address: st
         for key in ("contents.scores", "layers", "receipt", "probability"):
             assert str(texts(language)[key]).lower() in shown.lower(), (language, key)
         # the whole first view, in whatever language
-        assert sum(sizes) <= 100_000, language
+        assert sum(sizes) <= 100_000, (language, sum(sizes))
         assert page.evaluate("document.documentElement.scrollWidth") <= 1440
         page.close()
 

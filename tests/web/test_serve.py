@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -54,7 +55,7 @@ def test_the_page_is_served_until_it_is_interrupted(trained: Path) -> None:
     [
         (["serve", "nowhere"], "nowhere does not exist"),
         (["explain", "{run}", "x", "--serve", "--html", "a.html"], "choose one of them"),
-        (["explain", "{run}", "x", "--serve", "--target", "y"], "--target is for the terminal"),
+        (["explain", "{run}", "x", "--serve", "--target", "y"], "--target is of one example"),
         (["explain", "{run}", "x", "--html", "a.txt"], "does not end in .html"),
         (["explain", "{run}", "x", "--html", "a.html", "--ablate", "L0.H0"], "leave --ablate"),
     ],
@@ -73,7 +74,7 @@ def test_a_port_is_refused_out_of_its_range(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_flags_choose_where_the_page_opens() -> None:
-    from pellucid.cli.verbs.serve import _fragment  # pyright: ignore[reportPrivateUsage]
+    from pellucid.cli.verbs.serving.serve import _fragment  # pyright: ignore[reportPrivateUsage]
 
     words = ["explain", "r", "x", "--serve", "--chapter", "scores", "--layer", "2", "--token", "3"]
     told = _fragment(parser().parse_args(words), {"L2.H1": 0.0})
@@ -95,3 +96,17 @@ def test_the_page_and_the_api_read_the_same_rounded_weights(
     stored = runs.load(trained).model.state_dict()
     assert all(torch.equal(served[name], rounded[name]) for name in rounded)
     assert not all(torch.equal(served[name], stored[name]) for name in stored)
+
+
+def test_a_folder_of_runs_opens_with_the_list_of_them(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first_views: list[object] = []
+    monkeypatch.setattr(
+        "pellucid.web.serving.serve",
+        lambda session, **flags: first_views.append(flags["fragment"]),
+    )
+    shutil.copytree(trained, tmp_path / "runs" / "one")
+    assert main(["serve", str(tmp_path / "runs")]) == 0
+    assert main(["serve", str(trained)]) == 0
+    assert first_views == ["#list=1", ""]

@@ -36,8 +36,9 @@ def test_no_sentence_of_the_page_is_in_another_script(name: str) -> None:
     assert sentences_in_script(files()[name].content.decode()) == []
 
 
-def test_the_markup_has_no_text_but_the_name() -> None:
-    markup = re.sub(r"<[^>]*>", " ", files()["index.html"].content.decode())
+@pytest.mark.parametrize("name", ["index.html", "learn/learn.html"])
+def test_the_markup_has_no_text_but_the_name(name: str) -> None:
+    markup = re.sub(r"<[^>]*>", " ", files()[name].content.decode())
     assert markup.split() == ["pellucid"]
 
 

@@ -1,6 +1,6 @@
 """The command `pellucid`: its verbs, its flags, its exit codes.
 
-0  done    2  bad input    3  stopped on a value that is not finite    4  findings
+0  done    2  bad input    3  stopped on a value that is not finite    4  findings    5  a lost rank
 129, 130, 143  stopped by SIGHUP, SIGINT (Ctrl-C), SIGTERM
 """
 
@@ -18,39 +18,13 @@ from types import FrameType
 from typing import Any
 
 from pellucid import children
-from pellucid.cli.flags.shared import Parser
+from pellucid.cli import welcome
+from pellucid.cli.flags.parsing import Parser, add_completion
+from pellucid.cli.groups import add_verbs
+from pellucid.cli.one_voice import one_voice
 from pellucid.cli.output.printing import print_error, replace_unknown_letters
-from pellucid.cli.verbs import (
-    answer,
-    attach,
-    check,
-    classify,
-    data,
-    diagnose,
-    distill,
-    draw,
-    embed,
-    equations,
-    evaluate,
-    explain,
-    export,
-    fill,
-    generate,
-    import_model,
-    presets,
-    push,
-    quiz,
-    report,
-    score,
-    serve,
-    tokenizer,
-    train,
-    translate,
-    verify_resume,
-    vitals,
-)
-from pellucid.cli.verbs.lab import compare, runs, sweep
 from pellucid.config import with_new_flags
+from pellucid.cores import share_busy_cores
 from pellucid.errors import (
     ConfigError,
     ExitCode,
@@ -65,38 +39,11 @@ from pellucid.reader import is_panic
 from pellucid.signals import ENDING, end_at_once, handled, name_of, settle_code, take
 from pellucid.version import __version__
 
-_VERBS = (
-    train,
-    distill,
-    check,
-    diagnose,
-    generate,
-    translate,
-    fill,
-    embed,
-    classify,
-    answer,
-    explain,
-    serve,
-    score,
-    evaluate,
-    data,
-    tokenizer,
-    presets,
-    import_model,
-    export,
-    push,
-    draw,
-    attach,
-    report,
-    vitals,
-    verify_resume,
-    compare,
-    sweep,
-    runs,
-    equations,
-    quiz,
-)
+_EPILOG = """\
+`pellucid` alone says what you can do from here, and `pellucid COMMAND --help` begins with examples.
+
+exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, 4 findings with --fail-on,
+5 a lost rank, 130 stopped by Ctrl-C, 143 by SIGTERM, 129 by SIGHUP"""
 
 _OUT_OF_MEMORY = PellucidError(
     "memory ran out; all checkpoints are complete, and the same command continues: give this "
@@ -108,23 +55,31 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     root = Parser(
         prog="pellucid",
+        usage="pellucid COMMAND ...",
         description="Train transformer language models you can see through.",
-        epilog="exit codes: 0 done, 2 bad input, 3 stopped on a value that is not finite, "
-        "4 findings with --fail-on, 130 stopped by Ctrl-C, 143 by SIGTERM, "
-        "129 by SIGHUP",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     root.add_argument("--version", action="version", version=f"pellucid {__version__}")
     root.add_argument("--verbose", action="store_true", help="show log messages")
+    root.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="auto (default): where a terminal has colours and NO_COLOR is not set",
+    )
     root.add_argument(
         "--plain-memory",
         action="store_true",
         help="use the allocator of the system: by default pellucid keeps freed memory for the next "
         "step, in huge pages",
     )
-    root.set_defaults(when_stopped="at once")
-    verbs = root.add_subparsers(title="commands", dest="command", required=True, metavar="COMMAND")
-    for verb in _VERBS:
-        verb.add_to(verbs)
+    add_completion(root)
+    root.set_defaults(when_stopped="at once", json=False, huge_pages=True, call=welcome.call)
+    verbs = root.add_subparsers(
+        dest="command", metavar="COMMAND", prog="pellucid", help=argparse.SUPPRESS
+    )
+    root.description = f"{root.description}\n\n{add_verbs(verbs)}"
+    root.epilog = _EPILOG
     return root
 
 
@@ -186,8 +141,10 @@ def _answer(words: Sequence[str], ending: _Ending) -> int:
     try:
         words = with_new_flags(list(words))
         arguments = parser().parse_args(words)
+        _choose_colours(arguments.color)
         if not arguments.plain_memory:
-            keep_freed_memory()
+            keep_freed_memory(huge_pages=arguments.huge_pages)
+        share_busy_cores()
         os.environ.update(children.environment())
         replace_unknown_letters()
         level = logging.INFO if arguments.verbose else logging.WARNING
@@ -200,6 +157,19 @@ def _answer(words: Sequence[str], ending: _Ending) -> int:
     finally:
         _drop_closed_streams()
     return code
+
+
+def _choose_colours(color: str) -> None:
+    """What the flag says, in the variables that rich and every child reads."""
+    match color:
+        case "always":
+            os.environ.pop("NO_COLOR", None)
+            os.environ["FORCE_COLOR"] = "1"
+        case "never":
+            os.environ.pop("FORCE_COLOR", None)
+            os.environ["NO_COLOR"] = "1"
+        case _:
+            pass
 
 
 @contextmanager
@@ -222,7 +192,7 @@ def _short_warnings() -> Generator[None]:
 def _run(words: Sequence[str], arguments: argparse.Namespace, ending: _Ending) -> ExitCode:
     try:
         _refuse_broken_text(words)
-        with ending.signal_first():
+        with ending.signal_first(), one_voice(arguments):
             code: ExitCode | None = arguments.call(arguments)
         sys.stdout.flush()
     except PellucidError as error:
@@ -246,6 +216,8 @@ def _stopped(stop: KeyboardInterrupt | Signalled, arguments: argparse.Namespace)
 
 
 def _report(error: PellucidError, *, as_json: bool) -> ExitCode:
+    if error.is_told:  # by another rank
+        return error.exit_code
     with suppress(OSError):  # the terminal is gone
         print_error(error, as_json=as_json)
     return error.exit_code

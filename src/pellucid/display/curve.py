@@ -35,8 +35,21 @@ class History:
                 self._stretch *= 2
 
 
-def braille(values: Sequence[float], columns: int, rows: int) -> list[str]:
-    """The values from left to right, the smallest at the bottom; each dot column is a mean."""
+def braille(
+    values: Sequence[float],
+    columns: int,
+    rows: int,
+    ends: tuple[float, float] | None = None,
+) -> list[str]:
+    """The values from left to right, the smallest at the bottom; each dot column is a mean.
+
+    Args:
+        values: the values.
+        columns: the characters of a line.
+        rows: the lines.
+        ends: the values at the bottom and at the top; the curve is then one line without gaps. By
+            default the smallest and the largest, with one dot in each dot column.
+    """
     values = [value for value in values if math.isfinite(value)]
     cells = [[_BLANK] * columns for _ in range(rows)]
     if values:
@@ -45,11 +58,14 @@ def braille(values: Sequence[float], columns: int, rows: int) -> list[str]:
             _mean(values, i * len(values) // width, (i + 1) * len(values) // width)
             for i in range(width)
         ]
-        low, high = min(heights), max(heights)
+        low, high = ends or (min(heights), max(heights))
         span = (high - low) or 1.0
-        for x, height in enumerate(heights):
-            y = round((high - height) / span * (4 * rows - 1))
-            cells[y // 4][x // 2] |= _DOTS[y % 4][x % 2]
+        places = [round((high - height) / span * (4 * rows - 1)) for height in heights]
+        for x, y in enumerate(places):
+            before = places[x - 1] if x and ends else y
+            step = 1 if before < y else -1
+            for dot in (y, *range(before + step, y, step)):
+                cells[dot // 4][x // 2] |= _DOTS[dot % 4][x % 2]
     return ["".join(map(chr, row)) for row in cells]
 
 

@@ -59,6 +59,10 @@ class NotebookPanel(Panel):
     def _room(self) -> int | None:
         return None  # a cell is as high as its content
 
+    @property
+    def _width(self) -> int:
+        return 80
+
     def _redraw(self) -> None:
         bundle = _bundle(self._frame())
         if self._handle is None:

@@ -5,37 +5,29 @@ from __future__ import annotations
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from rich.console import Console, Group, RenderableType
 from rich.control import Control
 from rich.live import Live
-from rich.panel import Panel as Frame
 from rich.segment import ControlType
-from rich.table import Table
 from rich.text import Text
 
-from pellucid.display.curve import History, braille
 from pellucid.display.example import example_lines
-from pellucid.display.panel_metrics import LatestEvents, cells, column
+from pellucid.display.keys import Keys
+from pellucid.display.panel_frame import PanelState, build_frame
 from pellucid.display.plain import lines_of
-from pellucid.display.terminal_text import folded, one_line, visible
-from pellucid.display.vital_rows import row_lines, short_lines
+from pellucid.display.terminal_text import folded, visible
 from pellucid.training import events
 
-_WIDTH = 80
-_CURVE_COLUMNS, _CURVE_ROWS = 34, 9
-#: The longest line of numbers; on a narrow terminal the curve has less room.
-_NUMBERS_COLUMNS = 36
-#: Two columns of border, two of padding, two between curve and numbers.
-_FRAME_COLUMNS = 6
 #: Where the value of a fact begins, in the lines above the panel.
 _FACT_COLUMNS = 15
-#: A low terminal drops one thing after another: blank lines; the first sample and all but one line
-#: of each rule; all of the signs except their words; the sentence; the cells of numbers.
-_AIRY, _DENSE, _TERSE, _WORDS_ALONE, _MUTE, _BARE = range(6)
-
+#: A drawing takes at most one part in so many of the time.
+_DRAW_SHARE = 25
+#: Seconds between two looks at the keys while a run is paused.
+_PAUSE_SECONDS = 0.2
+_ANSWERS = {"s": "saving after this step", "e": "a sample after this step", "p": ""}
 _FINISHING = "finishing this step, then saving; once more to stop now"
 
 
@@ -52,19 +44,42 @@ class Panel:
         self._console = console
         self._live: Live | None = None
         self._passing: Live | None = None
-        self._draw_time = 0.0
-        self._losses = History()
-        self._latest = LatestEvents()
-        self._first: events.Sampled | None = None
-        self._sampled: events.Sampled | None = None
-        self._vitals: events.Vitals | None = None
-        self._note = ""
+        self._draw_time = self._draw_seconds = 0.0
+        self._state = PanelState()
+        self._size = console.size
+        self._keys = Keys()
         self._stop_requested = _no_stop
+        self._is_paused = False
+        self._actions: dict[str, Callable[[], None] | None] = {}
         self._is_closed = False
 
-    def heed(self, stop_requested: Callable[[], bool]) -> None:
-        """Use `stop_requested` to learn that the user pressed Ctrl-C, answered on stderr."""
+    def heed(
+        self,
+        stop_requested: Callable[[], bool],
+        *,
+        save: Callable[[], None] | None = None,
+        sample: Callable[[], None] | None = None,
+        can_pause: bool = False,
+    ) -> None:
+        """Connect the panel with the training that it shows.
+
+        Args:
+            stop_requested: says whether the user pressed Ctrl-C, which is answered on stderr.
+            save: asks for a checkpoint after this update.
+            sample: asks for a sample after this update.
+            can_pause: whether the training may wait in the panel.
+        """
         self._stop_requested = stop_requested
+        self._actions = {"s": save, "e": sample, "p": self._turn_pause if can_pause else None}
+
+    def recall(self, happened: Iterable[events.Event]) -> None:
+        """Take up what happened before a run was resumed: its title, its curve, its best.
+
+        Args:
+            happened: the events until then.
+        """
+        for event in happened:
+            self._state.absorb(event)
 
     def __call__(self, event: events.Event) -> None:
         """Show an event."""
@@ -81,10 +96,18 @@ class Panel:
             with suppress(OSError):
                 self._close()
 
+    def tick(self) -> None:
+        """Answer keys, and follow the size of the terminal, while nothing happens."""
+        if not self._is_closed and self._live is not None:
+            self._answer_keys()
+            if self._console.size != self._size:
+                self._redraw()
+
     def _show_event(self, event: events.Event) -> None:
         self._absorb_answer()
         if not (isinstance(event, events.Preparing) and event.fleeting):
             self._end_passing()
+        self._state.absorb(event)
         match event:
             case events.Preparing():
                 self._prepare(event)
@@ -93,34 +116,67 @@ class Panel:
                 self._show_example(event)
                 return
             case events.Started() | events.Resumed() | events.Drifted() | events.Noticed():
-                if isinstance(event, events.Started):
-                    self._latest.started = event
                 for line in lines_of(event):
                     for part in self._folded(line):
                         self._console.print(Text(part), soft_wrap=True)
             case events.Interrupted() | events.StoppedNonFinite() | events.Finished():
-                self._note = lines_of(event)[0]
-            case events.Logged():
-                self._latest.previous_loss = (
-                    self._latest.logged.loss if self._latest.logged else None
-                )
-                self._losses.add(event.losses)
-                self._latest.logged = event
-            case events.Evaluated():
-                self._latest.evaluated = event
-                self._latest.best = event if event.best else self._latest.best
-            case events.Sampled():
-                self._first = self._first or event
-                self._sampled = event
+                self._state.note = lines_of(event)[0]
             case events.CheckpointSaved():
-                self._note = visible(f"saved {event.path}")
-            case events.Vitals():
-                self._vitals = event
+                self._state.note = visible(f"saved {event.path}")
             case events.StepFinished():
+                self._answer_keys()
+                self._wait_while_paused(event.step)
                 return
+            case _:
+                pass
         self._draw(final=isinstance(event, events.Finished | events.Interrupted))
 
+    def _answer_keys(self) -> None:
+        """Do what each pressed key asks for."""
+        for key in self._keys.pressed():
+            self._answer(key.lower())
+
+    def _answer(self, key: str) -> None:
+        state, curves = self._state, self._state.curves
+        match key:
+            case "c":
+                curves.show_next()
+            case "x":
+                curves.change_axis()
+            case "l":
+                curves.change_scale()
+            case "h" | "?":
+                state.shows_help = not state.shows_help
+            case "s" | "e" | "p":
+                action = self._actions.get(key)
+                if action is None:
+                    state.note = f"key {key}: only where one process trains, in its terminal"
+                else:
+                    state.note = _ANSWERS[key]
+                    action()
+            case _:
+                return
+        if self._live is not None:
+            self._redraw()
+
+    def _turn_pause(self) -> None:
+        self._is_paused = not self._is_paused
+
+    def _wait_while_paused(self, step: int) -> None:
+        if not self._is_paused or self._live is None:
+            return
+        self._state.note = f"paused after step {step}: p continues"
+        self._redraw()
+        while self._is_paused and not self._stop_requested():
+            for key in self._keys.pressed(_PAUSE_SECONDS):
+                self._answer(key.lower())
+            if self._console.size != self._size:
+                self._redraw()
+        self._is_paused = False
+        self._state.note = ""
+
     def _close(self) -> None:
+        self._keys.close()
         self._end_passing()
         if self._live is not None:
             self._absorb_answer()
@@ -149,18 +205,27 @@ class Panel:
             self._passing = None
 
     def _draw(self, *, final: bool) -> None:
-        if self._latest.logged is None and self._sampled is None:
+        if self._state.latest.logged is None and self._state.sampled is None:
             return
         moment = time.monotonic()
-        # by time and not by step: a redraw costs about 2 ms whatever the speed of the run
-        if final or moment - self._draw_time >= self.seconds_between:
+        # by time and not by step; a large panel costs more, so it is drawn less often
+        pause = max(self.seconds_between, _DRAW_SHARE * self._draw_seconds)
+        if final or moment - self._draw_time >= pause:
             self._redraw()
             self._draw_time = moment
+            self._draw_seconds = time.monotonic() - moment
 
     def _redraw(self) -> None:
+        if self._live is not None and self._console.size != self._size:
+            # the terminal has moved our lines: the cursor cannot find them again
+            self._live.stop()
+            self._live = None
+            self._console.clear()
         if self._live is None:
+            self._size = self._console.size
             self._live = Live(console=self._console, auto_refresh=False)
             self._live.start()
+            self._keys.take()
         # Keep the cursor below the panel. A terminal writes ^C at the cursor: at the end of a full
         # line that would begin a new line, and the next panel would be one line too low.
         self._live.update(Group(self._frame(), Text("")), refresh=True)
@@ -187,83 +252,29 @@ class Panel:
         if self._live is None or not self._stop_requested():
             return
         self._stop_requested = _no_stop
-        self._note = _FINISHING
+        self._state.note = _FINISHING
         if sys.stderr.isatty():
-            rows = 1 + math.ceil(len(_FINISHING) / self._console.width)
+            rows = self._answer_rows
             erase, up = (ControlType.ERASE_IN_LINE, 2), (ControlType.CURSOR_UP, 1)
             self._console.control(Control(ControlType.CARRIAGE_RETURN, *[erase, up] * rows))
 
     @property
+    def _answer_rows(self) -> int:
+        """The lines of the answer to Ctrl-C."""
+        return 1 + math.ceil(len(_FINISHING) / self._console.width)
+
+    @property
     def _room(self) -> int | None:
-        """The height for the panel in lines, above the line of the cursor."""
-        return self._console.height - 1
+        """The height for the panel in lines: below it are the cursor and the answer to Ctrl-C.
 
-    def _frame(self) -> Frame:
+        Without that room the answer would scroll the panel's top away, out of reach.
+        """
+        return self._console.height - 1 - self._answer_rows
+
+    @property
+    def _width(self) -> int:
+        return self._console.width
+
+    def _frame(self) -> RenderableType:
         """The whole panel; on a low terminal without its less important parts."""
-        for detail in range(_AIRY, _BARE):
-            frame = self._framed(detail)
-            if self._room is None or self._lines(frame) <= self._room:
-                return frame
-        return self._framed(_BARE)
-
-    def _lines(self, frame: Frame) -> int:
-        return len(self._console.render_lines(frame, self._console.options, pad=False))
-
-    def _framed(self, detail: int) -> Frame:
-        width = min(_WIDTH, self._console.width)
-        parts: list[list[RenderableType]] = [[self._body(width)]]
-        cell_lines = cells(self._latest, width - 4) if detail < _BARE else []
-        parts.append([Text(line, overflow="ellipsis", no_wrap=True) for line in cell_lines])
-        if self._vitals is not None:
-            parts.append([*self._signs(self._vitals, width - 4, detail)])
-        if self._sampled is not None and detail < _MUTE:
-            first = self._first if detail < _TERSE else None
-            parts.append([*_sentence(self._sampled, first)])
-        if self._note:
-            parts[-1].append(Text(self._note, style="dim", overflow="fold"))
-        blank_line: list[RenderableType] = [Text("")] if detail < _DENSE else []
-        stacked = [part for part in parts if part]
-        lines = [line for part in stacked[1:] for line in (*blank_line, *part)]
-        return Frame(
-            Group(*stacked[0], *lines), title=self._title(), title_align="left", width=width
-        )
-
-    def _body(self, width: int) -> RenderableType:
-        """The curve, if there is room for one, and the numbers to its right."""
-        columns = min(_CURVE_COLUMNS, width - _NUMBERS_COLUMNS - _FRAME_COLUMNS)
-        numbers = Text("\n".join(column(self._latest)), overflow="ellipsis", no_wrap=True)
-        body = Table.grid(padding=(0, 2))
-        if columns < 8:  # too narrow to show a shape
-            body.add_row(numbers)
-        else:
-            curve = "\n".join(braille(self._losses.averages, columns, _CURVE_ROWS))
-            body.add_row(Text(curve, style="cyan"), numbers)
-        return body
-
-    @staticmethod
-    def _signs(vitals: events.Vitals, columns: int, detail: int) -> list[Text]:
-        if detail >= _WORDS_ALONE:
-            return short_lines(vitals, columns)
-        return row_lines(vitals, columns, rule_lines=2 if detail < _TERSE else 1)
-
-    def _title(self) -> Text:
-        started, logged = self._latest.started, self._latest.logged
-        name = visible(started.name) if started else "run"
-        if logged is not None:
-            step, total = logged.step, logged.total_steps
-        else:
-            step, total = 0, started.total_steps if started else 0
-        return Text.assemble((name, "bold"), f"  step {step}/{total or '–'}")
-
-
-def _sentence(sampled: events.Sampled, first: events.Sampled | None) -> list[Text]:
-    tokens = "  ".join(f"{token!r} {p:.2f}" for token, p in sampled.next_tokens)
-    lines = [Text.assemble((f'"{visible(sampled.sentence)}"', "bold"), f" → {tokens}")]
-    lines.append(_clipped_text(f"…{one_line(sampled.continuation)}", "green"))
-    if first is not None and first.step != sampled.step:
-        lines.append(_clipped_text(f"step {first.step}: …{one_line(first.continuation)}", "dim"))
-    return lines
-
-
-def _clipped_text(text: str, style: str) -> Text:
-    return Text(text, style=style, overflow="ellipsis", no_wrap=True)
+        return build_frame(self._state, self._console, self._width, self._room)

@@ -14,10 +14,11 @@ from pellucid.training import events
 
 
 class PlainLines:
-    """An observer that writes lines to a stream."""
+    """An observer that writes lines to a stream, each after a prefix."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, *, prefix: str = "") -> None:
         self._stream = stream
+        self._prefix = visible(prefix)
         self._encoding = getattr(stream, "encoding", None) or "utf-8"
         self._is_closed = False
         self._changes = Changes()
@@ -29,7 +30,9 @@ class PlainLines:
         try:
             for line in self._lines_of(event):
                 # a character that the stream lacks (an arrow on an old console) must not stop a run
-                encodable = line.encode(self._encoding, "replace").decode(self._encoding)
+                encodable = (
+                    (self._prefix + line).encode(self._encoding, "replace").decode(self._encoding)
+                )
                 print(encodable, file=self._stream, flush=True)
         except OSError:  # the reader or the terminal has gone; the run continues
             self._is_closed = True

@@ -13,6 +13,7 @@ from pellucid.explain.sentence import Sentence, Spelling, encode_sentence
 from pellucid.explain.trace_types import Trace
 from pellucid.explain.tracing import ModelTrace
 from pellucid.model import Transformer
+from pellucid.model.packed.layers import refuse_packed
 from pellucid.runs import Run
 from pellucid.saved_runs.inference_memory import check_looking
 from pellucid.saved_runs.requirements import kind_of
@@ -52,6 +53,7 @@ def trace(
         PellucidError: the sentence is empty, too long or unknown; ids have no row; or you passed a
             sentence for a model without a tokenizer, or both a sentence and ids.
     """
+    refuse_packed(run.model if isinstance(run, Run) else run, "explanations")
     ids = _only_ids(sentence, ids)
     if ids is not None:
         if example is not None or rejected is not None:

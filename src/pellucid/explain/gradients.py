@@ -49,16 +49,21 @@ from pellucid.explain.trace_types import (
 from pellucid.model.attention import split_heads
 from pellucid.typed import gradients, length
 
+#: As many numbers of gradients as are kept, 16 MiB; of more, a second pass makes them again.
+_MAX_KEPT = 2**22
+
 
 class _Walk(NamedTuple):
     """One pass from the loss to the ids: lengths of gradients and of weights, by name.
 
-    `upstreams` has, for each text, the gradients of the outputs of its segments.
+    `upstreams` has the gradients of the outputs of each text's segments, `parameters` those of the
+    parameters if they are few.
     """
 
     norms: dict[str, float]
     sizes: dict[str, float]
     upstreams: list[dict[Segment, Tensor]]
+    parameters: dict[str, Tensor] | None
 
 
 class ModelGradients(Gradients):
@@ -94,14 +99,30 @@ class ModelGradients(Gradients):
         if self._walked is None:
             norms, sizes = dict[str, float](), dict[str, float]()
             weights = dict(self.trace.model.named_parameters())
+            is_small = sum(weight.numel() for weight in weights.values()) <= _MAX_KEPT
+            parameters = dict[str, Tensor]() if is_small else None
 
             def take(name: str, grad: Tensor) -> None:
                 norms[name], sizes[name] = length(grad), length(weights[name])
+                if parameters is not None:
+                    parameters[name] = grad
 
             with torch.no_grad():
                 upstreams = walk_backward(self._traces, take, progress)
-            self._walked = _Walk(norms, sizes, upstreams)
+            self._walked = _Walk(norms, sizes, upstreams, parameters)
         return self._walked
+
+    def visit_parameters(
+        self, take: Callable[[str, Tensor], None], progress: Progress = lambda n_done, total: None
+    ) -> None:
+        """Call `take` with each parameter's name and gradient; `norm` is known by then."""
+        kept = self.walk(progress).parameters
+        if kept is None:
+            with torch.no_grad():
+                walk_backward(self._traces, take, progress)
+        else:
+            for name, gradient in kept.items():
+                take(name, gradient)
 
     @property
     def norms(self) -> Mapping[str, float]:

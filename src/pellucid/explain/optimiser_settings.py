@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 from weakref import WeakKeyDictionary
 
@@ -23,6 +23,7 @@ from pellucid.optim import (
 from pellucid.runs import Run
 from pellucid.saved_runs.folder import RunFolder, is_published
 from pellucid.saved_runs.load import read_plan
+from pellucid.saved_runs.replans import read_replans
 
 #: "other" is an optimiser whose step has no formula here: its weights are shown before and after.
 Kind = Literal["AdamW", "Adam", "SGD", "Muon", "other"]
@@ -60,12 +61,18 @@ class StepSettings:
 
 @dataclass(slots=True)
 class _Memory:
-    """The optimiser's state in a run's checkpoint, and the precision of Muon in its plan."""
+    """The optimiser's state in a run's checkpoint, the precision of Muon in its plan, its groups.
+
+    `hidden` and `decaying` are names of parameters, `penalties` their strengths (l1, l2).
+    """
 
     step: int
     factor: float
     orthogonal: Literal["float32", "bfloat16"]
-    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    tensors: Mapping[str, Tensor]
+    hidden: frozenset[str]
+    decaying: frozenset[str]
+    penalties: Mapping[str, tuple[float, float]]
 
 
 def parts_of(settings: StepSettings) -> tuple[str, ...]:
@@ -91,18 +98,19 @@ _memories: WeakKeyDictionary[nn.Module, _Memory] = WeakKeyDictionary()
 def choose_settings(trace: Trace, name: str) -> StepSettings:
     """The settings of the next step of a parameter."""
     run = trace.run
-    if run is None or is_published(run.folder):
+    # no update of the run was made from averaged weights
+    averaged = run is not None and run.config.training.ema_decay is not None
+    if run is None or averaged or is_published(run.folder):
         return _first_step_settings()
     memory = read_memory(run)
     is_remembered = any(key.startswith(f"{name}::") for key in memory.tensors)
-    groups = group(trace.model.named_parameters())
-    decays = any(part.decays and name in part.parameters for part in groups.every)
+    decays = name in memory.decaying
     origin = (
         message("optimiser_settings.the-optimiser-state-comes-from", step=memory.step)
         if is_remembered
         else message("optimiser_settings.first-step-from-zero-state-2")
     )
-    l1, l2 = _penalty_on(trace, run, name)
+    l1, l2 = memory.penalties.get(name, (0.0, 0.0))
     shared: dict[str, Any] = {
         "step": memory.step + 1 if is_remembered else 1,
         "clip_norm": run.config.training.clip_norm,
@@ -112,7 +120,7 @@ def choose_settings(trace: Trace, name: str) -> StepSettings:
     }
     optimiser = run.config.optimiser
     if isinstance(optimiser, config.Muon):
-        if name in groups.hidden.parameters:
+        if name in memory.hidden:
             return StepSettings(
                 kind="Muon",
                 learning_rate=optimiser.learning_rate * memory.factor,
@@ -152,14 +160,15 @@ def choose_settings(trace: Trace, name: str) -> StepSettings:
     )
 
 
-def _penalty_on(trace: Trace, run: Run, name: str) -> tuple[float, float]:
-    """The strengths of the run's penalties on a parameter, added up; 0 and 0 without one."""
-    named = dict(trace.model.named_parameters())
+def _penalties_of(run: Run) -> dict[str, tuple[float, float]]:
+    """The strengths of the run's penalties on each parameter, added up."""
+    named = dict(run.model.named_parameters())
+    names = {parameter: name for name, parameter in named.items()}
     strengths = ((penalty.l1, penalty.l2, penalty.parameters) for penalty in run.config.penalties)
-    for penalty in penalties_of(strengths, named):
-        if penalty.parameter is named[name]:
-            return penalty.l1, penalty.l2
-    return 0.0, 0.0
+    return {
+        names[penalty.parameter]: (penalty.l1, penalty.l2)
+        for penalty in penalties_of(strengths, named)
+    }
 
 
 def _first_step_settings() -> StepSettings:
@@ -186,10 +195,22 @@ def read_memory(run: Run) -> _Memory:
     if run.model not in _memories:
         folder = RunFolder(run.folder)
         plan = read_plan(folder)
-        total = plan.total_steps
-        schedule = assemble_schedule(run.config.schedule, total=total)
+        schedule = assemble_schedule(run.config.schedule, total=plan.total_steps)
+        timetable = read_replans(folder)
+        total = timetable.total(plan.total_steps)
         tensors, step = load_optimiser(run.checkpoint)
         # a run that has ended has no next rate: take the rate of its last update
-        factor = schedule(min(step, total - 1))
-        _memories[run.model] = _Memory(step, factor, plan.orthogonal, tensors)
+        factor = schedule(timetable.moment(min(step, total - 1), plan.grows_over))
+        groups = group(run.model.named_parameters())
+        _memories[run.model] = _Memory(
+            step=step,
+            factor=factor,
+            orthogonal=plan.orthogonal,
+            tensors=tensors,
+            hidden=frozenset(groups.hidden.parameters),
+            decaying=frozenset(
+                name for part in groups.every if part.decays for name in part.parameters
+            ),
+            penalties=_penalties_of(run),
+        )
     return _memories[run.model]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Mapping
 from typing import Any, cast
 
 import torch
@@ -21,7 +22,6 @@ from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.catalogue import message
-from pellucid.explain.backward_segments import texts_of, walk_backward
 from pellucid.explain.optimiser_settings import StepSettings, choose_settings, parts_of, read_memory
 from pellucid.explain.trace_types import LastResults, Progress, Trace
 from pellucid.maths.optimisers import newton_schulz
@@ -47,6 +47,8 @@ _STATES = (
 _last_after = LastResults[Trace](1)
 #: Of one parameter: whoever reads a part of its step reads the others soon.
 _last_step = LastResults[dict[str, Tensor]](1)
+#: Numbers of the parameters that step together: Muon is faster with many matrices of one shape.
+_STEPPED_AT_ONCE = 1 << 22
 _NUMBERED = re.compile(r"(iterate|gram)(\d+)\Z")
 
 
@@ -122,7 +124,7 @@ def singular_values(trace: Trace, name: str) -> list[Tensor]:
 
 def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
     """A parameter after a step, the optimiser's state after it, and the step's own parts."""
-    parts, step_settings = take_step(trace, name, gradient), choose_settings(trace, name)
+    parts, step_settings = take_steps(trace, {name: gradient})[name], choose_settings(trace, name)
     if step_settings.clip_norm is not None:
         parts["clipped_grad"] = gradient / divisor(trace, step_settings)
     if step_settings.kind == "Muon":
@@ -132,25 +134,33 @@ def step_parameter(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tenso
     return parts
 
 
-def take_step(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
-    """A parameter after a step of its optimiser and penalty, and the optimiser's state after it.
+def take_steps(trace: Trace, gradients: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    """Parameters by name after a step of their optimiser and penalty, and the state after it.
 
     Source:
         Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2; Jordan et
         al. 2024, "Muon: An optimizer for hidden layers in neural networks"; Parikh and Boyd 2014,
         "Proximal Algorithms", section 6.5.3.
     """
-    step_settings, run = choose_settings(trace, name), trace.run
-    parameter = nn.Parameter(dict(trace.model.named_parameters())[name].detach().clone())
-    parameter.grad = gradient.clone()
+    run, parameters = trace.run, dict[str, nn.Parameter]()
+    for name, gradient in gradients.items():
+        parameters[name] = nn.Parameter(trace.model.get_parameter(name).detach().clone())
+        parameters[name].grad = gradient.clone()
     with torch.enable_grad():
         if run is None or is_published(run.folder):
-            optimiser = AdamW([parameter])
+            optimiser = AdamW(list(parameters.values()))
             cast("Any", optimiser).step()
-            state: dict[str, Tensor] = dict(optimiser.state[parameter])
+            states = {name: dict(optimiser.state[p]) for name, p in parameters.items()}
         else:
-            state = _as_the_run(run, name, parameter, divisor(trace, step_settings))
-    parts: dict[str, Tensor] = {}
+            settings = choose_settings(trace, next(iter(gradients)))
+            states = _as_the_run(run, parameters, divisor(trace, settings))
+    return {name: _parts_of_step(trace, name, parameters[name], states[name]) for name in gradients}
+
+
+def _parts_of_step(
+    trace: Trace, name: str, parameter: nn.Parameter, state: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    step_settings, parts = choose_settings(trace, name), dict[str, Tensor]()
     if step_settings.is_penalised:
         parts["before_penalty"] = parameter.detach().clone()
         l1, l2 = step_settings.penalty_l1, step_settings.penalty_l2
@@ -163,24 +173,28 @@ def take_step(trace: Trace, name: str, gradient: Tensor) -> dict[str, Tensor]:
     return parts
 
 
-def _as_the_run(run: Run, name: str, parameter: nn.Parameter, divided: float) -> dict[str, Tensor]:
-    """One step of the run's own optimiser on one parameter; its state after it."""
+def _as_the_run(
+    run: Run, parameters: Mapping[str, nn.Parameter], divided: float
+) -> dict[str, dict[str, Tensor]]:
+    """One step of the run's own optimiser on parameters by name; the state of each after it."""
     memory = read_memory(run)
-    named_parameters = [(name, parameter)]
     optimiser = assemble_optimiser(
-        run.config.optimiser, named_parameters, orthogonal=memory.orthogonal
+        run.config.optimiser, list(parameters.items()), orthogonal=memory.orthogonal
     )
-    optimiser.load_state_tensors(
-        {
-            key: value.clone() if key.endswith("::step") else value.to(parameter, copy=True)
-            for key, value in memory.tensors.items()
-            if key.startswith(f"{name}::")
-        }
-    )
-    zero = torch.zeros((), device=parameter.device)
-    gate = Gate(norm=zero, divisor=zero + divided, blocked=zero)
-    optimiser.step(gate, memory.factor)
-    return {key.rpartition("::")[2]: tensor for key, tensor in optimiser.state_tensors().items()}
+    states: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
+    before: dict[str, Tensor] = {}
+    for key, value in memory.tensors.items():
+        name, _, part = key.rpartition("::")
+        if name in parameters:
+            is_step = part == "step"
+            before[key] = value.clone() if is_step else value.to(parameters[name], copy=True)
+    optimiser.load_state_tensors(before)
+    zero = torch.zeros((), device=next(iter(parameters.values())).device)
+    optimiser.step(Gate(norm=zero, divisor=zero + divided, blocked=zero), memory.factor)
+    for key, tensor in optimiser.state_tensors().items():
+        name, _, part = key.rpartition("::")
+        states[name][part] = tensor
+    return states
 
 
 def _direction(trace: Trace, look_ahead: Tensor) -> Tensor:
@@ -216,13 +230,22 @@ def after_update(trace: Trace, progress: Progress = lambda n_done, total: None) 
 
 
 def _update_copy(trace: Trace, progress: Progress) -> Trace:
-    _ = trace.backward().norm  # of the whole pass: each step may be clipped by it
-    parameter = copy.deepcopy(trace.model)
-    weights = dict(parameter.named_parameters())
+    updated = copy.deepcopy(trace.model)
+    weights = dict(updated.named_parameters())
+    waiting: dict[str, Tensor] = {}
+
+    def step_together() -> None:
+        for name, parts in take_steps(trace, waiting).items():
+            weights[name].data.copy_(parts["next"])
+        waiting.clear()
 
     def take(name: str, grad: Tensor) -> None:
-        weights[name].data.copy_(take_step(trace, name, grad)["next"])
+        waiting[name] = grad
+        if sum(map(Tensor.numel, waiting.values())) >= _STEPPED_AT_ONCE:
+            step_together()
 
     with torch.no_grad():
-        walk_backward(texts_of(trace), take, progress)
-    return trace.with_model(parameter)
+        trace.backward().visit_parameters(take, progress)
+        if waiting:
+            step_together()
+    return trace.with_model(updated)

@@ -151,18 +151,19 @@ def select_weight(trace: Trace, selection: Selection) -> SelectedWeight:
         PellucidError: the model has no such parameter, row or column; lists those it has.
     """
     parameters = dict(trace.model.named_parameters())
-    block_prefix = f"{selection.side}.blocks.{selection.layer}."
-    local_names = [
-        name.removeprefix(block_prefix) for name in parameters if name.startswith(block_prefix)
-    ]
+    block = trace.model.get_submodule(f"{selection.side}.blocks.{selection.layer}")
+    local_parameters = dict(block.named_parameters())
+    local_names = list(local_parameters)
     trained_matrices = (
         name
-        for name in local_names
-        if parameters[block_prefix + name].ndim == 2
-        and parameters[block_prefix + name].requires_grad
+        for name, parameter in local_parameters.items()
+        if parameter.ndim == 2 and parameter.requires_grad
     )
-    local_name = selection.weight or next(trained_matrices, local_names[0])
-    name = block_prefix + local_name if local_name in local_names else local_name
+    name = local_name = selection.weight or next(trained_matrices, local_names[0])
+    if local_name in local_parameters:
+        # layers that share their weights have the names of the first of them
+        selected = local_parameters[local_name]
+        name = next(name for name, parameter in parameters.items() if parameter is selected)
     if name not in parameters:
         similar = difflib.get_close_matches(local_name, [*local_names, *parameters], n=3)
         hint = message("selection.did-you-mean", similar=join(", ", similar)) if similar else ""

@@ -1,9 +1,11 @@
-"""What all observers share: the names of an event's numbers, the folder, the missing package.
+"""What all observers share: the names of an event's numbers, and the missing package.
 
     train/loss_nats  train/grad_norm  train/log_z         one for each update, and every other part
                                                           of the loss by its name
     train/learning_rate  train/tokens_per_second  train/memory_bytes  train/tokens
     held_out/loss_nats  held_out/bits_per_byte            and every other measure by its name
+    vitals/attention.max_logit                            and every other vital sign by its id
+    vital_words/softmax                                   0 calm, 1 watch, 2 sick
 
 If the loss is a mean over pairs, pairs are counted: train/pairs_per_second, train/pairs.
 """
@@ -11,12 +13,13 @@ If the loss is a mean over pairs, pairs are counted: train/pairs_per_second, tra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from pellucid.errors import ConfigError, RunError
+from pellucid.errors import ConfigError
 from pellucid.training import events
 
 Numbers = dict[str, float]
+
+_LEVELS = {"calm": 0.0, "watch": 1.0, "sick": 2.0}
 
 
 def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
@@ -33,6 +36,9 @@ def numbers_of(event: events.Event) -> Iterator[tuple[int, Numbers]]:
         case events.Evaluated():
             measured = {f"held_out/{name}": value for name, value in event.measures}
             yield event.step, {"held_out/loss_nats": event.loss_nats, **measured}
+        case events.Vitals():
+            words = {f"vital_words/{name}": _LEVELS[word] for name, word in event.rows if word}
+            yield event.step, {f"vitals/{id}": value for id, _, value, *_ in event.signs} | words
         case _:
             return
 
@@ -46,21 +52,6 @@ def _report_numbers(event: events.Logged) -> Numbers:
     if event.memory_bytes is not None:
         numbers["train/memory_bytes"] = float(event.memory_bytes)
     return numbers
-
-
-def choose_folder(
-    folder: str | Path | None, event: events.Started | events.Resumed, name: str
-) -> Path:
-    """The folder for an observer's files: `folder`, or `name` in the run's folder.
-
-    Raises:
-        RunError: `folder` is None, and the event names no run's folder.
-    """
-    if folder is not None:
-        return Path(folder)
-    if not event.folder:
-        raise RunError(f"the run has no folder for {name}/: pass a folder to the observer")
-    return Path(event.folder) / name
 
 
 def missing_package(package: str, extra: str, error: ImportError) -> ConfigError:

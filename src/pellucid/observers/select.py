@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pellucid.errors import ConfigError
+from pellucid.observers.mlflow import MLflow
 from pellucid.observers.tensorboard import TensorBoard
+from pellucid.observers.tracker import Insights, Tracker
+from pellucid.observers.trackio import Trackio
 from pellucid.observers.weights_and_biases import WeightsAndBiases
-from pellucid.training import Observer
 
-OBSERVERS: dict[str, Callable[[], Observer]] = {
+OBSERVERS: dict[str, type[Tracker]] = {
     "tensorboard": TensorBoard,
     "wandb": WeightsAndBiases,
+    "trackio": Trackio,
+    "mlflow": MLflow,
 }
 
 
-def observer_for(name: str) -> Observer:
+def observer_for(name: str, *, insights: Insights | None = None) -> Tracker:
     """The observer of that name.
+
+    Args:
+        name: its name on the command line.
+        insights: gives findings and pictures.
 
     Raises:
         ConfigError: There is none, or its package is not installed.
     """
     if name not in OBSERVERS:
         raise ConfigError(f"there is no observer {name!r}; there are: {', '.join(OBSERVERS)}")
-    return OBSERVERS[name]()
+    return OBSERVERS[name](insights=insights)

@@ -6,71 +6,56 @@ It sends no code, no git state and no console output.
 from __future__ import annotations
 
 import os
-import re
-import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pellucid.disk import write_text
 from pellucid.errors import ExitCode, RunError
-from pellucid.observers.metrics import choose_folder, missing_package, numbers_of
-from pellucid.reader import read_text, read_toml
-from pellucid.training import events
-
-_RUN_ID = re.compile(r"[0-9a-f]{16}\s*")
+from pellucid.observers.metrics import Numbers, missing_package
+from pellucid.observers.tracker import Insights, Note, Picture, TrackedRun, Tracker, run_id_in
 
 
-class WeightsAndBiases:
+class WeightsAndBiases(Tracker):
     """An observer that sends a run to wandb; a resumed run keeps its id.
 
     Args:
         folder: The folder for wandb's files; `wandb` in the run's folder by default.
+        insights: Gives findings and pictures.
 
     Raises:
         ConfigError: The package wandb is not installed.
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(
+        self, folder: str | Path | None = None, *, insights: Insights | None = None
+    ) -> None:
+        super().__init__(folder, insights=insights)
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError as error:
             raise missing_package("wandb", "wandb", error) from None
         self._wandb: Any = wandb
-        self._folder = folder
         self._run: Any = None
 
-    def __call__(self, event: events.Event) -> None:
-        """Send the numbers of an event."""
-        match event:
-            case events.Started() | events.Resumed():
-                self._start(event)
-            case events.Logged() | events.Evaluated():
-                for step, numbers in numbers_of(event):
-                    self._run.log({**numbers, "step": step})
-            case events.Sampled():
-                sample_text = event.sentence + event.continuation
-                self._run.log({"sample": sample_text, "step": event.step})
-            case events.Finished() | events.Interrupted():
-                self._run.finish()
-            case events.StoppedNonFinite():
-                self._run.finish(exit_code=int(ExitCode.NON_FINITE))
-            case _:
-                pass
+    def begin(self, run: TrackedRun) -> None:
+        """Start wandb's process for the run.
 
-    def _start(self, event: events.Started | events.Resumed) -> None:
+        Raises:
+            RunError: wandb does not start; says why.
+        """
         wandb = self._wandb
-        place = choose_folder(self._folder, event, "wandb")
+        place = self.place("wandb")
         place.mkdir(parents=True, exist_ok=True)
-        run_id = _run_id(place / "run-id.txt", resumed=isinstance(event, events.Resumed))
         try:
             self._run = wandb.init(
                 project=None if "WANDB_PROJECT" in os.environ else "pellucid",
-                name=Path(event.folder).name if event.folder else None,
-                id=run_id,
+                name=run.name if run.folder else None,
+                id=run_id_in(place, run),
                 resume="allow",
                 # wandb adds its own folder `wandb`
                 dir=str(place.parent if place.name == "wandb" else place),
-                config=_config(event.folder),
+                config=dict(run.config),
+                tags=_labels(run.tags),
                 settings=wandb.Settings(console="off", save_code=False, disable_git=True),
             )
         except wandb.Error as error:
@@ -81,20 +66,28 @@ class WeightsAndBiases:
         # a run resumed from an earlier checkpoint steps back, which wandb's own count cannot
         self._run.define_metric("*", step_metric="step")
 
+    def log(self, step: int, numbers: Numbers) -> None:
+        """Send numbers."""
+        self._run.log({**numbers, "step": step})
 
-def _run_id(file: Path, *, resumed: bool) -> str:
-    """The run's id in wandb, kept in a file for a resumed run."""
-    if resumed and file.is_file():
-        return read_text(file).strip()
-    run_id = secrets.token_hex(8)
-    if file.is_file() and not _RUN_ID.fullmatch(read_text(file)):
-        raise RunError(f"{file} is there already, and holds no run id of ours: move it away")
-    write_text(file, run_id + "\n")
-    return run_id
+    def write(self, note: Note) -> None:
+        """Send a text."""
+        self._run.log({note.name: note.text, "step": note.step})
+
+    def show(self, picture: Picture) -> None:
+        """Send a picture."""
+        image = self._wandb.Image(picture.pixels)
+        self._run.log({picture.name: image, "step": picture.step})
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Add tags of the form name: value."""
+        self._run.tags = (*self._run.tags, *_labels(tags))
+
+    def end(self, code: ExitCode) -> None:
+        """Close the run."""
+        self._run.finish(exit_code=int(code))
 
 
-def _config(folder: str) -> dict[str, Any]:
-    file = Path(folder) / "config.toml"
-    if not folder or not file.is_file():
-        return {}
-    return read_toml(file)
+def _labels(tags: Mapping[str, str]) -> list[str]:
+    """Tags as texts, which wandb limits to 64 letters."""
+    return [f"{name}: {value}"[:64] for name, value in tags.items()]

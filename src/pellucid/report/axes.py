@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from pellucid.display.numbers import short
@@ -56,6 +56,44 @@ def log_axis_for(values: Iterable[float]) -> Axis:
     return Axis(
         10.0**first, 10.0**last, tuple(10.0**i for i in range(first, last + 1)), logarithmic=True
     )
+
+
+def grid_lines(
+    level: Axis,
+    upright: Axis,
+    *,
+    x: Callable[[float], float],
+    y: Callable[[float], float],
+    box: tuple[int, int, int],
+    last_anchor: str = "middle",
+) -> list[str]:
+    """The ticks of two axes with their labels as SVG, and the line of the level axis.
+
+    Args:
+        level: the axis from left to right.
+        upright: the axis from below.
+        x: the place of a value of `level`.
+        y: the place of a value of `upright`.
+        box: the left, right and bottom edge of the plot.
+        last_anchor: of the label of a tick at the right edge.
+    """
+    left, right, bottom = box
+    parts: list[str] = []
+    for tick in upright.ticks:
+        parts.append(f'<path class="grid" d="M{left} {y(tick):.1f}H{right}"/>')
+        parts.append(
+            f'<text class="tick" x="{left - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">'
+            f"{label(tick)}</text>"
+        )
+    for tick in level.ticks:
+        parts.append(f'<path class="axis" d="M{x(tick):.1f} {bottom}v4"/>')
+        anchor = last_anchor if x(tick) > right - 8 else "middle"
+        parts.append(
+            f'<text class="tick" x="{x(tick):.1f}" y="{bottom + 17}" text-anchor="{anchor}">'
+            f"{label(tick)}</text>"
+        )
+    parts.append(f'<path class="axis" d="M{left} {bottom}H{right}"/>')
+    return parts
 
 
 def label(value: float) -> str:

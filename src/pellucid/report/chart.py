@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
-from pellucid.report.axes import Axis, axis_for, label, log_axis_for, steps_axis
+from pellucid.report.axes import Axis, axis_for, grid_lines, log_axis_for, steps_axis
 from pellucid.report.messages import message
 from pellucid.report.story import Series
 
@@ -110,24 +111,15 @@ def _y(axis: Axis, value: float) -> float:
 
 
 def _grid(level: Axis, upright: Axis) -> list[str]:
-    bottom, right_edge = _HEIGHT - _BOTTOM_MARGIN, _WIDTH - _RIGHT_MARGIN
-    parts: list[str] = []
-    for tick in upright.ticks:
-        y = _y(upright, tick)
-        parts.append(f'<path class="grid" d="M{_LEFT_MARGIN} {y:.1f}H{right_edge}"/>')
-        parts.append(
-            f'<text class="tick" x="{_LEFT_MARGIN - 6}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{label(tick)}</text>"
-        )
-    for tick in level.ticks:
-        x = _x(level, tick)
-        parts.append(f'<path class="axis" d="M{x:.1f} {bottom}v4"/>')
-        anchor = "end" if x > right_edge - 8 else "middle"
-        parts.append(
-            f'<text class="tick" x="{x:.1f}" y="{bottom + 17}" text-anchor="{anchor}">'
-            f"{label(tick)}</text>"
-        )
-    parts.append(f'<path class="axis" d="M{_LEFT_MARGIN} {bottom}H{right_edge}"/>')
+    right_edge = _WIDTH - _RIGHT_MARGIN
+    parts = grid_lines(
+        level,
+        upright,
+        x=partial(_x, level),
+        y=partial(_y, upright),
+        box=(_LEFT_MARGIN, right_edge, _HEIGHT - _BOTTOM_MARGIN),
+        last_anchor="end",
+    )
     middle = (_LEFT_MARGIN + right_edge) / 2
     parts.append(
         f'<text class="tick" x="{middle:.0f}" y="{_HEIGHT - 5}" text-anchor="middle">'

@@ -73,7 +73,12 @@ def build_story(happened: Sequence[events.Event], name: str) -> Story:
     bests = [e for e in evaluated if e.best]
     units = [e.unit for e in (*logged, *evaluated)] or ([started.unit] if started else ["tokens"])
     nats = nats_per(units[-1])
-    totals = [e.total_steps for e in happened if isinstance(e, events.Started | events.Resumed)]
+    # the length of a run by minutes changes
+    totals = [
+        e.total_steps
+        for e in happened
+        if isinstance(e, events.Started | events.Resumed | events.Logged)
+    ]
     return Story(
         name=name if started is None else started.name,
         facts=() if started is None else started.facts,

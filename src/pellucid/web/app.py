@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 MAX_REQUESTS = 16
 #: Bytes of a request, which is a sentence and a few numbers.
 _LARGEST_QUESTION = 200_000
+#: Pages besides the first: the lessons, and the textbook.
+_PAGES: dict[str, str] = dict.fromkeys(("learn", "concept"), "learn/learn.html")
 
 
 def app(
@@ -57,8 +59,8 @@ def app(
     places = anyio.CapacityLimiter(MAX_REQUESTS)
 
     async def page(request: Request) -> Response:
-        name = request.path_params.get("name", "index.html")
-        asset = assets.get(name)
+        name: str = request.path_params.get("name", "index.html")
+        asset = assets.get(_PAGES.get(name, name))
         if asset is None:
             return _refused(message("no-page"), 404)
         return Response(asset.content, media_type=asset.kind)
@@ -90,11 +92,11 @@ def app(
             *(() if programs is None else programs.routes),
             Route("/", page),
             Route("/ask", ask, methods=["POST"]),
-            Route("/{name}", page),
+            Route("/{name:path}", page),
         ],
         middleware=[
             Middleware(Guard, hosts=hosts, token=token, programs=programs),
-            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=5),
+            Middleware(GZipMiddleware, minimum_size=1000, compresslevel=7),
         ],
     )
 

@@ -6,10 +6,13 @@ No name leads out of the folder: only listed names are answered.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 from pellucid.catalogue import LANGUAGES, SOURCE, texts
+from pellucid.catalogue.languages import Text
 from pellucid.json_text import json_text
 
 #: Media types by file ending. The system's own table is not used: on some systems it has plain
@@ -25,6 +28,10 @@ _KINDS = {
 _COMMENT = re.compile(rb"^ *(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/)\n", re.M)
 
 
+#: How the keys of the course's texts begin.
+COURSE = "learn."
+
+
 class File(NamedTuple):
     """A file of the page."""
 
@@ -35,21 +42,34 @@ class File(NamedTuple):
 def files() -> dict[str, File]:
     """The page's files by name.
 
-    The texts of a language are `texts.TAG.json`. `words.en.json` has the page's own words alone,
-    whose keys have no dot: answers have all other texts in English.
+    The texts of a language are `texts.TAG.json`, those of the course `learn/texts.TAG.json`.
+    `words.en.json` has the page's own words alone, whose keys have no dot: answers have all other
+    texts in English.
     """
-    folder = resources.files("pellucid.web") / "static"
+    folder = Path(str(resources.files("pellucid.web") / "static"))
     files_by_name: dict[str, File] = {}
-    for file in sorted(folder.iterdir(), key=lambda path: path.name):
-        ending = file.name.rpartition(".")[2]
+    for file in sorted(folder.rglob("*")):
+        ending = file.suffix.removeprefix(".")
         if ending in _KINDS:
             content = file.read_bytes()
             if ending == "js":
                 content = _COMMENT.sub(b"", content)
-            files_by_name[file.name] = File(content, _KINDS[ending])
-    catalogues = {f"texts.{language}.json": texts(language) for language in LANGUAGES}
-    own_words = {key: text for key, text in texts(SOURCE).items() if "." not in key}
-    for name, catalogue in (catalogues | {f"words.{SOURCE}.json": own_words}).items():
+            files_by_name[file.relative_to(folder).as_posix()] = File(content, _KINDS[ending])
+    for name, catalogue in _catalogues():
         content = json_text(catalogue, ensure_ascii=False).encode()
         files_by_name[name] = File(content, _KINDS["json"])
     return files_by_name
+
+
+def page_texts(language: str) -> Mapping[str, Text]:
+    """The texts of a language without those of the course, which has a page of its own."""
+    return {key: text for key, text in texts(language).items() if not key.startswith(COURSE)}
+
+
+def _catalogues() -> Iterator[tuple[str, Mapping[str, Text]]]:
+    for language in LANGUAGES:
+        yield f"texts.{language}.json", page_texts(language)
+        of_course = {key: text for key, text in texts(language).items() if key.startswith(COURSE)}
+        yield f"learn/texts.{language}.json", of_course
+    own_words = {key: text for key, text in texts(SOURCE).items() if "." not in key}
+    yield f"words.{SOURCE}.json", own_words

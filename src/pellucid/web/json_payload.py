@@ -35,7 +35,7 @@ Plain = dict[str, Any]
 def chapter_payload(chapter: Chapter) -> Plain:
     """A chapter as JSON."""
     notes = list(chapter.notes)
-    pictures = [_picture(picture, notes) for picture in chapter.pictures]
+    pictures = [picture_payload(picture, notes) for picture in chapter.pictures]
     return {
         "id": chapter.id,
         "number": chapter.number,
@@ -132,7 +132,8 @@ def _finite_tree(tree: Any) -> Any:
     return finite(tree) if isinstance(tree, float) else tree
 
 
-def _picture(picture: Picture, notes: list[str]) -> Plain:
+def picture_payload(picture: Picture, notes: list[str]) -> Plain:
+    """A picture as JSON; a note joins `notes` if it is too large to be sent whole."""
     if isinstance(picture, Matrix):
         return _matrix(picture)
     if isinstance(picture, Film):

@@ -56,7 +56,8 @@ class _Machine:
         """The parts of the stack."""
         model = self._sentence.trace.model
         yield self._part("embedding", "embedding", "embedding", model.token_embedding)
-        yield from self._optional("positions", "positions", self._stack.positions)
+        positions = self._stack.embedding_positions or self._stack.positions
+        yield from self._optional("positions", "positions", positions)
         yield from self._optional("input_norm", "embedding", self._stack.input_norm)
         yield from self._optional("input_projection", "embedding", self._stack.input_projection)
         for layer in range(len(self._stack.blocks)):
@@ -119,20 +120,23 @@ class _Machine:
             for path in (f"{sublayer}_norm{end}" for end in ("", ".before", ".after"))
             if (address := f"{name}.{path}") in self._addresses
         ]
-        adds: Plain = {"kind": "adds", "id": f"{name}.{sublayer} adds", "parts": []}
         residual = facts.residual if isinstance(facts, BlockFacts) else facts
-        place = "input" if isinstance(residual, UnknownFacts) else residual.norm
-        match place:
+        if isinstance(residual, UnknownFacts):
+            return [part]  # where its norms and sums are is not known
+        adds: list[Plain] = [{"kind": "adds", "id": f"{name}.{sublayer} adds", "parts": []}]
+        if residual.carried == 0:
+            adds = []  # nothing bypasses the layer
+        match residual.norm:
             case "input":
-                return [*norms, part, adds]
+                return [*norms, part, *adds]
             case "sum":
-                return [part, adds, *norms]
+                return [part, *adds, *norms]
             case "output":
-                return [part, *norms, adds]
+                return [part, *norms, *adds]
             case "sandwich":
-                return [*norms[:1], part, *norms[1:], adds]
+                return [*norms[:1], part, *norms[1:], *adds]
             case _:
-                assert_never(place)
+                assert_never(residual.norm)
 
     def _units(self, name: str) -> list[Plain]:
         """The experts of a feed-forward layer, or its own steps."""

@@ -2,7 +2,7 @@
 
 With anywidget (the extra `notebook`) the page asks the kernel, so that everything can be chosen.
 Without it the frame holds a copy, as a file does. Importing this module sets how a notebook shows
-traces and gradients.
+traces, gradients, runs and configs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from pellucid.catalogue import LANGUAGES, message, texts
+from pellucid import config
+from pellucid.catalogue import LANGUAGES, message
 from pellucid.display.numbers import short
 from pellucid.errors import PellucidError
 from pellucid.explain import Trace
@@ -23,6 +24,9 @@ from pellucid.explain.trace_types import Gradients
 from pellucid.explain.tracing import ModelTrace
 from pellucid.json_text import json_text
 from pellucid.reader import parse_json
+from pellucid.report.card import config_table, run_card
+from pellucid.runs import Run
+from pellucid.web.assets import page_texts
 from pellucid.web.json_payload import text_of, with_messages
 from pellucid.web.onefile import inline_page, one_page
 from pellucid.web.requests import Reading, parse_request
@@ -33,6 +37,7 @@ from pellucid.web.session import Session
 #: Most rows of a table; another one says how many there are.
 _MOST_ROWS = 64
 _HEIGHT = 760
+_CARD_HEIGHT = 640
 _WIDGET_TYPE = "application/vnd.jupyter.widget-view+json"
 #: The cell's part of the bridge: it hands messages on between the frame and the kernel.
 _CELL = f"""
@@ -91,7 +96,7 @@ def answer_text(session: Session, request: str) -> str:
         content = parse_json(request, message("request"))
         for language in LANGUAGES:
             if content == {"texts": language}:
-                return json_text(texts(language))
+                return json_text(page_texts(language))
         return session.answer(parse_request(content)).decode()
     except PellucidError as error:
         return json_text(with_messages({"error": text_of(error)}))
@@ -139,7 +144,7 @@ def _open_session(trace: Trace) -> tuple[Session, Reading] | None:
         return None
     session = Session(RunRegistry([trace.run]), sentence=trace.sentence.text)
     reading = Reading(session.shelf.keys[0], "", trace.sentence.text)
-    session.keep(reading, SentenceView(trace))
+    session.keep(reading, trace)
     return session, reading
 
 
@@ -162,6 +167,14 @@ def _table(caption: str, titles: tuple[str, ...], rows: Sequence[tuple[object, .
     )
 
 
+def show_run(run: Run) -> str:
+    """The card of a run in a frame, which keeps its style from the notebook's."""
+    return framed(run_card(run), height=_CARD_HEIGHT)
+
+
 ModelTrace.face = staticmethod(render_notebook)
 ModelTrace.live = staticmethod(show_live)
 ModelGradients.face = staticmethod(summarise_gradients)
+# the rooms below know nothing of notebooks
+setattr(Run, "_repr_html_", show_run)  # noqa: B010
+setattr(config.Run, "_repr_html_", config_table)  # noqa: B010

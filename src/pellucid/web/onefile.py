@@ -16,12 +16,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pellucid.catalogue import LANGUAGES, texts
+from pellucid.catalogue import LANGUAGES
 from pellucid.disk import check_output, sealed, write_output
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
 from pellucid.json_text import json_text
-from pellucid.web.assets import files
+from pellucid.web.assets import files, page_texts
 from pellucid.web.file_answers import Watch, collect_answers
 from pellucid.web.json_payload import Plain
 from pellucid.web.requests import PageRequest, Reading
@@ -77,7 +77,7 @@ def one_page(
         watch,
         partial(_describe_runs, session, reading, versus, first),
     )
-    content["texts"] = {language: texts(language) for language in LANGUAGES}
+    content["texts"] = {language: page_texts(language) for language in LANGUAGES}
     return OnePage(_html(content), len(content["answers"]), full)
 
 

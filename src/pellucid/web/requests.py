@@ -7,25 +7,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, cast
 
 from pellucid.catalogue import message
+from pellucid.course.exercises.types import READERS
 from pellucid.errors import PellucidError
 from pellucid.explain.chapter_types import Place
 from pellucid.explain.forward_pass import HeadScale
 
-#: The kinds of requests.
+#: The kinds of requests about the course and the textbook, and all kinds.
+COURSE_KINDS = (
+    *("lessons", "lesson", "grade"),
+    *("concepts", "concept", "equation", "experiment", "find"),
+)
 KINDS = (
     *("runs", "overview", "thumbnails", "prediction", "chapter", "backward", "progress"),
-    *("looked", "machine"),
+    *("looked", "machine", "table", "curves"),
+    *COURSE_KINDS,
 )
 #: Most characters of a sentence; a longer one is refused before it is encoded.
 LONGEST_SENTENCE = 20_000
 #: The largest factor for a head's output.
 LARGEST_SCALE = 4.0
 _MOST_SCALES = 64
+#: The most curves of runs in one picture.
+MOST_CURVES = 4
 _LONGEST_NAME = 300
+#: Most answers to exercises in a request, and most characters of one.
+_MOST_ANSWERS, _LONGEST_ANSWER = 64, 60_000
 _LAST = Place()
 
 
@@ -64,6 +74,11 @@ class PageRequest:
     scales: tuple[Scale, ...] = ()
     chapter: str = ""
     place: Place = _LAST
+    names: tuple[str, ...] = ()
+    #: Of the course: a lesson, a term, or the name of a page; its reader; answers by exercise.
+    name: str = ""
+    reader: str = ""
+    answers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def read(self) -> Reading:
@@ -94,6 +109,10 @@ def parse_request(raw: object) -> PageRequest:
         scales=_scales(table.get("scales", [])),
         chapter=_text(table, "chapter", ""),
         place=_place(table.get("place", {})),
+        names=_names(table.get("names", [])),
+        name=_name(table),
+        reader=_reader(table),
+        answers=_answers(table.get("answers", {})),
     )
 
 
@@ -110,12 +129,43 @@ def _reading(raw: object) -> Reading:
     return Reading(run, checkpoint, sentence, _ids(table.get("ids", [])))
 
 
+def _name(table: Mapping[str, object]) -> str:
+    name = _text(table, "name", "")
+    if len(name) > _LONGEST_NAME:
+        raise RequestError(message("learn.long-name", most=_LONGEST_NAME))
+    return name
+
+
+def _reader(table: Mapping[str, object]) -> str:
+    reader = _text(table, "reader", "")
+    if reader not in ("", *READERS):
+        raise RequestError(message("learn.bad-reader", readers=", ".join(READERS)))
+    return reader
+
+
+def _answers(raw: object) -> Mapping[str, str]:
+    table = _table(raw, "answers")
+    answers = {name: text for name, text in table.items() if isinstance(text, str)}
+    is_short = all(len(text) <= _LONGEST_ANSWER for text in (*answers, *answers.values()))
+    if len(answers) != len(table) or len(answers) > _MOST_ANSWERS or not is_short:
+        raise RequestError(message("learn.bad-answers", most=_LONGEST_ANSWER))
+    return answers
+
+
 def _ids(raw: object) -> tuple[int, ...]:
     items = cast("list[object]", raw) if isinstance(raw, list) else [None]
     ids = tuple(item for item in items if type(item) is int and 0 <= item < 2**31)
     if len(ids) != len(items) or len(ids) > LONGEST_SENTENCE:
         raise RequestError(message("bad-ids", most=LONGEST_SENTENCE))
     return ids
+
+
+def _names(raw: object) -> tuple[str, ...]:
+    items = cast("list[object]", raw) if isinstance(raw, list) else [None]
+    names = tuple(item for item in items if isinstance(item, str))
+    if len(names) != len(items) or len(names) > MOST_CURVES:
+        raise RequestError(message("bad-names", most=MOST_CURVES))
+    return names
 
 
 def _scales(raw: object) -> tuple[Scale, ...]:

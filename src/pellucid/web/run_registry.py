@@ -27,6 +27,7 @@ class RunRegistry:
     Args:
         sources: the runs.
         open_run: opens a path.
+        folders: folders whose runs the table of all runs lists, besides these.
     """
 
     def __init__(
@@ -34,11 +35,13 @@ class RunRegistry:
         sources: Sequence[str | Path | Run],
         *,
         open_run: Callable[[Path], Run] = runs.load,
+        folders: Sequence[Path] = (),
     ) -> None:
         if not sources:
             raise PellucidError(message("no-runs"))
         self._sources = {f"run{n}": source for n, source in enumerate(sources)}
         self._open_run = open_run
+        self.folders = tuple(folders)
         self._models: OrderedDict[tuple[str, str], Run] = OrderedDict()
         self._lock = threading.Lock()
 

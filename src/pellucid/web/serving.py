@@ -52,6 +52,8 @@ def serve(
     with closing(_bound(host, port)) as bound:
         bound_port = bound.getsockname()[1]
         wide = host not in _LOCAL_HOSTS
+        if session.course is not None:
+            session.course.runs_code = not wide
         token = token or (secrets.token_urlsafe(18) if wide else None)
         host_in_address = f"[{host}]" if ":" in host else host
         hosts = [*LOCAL, host_in_address, *_own_names()] if wide else LOCAL

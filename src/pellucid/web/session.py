@@ -14,10 +14,13 @@ from typing import Any
 
 from pellucid.catalogue import message
 from pellucid.errors import PellucidError
+from pellucid.explain import Trace
 from pellucid.json_text import json_text
 from pellucid.runs import Run, load
 from pellucid.version import __version__
+from pellucid.web import book
 from pellucid.web.cancellation import stoppable
+from pellucid.web.course import Course
 from pellucid.web.json_payload import LARGEST_RESPONSE, Plain, chapter_payload, with_messages
 from pellucid.web.machine import machine
 from pellucid.web.page_state import (
@@ -27,7 +30,8 @@ from pellucid.web.page_state import (
     prediction,
     token_attention,
 )
-from pellucid.web.requests import PageRequest, Reading, RequestError, Scale
+from pellucid.web.requests import COURSE_KINDS, PageRequest, Reading, RequestError, Scale
+from pellucid.web.run_list import run_curves, run_table
 from pellucid.web.run_registry import RunRegistry
 from pellucid.web.sentence_view import Attention, SentenceView, open_view
 
@@ -54,6 +58,8 @@ class Session:
         self._max_sentences, self.sentence = max_sentences, sentence
         #: By the runs' keys; empty if the server has no API.
         self.talks: Mapping[str, Talk] = {}
+        #: Lessons and concepts; None if the page has none, as in a file or a notebook.
+        self.course: Course | None = None
         #: The tokens that a page shows first, in place of the sentence, and the chosen one of them.
         self.first_ids: Sequence[int] = ()
         self.first_token = -1
@@ -77,10 +83,17 @@ class Session:
                 "ids": list(self.first_ids),
                 "token": self.first_token,
                 "talks": {key: asdict(talk) for key, talk in self.talks.items()},
+                "course": self.course is not None,
             }
+        if ask.kind == "table":
+            return run_table(self.shelf)
+        if ask.kind == "curves":
+            return run_curves(self.shelf, ask.names)
         if ask.kind == "progress":
             n_done, total = self._progress.get((ask.read, ask.scales), (0, 0))
             return {"done": n_done, "of": total}
+        if ask.kind in COURSE_KINDS:
+            return self._learn(ask)
         run = self.shelf.load(ask.read.run, ask.read.checkpoint)
         with self._working, stoppable(run.model):
             sentence = self._load_ask(ask)
@@ -100,7 +113,33 @@ class Session:
                 sentence.inspect(place)  # refuses a place outside the sentence
                 attention = Attention(place.stack, place.cross)
                 return {"thumbnails": head_thumbnails(sentence, attention, place.layer)}
-            return chapter_payload(sentence.inspect(place, ask.chapter).chapter())
+            payload = chapter_payload(sentence.inspect(place, ask.chapter).chapter())
+            doors = {} if self.course is None else {"doors": book.chapter_doors(ask.chapter)}
+            return payload | doors
+
+    def _learn(self, ask: PageRequest) -> Plain:
+        """The answer to a question about the course or the textbook."""
+        if self.course is None:
+            raise RequestError(message("learn.none-here"))
+        match ask.kind:
+            case "lessons":
+                return self.course.contents(ask.reader)
+            case "concepts":
+                return book.contents()
+            case "find":
+                return book.find_page(ask.name)
+            case "lesson" | "grade":
+                run = self.shelf.load(ask.read.run, ask.read.checkpoint)
+                with self._working, stoppable(run.model):
+                    opened = self.course.open(
+                        ask.name, run, self.shelf.folder(ask.read.run), ask.read
+                    )
+                # outside the lock: an answer in code may take its time
+                if ask.kind == "grade":
+                    return self.course.grade(opened, ask.answers)
+                return self.course.lesson(opened)
+            case _:
+                return book.page(ask.kind, ask.name)
 
     def answer(self, ask: PageRequest) -> bytes:
         """The answer as JSON in UTF-8.
@@ -120,11 +159,11 @@ class Session:
             return self._load_reading(ask.versus, (), None)
         return self._load_reading(ask.read, (), None) if ask.scales else None
 
-    def keep(self, reading: Reading, sentence: SentenceView) -> None:
-        """Answer requests for a sentence with an existing view."""
+    def keep(self, reading: Reading, trace: Trace) -> None:
+        """Answer requests for a sentence with an existing trace, such as that of an example."""
         run = self.shelf.load(reading.run, reading.checkpoint)
         with self._lock:
-            self._read[reading, str(run.checkpoint), (), None] = sentence
+            self._read[reading, str(run.checkpoint), (), None] = SentenceView(trace)
 
     def _backward(self, sentence: SentenceView, ask: PageRequest) -> Plain:
         """Run the backward pass; meanwhile the page can ask for its progress."""
@@ -167,6 +206,7 @@ def open_session(
     *,
     sentence: str = "",
     open_run: Callable[[Path], Run] = load,
+    folders: Sequence[Path] = (),
 ) -> Session:
     """A session over runs.
 
@@ -174,8 +214,9 @@ def open_session(
         runs: at least one.
         sentence: the first one that a page shows.
         open_run: opens a path, such as on another device or with fewer bits.
+        folders: folders whose runs the table of all runs lists, besides these.
 
     Raises:
         PellucidError: `runs` is empty.
     """
-    return Session(RunRegistry(runs, open_run=open_run), sentence=sentence)
+    return Session(RunRegistry(runs, open_run=open_run, folders=folders), sentence=sentence)

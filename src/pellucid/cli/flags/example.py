@@ -6,6 +6,8 @@ import argparse
 
 from pellucid.errors import ConfigError
 
+_FLAGS = ("example", "target", "rejected", "reward")
+
 
 def add_example_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of an example beside `--target`."""
@@ -22,21 +24,25 @@ def add_example_flags(parser: argparse.ArgumentParser) -> None:
 
 def choose_chapter(arguments: argparse.Namespace, *, is_question: bool) -> None:
     """An example without a chapter opens at its loss."""
-    is_example = any(
-        value is not None
-        for value in (arguments.example, arguments.target, arguments.rejected, arguments.reward)
-    )
     changes = arguments.ablate or arguments.edit
-    if is_example and not (arguments.all or arguments.chapter or changes or is_question):
+    if is_example(arguments) and not (arguments.all or arguments.chapter or changes or is_question):
         arguments.chapter = "loss"
 
 
-def refuse_example_on_page(arguments: argparse.Namespace) -> None:
-    """Refuse the flags that a page does not have.
+def is_example(arguments: argparse.Namespace) -> bool:
+    """Whether the text is an example of the run's objective, and not a plain text."""
+    return any(getattr(arguments, name) is not None for name in _FLAGS)
+
+
+def refuse_example_on_server(arguments: argparse.Namespace) -> None:
+    """Refuse the flags that a served page does not have: it reads other texts as well.
 
     Raises:
         ConfigError: one of them is there.
     """
-    for name in ("rejected", "example", "reward"):
+    for name in _FLAGS:
         if getattr(arguments, name) is not None:
-            raise ConfigError(f"--{name} is for the terminal: a page shows plain texts")
+            raise ConfigError(
+                f"--{name} is of one example, and a served page reads plain texts: write the "
+                "example's page with --html FILE"
+            )

@@ -11,6 +11,7 @@ from pellucid.cli.flags.numbers import EPOCHS, MINUTES, SEED, STEPS, integer
 from pellucid.cli.flags.shared import add_force, add_settings
 from pellucid.cli.output.train_summary import TrainSummary, print_summary
 from pellucid.errors import CheckpointError, ConfigError, Interrupted, RunError
+from pellucid.parallel import leads
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
@@ -30,13 +31,13 @@ def add_run_flags(parser: Any) -> None:
     length.add_argument("--minutes", type=MINUTES, metavar="N", help="train for about N minutes")
     length.add_argument("--epochs", type=EPOCHS, metavar="N", help="go N times through the data")
     parser.add_argument("--seed", type=SEED, metavar="S", help="seed of weights, order and dropout")
-    parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1")
     add_settings(parser, example="model.decoder.n_layers=6")
     parser.add_argument(
         "--observe",
         action="append",
         default=[],
-        choices=("tensorboard", "wandb"),
+        choices=("tensorboard", "wandb", "trackio", "mlflow"),
         help="also log the run to this tool (an optional extra); may be repeated",
     )
     parser.add_argument(
@@ -58,7 +59,8 @@ def train_from_flags(arguments: argparse.Namespace, paths: Sequence[str], **choi
     """Train the run that the flags and `choices` describe; then print its results."""
     with observed(arguments) as (result, observers):
         run = start_training(arguments, paths, observers, **choices)
-    print_summary(arguments, run, result)
+    if leads():
+        print_summary(arguments, run, result)
 
 
 def start_training(
@@ -170,6 +172,8 @@ def watchers_for(arguments: argparse.Namespace) -> list[Watcher]:
 def _observers(names: Sequence[str]) -> list[Observer]:
     if not names:
         return []
+    from pellucid.diagnosis.insights import RunInsights
     from pellucid.observers import observer_for
 
-    return [observer_for(name) for name in dict.fromkeys(names)]
+    insights = RunInsights()
+    return [observer_for(name, insights=insights) for name in dict.fromkeys(names)]

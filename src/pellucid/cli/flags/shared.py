@@ -1,4 +1,4 @@
-"""Flags that many commands have, and the parser that reads them."""
+"""Flags that many commands have."""
 
 from __future__ import annotations
 
@@ -7,24 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pellucid.cli.flags.numbers import NEW_TOKENS
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse's parser, but flags may come anywhere among the positional arguments."""
-
-    _is_intermixed = False
-
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, args: Sequence[str] | None = None, namespace: Any = None
-    ) -> tuple[argparse.Namespace, list[str]]:
-        """The namespace, and the words that are neither flags nor positional arguments."""
-        if self._subparsers is not None or self._is_intermixed:
-            return super().parse_known_args(args, namespace)
-        self._is_intermixed = True  # argparse calls this method again for each of its two passes
-        try:
-            return self.parse_known_intermixed_args(args, namespace)
-        finally:
-            self._is_intermixed = False
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +22,7 @@ def finish_parser(
     *,
     device: bool = False,
     force: bool = False,
-    **defaults: str,
+    **defaults: str | bool,
 ) -> None:
     """Add the last flags of a command, and the function that carries it out.
 
@@ -56,7 +38,7 @@ def finish_parser(
     if force:
         add_force(parser)
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(call=call, **defaults)
+    parser.set_defaults(call=call, parser=parser, **defaults)
 
 
 def add_force(parser: Any) -> None:
@@ -70,7 +52,7 @@ def add_force(parser: Any) -> None:
 
 def add_device(parser: argparse.ArgumentParser) -> None:
     """Add the device of the model."""
-    parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default), cuda, mps")
+    parser.add_argument("--device", default="cpu", metavar="D", help="cpu (default), cuda")
 
 
 def add_new_tokens(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +83,7 @@ def add_weights(parser: argparse.ArgumentParser) -> None:
     """Add the format to which the model's matrices are rounded."""
     parser.add_argument(
         "--weights",
-        choices=("float32", "bfloat16", "float16", "int8", "stored"),
+        choices=("float32", "bfloat16", "float16", "int8", "int4", "stored"),
         default="float32",
         help="round the model's matrices to this format: fewer bits generate faster (float32: no "
         "rounding; stored: as in the files of a published model, without a copy)",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pellucid.lab import Comparison, PairResult, VariantResult
+    from pellucid.lab.results import Result
 
 _WIDTH = 96
 #: More keys, or longer values, are in the JSON and the report.
@@ -53,9 +54,32 @@ def comparison_lines(comparison: Comparison, files: Sequence[Path]) -> Iterator[
             values = ", ".join(f"{key} = {value:.4g}" for key, value in variant.tuned)
             yield f"tuned {variant.name}: {values}"
     for note in comparison.notes:
-        yield from _filled(f"note: {note}")
+        yield from filled(f"note: {note}")
     yield ""
+    yield f"corpus {comparison.corpus}: only results on the same corpus compare"
     yield from (str(file) for file in files)
+
+
+def against_lines(comparison: Comparison, others: Sequence[Result]) -> Iterator[str]:
+    """The variants of other results on the same corpus.
+
+    Args:
+        comparison: the comparison here.
+        others: the results.
+    """
+    for other in others:
+        yield ""
+        if other.measure != comparison.measure.name:
+            yield from filled(
+                f"{other.file} was compared by {other.measure}: add --measure {other.measure}"
+            )
+            continue
+        rows = [
+            (name, _number(comparison, mean), _interval(comparison, interval), str(n))
+            for name, mean, interval, n in other.rows
+        ]
+        yield str(other.file)
+        yield from table_lines(("variant", "mean", "95% interval", "n"), rows)
 
 
 def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -78,13 +102,10 @@ def table_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
 def _variant_row(comparison: Comparison, variant: VariantResult) -> tuple[str, ...]:
     from pellucid.display.numbers import short, size
 
-    low_high = "–"
-    if variant.interval is not None:
-        low_high = " to ".join(_number(comparison, end) for end in variant.interval)
     return (
         variant.name,
         _number(comparison, variant.mean),
-        low_high,
+        _interval(comparison, variant.interval),
         str(variant.n),
         short(variant.parameters),
         "–" if variant.flops is None else short(variant.flops),
@@ -96,7 +117,7 @@ def _variant_row(comparison: Comparison, variant: VariantResult) -> tuple[str, .
 def _pair_lines(pair: PairResult) -> Iterator[str]:
     first, second = pair.names
     difference = pair.difference
-    yield from _filled(f"{second} against {first}: {pair.verdict}")
+    yield from filled(f"{second} against {first}: {pair.verdict}")
     if difference.interval is None or pair.p is None:
         return
     low, high = difference.interval
@@ -109,14 +130,14 @@ def _pair_lines(pair: PairResult) -> Iterator[str]:
             f" (paired t); {exact} permutation p = {difference.permutation.p:.2g}, which cannot be "
             f"below {difference.permutation.least:.2g}"
         )
-    yield from _filled(numbers, "  ")
+    yield from filled(numbers, "  ")
 
 
 def _noise_lines(comparison: Comparison) -> Iterator[str]:
     if comparison.noise is None or comparison.noise_between_runs is None:
         return
     yield ""
-    yield from _filled(
+    yield from filled(
         f"noise floor: one config varies by {comparison.noise:.2g} between seeds (standard "
         f"deviation); two of its runs differ by up to {comparison.noise_between_runs:.2g} in 19 of "
         "20 cases"
@@ -141,11 +162,16 @@ def _value(value: Any) -> str:
     return text if len(text) <= _MOST_LETTERS else f"{text[: _MOST_LETTERS - 1]}…"
 
 
+def _interval(comparison: Comparison, interval: Sequence[float] | None) -> str:
+    return "–" if interval is None else " to ".join(_number(comparison, end) for end in interval)
+
+
 def _number(comparison: Comparison, value: float | None) -> str:
     return "–" if value is None else comparison.measure.number(value)
 
 
-def _filled(text: str, indent: str = "") -> list[str]:
+def filled(text: str, indent: str = "") -> list[str]:
+    """A sentence in lines; all but the first are indented by two more."""
     return textwrap.wrap(
         text,
         _WIDTH,

@@ -72,6 +72,11 @@ def _console_with_colours() -> Console | None:
     return None if console.color_system is None or console.no_color else console
 
 
+def can_ask() -> bool:
+    """Whether somebody at a terminal can read a question and answer it."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
 def replace_unknown_letters() -> None:
     """Print a question mark for a letter that the terminal cannot show."""
     for stream in (sys.stdout, sys.stderr):

@@ -1,22 +1,16 @@
-"""Proof on the command line: its flags, its progress, its table, and the next command."""
+"""Proof on the command line: its flags and its progress."""
 
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import STEPS, TRAININGS
 
 if TYPE_CHECKING:
-    from pellucid.diagnosis import Advance, Finding, Proof, Trial
-
-_WIDTH = 80
-#: How many signs the output lists by name.
-_MAX_SIGNS = 3
+    from pellucid.diagnosis import Advance, Finding, Proof
 
 
 def add_prove_flags(parser: Any) -> None:
@@ -116,102 +110,4 @@ def _format_eta(advance: Advance) -> str:
         ""
         if seconds_left is None or advance.number == advance.n_forks
         else f", eta {duration(seconds_left)}"
-    )
-
-
-def proof_lines(proof: Proof) -> list[str]:
-    """A proof for people: the method, the result of each fix, and the recommendation."""
-    lines, shown_reasons = _head(proof), set[str]()
-    for number, trial in enumerate(proof.trials, start=1):
-        lines += ["", *_trial_lines(number, trial, shown_reasons)]
-        shown_reasons.add(trial.fix.reason)
-    for fix, reason in proof.untried:
-        lines += ["", *_filled(f"not tried: {fix.change}, for {reason}")]
-    if proof.incurable:
-        lines += ["", *_filled(f"no value of a config cures {', '.join(proof.incurable)}")]
-    return [*lines, "", *_advice(proof)]
-
-
-def _head(proof: Proof) -> list[str]:
-    if not proof.trials:
-        return ["proof: no fix changes only the config, so forks cannot try any"]
-    pairs = proof.trials[0].pairs
-    starts = sorted({pair[0].start for trial in proof.trials for pair in trial.pairs})
-    origins = " and ".join("its start" if step == 0 else f"update {step}" for step in starts)
-    lengths = sorted({pair[0].steps for trial in proof.trials for pair in trial.pairs})
-    long = " or ".join(map(str, lengths))
-    text = (
-        f"proof: each fix was tried on {len(pairs)} forks of {proof.run}, from {origins}, {long} "
-        "updates long, against the same forks without it"
-    )
-    return _filled(text) + (_filled(proof.note) if proof.note else [])
-
-
-def _trial_lines(number: int, trial: Trial, shown_reasons: set[str]) -> list[str]:
-    """A fix and its result; the reason appears only once."""
-    from pellucid.display.numbers import duration
-
-    lines = [f"{number}  {trial.fix.change}: {trial.verdict}"]
-    lines += _filled(f"{trial.words}; {duration(trial.seconds)}", "   ")
-    for words, signs in (
-        ("sick no more", trial.cured),
-        ("newly sick", trial.caught),
-        ("still sick", trial.still_sick - trial.caught),
-    ):
-        if signs:
-            lines += _filled(f"{words}: {_signs(trial, sorted(signs))}", "   ")
-    if trial.fix.reason not in shown_reasons:
-        lines += _filled(f"for {', '.join(trial.codes)}: {trial.fix.reason}", "   ")
-    return lines + [f"   --set {shlex.quote(assignment)}" for assignment in trial.fix.assignments]
-
-
-def _signs(trial: Trial, ids: Sequence[str]) -> str:
-    """The signs with their values without and with the fix, in the first pair that has both."""
-    texts = [_sign(trial, id) for id in ids[:_MAX_SIGNS]]
-    return ", ".join(texts) + (
-        f" and {len(ids) - _MAX_SIGNS} more" if len(ids) > _MAX_SIGNS else ""
-    )
-
-
-def _sign(trial: Trial, id: str) -> str:
-    for unfixed, fixed in trial.pairs:
-        if id in unfixed.signs and id in fixed.signs:
-            return f"{id} {unfixed.signs[id].value:.3g} -> {fixed.signs[id].value:.3g}"
-    return id
-
-
-def _advice(proof: Proof) -> list[str]:
-    best = proof.best
-    if best is None:
-        result = "None of these fixes helped" if proof.trials else "Nothing was tried"
-        advice = f"{result}, so pellucid recommends none. The findings remain."
-        if proof.trials:
-            advice += (
-                " More updates (--prove-steps) may tell more, and other fixes (--prove-fixes)."
-            )
-        return _filled(advice)
-    sick = (
-        f" {len(best.still_sick)} signs are sick even so: diagnose the new run too."
-        if best.still_sick
-        else ""
-    )
-    n = best.pairs[0][1].steps
-    return [
-        *_filled(f"recommended: {best.fix.change}. {best.words.capitalize()}.{sick}"),
-        *_filled(
-            f"This holds for {n} updates; it does not tell how a long training ends. "
-            f"The whole config is in {proof.file}. To train with it:"
-        ),
-        f"  {proof.command}",
-    ]
-
-
-def _filled(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + ("" if indent else "  "),
-        break_long_words=False,
-        break_on_hyphens=False,
     )

@@ -79,7 +79,7 @@ def _add_chat(verbs: Any) -> None:
     parser.add_argument("--seed", type=SEED, default=0, metavar="S", help="sampling seed (0)")
     add_device(parser)
     add_weights(parser)
-    finish_parser(parser, talk, force=True)
+    finish_parser(parser, talk, force=True, huge_pages=False)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -133,7 +133,7 @@ def talk(arguments: argparse.Namespace) -> None:
         top_p=arguments.top_p,
         seed=arguments.seed,
     )
-    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
+    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights, packed=True)
     conversation = Conversation(run, sampling, system=arguments.system, force=arguments.force)
     with closing(conversation):
         is_terminal = sys.stdin is not None and sys.stdin.isatty() and not arguments.json

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.shared import finish_parser
-from pellucid.cli.output.printing import print_json, print_result
+from pellucid.cli.output.printing import can_ask, print_json, print_result
 from pellucid.errors import Interrupted, TextError
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _ask_if_much(n_bytes: int | None, arguments: argparse.Namespace) -> None:
     if arguments.yes or (n_bytes is not None and n_bytes <= _ASK_ABOVE):
         return
     amount = "an unknown number of bytes" if n_bytes is None else _size(n_bytes)
-    if arguments.json or not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+    if arguments.json or not can_ask():
         raise TextError(
             f"{arguments.name} is {amount} to download, and there is no terminal to ask on: pass "
             "--yes to download it without a question"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pellucid.cli.flags.numbers import TOKENS_KNOWN
 from pellucid.cli.flags.shared import add_finding_flags, finish_parser
 from pellucid.cli.output.printing import count_findings, print_json
-from pellucid.cli.output.proof import add_prove_flags, proof_lines, prove_fixes
+from pellucid.cli.output.proof import add_prove_flags, prove_fixes
 from pellucid.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def call(arguments: argparse.Namespace) -> ExitCode:
             | _proven(arguments, proof)
         )
     elif proof is not None:
-        print("\n" + "\n".join(proof_lines(proof)))
+        print(f"\n{proof.text()}")
     return ExitCode.FINDINGS if failed else ExitCode.SUCCESS
 
 

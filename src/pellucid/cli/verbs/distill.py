@@ -29,6 +29,7 @@ def add_to(verbs: Any) -> None:
         help="the student: a preset, or a TOML file as for --config (default: nano)",
     )
     add_run_flags(parser)
+    parser.set_defaults(takes_ranks=True)
     finish_parser(parser, call, when_stopped="before the first step: there is nothing to save")
 
 

@@ -7,14 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pellucid.cli.flags.config_source import read_config_source
 from pellucid.cli.flags.shared import add_settings, finish_parser
 from pellucid.cli.output.printing import print_result
-from pellucid.config import Run, encode, run_from_table
+from pellucid.config import Run
 from pellucid.counting import parameter_count, with_vocabulary
 from pellucid.disk import write_output
 from pellucid.drawing import Drawing, as_svg, as_text, assemble, boxes, place
 from pellucid.errors import ConfigError
-from pellucid.presets import PRESETS, find
+from pellucid.presets import PRESETS
 
 
 def add_to(verbs: Any) -> None:
@@ -30,7 +31,7 @@ def add_to(verbs: Any) -> None:
         "what",
         nargs="?",
         metavar="PRESET-OR-RUN",
-        help="a preset's name, a run's folder, or a published model's (default: nano)",
+        help="a preset's name, a TOML file, a run's folder, or a published model's (default: nano)",
     )
     parser.add_argument(
         "--config", metavar="FILE", help="TOML file with settings that override the preset"
@@ -83,32 +84,7 @@ def _read_run(arguments: argparse.Namespace) -> tuple[str, Run]:
 
         run = resolve_config(preset=name, config_file=arguments.config, settings=arguments.set)
         return Path(arguments.config).stem, run
-    if name in PRESETS:
-        return name, run_from_table({"base": name}, find, arguments.set)
-    return _read_folder(name, arguments.set)
-
-
-def _read_folder(path: str, settings: list[str]) -> tuple[str, Run]:
-    from pellucid.hub import hub_name, local_model
-
-    if hub_name(path) is not None:
-        path = str(local_model(path))
-    if not Path(path).exists():
-        try:
-            find(path)
-        except ConfigError as error:
-            raise ConfigError(f"{error}; and no run's folder has this name") from None
-    from pellucid.runs import existing_folder
-    from pellucid.saved_runs.folder import is_published
-    from pellucid.saved_runs.load import read_config
-    from pellucid.saved_runs.published import published_config
-
-    if is_published(Path(path)):
-        table = encode(published_config(Path(path)))
-        return Path(path).resolve().name, run_from_table(table, find, settings)
-    folder, _ = existing_folder(Path(path))
-    run = read_config(folder)
-    return folder.path.resolve().name, run_from_table(encode(run), find, settings)
+    return read_config_source(name, arguments.set)
 
 
 def _spells_boxes() -> bool:

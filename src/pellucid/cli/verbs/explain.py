@@ -11,14 +11,14 @@ from pellucid.cli.flags.against import add_comparing_flags, compare_is_meant, ot
 from pellucid.cli.flags.example import (
     add_example_flags,
     choose_chapter,
-    refuse_example_on_page,
+    refuse_example_on_server,
 )
 from pellucid.cli.flags.place import add_place_flags, place_of
 from pellucid.cli.flags.shared import add_run, finish_parser
 from pellucid.cli.flags.token_ids import add_ids, parse_ids, trace_request
 from pellucid.cli.flags.why import add_why_flags, why_is_asked
 from pellucid.cli.output.printing import cut, print_json, print_lines, print_result
-from pellucid.cli.verbs.serve import add_page_flags, page_was_asked_for, show_page
+from pellucid.cli.verbs.serving.serve import add_page_flags, page_was_asked_for, show_page
 from pellucid.errors import ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def _print_chapters(arguments: argparse.Namespace) -> None:
         raise ConfigError("give either SENTENCE or --example FILE: the text to explain")
     choose_chapter(arguments, is_question=is_question)
     if page_was_asked_for(arguments):
-        refuse_example_on_page(arguments)
+        if arguments.serve:
+            refuse_example_on_server(arguments)
         if arguments.edit:
             raise ConfigError("--edit is for the terminal: leave it out for a page")
         if arguments.ids:

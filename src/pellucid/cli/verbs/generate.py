@@ -54,6 +54,13 @@ def add_to(verbs: Any) -> None:
     parser.add_argument("--greedy", action="store_true", help="always the likeliest token")
     parser.add_argument("--seed", type=SEED, metavar="S", help="sampling seed (0)")
     parser.add_argument(
+        "--guesses",
+        type=integer(0, 32),
+        metavar="N",
+        help="guess up to N tokens ahead from what the text repeats, and check them in one pass: "
+        "the same text, sooner (0)",
+    )
+    parser.add_argument(
         "--stop", action="append", default=[], metavar="TEXT", help="stop before this text"
     )
     parser.add_argument(
@@ -64,7 +71,7 @@ def add_to(verbs: Any) -> None:
     add_device(parser)
     add_weights(parser)
     add_beams(parser)
-    finish_parser(parser, call, force=True)
+    finish_parser(parser, call, force=True, huge_pages=False)
 
 
 def call(arguments: argparse.Namespace) -> None:
@@ -73,7 +80,7 @@ def call(arguments: argparse.Namespace) -> None:
 
     decoding = beams_from(arguments) or _sampling(arguments)
     prompts = prompts_or_session(arguments, [*arguments.texts, *(arguments.prompt or [])])
-    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights)
+    run = runs.load(arguments.run, device=arguments.device, weights=arguments.weights, packed=True)
     printer = TextPrinter(run=run, logprobs=arguments.logprobs, force=arguments.force)
     if not prompts:
         _converse(arguments, printer, decoding)
@@ -86,7 +93,7 @@ def call(arguments: argparse.Namespace) -> None:
 def _sampling(arguments: argparse.Namespace) -> Sampling:
     from pellucid.generation import Sampling
 
-    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed")
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "guesses")
     choices = {name: value for name in names if (value := getattr(arguments, name)) is not None}
     if arguments.greedy:
         choices["temperature"] = 0.0

@@ -8,13 +8,13 @@ Without a terminal the run continues unchanged: an alarm may be false, and you c
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from pellucid.cli.flags.run import observed, resume_training, watchers_for
-from pellucid.cli.output.proof import proof_lines, prove_fixes
+from pellucid.cli.output.printing import can_ask
+from pellucid.cli.output.proof import prove_fixes
 from pellucid.cli.output.train_summary import TrainSummary, print_summary
 from pellucid.errors import Interrupted, NonFiniteError
 
@@ -74,8 +74,10 @@ class _Diagnosis:
 
 def train_with_alarm(arguments: argparse.Namespace, begin: Begin) -> None:
     """Start a run; at its first alarm diagnose it, prove fixes, and ask how to continue."""
+    from pellucid.lab.extra import require_lab
     from pellucid.training import Interrupts
 
+    require_lab("scipy.stats")  # a proof needs it, perhaps hours from now
     alarm = Alarm(Interrupts())
     with observed(arguments) as (result, observers):
         try:
@@ -148,7 +150,7 @@ def _diagnose(arguments: argparse.Namespace, alarm: Alarm, result: TrainSummary)
     _print(arguments, [""])
     proof = prove_fixes(arguments, alarm.folder, findings)
     result.facts["proof"] = proof.record()
-    _print(arguments, ["", *proof_lines(proof), "", "to continue unchanged:"])
+    _print(arguments, ["", proof.text(), "", "to continue unchanged:"])
     _print(arguments, [f"  {_command(alarm, result)}"])
     return _Diagnosis(findings, proof)
 
@@ -170,7 +172,7 @@ def _choose(arguments: argparse.Namespace, proof: Proof | None, *, can_continue:
     if can_continue:
         choices["a"] = "as it was"
     choices["s"] = "stop"
-    unattended = arguments.json or not (sys.stdin.isatty() and sys.stdout.isatty())
+    unattended = arguments.json or not can_ask()
     if unattended or len(choices) == 1 or proof is None:
         return default
     words = {

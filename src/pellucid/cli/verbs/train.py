@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.cli.flags.numbers import RANK
@@ -13,6 +14,7 @@ from pellucid.cli.output.proof import add_prove_flags
 from pellucid.cli.output.train_summary import print_summary
 from pellucid.cli.verbs.prove_on_alarm import train_with_alarm
 from pellucid.errors import ConfigError
+from pellucid.parallel import count_ranks, leads
 
 if TYPE_CHECKING:
     from pellucid.runs import Run
@@ -31,6 +33,7 @@ _NEW_RUN_FLAGS = (
     "seed",
     "device",
     "field",
+    "parts",
 )
 
 
@@ -63,6 +66,11 @@ def add_to(verbs: Any) -> None:
         help="for policy-gradient: MODULE:FUNCTION, or RUN:CLASS of a classifier",
     )
     parser.add_argument(
+        "--parts",
+        metavar="M:F",
+        help="MODULE:FUNCTION that replaces modules of the model by your own; see docs/learn.md",
+    )
+    parser.add_argument(
         "--columns",
         action="append",
         default=[],
@@ -75,6 +83,12 @@ def add_to(verbs: Any) -> None:
         help="preset for all settings you do not give (default: nano)",
     )
     parser.add_argument("--resume", metavar="RUN", help="continue a run from its latest checkpoint")
+    parser.add_argument(
+        "--resume-or-start",
+        action="store_true",
+        help="continue the run in --out if there is one, else start it: one command for a batch "
+        "system that repeats it",
+    )
     parser.add_argument(
         "--allow-drift",
         action="store_true",
@@ -89,22 +103,30 @@ def add_to(verbs: Any) -> None:
     )
     add_run_flags(parser)
     add_prove_flags(parser)
+    parser.set_defaults(takes_ranks=True)
     finish_parser(parser, call, when_stopped="before the first step: there is nothing to save")
 
 
 def call(arguments: argparse.Namespace) -> None:
     """Train or resume; then print the results and the next commands."""
-    if arguments.resume is not None:
+    if arguments.resume_or_start:
+        _resume_if_there(arguments)
+    elif arguments.resume is not None:
         _branch_or_refuse(arguments)
     start = _resume if arguments.resume is not None else _start
     if arguments.prove_on_alarm:
         if arguments.no_vitals:
             raise ConfigError("--prove-on-alarm: vital signs give the alarm; leave --no-vitals out")
+        if count_ranks() > 1:
+            raise ConfigError(
+                "--prove-on-alarm tries fixes in one process: start it without torchrun"
+            )
         train_with_alarm(arguments, start)
         return
     with observed(arguments) as (result, observers):
         run = start(arguments, observers)
-    print_summary(arguments, run, result)
+    if leads():
+        print_summary(arguments, run, result)
 
 
 def _start(
@@ -119,6 +141,7 @@ def _start(
         objective=arguments.objective,
         start=arguments.start,
         reward=arguments.reward,
+        parts=arguments.parts,
         lora=arguments.lora,
         columns=[name for column_list in arguments.columns for name in column_list.split(",")],
         interrupts=interrupts,
@@ -133,6 +156,17 @@ def _resume(
     return resume_training(arguments, arguments.resume, observers, interrupts)
 
 
+def _resume_if_there(arguments: argparse.Namespace) -> None:
+    """Resume the run in `--out`, if it is one: it has all settings that a start would take."""
+    if arguments.out is None or arguments.resume is not None:
+        raise ConfigError(
+            "--resume-or-start looks for the run in --out: name its folder there, and leave "
+            "--resume out"
+        )
+    if (Path(arguments.out) / "config.toml").is_file():
+        arguments.resume = arguments.out
+
+
 def _branch_or_refuse(arguments: argparse.Namespace) -> None:
     """With --config and --out, continue in a new folder under that config; the run stays."""
     config_and_out = arguments.config, arguments.out
@@ -145,7 +179,9 @@ def _branch_or_refuse(arguments: argparse.Namespace) -> None:
     arguments.config = arguments.out = None
     _refuse_with_resume(arguments)
     run = resolve_config(config_file=config_and_out[0])
-    arguments.resume = str(runs.branch(arguments.resume, run, config_and_out[1]))
+    if leads():
+        runs.branch(arguments.resume, run, config_and_out[1])
+    arguments.resume = str(config_and_out[1])
 
 
 def _refuse_with_resume(arguments: argparse.Namespace) -> None:

@@ -170,7 +170,7 @@ def _gradient(trace: Trace, target: str, path: str = "") -> Equation | str:
         formula=formula,
         axes=axes,
         title=message("equations.gradient-of-the-loss-by", target=target),
-        text="Σ dL/dy × dy/dx over all y that read it",
+        text="Σ dL/dy × dy/dx",
         source=AUTOGRAD,
         judged_by_largest=True,
         rounding=rounding,

@@ -1,11 +1,13 @@
 """How an address is written, and how to read one.
 
-L2.H1.scores          head 1 of layer 2 of the decoder: scaled scores before the mask
-E0.H1.weights         a head of an encoder
-L0.H1.cross.weights   a head of the decoder's cross-attention
-L0.residual           the state that enters block 0; after the last of n blocks it is Ln.residual
-L0.attention          the output of a sublayer; L0.attention.in is its input
-L2.H1.scores[7, 1]    one number of it
+    L2.H1.scores          head 1 of layer 2 of the decoder: scaled scores before the mask
+    E0.H1.weights         a head of an encoder
+    L0.H1.cross.weights   a head of the decoder's cross-attention
+    L0.residual           the state that enters block 0; that after the last of n is Ln.residual
+    L0.attention          the output of a sublayer; L0.attention.in is its input
+    L2.H1.scores[7, 1]    one number of it
+
+Square brackets pick numbers of a tensor, as in torch.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def clipping_table(trace: Trace, weight: SelectedWeight, settings: StepSettings)
     if settings.clip_norm is None or divisor == 1.0:
         return None
     rows = (
-        ("‖all g‖", trace.backward().norm, message("clip_and_penalty.the-length-of-all-gradients")),
+        ("‖g‖", trace.backward().norm, message("clip_and_penalty.the-length-of-all-gradients")),
         (
             message("word.clip-norm"),
             settings.clip_norm,

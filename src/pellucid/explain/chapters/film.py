@@ -188,11 +188,11 @@ def _receipt(trace: Trace, film: Footage, token: int) -> Receipt | None:
 def _film_receipt(trace: Trace, snapshot: Snapshot, token: int) -> Receipt:
     """exp of the filmed surprisal, and the probability that the weights give now."""
     word = int(trace.ids[token + 1])
-    surprisal = constant(float(snapshot.tensors["surprisal"][token]), "filmed surprisal")
+    surprisal = constant(float(snapshot.tensors["surprisal"][token]), "surprisal")
     return ReceiptBuilder(trace).receipt(
         cell("probabilities", token, word),
         title=message("film.p-of-at-update-filmed", word=piece(trace, word), step=snapshot.step),
-        formula="exp(-filmed surprisal)",
+        formula="exp(-surprisal)",
         expression=(-surprisal).exp(),
         source=(outputs.read_probabilities, 'torch.softmax(widen(trace["logits"])'),
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, assert_never, cast
 
 from torch import Tensor
@@ -25,6 +27,7 @@ from pellucid.model.facts import (
     DistanceBiasFacts,
     DistanceVectorFacts,
     NoPositionFacts,
+    PositionPart,
     RotaryFacts,
     UnknownFacts,
     position_facts,
@@ -51,25 +54,58 @@ def build(trace: Trace, selection: Selection) -> Content:
     if isinstance(stack_pass.stack.positions, AlternatingPositions):
         notes.append(message("positions.schemes-take-turns-in-this", layer=selection.layer + 1))
     facts = position_facts(stack_pass.positions(selection.layer))
+    own = _show_scheme(trace, selection, notes, facts)
+    if stack_pass.stack.embedding_positions is None:
+        return own
+    added = position_facts(stack_pass.stack.embedding_positions)
+    first = _show_scheme(trace, selection, [*own.notes, _name_own_scheme(facts)], added)
+    pictures, receipts = (*first.pictures, *own.pictures), (*first.receipts, *own.receipts)
+    return replace(first, pictures=pictures, receipts=receipts)
+
+
+def _show_scheme(
+    trace: Trace, selection: Selection, notes: Sequence[str | None], facts: PositionPart
+) -> Content:
     match facts:
         case AddedPositionFacts(learned=learned):
             return _show_added(trace, selection, notes, learned=learned)
         case RotaryFacts():
             return _show_rotation(trace, selection, notes, facts)
-        case DistanceBiasFacts(rule=rule):
-            return _show_bias(trace, selection, notes, _describe_bias(rule))
-        case DistanceVectorFacts():
-            rule = message("positions.the-query-product-with-a")
-            return _show_bias(trace, selection, notes, rule)
-        case DisentangledFacts():
-            rule = message("positions.the-products-of-the-query")
-            return _show_bias(trace, selection, notes, rule)
+        case DistanceBiasFacts() | DistanceVectorFacts() | DisentangledFacts():
+            return _show_bias(trace, selection, notes, _describe_rule(facts))
         case NoPositionFacts():
             return Content(sentence=_NO_POSITIONS[selection.side], notes=notes)
         case UnknownFacts(part=part):
             return Content(
                 sentence=message("positions.does-not-say-how-it", part=part), notes=notes
             )
+        case _:
+            assert_never(facts)
+
+
+def _name_own_scheme(facts: PositionPart) -> str | None:
+    """What the layers do with positions, where the embedding has them already."""
+    match facts:
+        case RotaryFacts():
+            return message("positions.the-layers-rotate-too")
+        case DistanceBiasFacts() | DistanceVectorFacts() | DisentangledFacts():
+            return message("positions.the-scores-get-too", rule=_describe_rule(facts))
+        case AddedPositionFacts() | NoPositionFacts():
+            return None
+        case UnknownFacts(part=part):
+            return message("positions.does-not-say-how-it", part=part)
+        case _:
+            assert_never(facts)
+
+
+def _describe_rule(facts: DistanceBiasFacts | DistanceVectorFacts | DisentangledFacts) -> str:
+    match facts:
+        case DistanceBiasFacts(rule=rule):
+            return _describe_bias(rule)
+        case DistanceVectorFacts():
+            return message("positions.the-query-product-with-a")
+        case DisentangledFacts():
+            return message("positions.the-products-of-the-query")
         case _:
             assert_never(facts)
 
@@ -84,7 +120,9 @@ def _describe_bias(rule: Literal["slope", "bucket"]) -> str:
             assert_never(rule)
 
 
-def _show_added(trace: Trace, selection: Selection, notes: list[str], *, learned: bool) -> Content:
+def _show_added(
+    trace: Trace, selection: Selection, notes: Sequence[str | None], *, learned: bool
+) -> Content:
     added = trace[cell(f"{stack_prefix(trace, selection.side)}positions", selection.token)]
     origin = (
         message("positions.it-was-learnt-one-for")
@@ -123,7 +161,7 @@ def _before_and_after(trace: Trace, selection: Selection) -> tuple[Tensor, Tenso
 
 
 def _show_rotation(
-    trace: Trace, selection: Selection, notes: list[str], facts: RotaryFacts
+    trace: Trace, selection: Selection, notes: Sequence[str | None], facts: RotaryFacts
 ) -> Content:
     scheme = trace.stack_pass(selection.side).positions(selection.layer)
     cos, sin = (scheme.get_buffer(name)[selection.token] for name in (facts.cos, facts.sin))
@@ -131,7 +169,8 @@ def _show_rotation(
     if facts.switch is not None:
         cos, sin = (table[selection.token] for table in cast("Rotary", scheme).tables(length))
         longer = message("word.more-than") if length > facts.switch else message("word.at-most")
-        notes.append(message("positions.the-angles-are-for-a", longer=longer, switch=facts.switch))
+        switch = message("positions.the-angles-are-for-a", longer=longer, switch=facts.switch)
+        notes = [*notes, switch]
     half = facts.n_rotated // 2
     plain, rotated = _before_and_after(trace, selection)
     rows: list[tuple[str | float | int, ...]] = []
@@ -172,7 +211,9 @@ def _show_rotation(
     )
 
 
-def _show_bias(trace: Trace, selection: Selection, notes: list[str], rule: str) -> Content:
+def _show_bias(
+    trace: Trace, selection: Selection, notes: Sequence[str | None], rule: str
+) -> Content:
     attention = selection.attention(trace)
     if attention.scoring is None:
         return Content(sentence=message("positions.positions-act-on-scores-here"), notes=notes)

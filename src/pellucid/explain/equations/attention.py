@@ -103,21 +103,23 @@ def mask(trace: Trace, site: Site) -> Equation:
     query = Constant(torch.arange(n_queries).double(), ("q",), "query")
     key = Constant(torch.arange(n_keys).double(), ("k",), "key")
     is_seen: Formula = query * 0.0 + key * 0.0 + 1.0
-    text = "1: every query sees every key"
+    conditions: list[str] = []
     is_causal = not site.cross and trace.stack_pass(site.side).stack.causal
     if is_causal:
-        is_seen, text = (query - key + 1.0).apply("step"), "1 if key <= query"
+        is_seen = (query - key + 1.0).apply("step")
+        conditions.append("[key <= query]")
     if attention.window is not None and n_keys > attention.window:
         distance = (query - key).clamp_min(0.0) + (key - query).clamp_min(0.0)
         in_window = (setting(attention.window, "window") - distance).apply("step")
-        is_seen, text = is_seen * in_window, f"{text}, and its distance < window"
+        is_seen = is_seen * in_window
+        conditions.append("[distance < window]")
     return Equation(
         formula=is_seen,
         axes=("q", "k"),
         title=lambda env: message(
             "equations.whether-the-query-sees-the", pair=_pair(trace, site, env)
         ),
-        text=text,
+        text=" × ".join(conditions) or "1",
         source=(visible, "return distances(view.start"),
     )
 
@@ -127,7 +129,6 @@ def weight(trace: Trace, site: Site) -> Equation:
     facts, name = attention_facts_at(trace, site), head_name(site)
     own_mask, n_keys = Read(f"{name}.mask", ("q", "k"), "mask"), _n_keys(trace, site)
     mask = Read(f"{name}.mask", ("q", "m"), "mask")
-    hidden = "0: the mask hides this key from the query"
     match facts:
         case LinearAttentionFacts(d_head=d_head, eps=eps):
             plain = "_plain" if turns(trace, site) else ""
@@ -146,7 +147,7 @@ def weight(trace: Trace, site: Site) -> Equation:
             if isinstance(facts, SoftmaxAttentionFacts) and facts.sinks is not None:
                 kind = "cross_attention" if site.cross else "attention"
                 sink = Read(f"{block_path(site)}.{kind}.{facts.sinks}", (site.head,), "sink")
-                text += ", the sink counted"
+                text = "exp(s - max) / (Σ exp(s - max) + exp(sink - max))"
             shares = softmax(
                 Read(f"{name}.scores", ("q", "k"), "s"),
                 lambda axis: Read(f"{name}.scores", ("q", axis), "s"),
@@ -157,14 +158,18 @@ def weight(trace: Trace, site: Site) -> Equation:
         case _:
             assert_never(facts)
 
-    def describe(env: Env) -> str:
-        return text if bool(trace[f"{name}.mask"][env["q"], env["k"]]) else hidden
+    def is_seen(env: Env) -> bool:
+        return bool(trace[f"{name}.mask"][env["q"], env["k"]])
+
+    def title(env: Env) -> str:
+        key = "weight-of" if is_seen(env) else "weight-that-the-mask-hides"
+        return message(f"equations.{key}", pair=_pair(trace, site, env))
 
     return Equation(
         formula=Masked(own_mask, shares),
         axes=("q", "k"),
-        title=lambda env: message("equations.weight-of", pair=_pair(trace, site, env)),
-        text=describe,
+        title=title,
+        text=lambda env: text if is_seen(env) else "0",
         source=source,
     )
 
@@ -182,10 +187,10 @@ def output(trace: Trace, site: Site) -> Equation:
     if attention.positions.adds_values:
         added = adds_to_values(trace, site, weights, query, n_keys)
         if added is not None:
-            formula, text = formula + added, f"{text} + w · the vectors of distances"
+            formula, text = formula + added, f"{text} + w · a[distance]"
     if scale == "mean":
         formula = Total(query, n_queries, formula) / setting(n_queries, "n")
-        text = f"Σ ({text}) / n over all queries"
+        text = f"Σ ({text}) / n"
     match facts:
         case NeuralMemoryFacts():
             gate = Read(f"{name}.gate", ("q",), "g")
@@ -225,7 +230,7 @@ def output_gate(trace: Trace, site: Site) -> Equation:
         row = stretch("d", facts.d_value, site.head * facts.d_value)
     z: Formula = Read(f"{layer_name(site)}.attention.output_gate", ("q", row), "z")
     if facts.gate_over == "heads":
-        z = z + Constant(torch.zeros(facts.d_value), ("d",), "the same for all features")
+        z = z + Constant(torch.zeros(facts.d_value), ("d",), "")
     return Equation(
         formula=sigmoid(z),
         axes=("q", "d"),
@@ -268,7 +273,7 @@ def joined_heads(site: Site, width: int, n_heads: int, axis: str) -> Formula:
         is_here = numbers // width == head
         places = Places(torch.where(is_here, numbers % width, 0), (axis,))
         read = Read(f"{head_name(site._replace(head=head))}.out", ("t", places), "out")
-        terms.append(Masked(Constant(is_here.double(), (axis,), "its head"), read))
+        terms.append(Masked(Constant(is_here.double(), (axis,), "head"), read))
     return Series(tuple(terms))
 
 

@@ -61,7 +61,7 @@ def bias_formula(
             buckets = table.buckets.cpu()[distance + table.furthest]
             places = Places(buckets, ("q", "k"))
             read = Read(f"{path}.table.weight", (places, site.head), "table")
-            return read, "table[bucket of the distance]", (BucketedBias.bias, "self.table(buckets)")
+            return read, "table[bucket(distance)]", (BucketedBias.bias, "self.table(buckets)")
         case DistanceBiasFacts():
             slope = Read(f"{path}.slopes", (site.head,), "slope")
             return _slope_formula(facts, slope, distance, scaling)
@@ -104,8 +104,8 @@ def _slope_formula(
     if facts.by == "key":
         place = Constant(torch.arange(distance.shape[1]).double(), ("k",), "key")
         line: Formula = (slope.apply("bfloat16") * place).apply("bfloat16")
-        line = line + Constant(torch.zeros(len(distance)), ("q",), "every query")
-        text, source = "slope × key, rounded to bfloat16", "penalty ="
+        line = line + Constant(torch.zeros(len(distance)), ("q",), "")
+        text, source = "bfloat16(slope × key)", "penalty ="
     else:
         line = -(slope * Constant(distance.abs().double(), ("q", "k"), "distance"))
         text, source = "-slope × distance", "penalty = -slopes"

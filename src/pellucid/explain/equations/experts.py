@@ -7,6 +7,7 @@ import torch
 from pellucid.catalogue import message
 from pellucid.explain.addresses.site import Site, block_at
 from pellucid.explain.equations.equation import (
+    Env,
     Equation,
     Source,
     block_path,
@@ -43,12 +44,12 @@ def mixture(trace: Trace, site: Site, facts: ExpertsFacts) -> Equation:
     address = f"{layer_name(site)}.feed_forward"
     terms: list[Formula] = [
         Masked(
-            Read(f"{address}.weights", ("t", expert), "its weight"),
-            Read(f"{address}.experts.{expert}.written", ("t", "f"), f"written by {expert}"),
+            Read(f"{address}.weights", ("t", expert), "w"),
+            Read(f"{address}.experts.{expert}.written", ("t", "f"), f"written[{expert}]"),
         )
         for expert in range(facts.n_experts)
     ]
-    text = "Σ of what the chosen experts write"
+    text = "Σ written[chosen]"
     if facts.shared is not None:
         shared: Formula = Read(f"{address}.shared", ("t", "f"), "shared")
         text += " + shared"
@@ -72,7 +73,7 @@ def written_by_expert(trace: Trace, site: Site) -> Equation:
     assert expert is not None
     assert facts is not None
     output: Formula = Read(f"{layer_name(site)}.{part}", ("t", "f"), "y")
-    text = "y: its input is weighted"
+    text = "y"
     if facts.weights_on == "output":
         output = Read(f"{layer_name(site)}.feed_forward.weights", ("t", expert), "w") * output
         text = "w × y"
@@ -130,11 +131,11 @@ def choice(trace: Trace, site: Site) -> Equation:
     expert_ids = trace[f"{address}.chosen"].cpu()
     allowed = _in_best_groups(trace, site)
     number = Constant(expert_ids.double(), ("t", "a"), "expert")
-    score: Formula = Read(f"{address}.scores", ("t", Places(expert_ids, ("t", "a"))), "its score")
+    score: Formula = Read(f"{address}.scores", ("t", Places(expert_ids, ("t", "a"))), "s")
     rival: Formula = Read(f"{address}.scores", ("t", "e"), "score")
     if facts.choice_bias is not None:
         path = f"{block_path(site)}.feed_forward.{facts.choice_bias}"
-        score = score + Read(path, (Places(expert_ids, ("t", "a")),), "its bias")
+        score = score + Read(path, (Places(expert_ids, ("t", "a")),), "b")
         rival = rival + Read(path, ("e",), "bias")
     n_better = Total("e", facts.n_experts, (rival - score).apply("step"), allowed)
     return Equation(
@@ -143,7 +144,7 @@ def choice(trace: Trace, site: Site) -> Equation:
         title=lambda env: message(
             "equations.expert-of-the-best-first", a=env["a"], token=_token(trace, site, env["t"])
         ),
-        text="expert + how many score above it - its place",
+        text="expert + Σ [score > s] - place",
         source=(RouterRule.forward, "ranked.topk("),
     )
 
@@ -162,7 +163,7 @@ def _in_best_groups(trace: Trace, site: Site) -> Constant | None:
     n_counted = 1 if rule.groups.score == "largest" else 2
     best = grouped.topk(n_counted, dim=-1).values.sum(-1).topk(rule.groups.n_active).indices
     is_best = torch.zeros(grouped.shape[:2]).scatter(1, best.cpu(), 1.0)
-    return Constant(is_best.repeat_interleave(grouped.shape[2], 1), ("t", "e"), "in a best group")
+    return Constant(is_best.repeat_interleave(grouped.shape[2], 1), ("t", "e"), "group")
 
 
 def expert_weight(trace: Trace, site: Site) -> Equation:
@@ -177,19 +178,23 @@ def expert_weight(trace: Trace, site: Site) -> Equation:
         used = Read(f"{address}.scores", ("t", places), "s")
         formula, text = (
             formula / Total("a", expert_ids.shape[1], used),
-            "s / Σ s of the chosen experts",
+            "s / Σ s[chosen]",
         )
     if facts.rule.scale != 1.0:
         formula, text = formula * setting(facts.rule.scale, "scale"), f"{text} × scale"
+
+    def is_used(env: Env) -> bool:
+        return bool(is_chosen[env["t"], env["e"]])
+
+    def title(env: Env) -> str:
+        key = "weight-of-expert-for" if is_used(env) else "weight-of-an-unused-expert"
+        return message(f"equations.{key}", e=env["e"], token=_token(trace, site, env["t"]))
+
     return Equation(
         formula=Masked(Constant(is_chosen, ("t", "e"), "chosen"), formula),
         axes=("t", "e"),
-        title=lambda env: message(
-            "equations.weight-of-expert-for", e=env["e"], token=_token(trace, site, env["t"])
-        ),
-        text=lambda env: (
-            text if bool(is_chosen[env["t"], env["e"]]) else "0: the token does not use this expert"
-        ),
+        title=title,
+        text=lambda env: text if is_used(env) else "0",
         source=(RouterRule.forward, "weights = scores.gather(1, experts)"),
     )
 

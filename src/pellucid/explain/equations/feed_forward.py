@@ -66,7 +66,7 @@ def _used(site: Site, time: str = "t") -> Read | None:
     expert = expert_number(site.part)
     if expert is None:
         return None
-    return Read(f"{layer_name(site)}.feed_forward.weights", (time, expert), "its weight")
+    return Read(f"{layer_name(site)}.feed_forward.weights", (time, expert), "w")
 
 
 def _if_used(site: Site, equation: Equation) -> Equation:
@@ -78,7 +78,7 @@ def _if_used(site: Site, equation: Equation) -> Equation:
         formula=Masked(used, equation.formula),
         axes=equation.axes,
         title=equation.title,
-        text=f"{equation.text}; 0 for a token that does not use the expert",
+        text=f"[chosen] × ({equation.text})",
         source=equation.source,
     )
 

@@ -12,7 +12,9 @@ from pellucid.explain.addresses.site import Site
 from pellucid.explain.equations.equation import (
     Equation,
     Source,
+    Text,
     block_path,
+    format_text,
     head_name,
     layer_name,
     stretch,
@@ -100,7 +102,7 @@ def turned_query_or_key(trace: Trace, site: Site) -> Equation | str:
     return _rotated(trace, site, "q" if site.part.startswith("q") else "k")
 
 
-def _vector(site: Site, time: str, formula: Formula, text: str, source: Source) -> Equation:
+def _vector(site: Site, time: str, formula: Formula, text: Text, source: Source) -> Equation:
     return Equation(
         formula=formula,
         axes=(time, "d"),
@@ -129,7 +131,7 @@ def _rotated(trace: Trace, site: Site, time: str) -> Equation:
 
 def _latent(
     trace: Trace, site: Site, facts: LatentAttentionFacts, time: str
-) -> tuple[Formula, str]:
+) -> tuple[Formula, Text]:
     """[a_h, rotate(b_h)] of a query, [K_h c, rotate(R x)] of a key."""
     address, d_plain = f"{layer_name(site)}.attention", facts.d_head - facts.d_rotated
     numbers = torch.arange(facts.d_head)
@@ -153,7 +155,10 @@ def _latent(
         trace, site, rotated, features=(numbers - d_plain).clamp(min=0), time=time
     )
     is_turned = Constant((numbers >= d_plain).double(), ("d",), "rotated")
-    return Series((Masked(is_plain, plain), Masked(is_turned, formula))), f"x, or {text}"
+    return (
+        Series((Masked(is_plain, plain), Masked(is_turned, formula))),
+        lambda env: "x" if env["d"] < d_plain else format_text(text, env),
+    )
 
 
 def _plain(
@@ -161,7 +166,7 @@ def _plain(
 ) -> tuple[Formula, str, Source] | None:
     """A head's part of a projection: normalised if norms come first, clipped, or its features."""
     name = "query" if site.part.startswith("q") else "key"
-    slice_, text = _slice(trace, site, name, time), f"{name}, the part of this head"
+    slice_, text = _slice(trace, site, name, time), f"{name}[head]"
     match facts:
         case SoftmaxAttentionFacts():
             source: Source = _SPLIT
@@ -231,13 +236,7 @@ def _normed(
 ) -> tuple[Formula, str, Source] | None:
     """A norm over one head, or over all heads side by side.
 
-    Args:
-        trace: the sentence.
-        site: of the query or key.
-        facts: of the attention.
-        time: the axis of tokens.
-        part: of the layer ("query"), or of each head ("q_turned") if `whole`.
-        all_heads: whether the input is kept by head.
+    `part` is of the layer ("query"), or of each head ("q_turned") with `all_heads`.
     """
     name = _norm_name(trace, site)
     is_query = site.part.startswith("q")
@@ -288,7 +287,7 @@ def _side_by_side(
         head = head_name(site._replace(head=group * n_heads // n_groups))
         places = Places(torch.where(is_here, values % d_head, 0), axes)
         read = Read(f"{head}.{part}", (token, places), "x")
-        terms.append(Masked(Constant(is_here.double(), axes, "its head"), read))
+        terms.append(Masked(Constant(is_here.double(), axes, "head"), read))
     return Series(tuple(terms))
 
 
@@ -296,5 +295,5 @@ def value(trace: Trace, site: Site) -> Equation:
     """A head's part of the projected values, clipped if the layer clips."""
     facts = attention_facts_at(trace, site)
     clip = facts.clip if isinstance(facts, SoftmaxAttentionFacts) else None
-    formula, text = _clip(_slice(trace, site, "value", "k"), "value, the part of this head", clip)
+    formula, text = _clip(_slice(trace, site, "value", "k"), "value[head]", clip)
     return _vector(site, "k", formula, text, _SPLIT)

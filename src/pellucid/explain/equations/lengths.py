@@ -37,7 +37,7 @@ def all_gradients(trace: Trace, site: Site) -> Equation:
         formula=Series(tuple(norm * norm for norm in lengths)).apply("sqrt"),
         axes=(),
         title=message("equations.all-gradients-together"),
-        text="√(Σ ‖g‖²) over all parameters",
+        text="√(Σ ‖g‖²)",
         source=_SOURCE,
         least=0.0,
     )

@@ -82,15 +82,15 @@ def product(
             assert_never(facts)
     if parts and adapter is not None:
         base, update = (Read(f"{parts}.{part}", ("t", row), part) for part in ("base", "lora_up"))
-        return base + setting(adapter.scale, "LoRA scale") * update, "base + LoRA scale × lora_up"
+        return base + setting(adapter.scale, "lora_scale") * update, "base + lora_scale × lora_up"
     result, text = base_product(module, layer, x("j"), row, weight)
     if adapter is not None:
         down = dot(
             "j", module.in_features, Read(f"{layer}.{adapter.down}", ("r", "j"), "down"), x("j")
         )
         update = Total("r", adapter.rank, Read(f"{layer}.{adapter.up}", (row, "r"), "up") * down)
-        result = result + setting(adapter.scale, "LoRA scale") * update
-        text = f"{text} + LoRA scale × up · (down · x)"
+        result = result + setting(adapter.scale, "lora_scale") * update
+        text = f"{text} + lora_scale × up · (down · x)"
     return result, text
 
 
@@ -214,10 +214,10 @@ def _merged_weight(layer: str, facts: LoRAFacts) -> Equation:
     )
     before = Read(f"{layer}.unmerged_weight", ("i", "c"), "W")
     return Equation(
-        formula=before + setting(facts.scale, "LoRA scale") * dot("r", facts.rank, up, down),
+        formula=before + setting(facts.scale, "lora_scale") * dot("r", facts.rank, up, down),
         axes=("i", "c"),
         title=message("equations.a-weight-with-its-low"),
-        text="W + LoRA scale × up · down",
+        text="W + lora_scale × up · down",
         source=(LoRALinear.folded, "torch.addmm("),
     )
 

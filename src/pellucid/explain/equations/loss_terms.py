@@ -69,7 +69,7 @@ def log_p(trace: Trace, site: Site) -> Equation:
         trace,
         share.apply("log"),
         message("equations.log-of-the-token"),
-        "log p at T",
+        "log p_T",
         _LOG_P_SOURCE,
     )
 

@@ -85,7 +85,7 @@ def _token_loss(trace: Trace, stated: TokenLoss) -> tuple[Formula, str]:
         mean_z = z.over_words(z.score) / setting(z.n_words, "words")
         even = Total("t", n, log_sum - mean_z) / setting(n, "n")
         formula = (1.0 - share) * formula + share * even
-        text = "(1 - s) Σ surprisals / n + s Σ (mean -log p of all words) / n"
+        text = "(1 - s) Σ surprisals / n + s Σ (log Z - Σ z / words) / n"
     if stated.z_loss:
         square = Total("t", n, log_sum * log_sum) / setting(n, "n")
         formula = formula + setting(stated.z_loss, "z_loss") * square
@@ -143,14 +143,14 @@ def _class_loss(trace: Trace, stated: ClassLoss) -> tuple[Formula, str]:
     z = class_scores(trace)
     n = z.n_words
     if stated.multi_label:
-        sign = Constant(1.0 - 2.0 * stated.labels.double().cpu(), ("l",), "-1 if the text has it")
+        sign = Constant(1.0 - 2.0 * stated.labels.double().cpu(), ("l",), "sign")
         total = Total("l", n, softplus(sign * z.score("l")))
-        text = "Σ over classes of -log σ(z) if the text has it, else -log σ(-z), / classes"
+        text = "-Σ log σ(±z) / classes"
         return total / setting(n, "classes"), text
     plain = -z.share(int(stated.labels)).apply("log")
     if not stated.label_smoothing:
-        return plain, "-log p of the class"
+        return plain, "-log p"
     share = setting(stated.label_smoothing, "s")
     even = Total("l", n, -z.share("l").apply("log")) / setting(n, "classes")
-    text = "(1 - s) (-log p of the class) + s (mean -log p)"
+    text = "-(1 - s) log p - s Σ log p / classes"
     return (1.0 - share) * plain + share * even, text

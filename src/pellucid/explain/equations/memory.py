@@ -42,7 +42,7 @@ def gate_logits(trace: Trace, site: Site) -> Equation:
     path = f"{block_path(site)}.{site.part}"
     reads = f"{layer_name(site)}.attention.in"
     formula, _ = product(trace, f"{path}.linear", lambda axis: Read(reads, ("t", axis), "x"))
-    name = site.part.rpartition(".")[2].replace("_", " ")
+    name = site.part.rpartition(".")[2]
     return Equation(
         formula=formula + Read(f"{path}.bias", ("f",), "b"),
         axes=("t", "f"),
@@ -66,7 +66,7 @@ def gate(trace: Trace, site: Site) -> Equation:
 
 
 def _gate(site: Site, name: str, time: str) -> Read:
-    return Read(f"{layer_name(site)}.attention.{name}", (time, site.head), name.replace("_", " "))
+    return Read(f"{layer_name(site)}.attention.{name}", (time, site.head), name)
 
 
 def memory(trace: Trace, site: Site) -> Equation | str:
@@ -132,10 +132,10 @@ def _earlier(site: Site, trace: Trace, part: str, places: torch.Tensor, column: 
     width = facts_at(trace, site).d_head
     index = Places(places.clamp(min=0), ("t",))
     before = Read(f"{head_name(site)}.{part}", (index, "i", column), part)
-    is_later = Constant((places >= 0).double(), ("t",), "after the first")
+    is_later = Constant((places >= 0).double(), ("t",), "mask")
     if part == "memory_momentum":
         return Masked(is_later, before)
-    is_first = Constant((places < 0).double(), ("t",), "at the beginning")
+    is_first = Constant((places < 0).double(), ("t",), "mask")
     return Series((Masked(is_later, before), Masked(is_first, _first(site, width, "i", column))))
 
 

@@ -89,9 +89,9 @@ def _standardise(
     number, eps = x(time, feature), setting(facts.eps, "eps")
     match facts.mean_over:
         case "batch":
-            mean = Read(f"{norm}.{facts.running_mean}", (feature,), "running mean")
-            var = Read(f"{norm}.{facts.running_variance}", (feature,), "running var")
-            text = "(x - running mean) / √(running var + eps)"
+            mean = Read(f"{norm}.{facts.running_mean}", (feature,), "running_mean")
+            var = Read(f"{norm}.{facts.running_variance}", (feature,), "running_var")
+            text = "(x - running_mean) / √(running_var + eps)"
             return text, (number - mean) / (var + eps).apply("sqrt")
         case "sequence":
             summed, size = "s", n_tokens

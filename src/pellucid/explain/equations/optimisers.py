@@ -57,7 +57,7 @@ def _gradient(trace: Trace, site: Site, settings: StepSettings) -> tuple[Formula
     formula: Formula = _number(trace, site, ".grad", "g")
     text = "g"
     if optimiser_step.divisor(trace, settings) != 1.0 and settings.clip_norm is not None:
-        norm, limit = Read("grad_norm", (), "‖all g‖"), setting(settings.clip_norm, "clip norm")
+        norm, limit = Read("grad_norm", (), "‖g‖"), setting(settings.clip_norm, "clip")
         formula, text = formula / (norm / limit), "(g / clip)"
     if settings.l2:
         weight = _number(trace, site, "", "w")
@@ -70,7 +70,7 @@ def clipped_gradient(trace: Trace, site: Site) -> Equation | str:
     limit = choose_settings(trace, site.part).clip_norm
     if limit is None:
         return "this run does not clip"
-    factor = (Read("grad_norm", (), "‖all g‖") / setting(limit, "clip norm")).clamp_min(1.0)
+    factor = (Read("grad_norm", (), "‖g‖") / setting(limit, "clip")).clamp_min(1.0)
     return _equation(
         trace,
         site,
@@ -166,14 +166,14 @@ def optimiser_weight(trace: Trace, site: Site) -> Equation | str:
             step, text = _gradient(trace, site, settings)
             if settings.beta1:
                 step, text = _number(trace, site, ".m", "m"), "m"
-            line = "state = _as_the_run("
+            line = "states = _as_the_run("
             return _equation(
                 trace,
                 site,
                 w - lr * step,
                 message("equations.after-the-step"),
                 f"w - lr × {text}",
-                (optimiser_step.take_step, line),
+                (optimiser_step.take_steps, line),
             )
         case "Muon":
             rows, columns = trace[site.part].shape
@@ -208,7 +208,7 @@ def direction(trace: Trace, site: Site) -> Equation:
     """The last matrix of Newton-Schulz."""
     last = optimiser_step.newton_schulz_steps(trace)
     formula = _number(trace, site, f".iterate{last}", "x")
-    source: Source = (Muon, "update = orthogonalise(")
+    source: Source = (Muon, "partial(orthogonalise, steps")
     return _equation(
         trace,
         site,

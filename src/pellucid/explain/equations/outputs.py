@@ -111,7 +111,7 @@ def _transformed(
     )
     if result is None:
         return None
-    return result[0], name if result[1] == "x" else f"{result[1]} with x = {name}"
+    return result[0], name if result[1] == "x" else f"{result[1]}; x = {name}"
 
 
 def _unchanged(x: Formula) -> Formula:

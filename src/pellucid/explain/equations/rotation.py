@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pellucid.explain.addresses.site import Site
-from pellucid.explain.equations.equation import stretch
+from pellucid.explain.equations.equation import Text, stretch
 from pellucid.explain.formulas.nodes import Constant, Formula, Index, Masked, Places, Read, Series
 from pellucid.explain.part_facts import rotation_of
 from pellucid.explain.trace_types import Trace
@@ -18,7 +18,7 @@ from pellucid.model import Rotary
 
 def rotate(
     trace: Trace, site: Site, x: Callable[[Index], Formula], *, features: Tensor, time: str
-) -> tuple[Formula, str]:
+) -> tuple[Formula, Text]:
     """x cos - partner sin for the first of a pair, x cos + partner sin for the second.
 
     Features that the scheme does not rotate stay as they are; so do all, if positions do not turn.
@@ -62,6 +62,9 @@ def rotate(
     if bool((features < facts.n_rotated).all()):
         return rotated, text
     is_inside = Constant((features < facts.n_rotated).double(), ("d",), "rotated")
-    is_outside = Constant((features >= facts.n_rotated).double(), ("d",), "not rotated")
+    is_outside = Constant((features >= facts.n_rotated).double(), ("d",), "mask")
     unrotated = Masked(is_outside, x(Places(features, ("d",))))
-    return Series((Masked(is_inside, rotated), unrotated)), f"{text}; others stay"
+    return (
+        Series((Masked(is_inside, rotated), unrotated)),
+        lambda env: text if int(features[env["d"]]) < facts.n_rotated else "x",
+    )

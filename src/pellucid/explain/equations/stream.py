@@ -149,8 +149,8 @@ def _after(trace: Trace, site: Site, sublayer: str) -> Equation | str:
         )
         return _sum(
             site,
-            formula + read_stream(f"{layer}.feed_forward", "written by feed-forward"),
-            "stream + attention + feed-forward",
+            formula + read_stream(f"{layer}.feed_forward", "feed_forward"),
+            "stream + attention + feed_forward",
             _source(facts, rule),
         )
     match rule.norm:

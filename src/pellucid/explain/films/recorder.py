@@ -71,9 +71,9 @@ def _filmed(job: Job, sentences: Sequence[str]) -> Generator[Observer]:
             case events.Started() | events.Resumed():
                 folder = RunFolder(Path(event.folder))
                 open_reels[:] = _begin_reels(folder, job.model, sentences, event.step)
-                if is_due(event.step, job.plan.total_steps):
+                if is_due(event.step, job.total_steps):
                     guard("the film", shoot, event.step)
-            case events.StepFinished() if is_due(event.step, job.plan.total_steps):
+            case events.StepFinished() if is_due(event.step, job.total_steps):
                 guard("the film", shoot, event.step)
             case _:
                 pass

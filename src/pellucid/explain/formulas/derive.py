@@ -178,10 +178,10 @@ def _is_at(step: Index, axis: str, size: int) -> Constant:
     places = torch.arange(size)
     match step:
         case int():
-            return Constant((places == step).double(), (axis,), "is there")
+            return Constant((places == step).double(), (axis,), "mask")
         case Places(values=values, axes=axes):
             is_there = values[..., None] == places
-            return Constant(is_there.double(), (*axes, axis), "is there")
+            return Constant(is_there.double(), (*axes, axis), "mask")
         case str():
             raise ValueError("an axis is its own place")
         case _:

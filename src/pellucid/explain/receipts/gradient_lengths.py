@@ -46,7 +46,7 @@ def split_receipt(trace: Trace, selection: Selection) -> Receipt | None:
         and not (output_norm and name.startswith("attention_norm"))
     )
     build, place = ReceiptBuilder(trace), (selection.token, selection.feature)
-    bypass_gradient = build.number("past it", f"{first.after}.grad", *place)
+    bypass, input_gradient = f"{first.after}.grad", f"{entry}.grad"
     return build.gradient(
         cell(f"{first.before}.grad", *place),
         title=message(
@@ -54,7 +54,8 @@ def split_receipt(trace: Trace, selection: Selection) -> Receipt | None:
             feature=selection.feature,
             query=selection.query(trace),
         ),
-        formula="past the attention + through it",
-        expression=bypass_gradient + build.number("through it", f"{entry}.grad", *place),
+        formula=f"{bypass} + {input_gradient}",
+        expression=build.number(bypass, bypass, *place)
+        + build.number(input_gradient, input_gradient, *place),
         source=first.source,
     )

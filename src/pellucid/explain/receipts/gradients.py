@@ -35,8 +35,8 @@ def zero_sum_receipt(trace: Trace, place_row: int) -> Receipt | None:
     return build.receipt(
         cell("error", place_row),
         title=message("receipts.all-of-them-together"),
-        formula=f"Σ over the {'classes' if isinstance(loss, ClassLoss) else 'vocabulary'}",
-        expression=build.vector("errors", "error", place_row).sum(),
+        formula="Σ error",
+        expression=build.vector("error", "error", place_row).sum(),
         source=(compute.errors, "torch.autograd.grad(loss_value"),
         model=float(trace["error"][place_row].double().sum()),
     )

@@ -4,10 +4,11 @@ import { announce, fill, h } from "./dom.js";
 import { effect, signal } from "./signal.js";
 import { isDark } from "./colour.js";
 import { attention, choose, keepAddress, readAddress, state } from "./state.js";
-import { ask, cancelAll, place, question, waiting } from "./asking.js";
-import { isFile } from "./payload.js";
-import { header } from "./header.js";
+import { ask, cancelAll, place, question } from "./asking.js";
+import { isFile } from "./bridge.js";
+import { busy, header } from "./header.js";
 import { chat } from "./chat.js";
+import { runsRoom } from "./runs.js";
 import { field, tokens } from "./sentence.js";
 import { rail } from "./rail.js";
 import { chapter, kept, strip } from "./chapters.js";
@@ -102,13 +103,10 @@ function again() {
   look();
 }
 
-let patience = 0;
-function busy() {
-  clearTimeout(patience);
-  const working = waiting() > 0;
-  document.body.toggleAttribute("aria-busy", working);
-  if (!working) fill(home("busy"));
-  else patience = setTimeout(() => fill(home("busy"), h("span", { text: t("working") }), h("button", { type: "button", text: t("cancel"), onclick: () => { cancelAll(); announce(t("cancelled")); problem.set(t("cancelled")); } })), 500);
+function stopAll() {
+  cancelAll();
+  announce(t("cancelled"));
+  problem.set(t("cancelled"));
 }
 
 async function start() {
@@ -122,7 +120,7 @@ async function start() {
     home("rail").setAttribute("aria-label", t("layers"));
   });
   effect(problems);
-  effect(busy);
+  effect(() => busy(home("busy"), stopAll));
   await get({ kind: "runs" }, "runs", runs);
   const said = runs.peek();
   if (!said) return;
@@ -135,6 +133,7 @@ async function start() {
   const row = h("div", { id: "tokens" }, h("p", { class: "soft", text: t("loading") }));
   effect(() => fill(home("reader"), field(), row));
   effect(() => header(home("top"), runs(), overview()));
+  if (!isFile) effect(() => (language(), runsRoom(home("runs"))));
   if (!isFile) effect(() => chat(home("chat"), runs()));
   effect(read);
   effect(look);

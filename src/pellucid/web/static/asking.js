@@ -3,12 +3,14 @@
 
 import { read, state, scales, versus } from "./state.js";
 import { signal } from "./signal.js";
-import { brought, isFrame } from "./bridge.js";
 import { t, translated } from "./messages.js";
-import { isFile, payload } from "./payload.js";
+import { brought, isFile, isFrame, payload } from "./bridge.js";
 
 /** How many questions are open. */
 export const waiting = signal(0);
+
+/** Kinds whose answers are other ones the next time. */
+const PASSING = new Set(["runs", "progress", "table", "curves", "lessons", "lesson", "grade"]);
 
 /** @type {Map<string, any>} */
 const known = new Map();
@@ -48,7 +50,7 @@ export async function ask(asked, topic) {
   try {
     const answer = translated(await (isFrame ? brought : fetched)(key, stop.signal));
     if ("error" in answer) throw new Error(answer.error);
-    if (asked.kind !== "runs" && asked.kind !== "progress") remember(key, answer);
+    if (!PASSING.has(asked.kind)) remember(key, answer);
     return answer;
   } catch (error) {
     if (stop.signal.aborted) return null;

@@ -3,7 +3,7 @@
 
 import { announce, fill, h } from "./dom.js";
 import { ask, cancel, question } from "./asking.js";
-import { isFile } from "./payload.js";
+import { isFile } from "./bridge.js";
 import { signal } from "./signal.js";
 import { choose, state } from "./state.js";
 import { t } from "./messages.js";

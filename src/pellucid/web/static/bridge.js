@@ -1,5 +1,5 @@
-// In a notebook the page lives in a frame without an address. The cell around it brings questions to
-// the kernel, and answers back.
+// Where the page has no server. In a notebook it lives in a frame without an address: the cell around
+// it brings questions to the kernel, and answers back. A file holds its answers, packed.
 
 /** Whether the page is such a frame. */
 export const isFrame = document.getElementById("bridge") !== null;
@@ -30,4 +30,25 @@ export function brought(asked, signal) {
     });
     parent.postMessage({ id, asked }, "*");
   });
+}
+
+const home = document.getElementById("payload");
+
+/** Whether the page is one file without a server. */
+export const isFile = home !== null;
+
+/** @type {Promise<any> | null} */
+let held = null;
+
+/** What the file holds, unpacked once. @returns {Promise<any>} */
+export function payload() {
+  held ??= unpacked(home?.textContent?.trim() ?? "");
+  return held;
+}
+
+/** @param {string} text */
+async function unpacked(text) {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return JSON.parse(await new Response(stream).text());
 }

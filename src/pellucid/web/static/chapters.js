@@ -5,7 +5,7 @@ import { gate, weightPicker } from "./backward.js";
 import { pictures } from "./pictures.js";
 import { place } from "./asking.js";
 import { receipt } from "./receipt.js";
-import { chosenHead, state } from "./state.js";
+import { chosenHead, ownPlace, state } from "./state.js";
 import { t } from "./messages.js";
 
 /** @param {Element} home @param {any} seenAs the overview */
@@ -61,6 +61,7 @@ export function chapter(home, said, seenAs) {
       h("p", { class: "eyebrow" }, h("span", { text: t(`part-${said.part}`) }), h("span", { translate: "no", text: where }), crossing(seenAs)),
       h("h1", {}, h("span", { class: "number", said: said.number }), h("span", { said: said.title })),
       h("p", { class: "lead", said: said.sentence }),
+      said.doors?.map(door),
       weightPicker(seenAs, said.id),
     ),
     pictures(said.pictures, seenAs),
@@ -76,6 +77,13 @@ export function chapter(home, said, seenAs) {
   );
   if (shown !== said.id) announce(`${said.number} ${said.title}. ${said.sentence}`);
   shown = said.id;
+}
+
+/** The lessons, or the concepts, of a chapter. @param {any} said */
+function door({ field, items }) {
+  const page = field === "lessons" ? "learn" : "concept";
+  const links = items.map((/** @type {any} */ { kind, name, title }) => h("a", { href: `./${page}#${kind}=${name}&${ownPlace()}`, lang: "en", said: title }));
+  return h("p", { class: "doors" }, h("span", { text: t(`door-${field}`) }), links);
 }
 
 /** A chapter that nobody has asked for yet: it would take the way back through a large model.

@@ -2,9 +2,10 @@
 
 import { announce, fill, h } from "./dom.js";
 import { theme } from "./colour.js";
-import { isFile } from "./payload.js";
+import { waiting } from "./asking.js";
+import { isFile } from "./bridge.js";
 import { help } from "./keys.js";
-import { choose, state, versus } from "./state.js";
+import { choose, ownPlace, state, versus } from "./state.js";
 import { keepLanguage, language, LANGUAGES, t } from "./messages.js";
 
 const NEXT = /** @type {Record<string, string>} */ ({ auto: "light", light: "dark", dark: "auto" });
@@ -29,16 +30,23 @@ export function header(home, said, seenAs) {
     seenAs && h("p", { class: "about soft", said: seenAs.about }),
     h(
       "div", { class: "tools" },
+      !isFile && h("button", { type: "button", class: "quiet", "data-key": "list", id: "to-runs", "aria-expanded": String(state.list() === 1), "aria-controls": "runs", text: t("runs-to"), onclick: () => state.list.set(1 - state.list.peek()) }),
       said.talks?.[here.key] && h("button", { type: "button", class: "quiet", "data-key": "chat", id: "to-chat", "aria-expanded": String(state.chat() === 1), "aria-controls": "chat", text: t("chat"), onclick: () => state.chat.set(1 - state.chat.peek()) }),
+      said.course && h("a", { class: "quiet", id: "to-course", "data-key": "course", href: `./learn#${ownPlace()}`, text: t("course") }),
       languages(),
-      h("button", { type: "button", class: "quiet", "data-key": "theme", id: "theme", text: t("theme", { now: t(`theme-${theme()}`) }), onclick: () => theme.set(NEXT[theme.peek()]) }),
+      themes(),
       h("button", { type: "button", class: "quiet", "data-key": "help", id: "help", text: t("help"), onclick: help }),
     ),
   );
 }
 
+/** The schemes of colour, one after the other. */
+export function themes() {
+  return h("button", { type: "button", class: "quiet", "data-key": "theme", id: "theme", text: t("theme", { now: t(`theme-${theme()}`) }), onclick: () => theme.set(NEXT[theme.peek()]) });
+}
+
 /** The languages, each by its own name. */
-function languages() {
+export function languages() {
   const made = h(
     "select", { id: "language", "data-key": "language", "aria-label": t("language"), onchange: () => keepLanguage(made.value).catch(() => announce(t("server-gone"))) },
     LANGUAGES.map((tag) => h("option", { value: tag, lang: tag, selected: tag === language(), said: new Intl.DisplayNames([tag], { type: "language" }).of(tag) })),
@@ -80,4 +88,15 @@ function picker(key, options, chosen, choose, id = key) {
     options.map(([value, name]) => h("option", { value, selected: value === chosen, said: name })),
   );
   return h("span", { class: "picker" }, h("label", { for: id, text: t(key) }), made);
+}
+
+let patience = 0;
+/** That work goes on, once it takes a while, with a button that ends it. @param {Element} home
+ * @param {() => void} cancel */
+export function busy(home, cancel) {
+  clearTimeout(patience);
+  const working = waiting() > 0;
+  document.body.toggleAttribute("aria-busy", working);
+  if (!working) fill(home);
+  else patience = setTimeout(() => fill(home, h("span", { text: t("working") }), h("button", { type: "button", text: t("cancel"), onclick: cancel })), 500);
 }

@@ -4,7 +4,7 @@
 import { fill, h } from "./dom.js";
 import { signal } from "./signal.js";
 import { chosenHead, scaleOf, setScale, state } from "./state.js";
-import { isFile } from "./payload.js";
+import { isFile } from "./bridge.js";
 import { move } from "./rail.js";
 import { turn } from "./chapters.js";
 import { t } from "./messages.js";

@@ -1,8 +1,7 @@
 // The texts of the page in the chosen language, from the catalogue of the server or of the file.
 
 import { signal } from "./signal.js";
-import { brought, isFrame } from "./bridge.js";
-import { isFile, payload } from "./payload.js";
+import { brought, isFile, isFrame, payload } from "./bridge.js";
 
 /** Tags of the languages, as the catalogue has them. */
 export const LANGUAGES = ["en", "zh-Hans", "ko", "hi", "es"];
@@ -33,7 +32,11 @@ export async function speak(tag) {
 async function textsOf(tag) {
   if (isFile) return (await payload()).texts[tag];
   if (isFrame) return brought(JSON.stringify({ texts: tag }), new AbortController().signal);
-  return (await fetch(`./${isOriginal ? "words" : "texts"}.${tag}.json`)).json();
+  // a page besides the first names the files of its own texts
+  const { texts: more } = document.documentElement.dataset;
+  const names = [isOriginal ? "words" : "texts", ...(more ? [more] : [])];
+  const parts = await Promise.all(names.map(async (name) => (await fetch(`./${name}.${tag}.json`)).json()));
+  return Object.assign({}, ...parts);
 }
 
 /** Speaks a language, and again when the page is opened the next time. @param {string} tag */

@@ -164,11 +164,11 @@ function short(value, most) {
 const WIDE = 640;
 const TALL = 220;
 
-/** @param {any} said */
-function lines(said) {
+/** Curves; `close`: the axis need not hold zero. @param {any} said */
+export function lines(said) {
   const series = said.series.map((/** @type {any[]} */ each) => each.map(number));
   const ys = series.flat().filter(Number.isFinite);
-  const [low, high] = [Math.min(...ys, 0), Math.max(...ys)];
+  const [low, high] = [Math.min(...ys, ...(said.close ? [] : [0])), Math.max(...ys)];
   const [first, last] = [said.x[0], said.x[said.x.length - 1]];
   const x = (/** @type {number} */ v) => 48 + ((v - first) / (last - first || 1)) * (WIDE - 60);
   const y = (/** @type {number} */ v) => TALL - 28 - ((v - low) / (high - low || 1)) * (TALL - 44);

@@ -3,7 +3,7 @@
 import { announce, fill, h, svg, digits, percent, seen } from "./dom.js";
 import { distribution, drawnFrom } from "./sampling.js";
 import { attention, chosenHead, headName, scaleOf, scales, setScale, state } from "./state.js";
-import { isFile } from "./payload.js";
+import { isFile } from "./bridge.js";
 import { local, t } from "./messages.js";
 
 const SHOWN = 10;

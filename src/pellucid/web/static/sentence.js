@@ -2,7 +2,7 @@
 
 import { fill, h, digits, seen } from "./dom.js";
 import { css, isDark, shade } from "./colour.js";
-import { isFile } from "./payload.js";
+import { isFile } from "./bridge.js";
 import { choose, state } from "./state.js";
 import { long } from "./long.js";
 import { t } from "./messages.js";

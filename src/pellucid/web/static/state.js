@@ -5,14 +5,14 @@ import { effect, signal } from "./signal.js";
 /** @typedef {{ stack: string, cross: boolean, layer: number, head: number, by: number | "mean" }} Scale */
 
 const START = {
-  run: "", at: "", sentence: "", ids: "", chat: 0, chapter: "", stack: "decoder",
+  run: "", at: "", sentence: "", ids: "", chat: 0, list: 0, chapter: "", stack: "decoder",
   token: -1, other: 0, source: 0, layer: 0, head: 0, feature: 0, cross: 0,
   weight: "", row: 0, column: 0,
   temperature: 1, k: 0, p: 1, versus: "", scales: "", shot: -1, zoom: "",
 };
 /** How each is called in the address. @type {Record<string, string>} */
 const CALLED = {
-  run: "run", at: "at", sentence: "s", ids: "ids", chat: "chat", chapter: "chapter", stack: "stack", token: "t", other: "o", source: "i",
+  run: "run", at: "at", sentence: "s", ids: "ids", chat: "chat", list: "list", chapter: "chapter", stack: "stack", token: "t", other: "o", source: "i",
   layer: "l", head: "h", feature: "f", cross: "e",
   weight: "w", row: "r", column: "c",
   temperature: "T", k: "k", p: "p", versus: "vs", scales: "x", shot: "m", zoom: "z",
@@ -102,6 +102,11 @@ export function attention(seenAs) {
 export function read(other) {
   if (other || !state.ids()) return { sentence: other || state.sentence() };
   return { sentence: "", ids: state.ids().split(".").map(Number) };
+}
+
+/** The run and the sentence, as the address of the course has them. */
+export function ownPlace() {
+  return new URLSearchParams({ run: state.run(), s: state.sentence() });
 }
 
 /** What is compared with, from "run1@step-4" and perhaps a sentence behind a blank. */

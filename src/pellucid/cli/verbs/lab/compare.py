@@ -13,7 +13,8 @@ from pellucid.cli.output.printing import print_result
 
 #: What a signal leaves behind.
 STOPPED = "at once; runs are saved, and the same command continues"
-_WORKERS = integer(1, 256, "each is a process with a training of its own")
+#: The processes of a command.
+WORKERS = integer(1, 256, "each is a process with a training of its own")
 _FLOPS = number(1, 1e30, "no machine has so many")
 
 
@@ -35,16 +36,25 @@ def add_to(verbs: Any) -> None:
     )
     parser.add_argument(
         "--seeds",
-        type=_seeds,
+        type=read_seeds,
         default=5,
         metavar="N",
         help="so many seeds for each variant, or the seeds themselves: 3,7,11 (5)",
     )
     parser.add_argument("--out", metavar="DIR", help="the folder of all runs (default: runs/...)")
     add_budget(parser)
-    parser.add_argument("--workers", type=_WORKERS, default=1, metavar="N", help="processes (1)")
+    parser.add_argument("--workers", type=WORKERS, default=1, metavar="N", help="processes (1)")
     parser.add_argument(
-        "--measure", metavar="NAME", help="compare this measure (default: bits per byte or loss)"
+        "--measure",
+        metavar="NAME",
+        help="compare this (default: bits per byte, reward or loss)",
+    )
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="RESULT",
+        help="show the result.json of another comparison on the same corpus too",
     )
     _add_tuning(parser)
     add_common(parser)
@@ -63,10 +73,18 @@ def add_budget(parser: Any) -> None:
 def add_common(parser: Any) -> None:
     """Add the choices for all runs."""
     parser.add_argument("--objective", metavar="NAME", help="the objective of all variants")
+    parser.add_argument(
+        "--from", dest="start", metavar="RUN", help="start all from the weights of a run or model"
+    )
+    parser.add_argument(
+        "--reward",
+        metavar="M:F",
+        help="for policy-gradient: MODULE:FUNCTION, or RUN:CLASS of a classifier",
+    )
     parser.add_argument("--preset", metavar="NAME", help="for settings that no variant gives")
     parser.add_argument("--field", metavar="F", help="the field of a table that holds the text")
     parser.add_argument("--columns", action="append", default=[], metavar="NAME=COLUMN")
-    parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1, mps")
+    parser.add_argument("--device", metavar="D", help="auto, cpu, cuda, cuda:1")
     add_settings(parser, example="training.batch_size=16, for all variants")
 
 
@@ -78,6 +96,8 @@ def common_choices(arguments: argparse.Namespace) -> dict[str, Any]:
         "minutes": arguments.minutes,
         "flops": arguments.flops,
         "objective": arguments.objective,
+        "start": arguments.start,
+        "reward": arguments.reward,
         "preset": arguments.preset,
         "field": arguments.field,
         "columns": [name for columns in arguments.columns for name in columns.split(",")],
@@ -121,10 +141,13 @@ def _add_tuning(parser: Any) -> None:
 
 def call(arguments: argparse.Namespace) -> None:
     """Train the missing runs; print the comparison, and write its files."""
-    from pellucid.cli.output.comparison import comparison_lines
+    from pathlib import Path
+
+    from pellucid.cli.output.comparison import against_lines, comparison_lines
     from pellucid.lab import compare
     from pellucid.lab.files import comparison_facts, write_tables
     from pellucid.lab.page import write_page
+    from pellucid.lab.results import read_result, write_result
 
     comparison = compare(
         arguments.words,
@@ -135,16 +158,22 @@ def call(arguments: argparse.Namespace) -> None:
         trials=arguments.trials,
         storage=arguments.storage,
         measure=arguments.measure,
+        against=arguments.against,
         notify=notifier(arguments),
         force=arguments.force,
         **common_choices(arguments),
     )
-    files = [write_page(comparison), *write_tables(comparison)]
-    facts = comparison_facts(comparison) | {"files": [str(file) for file in files]}
-    print_result(arguments, facts, comparison_lines(comparison, files))
+    files = [write_page(comparison), *write_tables(comparison), write_result(comparison)]
+    others = [read_result(Path(path)) for path in arguments.against]
+    facts = comparison_facts(comparison) | {
+        "files": [str(file) for file in files],
+        "against": [other.facts for other in others],
+    }
+    lines = [*comparison_lines(comparison, files), *against_lines(comparison, others)]
+    print_result(arguments, facts, lines)
 
 
-def _seeds(word: str) -> int | list[int]:
+def read_seeds(word: str) -> int | list[int]:
     """A number of seeds, or the seeds themselves."""
     if "," not in word:
         return integer(1, 1000, "each is a training of every variant")(word)

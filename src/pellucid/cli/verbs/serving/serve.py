@@ -41,7 +41,7 @@ def add_to(verbs: Any) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        help="a run, one of its checkpoints, or a Hugging Face directory",
+        help="a run, one of its checkpoints, a folder of runs, or a Hugging Face directory",
     )
     parser.add_argument("--sentence", metavar="TEXT", default=_SENTENCE, help="the first sentence")
     _add_address(parser)
@@ -59,6 +59,12 @@ def add_to(verbs: Any) -> None:
         type=QUEUE,
         metavar="N",
         help="texts that may wait; a request for more gets status 429 (default: 64)",
+    )
+    parser.add_argument(
+        "--keep",
+        metavar="DIR",
+        default="runs/learn",
+        help="the folder of your progress in the course (default: runs/learn)",
     )
     add_weights(parser)
     finish_parser(parser, call, device=True, force=True, when_stopped="and closed the page")
@@ -97,6 +103,7 @@ def call(arguments: argparse.Namespace) -> None:
         arguments.sentence,
         limits=engine_limits,
         token=arguments.token,
+        keep=Path(arguments.keep),
         open_run=partial(runs.load, device=arguments.device, weights=arguments.weights),
     )
 
@@ -110,6 +117,7 @@ def serve_page(
     limits: Limits | None = None,
     token: str | None = None,
     open_run: Callable[[Path], Run] | None = None,
+    keep: Path | None = None,
 ) -> None:
     """Serve a page of runs, and the API, until Ctrl-C.
 
@@ -121,17 +129,25 @@ def serve_page(
         limits: how many texts are written at a time, and how many wait.
         token: the secret of every client; by default PELLUCID_TOKEN.
         open_run: opens a run; by default on the processor, with its weights as they are.
+        keep: the folder of the progress in the course; by default that of `pellucid learn`.
     """
     from pellucid import runs
     from pellucid.api import api_routes, refusal_of
+    from pellucid.course.lessons.progress import FOLDER
     from pellucid.hub import local_model
     from pellucid.web import ProgramRoutes, open_session
+    from pellucid.web.course import Course
     from pellucid.web.serving import serve
 
     token = _checked(os.environ.get("PELLUCID_TOKEN") if token is None else token)
+    paths, folders = expand_folders(paths)
     session = open_session(
-        [local_model(path) for path in paths], sentence=sentence, open_run=open_run or runs.load
+        [local_model(path) for path in paths],
+        sentence=sentence,
+        open_run=open_run or runs.load,
+        folders=folders,
     )
+    session.course = Course(keep or FOLDER)
     # load it now: a refusal belongs here, not in the browser
     session.shelf.load(session.shelf.keys[0]).require_tokenizer()
     models = _models(session, paths, limits)
@@ -151,12 +167,29 @@ def serve_page(
             host=arguments.host,
             port=arguments.port,
             ready=ready,
-            fragment=fragment,
+            # several runs begin with their list, their curves over each other
+            fragment=fragment or ("#list=1" if folders else ""),
             token=token,
             programs=ProgramRoutes(routes=api_routes(models), refuse=refusal_of),
         )
     finally:
         models.close()
+
+
+def expand_folders(paths: list[str]) -> tuple[list[str], list[Path]]:
+    """The runs to open, where a folder of runs gives its runs, and these folders.
+
+    Raises:
+        ConfigError: no run of a folder can be opened.
+    """
+    from pellucid.lab.run_table import is_folder_of_runs, openable_runs
+
+    folders = [Path(path) for path in paths if is_folder_of_runs(Path(path))]
+    opened = {str(folder): [str(run) for run in openable_runs(folder)] for folder in folders}
+    for folder in folders:
+        if not opened[str(folder)]:
+            raise ConfigError(f"{folder} has no run with a checkpoint: train one first")
+    return [run for path in paths for run in opened.get(str(Path(path)), [path])], folders
 
 
 def _checked(token: str | None) -> str | None:
@@ -205,16 +238,11 @@ def page_was_asked_for(arguments: argparse.Namespace) -> bool:
     """
     if arguments.serve and arguments.html is not None:
         raise ConfigError("--serve shows a page and --html writes one: choose one of them")
-    wants_page = arguments.serve or arguments.html is not None
-    if wants_page and arguments.target is not None:
-        raise ConfigError(
-            "--target is for the terminal: on a page the decoder reads its own output"
-        )
     if arguments.html is not None and arguments.ablate:
         raise ConfigError(
             "a file holds the model as it was trained: leave --ablate out, or --serve"
         )
-    return wants_page
+    return arguments.serve or arguments.html is not None
 
 
 def show_page(arguments: argparse.Namespace, scales: Mapping[str, HeadScale]) -> None:

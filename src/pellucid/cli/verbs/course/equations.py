@@ -1,4 +1,4 @@
-"""`pellucid equations`: list every equation by topic, or show one."""
+"""`pellucid equations`: list every equation by topic, or show one, or any term of the subject."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pellucid.cli.flags.shared import finish_parser
 from pellucid.cli.output.printing import print_result
 
 if TYPE_CHECKING:
-    from pellucid.textbook import Computed, Entry, Misnomer
+    from pellucid.textbook import Computed, Concept, Entry, Misnomer
 
 #: The fields of an entry in order, and their labels.
 _PARTS = (
@@ -28,24 +28,27 @@ _PARTS = (
     ("see_also", "see also"),
 )
 _MARGIN = 10
-#: A docstring line of so many characters was wrapped by its author.
-_WRAPPED_AT = 78
+#: The width of the labels of links.
+_LABEL = 13
 
 
 def add_to(verbs: Any) -> None:
     """The verb and its flags."""
     parser = verbs.add_parser(
         "equations",
-        help="look up the equations of transformers",
+        help="look up an equation or any term of the subject",
         description="List every equation by topic, or show one: its formula, gradient, shapes, "
-        "failures, source, and examples that pellucid computes now.",
+        "failures, source, and examples that pellucid computes now. A term or an everyday question "
+        "shows its page, with all that belongs to it.",
     )
-    parser.add_argument("name", metavar="NAME", nargs="*", help="an equation or a topic")
+    parser.add_argument(
+        "name", metavar="TERM", nargs="*", help="an equation, a topic, a term, or a question"
+    )
     finish_parser(parser, call)
 
 
 def call(arguments: argparse.Namespace) -> None:
-    """Print the list, a topic, an entry, or the right names for a wrong one."""
+    """Print the list, a topic, an entry, a concept, or the right names for a wrong one."""
     from pellucid import textbook
 
     if not arguments.name:
@@ -59,12 +62,16 @@ def call(arguments: argparse.Namespace) -> None:
     elif isinstance(match, textbook.Misnomer):
         old = {"says": match.explanation, "meant": match.suggestions}
         print_result(arguments, asdict(match) | old | {"exists": False}, _correct(match))
+    elif isinstance(match, textbook.Concept):
+        facts = {"name": match.id, "summary": match.text, "concept": textbook.record(match)}
+        print_result(arguments, facts, _format_concept(match))
     else:
         examples = match.examples()
         computed = [
             {"expression": example.expression, "value": example.plain} for example in examples
         ]
         facts = asdict(match) | {"says": match.summary, "examples": computed}
+        facts["concept"] = textbook.record(match.concept) if match.concept else None
         del facts["expressions"]
         print_result(arguments, facts, _format_entry(match, examples))
 
@@ -88,6 +95,8 @@ def _print_topics(arguments: argparse.Namespace, topics: dict[str, tuple[str, ..
 
 def _format_entry(entry: Entry, examples: Sequence[Computed]) -> Iterator[str]:
     yield f"{_rewrap(entry.signature, _width())}\n\n{textwrap.fill(entry.summary, _width())}"
+    if entry.concept:
+        yield "\n" + _with_margin("", textwrap.fill(entry.concept.text, _width() - _MARGIN))
     for part, word in _PARTS:
         text = getattr(entry, part)
         if text:
@@ -95,6 +104,31 @@ def _format_entry(entry: Entry, examples: Sequence[Computed]) -> Iterator[str]:
     for number, example in enumerate(examples):
         computation = f">>> {example.expression}\n{example.shown_text}"
         yield "\n" + _with_margin("" if number else "computed", computation)
+    if entry.concept:
+        yield f"\n{entry.concept.title}\n"
+        yield from _format_links(entry.concept)
+
+
+def _format_concept(concept: Concept) -> Iterator[str]:
+    from pellucid import textbook
+
+    yield f"{concept.title}\n\n{textwrap.fill(concept.text, _width())}\n"
+    for name in concept.related:
+        formula = textbook.entry(name).formula
+        yield _with_margin(
+            "formula", _rewrap(f"{name}: {' '.join(formula.split())}", _width() - _MARGIN)
+        )
+    yield ""
+    yield from _format_links(concept)
+
+
+def _format_links(concept: Concept) -> Iterator[str]:
+    """One line, or a few, for each kind of link."""
+    from pellucid import textbook
+
+    for label, items in textbook.links(concept).items():
+        joined = textwrap.fill("; ".join(items), _width() - _LABEL, break_on_hyphens=False)
+        yield label.ljust(_LABEL) + textwrap.indent(joined, " " * _LABEL).strip()
 
 
 def _width() -> int:
@@ -103,18 +137,11 @@ def _width() -> int:
 
 def _rewrap(text: str, width: int) -> str:
     """Wrap paragraphs to the width; formulas keep their lines."""
-    lines: list[str] = []
-    is_wrapped = False
-    for line in text.splitlines():
-        if is_wrapped and line.strip():
-            lines[-1] += " " + line.strip()
-        else:
-            lines.append(line)
-        # a line that reaches the margin of the source continues
-        is_wrapped = len(line) >= _WRAPPED_AT
+    from pellucid.textbook.pages import unwrapped
+
     return "\n".join(
         textwrap.fill(line, width, subsequent_indent=" " * (len(line) - len(line.lstrip())))
-        for line in lines
+        for line in unwrapped(text)
     )
 
 

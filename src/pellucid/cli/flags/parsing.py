@@ -1,0 +1,103 @@
+"""The parser of the command line: flags anywhere, examples first, and the word that you meant."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from pellucid.cli.examples import EXAMPLES
+from pellucid.config.codec import nearest_word
+
+#: For which `--print-completion` has a script.
+SHELLS = ("bash", "zsh", "fish")
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's parser, but flags may come anywhere among the positional arguments.
+
+    Its help begins with the examples of its command, and a mistyped word gets the nearest one.
+    """
+
+    _is_intermixed = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """The namespace, and the words that are neither flags nor positional arguments."""
+        if self._subparsers is not None or self._is_intermixed:
+            return super().parse_known_args(args, namespace)
+        self._is_intermixed = True  # argparse calls this method again for each of its two passes
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self._is_intermixed = False
+
+    def parse_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> argparse.Namespace:
+        """The namespace; words that no flag and no place takes are refused by the verb's parser."""
+        arguments, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            getattr(arguments, "parser", self).refuse(unknown)
+        return arguments
+
+    def refuse(self, unknown: Sequence[str]) -> NoReturn:
+        """End with the words that are unknown, and the flags that were perhaps meant."""
+        flags = [word.partition("=")[0] for word in unknown if word.startswith("-")]
+        self.error(
+            f"unrecognized arguments: {' '.join(unknown)}"
+            + _ask_back(flags, self._option_string_actions)
+        )
+
+    def format_help(self) -> str:
+        """The examples of this command, and argparse's help."""
+        lines = EXAMPLES.get(self.prog.removeprefix("pellucid "), ())
+        head = "".join(f"  {line}\n" for line in lines)
+        return (f"examples:\n{head}\n" if head else "") + super().format_help()
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        nearest = _ask_back([str(value)], choices)
+        if action.dest == "command":
+            raise argparse.ArgumentError(
+                None, f"there is no command {value!r}{nearest}; `{self.prog} --help` lists all"
+            )
+        raise argparse.ArgumentError(
+            action, f"invalid choice: {value!r} (choose from {', '.join(choices)}){nearest}"
+        )
+
+
+def _ask_back(words: Iterable[str], choices: Iterable[str]) -> str:
+    """`: did you mean A?` with the nearest choice to each word; empty if none is near."""
+    choices = list(choices)
+    matches = [match for word in words if (match := nearest_word(word, choices)) is not None]
+    return f": did you mean {' and '.join(matches)}?" if matches else ""
+
+
+def add_completion(parser: argparse.ArgumentParser) -> None:
+    """Add `--print-completion SHELL`."""
+    parser.add_argument(
+        "--print-completion",
+        action=_PrintCompletion,
+        choices=SHELLS,
+        metavar="SHELL",
+        help="print the completion of commands for bash, zsh or fish",
+    )
+
+
+class _PrintCompletion(argparse.Action):
+    """Prints the script and ends; shtab is loaded only then."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: Any = None
+    ) -> None:
+        import shtab
+
+        for action in parser._actions:  # pyright: ignore[reportPrivateUsage]
+            if action.dest == "command":
+                action.help = None  # shtab leaves out what the help leaves out
+        print(shtab.complete(parser, values))
+        parser.exit()

@@ -1,0 +1,1 @@
+"""The commands that serve runs: to people and programs, and to agents."""

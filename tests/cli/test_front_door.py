@@ -1,0 +1,175 @@
+"""The first minutes at the command line: examples, misspelt words, completion, where one is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pellucid import cores
+from pellucid.cli.examples import EXAMPLES
+from pellucid.cli.main import main, parser
+
+#: Run as they stand, on a run and a text; the others need a longer training, a network or a person.
+RUN = (
+    "check nano",
+    "diagnose runs/my-run",
+    "generate runs/my-run 'Once upon a time' --greedy --max-new-tokens 20",
+    "score runs/my-run 'The cat sat on the' --next --top 5",
+    "evaluate runs/my-run other.txt --json",
+    "data list",
+    "tokenizer show 'Hello, lowering' --tokenizer runs/my-run",
+    "presets diff gpt2 gpt2-medium",
+    "draw nano",
+    "report runs/my-run --json",
+    "runs",
+    "experiment list",
+    "equations why divide by sqrt d",
+    "quiz 4",
+    "learn list",
+)
+
+
+@pytest.mark.parametrize("verb", EXAMPLES)
+def test_each_command_has_three_examples_that_it_understands(verb: str) -> None:
+    assert len(set(EXAMPLES[verb])) == 3
+    for line in EXAMPLES[verb]:
+        arguments = parser().parse_args(shlex.split(line)[1:])
+        assert arguments.command == verb
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(trained, tmp_path / "runs" / "my-run")
+    (tmp_path / "other.txt").write_text("The cat sat on the mat. " * 200)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("line", RUN)
+def test_an_example_works_as_it_stands(
+    line: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"pellucid {line}" in EXAMPLES[line.split()[0]]
+    assert main(shlex.split(line)) == 0
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["trian"], "did you mean train?"),
+        (["explian", "r", "t"], "did you mean explain?"),
+        (["train", "--stepz", "4"], "did you mean --steps?"),
+        (["generate", "r", "--temprature=2"], "did you mean --temperature?"),
+        (["presets", "lst"], "did you mean list?"),
+        (["score", "r", "t", "--devise", "cpu"], "did you mean --device?"),
+    ],
+)
+def test_a_misspelt_word_gets_the_nearest_one(
+    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    assert meant in capsys.readouterr().err
+
+
+def test_a_word_that_is_near_nothing_gets_no_suggestion(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for words in (["qqqq"], ["train", "--zzzz"]):
+        with pytest.raises(SystemExit):
+            main(words)
+        assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_of_a_shell_names_commands_and_flags(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["--print-completion", shell])
+    assert stop.value.code == 0
+    script = capsys.readouterr().out
+    assert "verify-resume" in script
+    assert "max-new-tokens" in script
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--print-completion", "bash"])
+    script = capsys.readouterr().out + (
+        "COMP_WORDS=(pellucid expl); COMP_CWORD=1; _shtab_pellucid; echo ${COMPREPLY[@]}\n"
+    )
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["explain"]
+
+
+def test_alone_it_says_how_to_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert "There is no run in runs/ yet" in text
+    assert "  pellucid train  " in text
+
+
+def test_alone_it_says_what_each_run_needs(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = folder / "runs" / "stopped"
+    shutil.copytree(folder / "runs" / "my-run", stopped)
+    events = stopped / "metrics.jsonl"
+    events.write_text("".join(events.read_text().splitlines(keepends=True)[:-2]))
+    shutil.copytree(folder / "runs" / "my-run", folder / "runs" / "torn")
+    (folder / "runs" / "torn" / "config.toml").write_text("=")
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert "runs/ holds 3 runs" in text
+    assert "pellucid explain runs/my-run" in text
+    assert "pellucid train --resume runs/stopped" in text
+    assert "runs/torn: damaged" in text
+
+
+@pytest.mark.parametrize(("color", "expected"), [("always", True), ("never", False)])
+def test_colours_are_as_the_flag_says(
+    color: str,
+    expected: bool,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.setenv(name, "1")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert main(["--color", color, "explain", "runs/my-run", "the cat", "--chapter", "norm"]) == 0
+    assert ("\x1b[" in capsys.readouterr().out) == expected
+
+
+def test_waiting_threads_share_cores_that_others_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+    monkeypatch.setattr(cores, "load", lambda: 0.1)
+    cores.share_busy_cores()
+    assert "GOMP_SPINCOUNT" not in os.environ
+    monkeypatch.setattr(cores, "load", lambda: 2.0 * cores.usable_cores())
+    cores.share_busy_cores()
+    assert os.environ.pop("GOMP_SPINCOUNT") == "1000"
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    cores.share_busy_cores()
+    assert os.environ["GOMP_SPINCOUNT"] == "7"
+
+
+def test_the_doctor_says_what_the_machine_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"processor", "float32", "free memory", "huge pages", "packages"} <= set(found["facts"])
+    assert all(set(one) == {"problem", "remedy"} for one in found["advice"])
