@@ -123,8 +123,10 @@ _REWARD = {"objective": "policy-gradient", "reward": "benchmarks.budget_shapes:r
 _SMALL, _MIDDLE = decoder(4, 256, 256, 8), decoder(6, 384, 256, 8)
 _PAIR = (*body("encoder", 3, 256), *body("decoder", 3, 256))
 
+_NANO_32 = ("training.batch_size=16", "training.precision=float32")
 SHAPES: dict[str, Shape] = {
     "nano": Shape(settings=("training.batch_size=16",)),
+    "recompute none": Shape(settings=_NANO_32),
     "masked": Shape(
         settings=(*body("encoder", 4, 256), *row(256, 16), "text.tokenizer.kind=Bytes"),
         more={"objective": "mlm"},
@@ -143,6 +145,8 @@ SHAPES: dict[str, Shape] = {
     "many rows": Shape(settings=(*decoder(4, 256, 128, 32), *ADAMW)),
     "no dropout": Shape(settings=(*decoder(4, 256, 128, 16), "model.decoder.dropout=0.0", *ADAMW)),
     "accumulation": Shape(settings=(*decoder(4, 256, 128, 32), "training.accumulation=4", *ADAMW)),
+    "recompute all": Shape(settings=(*_NANO_32, "training.recompute=full")),
+    "recompute some": Shape(settings=(*_NANO_32, "training.recompute=selective")),
     "bfloat16": Shape(settings=(*decoder(2, 256, 128, 4), "training.precision=bfloat16", *ADAMW)),
     "long": Shape(settings=decoder(2, 128, 2048, 2)),
     "deep and narrow": Shape(settings=decoder(24, 64, 128, 8)),

@@ -8,9 +8,9 @@ if its interval leaves out zero. The comparisons share runs, so they are not ind
 binomial interval would be too narrow. The interval here is a jackknife over groups of runs: it
 leaves out all comparisons with a run of one group at a time.
 
-Power. A second pool with the same seeds, of a config that is known to be better: with a learning
-rate. All its seeds give the effect, the effect gives the predicted share of comparisons that find
-it, and comparisons of fewer seeds give the share that does.
+Power. A second pool with the same seeds, of a config that is known to be better: with a wider
+feed-forward layer. All its seeds give the effect, the effect gives the predicted share of
+comparisons that find it, and comparisons of fewer seeds give the share that does.
 
 Comes in: flags. Goes out: a table on standard output, and a dated JSON file. Runs stay in
 `--runs`, so that a larger pool trains the new seeds alone.
@@ -31,7 +31,6 @@ from benchmarks.machine import header, write
 from pellucid.lab import compare, mean_interval, paired_difference, power
 
 HERE = Path(__file__).parent
-DATA = HERE.parent / "docs"
 #: A model of some thousand weights, on bytes.
 TINY = """\
 base = "nano"
@@ -44,10 +43,10 @@ d_model = 16
 n_layers = 1
 dropout = 0.0
 attention = {{kind = "MultiHead", n_heads = 2, n_kv_heads = 2, d_head = 8}}
-feed_forward = {{kind = "MLP", d_ff = 32, activation = "gelu", bias = false}}
+feed_forward = {{kind = "MLP", d_ff = {d_ff}, activation = "gelu", bias = false}}
 [optimiser]
 kind = "AdamW"
-learning_rate = {rate}
+learning_rate = 0.005
 betas = [0.9, 0.99]
 eps = 1e-8
 weight_decay = 0.0
@@ -58,9 +57,10 @@ evaluate_tokens = 8000
 evaluate_every = 1000
 checkpoint_every = 1000
 """
-RATES = {"base": 0.005, "better": 0.01}
+#: The width of the feed-forward layer of each config.
+WIDTHS = {"base": 32, "better": 96}
 #: The runs are put into so many groups; the jackknife leaves out one at a time.
-GROUPS = 20
+GROUPS = 100
 
 
 class Rate(NamedTuple):
@@ -135,7 +135,10 @@ def _rate(
     without = [
         called[~members[:, group]].mean() for group in range(groups) if not members[:, group].all()
     ]
-    share, mean = float(called.mean()), float(np.mean(without))
+    share = float(called.mean())
+    if len(without) < 2:
+        raise SystemExit(f"{n_runs} runs are too few for these comparisons: give a larger pool")
+    mean = float(np.mean(without))
     error = math.sqrt((len(without) - 1) / len(without) * sum((w - mean) ** 2 for w in without))
     reach = float(stats.t.ppf(0.975, len(without) - 1)) * error
     return Rate(share, max(0.0, share - reach), min(1.0, share + reach), len(draws), n_runs)
@@ -148,8 +151,10 @@ def main() -> None:
     parser.add_argument("--pool", type=int, default=120, help="runs of the equal configs")
     parser.add_argument("--better", type=int, default=40, help="of them, seeds of the better one")
     parser.add_argument("--steps", type=int, default=60, help="updates of a run")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[3, 5, 8], help="of a comparison")
-    parser.add_argument("--comparisons", type=int, default=2000)
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[3, 5, 8, 12, 20], help="of a comparison"
+    )
+    parser.add_argument("--comparisons", type=int, default=8000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of all workers together")
     parser.add_argument("--runs", type=Path, default=Path("compare-runs"))
@@ -200,10 +205,9 @@ def _train(names: Sequence[str], n_seeds: int, arguments: argparse.Namespace) ->
     arguments.runs.mkdir(parents=True, exist_ok=True)
     files = [arguments.runs / f"{name}.toml" for name in names]
     for name, file in zip(names, files, strict=True):
-        file.write_text(TINY.format(rate=RATES[name]), encoding="utf-8")
+        file.write_text(TINY.format(d_ff=WIDTHS[name]), encoding="utf-8")
     comparison = compare(
         files,
-        str(DATA / "*.md"),
         seeds=n_seeds,
         steps=arguments.steps,
         out=arguments.runs / "runs",

@@ -123,6 +123,8 @@ def cell(rule: str, std: float, *, steps: int = STEPS) -> dict[str, Any]:
         return {"loss": loss, **gradients(model, x, targets)}
 
     found = {"start": look()}
+    if not steps:
+        return found
     for _ in range(steps):
         rows = torch.randint(EXAMPLES, (BATCH,))
         optimiser.zero_grad()

@@ -31,11 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.llama_cpp import built, place_of
-from benchmarks.machine import commit, header, versions, write
+from benchmarks.machine import commit, header, write
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, zipf
 from benchmarks.train import weights_contestant
 from benchmarks.train_table import machine_line
 from benchmarks.workers import Contestant, Turn, in_turns, say, started
+from pellucid.machine import installed_versions
 
 HERE = Path(__file__).parent
 PEERS, OURS = "benchmarks.generate_peers", "benchmarks.generate_pellucid"
@@ -70,7 +71,7 @@ def main() -> None:
     arguments = parser.parse_args()
     found = header("benchmarks.generate", parser, arguments)
     packages = ("torch", "transformers", "litgpt", "x-transformers", "llama-cpp-python", "gguf")
-    found["versions"] = versions(packages)
+    found["versions"] = installed_versions(packages)
     if arguments.nanogpt is not None:
         found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
     if arguments.llama_cpp is not None:

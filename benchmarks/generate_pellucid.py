@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -72,8 +72,8 @@ def pellucid(
         raise SystemExit("there is no compiled code: is there a C compiler?")
 
     def write(prompt: list[int], n: int) -> list[int]:
-        written: Iterator[list[int | None]] = continue_ids(model, [prompt], Sampling(temperature=0))
-        return [token for (token,) in islice(written, n) if token is not None]
+        written = continue_ids(model, [prompt], Sampling(temperature=0))
+        return [token for (token,) in islice(written, n)]
 
     return Writes(write, prompt)
 

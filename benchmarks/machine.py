@@ -18,7 +18,6 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +39,10 @@ def machine() -> dict[str, Any]:
     """What it ran on."""
     import torch
 
+    from pellucid.machine import processor_name
+
     found: dict[str, Any] = {
-        "processor": processor(),
+        "processor": processor_name(),
         "cores": os.cpu_count(),
         "capability": torch.backends.cpu.get_cpu_capability(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -67,25 +68,6 @@ def has_cuda() -> bool:
     import torch
 
     return torch.cuda.is_available()
-
-
-def processor() -> str:
-    """The processor's name."""
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.processor() or platform.machine()
-
-
-def versions(packages: Iterable[str]) -> dict[str, str]:
-    """The installed ones of `packages`, each with its version."""
-    found: dict[str, str] = {}
-    for name in packages:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def commit(checkout: Path) -> str:

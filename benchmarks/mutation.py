@@ -50,6 +50,17 @@ LEFT_OUT = {
     ],
 }
 
+#: Tests of files that are tables of rows: one file for each topic would name no row.
+NEAREST = {
+    "checkpoints/huggingface/families/": (
+        "tests/checkpoints/test_published_configs.py",
+        "tests/checkpoints/test_described_configs.py",
+        "tests/checkpoints/test_published_outputs.py",
+    ),
+}
+#: Tests outside a room's folder that hold what is in the room.
+BESIDE = {"checkpoints": ["tests/saved_runs/test_half_precision.py"]}
+
 Result = Literal["killed", "timeout", "survived", "equivalent"]
 
 
@@ -97,13 +108,16 @@ def _listed() -> dict[str, str]:
 
 
 @functools.cache
-def nearest(file: str) -> str:
+def nearest(file: str) -> tuple[str, ...]:
     """The test file that mirrors a source file, else the one of its room that names it most often.
 
-    Names are those of the file's public functions and classes.
+    Names are those of the file's public functions and classes. `NEAREST` has other files.
     """
+    for folder, tests in NEAREST.items():
+        if file.startswith(folder):
+            return tests
     if file.endswith("__init__.py"):  # what a room exports, with the words of 0.1
-        return "tests/test_old_names.py"
+        return ("tests/test_old_names.py",)
     room, _, rest = file.partition("/")
     mirrored = ROOT / "tests" / room / Path(rest).parent / f"test_{Path(rest).stem}.py"
     if not mirrored.is_file():
@@ -113,7 +127,7 @@ def nearest(file: str) -> str:
         candidates = sorted((ROOT / "tests" / room).rglob("test_*.py"))
         candidates = [path for path in candidates if not _is_left_out(path)]
         mirrored = max(candidates, key=lambda path: len(names.findall(path.read_text("utf-8"))))
-    return mirrored.relative_to(ROOT).as_posix()
+    return (mirrored.relative_to(ROOT).as_posix(),)
 
 
 def _is_left_out(file: Path) -> bool:
@@ -123,7 +137,7 @@ def _is_left_out(file: Path) -> bool:
 
 def tests_of(room: str) -> list[str]:
     """Arguments of pytest: the tests of a room."""
-    return [f"tests/{room}", *LEFT_OUT.get(room, [])]
+    return [f"tests/{room}", *BESIDE.get(room, []), *LEFT_OUT.get(room, [])]
 
 
 class Copy:
@@ -255,13 +269,13 @@ class _Trial:
     def __init__(self, copy: Copy, mutants: Sequence[Mutant]) -> None:
         self.copy = copy
         real = [mutant for mutant in mutants if equivalent(mutant) is None]
-        self.files = sorted({nearest(mutant.file) for mutant in real})
+        self.files = sorted({file for mutant in real for file in nearest(mutant.file)})
         self.limits: dict[tuple[str, ...], float] = {}
 
     def result(self, mutant: Mutant) -> Result:
         """What becomes of a mutant."""
         room = mutant.file.partition("/")[0]
-        result = self._run(mutant, [nearest(mutant.file), *LEFT_OUT.get(room, [])], self.files)
+        result = self._run(mutant, [*nearest(mutant.file), *LEFT_OUT.get(room, [])], self.files)
         if result == "survived":
             result = self._run(mutant, tests_of(room), tests_of(room))
         return result

@@ -35,13 +35,13 @@ from benchmarks.machine import (
     has_cuda,
     header,
     limits_contestant,
-    versions,
     write,
 )
 from benchmarks.shapes import SHAPES, Shape, add_numbers, as_asked, as_json, write_ids
 from benchmarks.train_table import summary, tables
 from benchmarks.workers import Contestant, in_turns, say, started, steps_for
 from pellucid.counting import parameter_count
+from pellucid.machine import installed_versions
 
 HERE = Path(__file__).parent
 FLOAT32_TOLERANCE, BFLOAT16_TOLERANCE = 1e-4, 2e-2
@@ -72,7 +72,7 @@ def main() -> None:
     if arguments.device == "cuda" and not has_cuda():
         raise SystemExit("--device cuda: torch finds no such device here; leave it out for the CPU")
     found = header("benchmarks.train", parser, arguments)
-    found["versions"] = versions(("torch", "transformers", "litgpt", "x-transformers"))
+    found["versions"] = installed_versions(("torch", "transformers", "litgpt", "x-transformers"))
     if arguments.nanogpt is not None:
         found["versions"]["nanoGPT"] = commit(arguments.nanogpt)
     found["shapes"] = {}

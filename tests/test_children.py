@@ -160,7 +160,7 @@ def test_the_command_as_a_module_runs_nothing_of_the_working_folder(
 def test_a_reward_comes_first_and_what_lies_beside_it_last(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pellucid.tasks.rewards import _import_module
+    from pellucid.tasks.rewards import import_module
 
     monkeypatch.setattr(sys, "path", [*sys.path])
     (hostile / "statistics.py").write_text(f"open({str(hostile / 'ran')!r}, 'w')\n")
@@ -171,7 +171,7 @@ def test_a_reward_comes_first_and_what_lies_beside_it_last(
     )
     monkeypatch.delitem(sys.modules, "statistics", raising=False)
     try:
-        assert _import_module("my_reward").fn({}, "good") == 1
+        assert import_module("my_reward").fn({}, "good") == 1
     finally:
         for name in ("my_reward", "my_words"):
             sys.modules.pop(name, None)

@@ -96,16 +96,20 @@ def test_the_picture_of_two_weights_shows_the_walk_of_the_page() -> None:
         np.testing.assert_allclose(path, page["walk"](decoupled), rtol=1e-9, atol=1e-12)
 
 
-def test_one_network_of_the_depth_experiment_gives_its_results_again() -> None:
+@pytest.mark.parametrize("steps", [0, pytest.param(300, marks=pytest.mark.nightly)])
+def test_one_network_of_the_depth_experiment_gives_its_results_again(steps: int) -> None:
     results = json.loads((ROOT / "benchmarks/results/depth.json").read_text("utf-8"))
     cell = runpy.run_path(str(ROOT / "benchmarks/depth.py"))["cell"]
-    found = cell("pre-norm", results["stds"]["He"])
+    found = cell("pre-norm", results["stds"]["He"], steps=steps)
     said = results["cells"]["pre-norm"]["He"]
     for key in ("measured", "estimate"):
         np.testing.assert_allclose(found["start"][key], said["start"][key], rtol=2e-3)
-        # 300 steps magnify what rounding makes different from one machine to the next
-        np.testing.assert_allclose(found["trained"][key], said["trained"][key], rtol=0.5)
-    assert found["trained"]["loss"] == pytest.approx(said["trained"]["loss"], rel=0.3)
+        if steps:
+            # 300 steps magnify what rounding makes different from one machine to the next
+            np.testing.assert_allclose(found["trained"][key], said["trained"][key], rtol=0.5)
+    assert found["start"]["loss"] == pytest.approx(said["start"]["loss"], rel=1e-3)
+    if steps:
+        assert found["trained"]["loss"] == pytest.approx(said["trained"]["loss"], rel=0.3)
 
 
 @pytest.mark.parametrize(("l1", "l2"), [(0.3, 0.0), (0.0, 0.15), (0.2, 0.05)])

@@ -26,7 +26,10 @@ from pellucid.training import Event
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "AGENTS")),
+    *sorted(DOCS.rglob("*.md")),
+]
 #: Their commands name parts that the pages themselves add: `tests/test_extending.py` runs them.
 EXTENDING = DOCS / "extending"
 KINDS: dict[str, type[Any]] = {
@@ -217,6 +220,14 @@ def test_the_picture_of_the_rooms_is_that_of_the_import_contract() -> None:
     script = DOCS / "pictures" / "rooms.py"
     picture = runpy.run_path(str(script))["draw"]()
     assert picture == script.with_suffix(".svg").read_text("utf-8")
+
+
+def test_the_list_of_pages_for_agents_is_whole() -> None:
+    """To write it anew: `python docs/llms.py`."""
+    script = runpy.run_path(str(DOCS / "llms.py"))
+    assert script["draw"]() == script["FILE"].read_text("utf-8")
+    listed = re.findall(r"\]\(([^)]+)\)", script["draw"]())
+    assert {ROOT / name for name in listed} == {*PAGES, ROOT / "CHANGELOG.md"}
 
 
 def test_the_architecture_page_says_which_file_to_open_for_forty_changes() -> None:

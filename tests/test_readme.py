@@ -1,7 +1,8 @@
-"""Every command of the README is run as it is printed, in order, in a folder that has its files.
+"""Every command of the README and of the first steps is run as it is printed, in order.
 
-Trainings are shortened with `--steps`, and runs that it names were trained before, by the default
-preset: nothing else is changed. What cannot be run here is listed by its exact line, with why.
+The folder has the files that they name. Trainings are shortened with `--steps`, and runs that they
+name were trained before, by the default preset: nothing else is changed. What cannot be run here is
+listed by its exact line, with why.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from pellucid.cli.main import main
 from pellucid.training import Event, Interrupts, Logged
 from test_docs import ROOT, commands, fenced
 
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "first-steps.md")
 #: Exact lines that are not run, and why.
 NOT_RUN = {
     "pellucid data get tinystories-valid": "needs the network",
@@ -51,7 +52,7 @@ def bare(line: str) -> str:
     return re.sub(r"\s+#.*$", "", line)
 
 
-EVERY = [bare(line) for line in commands(README)]
+EVERY = list(dict.fromkeys(bare(line) for page in PAGES for line in commands(page)))
 
 
 def is_long(line: str) -> bool:
@@ -83,8 +84,8 @@ def files() -> None:
                                                      for n in range(80)])  # fmt: skip
     log = [{"step": 10 * n, "loss": 3.0 - n / 9 if n < 3 else float("nan")} for n in range(1, 5)]
     Path("trainer_state.json").write_text(json.dumps({"log_history": log}))
-    (run,) = (block for block in fenced(README, "toml") if "learning_rate" in block)
-    Path("my.toml").write_text(run)  # the README's own
+    (run,) = (block for block in fenced(PAGES[1], "toml") if "learning_rate" in block)
+    Path("my.toml").write_text(run)  # the page's own
 
 
 def lines(name: str, rows: list[dict[str, str]]) -> None:
@@ -184,5 +185,5 @@ def test_the_page_of_the_readme_is_served_until_it_is_stopped(place: Path) -> No
     assert process.wait(60) in (0, 130)
 
 
-def test_every_line_that_is_not_run_is_still_in_the_readme() -> None:
+def test_every_line_that_is_not_run_is_still_on_a_page() -> None:
     assert set(NOT_RUN) <= set(EVERY)

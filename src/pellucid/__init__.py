@@ -50,8 +50,8 @@ _ROOM_OF = {
     "train": "runs",
 }
 
-#: Modules to load with a name: a notebook shows a trace as the page that `web` draws.
-_LOADED_WITH = {"trace": "web.notebook"}
+#: What a notebook shows with pictures: `web` draws them.
+_SHOWN = ("load", "resume", "trace", "train")
 
 #: Rooms under their own name: `pellucid.diagnosis.check(model)`.
 _ROOMS = ("diagnosis",)
@@ -85,10 +85,11 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name in _ROOM_OF:
+        import sys
         from importlib import import_module
 
-        if name in _LOADED_WITH:
-            import_module(f"pellucid.{_LOADED_WITH[name]}")
+        if name == "trace" or (name in _SHOWN and "IPython" in sys.modules):
+            import_module("pellucid.web.notebook")
         return getattr(import_module(f"pellucid.{_ROOM_OF[name]}"), name)
     if name in _ROOMS:
         from importlib import import_module

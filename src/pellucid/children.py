@@ -80,13 +80,14 @@ def search_path() -> list[str]:
     return path if package_folder in path else [*path, package_folder]
 
 
-def start(command: Sequence[str], *, errors: bool = False) -> Child:
-    """Start a process with pipes to its input and from its output, and from its errors if asked.
+def start(command: Sequence[str], *, errors: bool = False, folder: Path | None = None) -> Child:
+    """Start a process in `folder`, with pipes to and from it; from its errors if asked.
 
     Ctrl-C in a terminal does not reach it: you end it with `kill`.
     """
     return subprocess.Popen(
         command,
+        cwd=folder,
         env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

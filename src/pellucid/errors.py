@@ -6,6 +6,7 @@
     ├── MathsError                an argument of an equation; a ValueError too
     ├── CheckpointError           a damaged, foreign or missing checkpoint
     ├── RunError                  a run folder: missing, in use, or of another plan
+    ├── RankLost                  another process of the same training ended or hangs
     ├── NonFiniteError            a weight, a loss or a logit that is not finite
     └── Interrupted               a signal stopped the work: which one, and what is saved
 
@@ -26,6 +27,7 @@ class ExitCode(IntEnum):
     BAD_INPUT = 2
     NON_FINITE = 3
     FINDINGS = 4
+    RANK_LOST = 5
     HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
@@ -35,6 +37,8 @@ class PellucidError(Exception):
     """Something was refused; the message is one paragraph a user can act on."""
 
     exit_code = ExitCode.BAD_INPUT
+    #: Of a training by many processes: whether another one says it; None if nobody knows of it yet.
+    is_told: bool | None = None
 
 
 class ConfigError(PellucidError):
@@ -55,6 +59,14 @@ class CheckpointError(PellucidError):
 
 class RunError(PellucidError):
     """A run folder that is missing, in use, or cannot be continued as it was."""
+
+
+class RankLost(PellucidError):  # noqa: N818  an event, not an error
+    """Another process of the same training ended or hangs; the last checkpoint is whole."""
+
+    exit_code = ExitCode.RANK_LOST
+    #: The processes that are gone, if that is known.
+    ranks: tuple[int, ...] = ()
 
 
 class NonFiniteError(PellucidError):

@@ -70,16 +70,21 @@ def resident_memory(root: Path = Path("/")) -> int:
     return int(pages[1]) * os.sysconf("SC_PAGE_SIZE") if len(pages) > 1 else 0
 
 
-def keep_freed_memory() -> None:
+def keep_freed_memory(*, huge_pages: bool = True) -> None:
     """Let the C library keep freed memory for the next step, in huge pages.
 
     glibc returns large blocks to the system as soon as they are free, so every step would fault all
     its pages in again. With these settings the blocks stay, and torch asks for pages of 2 MB if the
     system has them. Another C library, or variables of the environment, leave memory as it is.
+
+    Args:
+        huge_pages: whether torch asks for them. They are resident as a whole, so a cache that is
+            mostly empty needs less memory without them.
     """
     if sys.platform != "linux":
         return
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own switch
+    if huge_pages:
+        os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch's own switch
     if any(name.startswith("MALLOC_") for name in os.environ):
         return
     import ctypes
@@ -88,6 +93,15 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL("libc.so.6").mallopt
         for option, n_bytes in _MALLOC_OPTIONS:
             mallopt(option, n_bytes)
+
+
+def return_freed_memory() -> None:
+    """Give memory that is free in this process back to the system, if its C library can do so."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):  # another C library than glibc
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
 
 
 def _machine(root: Path) -> Iterator[Free]:

@@ -51,6 +51,7 @@ OLD_WORDS: dict[str, dict[str, str]] = {
         "Reading": "where=place",
         "Trial": "prescription=fix",
         "build_finding": "what=message",
+        "prove": "path=target",
         **{f"probe_{name}": "subject=adapter" for name in _PROBES.split()},
     },
     "diagnosis.causes": {

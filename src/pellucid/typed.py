@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
@@ -11,6 +12,10 @@ import numpy as np
 import torch
 from torch import nn
 from torch.utils import checkpoint
+
+#: torch's functions, untyped; the compiler knows them as global names.
+_checkpoint: Any = cast("Any", checkpoint).checkpoint
+_selective_contexts: Any = cast("Any", checkpoint).create_selective_checkpoint_contexts
 
 
 def apply_function(function: type[torch.autograd.Function], *args: object) -> Any:
@@ -43,8 +48,76 @@ def length(x: torch.Tensor) -> float:
 
 def computed_again(compute: Callable[[], tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:
     """What `compute` gives; for the backward pass it is called again, and nothing is kept."""
-    checkpointed = cast("Any", checkpoint).checkpoint
-    return checkpointed(compute, use_reentrant=False, preserve_rng_state=False)
+    return _checkpoint(compute, use_reentrant=False, preserve_rng_state=False)
+
+
+#: Products of matrices and attention: selective recomputation keeps their outputs.
+_PRODUCTS = (
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+)
+
+
+def _is_kept(context: object, operation: Any, *args: object, **kwargs: object) -> bool:
+    return operation.namespace == "aten" and operation.overloadpacket.__name__ in _PRODUCTS
+
+
+def recomputed(
+    compute: Callable[[torch.Tensor], torch.Tensor],
+    x: torch.Tensor,
+    *,
+    keep_products: bool,
+    moved: Iterable[torch.Tensor] = (),
+) -> torch.Tensor:
+    """`compute(x)`, called again by the backward pass, with the same random numbers.
+
+    Args:
+        compute: what is called again; it may draw random numbers.
+        x: its input, which is kept.
+        keep_products: keep the outputs of products and attention too.
+        moved: buffers that `compute` changes; the second call finds them as the first one did, and
+            leaves them as they are.
+    """
+    select = functools.partial(_selective_contexts, _is_kept)
+    if torch.compiler.is_compiling():
+        options = {"context_fn": select} if keep_products else {}
+        return _checkpoint(compute, x, use_reentrant=False, **options)
+    before = [(buffer, buffer.clone()) for buffer in moved]
+
+    def contexts() -> tuple[AbstractContextManager[object], AbstractContextManager[object]]:
+        first, second = select() if keep_products else (nullcontext(), nullcontext())
+        return first, _replaying(second, before)
+
+    return _checkpoint(compute, x, use_reentrant=False, context_fn=contexts)
+
+
+@contextmanager
+def _replaying(
+    context: AbstractContextManager[object], before: Sequence[tuple[torch.Tensor, torch.Tensor]]
+) -> Generator[None]:
+    """Within it, buffers have the values that they had before."""
+    after = [buffer.clone() for buffer, _ in before]
+    with torch.no_grad():
+        for buffer, value in before:
+            buffer.copy_(value)
+    try:
+        with context:
+            yield
+    finally:
+        with torch.no_grad():
+            for (buffer, _), value in zip(before, after, strict=True):
+                buffer.copy_(value)
+
+
+def is_recomputing() -> bool:
+    """Whether a backward pass runs: a module that is called within it computes again."""
+    return cast("Any", torch)._C._current_graph_task_id() != -1
 
 
 def eagerly() -> AbstractContextManager[object]:

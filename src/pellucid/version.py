@@ -1,6 +1,6 @@
 """The library's version and the version of what it writes to disk. Knows nothing else."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 #: Version of run folders and checkpoints. A change of layout raises it and adds a migration
 #: or a refusal that says what to do (see `pellucid.checkpoints`).

@@ -10,6 +10,7 @@ import pytest
 
 from pellucid.catalogue import LANGUAGES, __main__, faults, languages, texts
 from pellucid.catalogue.languages import SOURCE, digest_of
+from pellucid.web.assets import files
 from support.source import FILES
 
 TRANSLATIONS = [language for language in LANGUAGES if language != SOURCE]
@@ -90,16 +91,18 @@ def test_the_check_lists_faults_and_fails(capsys: Any, monkeypatch: pytest.Monke
 
 def test_every_text_is_used_and_every_key_is_there() -> None:
     rooms = ("web/", "explain/")
-    python = "".join(
+    code = "".join(
         file.read_text("utf-8") for name, file in FILES.items() if name.startswith(rooms)
     )
-    # a key that is put together of parts: f"update.moves-{trend}"
-    made = re.findall(r'f"([\w.-]*)\{[^"]*\}([\w-]*)"', python)
+    code += "".join(file.content.decode() for file in files().values() if "javascript" in file.kind)
+    # a key that is put together of parts: f"update.moves-{trend}", or `learn.field-${field}`
+    made = re.findall(r'f"([\w.-]*)\{[^"]*\}([\w-]*)"', code)
+    made += re.findall(r"`([\w.-]*)\$\{[^`]*\}([\w-]*)`", code)
     patterns = [re.compile(rf"{re.escape(a)}[\w-]+{re.escape(b)}") for a, b in made if "." in a]
     dotted = [key for key in texts(SOURCE) if "." in key]
     unused = [
-        k for k in dotted if f'"{k}"' not in python and not any(p.fullmatch(k) for p in patterns)
+        k for k in dotted if f'"{k}"' not in code and not any(p.fullmatch(k) for p in patterns)
     ]
     assert unused == []
-    called = set(re.findall(r'message\(\s*"([^"]+)"', python))
+    called = set(re.findall(r'message\(\s*"([^"]+)"', code))
     assert called - texts(SOURCE).keys() == set()

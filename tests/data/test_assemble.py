@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pellucid import config
+from pellucid.data import checksums
 from pellucid.data.assemble import (
     assemble_tokenizer,
     documents_of,
@@ -94,3 +96,16 @@ def test_documents_are_of_files_and_not_of_rows_with_columns(file: Path) -> None
     rows = replace(text_of(file), corpus=config.Pairs(paths=("a.tsv",)))
     with pytest.raises(ConfigError, match=r"text.corpus is Pairs, which has rows with columns"):
         documents_of(rows)
+
+
+def test_a_large_file_that_stayed_as_it_was_is_hashed_once(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checksums, "_LARGE", 0)
+    monkeypatch.setattr(checksums, "_SETTLE_SECONDS", -1)
+    cache = HashCache(tmp_path / "hashes.json")
+    digest = cache.sha256(file)
+    monkeypatch.setattr(checksums, "file_sha256", lambda file: "read again")
+    assert cache.sha256(file) == digest == hashlib.sha256(file.read_bytes()).hexdigest()
+    cache.save()
+    assert HashCache(tmp_path / "hashes.json").sha256(file) == digest

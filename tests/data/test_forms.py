@@ -306,6 +306,6 @@ def test_public_rows_become_examples(shared_data: Path) -> None:
 
 
 def test_a_chosen_prompt_is_read_though_there_are_messages_too() -> None:
-    (given,) = rows({"question": "1+1?", "messages": [{"role": "user", "content": "Hi"}]})
-    columns = assemble_columns(config.Prompts(paths=PATHS, prompt="question"), given)
-    assert columns.choices == ["prompt: question"]
+    (given,) = rows({"sum": "1+1?", "messages": [{"role": "user", "content": "Hi"}]})
+    columns = assemble_columns(config.Prompts(paths=PATHS, prompt="sum"), given)
+    assert columns.choices == ["prompt: sum"]

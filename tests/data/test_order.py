@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.data import Answers, BucketedBatches, PackedBatches, in_turn, pack
+from pellucid.data.order import BucketOrder
 from pellucid.errors import TextError
 from pellucid.model import assemble
 from support.examples import answers, examples_of
@@ -279,3 +280,11 @@ def test_packed_examples_predict_what_each_alone_predicts() -> None:
 def test_an_example_without_tokens_takes_no_room() -> None:
     assert sorted(pack(np.array([0, 4]), 4).places.tolist()) == [0, 1]
     assert pack(np.array([0]), 4).rows == 1
+
+
+def test_the_order_by_length_is_that_of_the_runs_that_have_one() -> None:
+    lengths = np.array([3, 9, 4, 4, 12, 7, 1, 5, 8, 6])
+    order = BucketOrder(lengths, rows_at_once=3, seed=7)
+    assert order.examples(0, 20).tolist() == [
+        8, 4, 1, 3, 6, 0, 7, 5, 9, 2, 1, 4, 3, 6, 0, 5, 8, 9, 7, 2,
+    ]  # fmt: skip

@@ -144,3 +144,8 @@ def test_two_groups_are_enough_to_hold_one_out() -> None:
     assert sorted(choose_by_digest(digests, 0.5).tolist()) == [False, True]
     with pytest.raises(TextError, match="1 group cannot be divided"):
         choose_by_digest(digests[[0, 0]], 0.5)
+
+
+def test_a_document_that_fills_the_share_exactly_is_held_out() -> None:
+    parts = split(named([10 * letter for letter in "abcd"]), 0.5)
+    assert (size(parts.held_out), parts.split_by) == (20, "documents")

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from pellucid.data import Document, standard_library_docs
-from pellucid.data.standard_library import TOPICS, documentation_under, drop_repeated, module_name
+from pellucid.data.standard_library import (
+    TOPICS,
+    documentation_under,
+    drop_repeated,
+    module_name,
+    source_files,
+)
 from pellucid.errors import TextError
 
 
@@ -148,3 +154,10 @@ def test_a_docstring_that_was_there_before_is_left_out() -> None:
     assert drop_repeated("It adds.", known_texts) == "It adds."
     assert drop_repeated("It adds.", known_texts) == ""
     assert drop_repeated(None, known_texts) == ""
+
+
+def test_installed_packages_are_no_part_of_the_library(tmp_path: Path) -> None:
+    for name in ("json/decoder.py", "site-packages/other/module.py", "config-3.11/extra.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert source_files(tmp_path) == ["json/decoder.py"]

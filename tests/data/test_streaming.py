@@ -9,6 +9,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import tokenizers
 from hypothesis import assume, given, settings
@@ -28,6 +29,7 @@ from pellucid.data import (
 )
 from pellucid.data.encode import stretches_of
 from pellucid.data.pieces import cut
+from pellucid.data.split import Knife
 from pellucid.errors import TextError
 from pellucid.tokenizers import Tokenizer, train_bytes
 from pellucid.tokenizers.train import (
@@ -258,3 +260,31 @@ def test_document_that_changes_between_two_readings_is_refused_by_its_name() -> 
 def test_no_document_is_surveyed_as_none() -> None:
     empty = survey(iter(()), ReadCounts(), drop_duplicates=False)
     assert (len(empty.sizes), len(empty.digests), len(empty.used)) == (0, 0, 0)
+
+
+def test_a_finished_part_is_in_the_files_before_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(array_writer, "PART", 80)
+    seen: list[tuple[int, int]] = []
+
+    def values() -> Iterator[array_writer.Values]:
+        for _ in range(3):
+            yield {"train": np.zeros(10, np.int64)}
+            lines = (tmp_path / array_writer.JOURNAL).read_text("utf-8").splitlines()
+            seen.append((len(lines), (tmp_path / "train.npy").stat().st_size))
+
+    journal = array_writer.Journal(tmp_path, "key")
+    journal.write("train", {"train": np.int64}, values(), dict)
+    header = 128
+    assert seen == [(n + 2, header + 80 * (n + 1)) for n in range(3)]
+
+
+def test_a_line_that_ends_just_before_the_cut_stays_whole_however_the_stretches_fall() -> None:
+    text = "a" * 495 + "\n" + "b" * 504
+    for cuts in ([1000], [498], [497, 499], list(range(480, 520))):
+        knife = Knife(len(text), 0.5)
+        stretches = [text[i:j] for i, j in pairwise([0, *cuts, len(text)])]
+        parts = [part for stretch in stretches for part in knife.cut(stretch)]
+        assert "".join(piece for in_tail, piece in parts if not in_tail) == "a" * 495 + "\n"
+        assert "".join(piece for in_tail, piece in parts if in_tail) == "b" * 504

@@ -30,6 +30,7 @@ SCRATCH = {
 WRITERS = {
     "disk/removal.py": "the mark, into a folder that was just made or that has one",
     "disk/atomic_write.py": "into an unfinished folder of ours",
+    "textbook/documentation.py": "pages of our own repository, which git holds",
     "disk/outputs.py": "into a pipe or a device",
     "checkpoints/files.py": "into an unfinished folder of ours",
     "checkpoints/huggingface/adapter.py": "into an unfinished folder of ours",
@@ -49,13 +50,16 @@ WRITERS = {
     "runs/prepare_examples.py": "into an unfinished folder of ours",
     "runs/kills.py": "into a private folder",
     "runs/rebuild.py": "into an unfinished folder of ours, or a private one",
-    "training/loop.py": "into an unfinished folder of ours",
+    "training/non_finite.py": "into an unfinished folder of ours",
+    "checkpoints/shares.py": "into an unfinished folder of ours",
+    "saved_runs/replans.py": "at the end of a run's `replans.jsonl`",
     "diagnosis/proof/fork.py": "into a private folder",
     "explain/losses/examples.py": "into a private folder",
     "saved_runs/folder.py": "`.lock-owner.json` in the folder of a run",
     "saved_runs/records.py": "at the end of a run's `metrics.jsonl`",
     "vitals/logs.py": "at the end of the file that the user named",
     "vitals/huggingface.py": "a file of ours in a checkpoint that the trainer has just made",
+    "cli/one_voice.py": "to nowhere, what other ranks would print",
     "cli/verbs/embed.py": "into memory",
 }
 

@@ -55,6 +55,7 @@ def test_a_table_of_zeros_completes_an_encoder_without_segments() -> None:
     model = replace(model, embedding=replace(model.embedding, segments=None))
     completed = complete(model, weights(model))
     assert "vectors of segments" in completed.note
+    assert "a copy of the embedding" not in completed.note
     assert not completed.tensors["segment_embedding.weight"].any()
 
 

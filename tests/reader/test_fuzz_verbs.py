@@ -30,21 +30,25 @@ VERBS = {
     "evaluate": "RUN", "embed": "RUN the", "classify": "RUN the", "fill": "RUN the",
     "answer": "RUN the", "translate": "RUN the", "attach": "RUN", "report": "RUN", "vitals": "RUN",
     "diagnose": "RUN", "check": "RUN", "draw": "RUN", "presets": "count RUN", "export": "RUN out",
-    "chat": "RUN",
+    "chat": "RUN", "experiment": "softmax-against-plain-sum",
+    "plan": "RUN --devices 1 --device-kind cpu",
     "train": "--resume RUN", "distill": "RUN t.txt --steps 1 --set model.context_length=8",
     "tokenizer": "show --tokenizer RUN the", "quiz": "RUN", "equations": "RUN", "import": "RUN out",
-    "data": "RUN", "runs": ".",
+    "data": "RUN", "runs": ".", "doctor": "",
 }  # fmt: skip
 #: These verbs do what is asked of a whole run of a decoder; the others refuse it in words.
 DONE = (
     "generate", "score", "explain", "evaluate", "embed", "attach", "report", "diagnose", "check",
-    "draw", "train", "tokenizer", "runs",
+    "draw", "train", "tokenizer", "runs", "plan", "doctor",
 )  # fmt: skip
 ABSURD = (
     "-1", "0", "nan", "inf", "1e30", "9" * 30, "9" * 5000, "1e-320", "", "½", "x", "\x00", "1,2",
 )  # fmt: skip
 #: Verbs that wait, serve, ask a server or run for long where the number is a good one.
-_LONG = {"train", "distill", "serve", "push", "verify-resume", "data", "quiz", "compare", "sweep"}
+_LONG = {
+    "train", "distill", "serve", "mcp", "push", "verify-resume", "data", "quiz", "compare", "sweep",
+    "scaling", "learn",
+}  # fmt: skip
 
 
 @pytest.fixture

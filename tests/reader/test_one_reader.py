@@ -16,14 +16,23 @@ HASH = "only hashed, block by block"
 PACKAGE = "a file of this package or of Python itself"
 WRITES = "opened to be written or put on disk"
 ALLOWED = {
+    "cli/one_voice.py": "nowhere, for what other ranks would print",
+    "cores.py": "the kernel's own figures",
+    "runs/follow.py": HASH,
+    "web/session.py": "opens a lesson, which is no file",
     "free_memory.py": "the kernel's own figures",
+    "machine.py": "the kernel's own figures",
     "data/array_writer.py": OWN,
     "data/example_writer.py": OWN,
     "data/checksums.py": HASH,
     "data/standard_library.py": PACKAGE,
     "data/streams.py": "what the reader opened, decompressed; members of an archive where they lie",
     "data/store.py": OWN,
+    "saved_runs/replans.py": WRITES,
     "web/assets.py": PACKAGE,
+    "course/build/track.py": PACKAGE,
+    "course/lessons/lesson.py": PACKAGE,
+    "textbook/concept.py": PACKAGE,
     "vitals/rules.py": PACKAGE,
     "vitals/logs.py": WRITES,
     "diagnosis/fixes/propose.py": PACKAGE,

@@ -97,3 +97,13 @@ def settled(page: Any) -> None:
     page.wait_for_timeout(30)
     until(page, "!document.body.hasAttribute('aria-busy')")
     page.wait_for_timeout(30)
+
+
+def bracket_texts(route: Any) -> None:
+    """Answer a request for a language's texts with every text in brackets."""
+
+    def bracket(text: Any) -> Any:
+        return f"⟦{text}⟧" if isinstance(text, str) else {n: bracket(t) for n, t in text.items()}
+
+    texts = route.fetch().json()
+    route.fulfill(json={key: bracket(text) for key, text in texts.items()})

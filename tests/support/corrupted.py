@@ -16,6 +16,8 @@ from pellucid.model.experts.routing import Routing
 
 #: How much one number is off.
 OFF = 1e-2
+#: A larger number may be clipped, which hides that it is off.
+_CLIPPED = 0.6
 #: What schemes of positions give; they are not called like other modules.
 _METHODS = ("embed", "rotate", "bias", "add_values")
 
@@ -89,8 +91,10 @@ def _off(output: Any) -> Any:
     if tensor is None:
         return output
     wrong = tensor.clone(memory_format=torch.contiguous_format)
-    place = wrong.numel() // 2
-    wrong.view(-1)[place] += OFF
+    numbers = wrong.view(-1)
+    middle = len(numbers) // 2
+    unclipped = (numbers[middle:].abs() < _CLIPPED).nonzero()
+    numbers[middle + int(unclipped[0]) if len(unclipped) else middle] += OFF
     return output._replace(weights=wrong) if isinstance(output, Routing) else wrong
 
 

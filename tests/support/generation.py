@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pellucid.model import KeyValueCache
 from pellucid.model.positions import NoPositions
 
 
-class Scripted:
+class Scripted(nn.Module):
     """Whatever it reads, it goes on with the ids of its script, and then repeats the last one.
 
     The script of row r is `scripts[r]`; it starts after the `lengths[r]` tokens of the prompt.
@@ -27,6 +27,7 @@ class Scripted:
     def __init__(
         self, vocab_size: int, scripts: Sequence[Sequence[int]], lengths: Sequence[int]
     ) -> None:
+        super().__init__()
         self.head_weight = torch.eye(vocab_size)
         self._scripts = scripts
         self._lengths = lengths

@@ -13,6 +13,7 @@ import contextlib
 import io
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ def printed_anew(text: str, name: str) -> str:
     return _run(text, name, {"__name__": name})
 
 
+@cache
 def namespace_of(name: str) -> dict[str, Any]:
     """What the code of a page has defined when it is through."""
     namespace: dict[str, Any] = {"__name__": name}

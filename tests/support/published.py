@@ -143,9 +143,15 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "nemotron": _WIDTHS,
     "olmo": _WIDTHS,
     "arcee": _WIDTHS,
-    "helium": {**_WIDTHS, "head_dim": 4},
+    "helium": {**_WIDTHS, "head_dim": 4, "num_key_value_heads": 4},
     "ernie4_5": {**_WIDTHS, "use_bias": True, "head_dim": 8},
-    "seed_oss": {**_WIDTHS, "attention_bias": False, "attention_out_bias": True, "head_dim": 8},
+    "seed_oss": {
+        **_WIDTHS,
+        "num_key_value_heads": 4,
+        "attention_bias": False,
+        "attention_out_bias": True,
+        "head_dim": 8,
+    },
     "glm": {**_WIDTHS, "head_dim": 8},
     "glm4": {**_WIDTHS, "head_dim": 8},
     "gemma3_text": {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from support import equations, layers, losses
+from support import equations, layers, losses, whole_layers
 from support.equations import Row
 from support.losses import MASKED
 
@@ -45,6 +45,7 @@ ROWS: dict[str, Row] = {
     **equations.MEMORY_ROWS,
     **losses.ROWS,
     **layers.ROWS,
+    **whole_layers.LAYER_ROWS,
 }
 
 #: Functions of plain numbers: arguments by name, and the value worked out by hand.
@@ -52,6 +53,7 @@ NUMBERS: dict[str, tuple[dict[str, float], float | tuple[float, ...]]] = {
     **equations.NUMBERS,
     **losses.NUMBERS,
     **layers.NUMBERS,
+    **whole_layers.NUMBERS,
     "he_std": ({"n_in": 8}, 0.5),
     "xavier_std": ({"n_in": 3, "n_out": 5}, 0.5),
     "depth_scale": ({"n_layers": 8}, 0.25),

@@ -29,6 +29,20 @@ TINY = (
     "training.sentence=the",
 )
 
+#: AdamW as flags: some ways of sharing a training cannot have Muon, which is the default.
+ADAMW = (
+    "optimiser.kind=AdamW",
+    "optimiser.learning_rate=1e-3",
+    "optimiser.betas=[0.9,0.99]",
+    "optimiser.eps=1e-8",
+    "optimiser.weight_decay=0.1",
+)
+#: The command line, with every checkpoint of a sharded run in shares.
+SHARING = (
+    "import sys, pellucid.training.stepper as stepper; stepper.GATHERED_BYTES = 0; "
+    "from pellucid.cli import main; sys.exit(main(sys.argv[1:]))"
+)
+
 TEXT = "the quick brown fox jumps over the lazy dog; the cat sat on the mat.\n" * 12
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -132,6 +133,33 @@ def job_of(
         facts={},
         non_finite_folder=Path("aside"),
     )
+
+
+class WhenAsked:
+    """A thread pool that works when its result is asked for: no time passes beside the test."""
+
+    def __init__(self, workers: int, thread_name_prefix: str) -> None:
+        self._call: Callable[[], Any] = lambda: None
+
+    def submit(self, call: Callable[..., Any], *args: Any) -> WhenAsked:
+        self._call = lambda: call(*args)
+        return self
+
+    def done(self) -> bool:
+        return False
+
+    def result(self) -> Any:
+        return self._call()
+
+    def shutdown(self) -> None:
+        """Nothing is left to do."""
+
+
+def simulate(monkeypatch: pytest.MonkeyPatch, clock: Any) -> None:
+    """Let a training take its time from `clock`, and save checkpoints in between."""
+    for module in ("run_clock", "meter", "saving"):
+        monkeypatch.setattr(f"pellucid.training.{module}.time", clock)
+    monkeypatch.setattr("pellucid.training.saving.ThreadPoolExecutor", WhenAsked)
 
 
 def run_job(

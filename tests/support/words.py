@@ -162,7 +162,8 @@ def _markdown(path: Path) -> Iterator[tuple[int, str]]:
         generated = line.startswith("<!-- tables: begin") or (
             generated and not line.startswith("<!-- tables: end")
         )
-        text = "" if fenced or fence or generated else line.strip()
+        indented = line.startswith("    ") and not lines
+        text = "" if fenced or fence or generated or indented else line.strip()
         cells = text.startswith("|")
         if lines and (not text or cells or re.match(r"([-*+#>]|\d+\.)\s", text)):
             yield start, " ".join(lines)

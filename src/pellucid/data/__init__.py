@@ -66,7 +66,14 @@ from pellucid.data.split import (
     split,
 )
 from pellucid.data.standard_library import standard_library_docs
-from pellucid.data.store import Examples, PreparedData, Ragged, check_tokenizer, open_prepared
+from pellucid.data.store import (
+    Examples,
+    PreparedData,
+    Ragged,
+    check_tokenizer,
+    open_prepared,
+    rings_of,
+)
 from pellucid.data.streams import Piped
 from pellucid.data.survey import Survey, survey
 from pellucid.data.table_rows import Row
@@ -144,6 +151,7 @@ __all__ = [
     "prepare_documents",
     "prepare_examples",
     "read_pieces",
+    "rings_of",
     "source_hashes",
     "span_batches",
     "span_windows",

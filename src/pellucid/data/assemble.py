@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import assert_never
@@ -44,8 +45,17 @@ def assemble_corpus(corpus: config.Documents) -> Corpus:
         case config.Files(paths=paths, field=field):
             piped = Piped()
             return lambda tally: read_pieces(paths, field, tally, piped)
+        case config.Mixture(sources=sources):
+            return lambda tally: _mixed(sources, tally)
         case _:
             assert_never(corpus)
+
+
+def _mixed(sources: Iterable[config.Source], tally: ReadCounts) -> Iterator[Piece]:
+    """The documents of all sources, one source after another."""
+    for number, source in enumerate(sources):
+        for piece in read_pieces(source.paths, source.field, tally, Piped()):
+            yield replace(piece, source=number)
 
 
 def documents_of(text: config.Text) -> config.Documents:
@@ -100,6 +110,8 @@ def _files_of(text: config.Text, tally: ReadCounts) -> list[Path] | None:
             files = library_files()
         case config.Files(paths=paths, field=field):
             files = None if "-" in paths else files_in(paths, field, tally)
+        case config.Mixture(sources=sources):
+            files = [file for s in sources for file in files_in(s.paths, s.field, tally)]
         case rows:
             files = None if "-" in rows.paths else tables_in(rows.paths)
     if files is None or not all(file.is_file() for file in files):

@@ -1,16 +1,16 @@
 """Batches of windows and of examples: an order selects them, a collator makes the batch.
 
 order            collator                     batch
-WindowOrder      predict_next                 each token from those before it
-WindowOrder      MaskTokens                   the masked tokens
-WindowOrder      CorruptSpans                 the spans that were cut out
+MixedOrder       predict_next                 each token from those before it
+MixedOrder       MaskTokens                   the masked tokens
+MixedOrder       CorruptSpans                 the spans that were cut out
 BucketOrder      a `Collation`                examples of like length
 PackedOrder      (several examples a row)     the answers of conversations
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.data.collate import Collation, with_targets
-from pellucid.data.order import BucketOrder, Indices, PackedOrder, WindowOrder
+from pellucid.data.order import BucketOrder, Indices, MixedOrder, PackedOrder, Ring
 from pellucid.data.store import Examples
 from pellucid.errors import TextError
 from pellucid.typed import from_numpy
@@ -56,6 +56,7 @@ class WindowBatches(Generic[B]):
         seed: of the order.
         documents: the sorted places at which documents begin; with them, batches number the
             document of each token.
+        rings: the parts of the text that are mixed by weight; by default one.
 
     Raises:
         TextError: there are fewer tokens than one window.
@@ -69,6 +70,7 @@ class WindowBatches(Generic[B]):
         length: int,
         seed: int,
         documents: npt.NDArray[Any] | None = None,
+        rings: Sequence[Ring] = (),
     ) -> None:
         if len(tokens) < length:
             raise TextError(
@@ -78,17 +80,18 @@ class WindowBatches(Generic[B]):
             )
         self._tokens, self._documents, self._collate = tokens, documents, collate
         self._length = length
-        self._order = WindowOrder(len(tokens), length=length, seed=seed)
+        rings = rings or (Ring(0, len(tokens), 1.0),)
+        self._order = MixedOrder(rings, length=length, seed=seed)
         self.rows_per_epoch = self._order.rows_per_epoch
         #: The mean number of tokens of text in a row.
         self.tokens_per_row = len(tokens) / self.rows_per_epoch
 
     def batch(self, position: int, n_rows: int) -> B:
         """The windows from `position` on, counted over all epochs."""
-        starts, n_counted = self._order.windows(position, n_rows)
         columns = np.arange(self._length + 1)
         # a ring: the first token follows the last, just as one document follows another
-        places = (starts[:, None] + columns) % len(self._tokens)
+        starts, n_counted, first, n_tokens = self._order.windows(position, n_rows)
+        places = first[:, None] + (starts[:, None] + columns) % n_tokens[:, None]
         ring = self._tokens[places].astype(np.int64)
         windows = Windows(
             position,
@@ -117,6 +120,7 @@ def next_token_batches(
     context_length: int,
     seed: int,
     documents: npt.NDArray[Any] | None = None,
+    rings: Sequence[Ring] = (),
 ) -> WindowBatches[TokenBatch]:
     """Windows of `context_length` tokens in which each token is a target once an epoch.
 
@@ -125,12 +129,13 @@ def next_token_batches(
         context_length: of a window.
         seed: of the order.
         documents: where documents begin, to number the document of each token.
+        rings: the parts of the text that are mixed by weight.
 
     Raises:
         TextError: there are fewer tokens than one context.
     """
     return WindowBatches(
-        tokens, predict_next, length=context_length, seed=seed, documents=documents
+        tokens, predict_next, length=context_length, seed=seed, documents=documents, rings=rings
     )
 
 

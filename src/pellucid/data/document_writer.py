@@ -39,6 +39,7 @@ def prepare_documents(
     tokenizer: Tokenizer,
     tally: ReadCounts | None = None,
     watch: OnProgress | None = None,
+    n_sources: int | None = None,
 ) -> PreparedData:
     """Encode both sides into `folder`, and map them from there.
 
@@ -50,6 +51,7 @@ def prepare_documents(
         tokenizer: encodes them.
         tally: the counts of reading, for the manifest.
         watch: is called for every stretch.
+        n_sources: how many sources are mixed; None if none are.
 
     Raises:
         TextError: the text has changed since it was divided.
@@ -70,9 +72,17 @@ def prepare_documents(
             train=train,
             held_out=held_out,
             read=tally,
+            sources=None if n_sources is None else _count_documents(parts.train, n_sources),
         )
         write_manifest(journal.folder, manifest)
     return open_prepared(folder)
+
+
+def _count_documents(side: CorpusSide, n_sources: int) -> tuple[int, ...]:
+    counts = [0] * n_sources
+    for piece in side.pieces():
+        counts[piece.source] += piece.last
+    return tuple(counts)
 
 
 def _write_side(

@@ -18,12 +18,13 @@ class Document:
 class Piece:
     """A part of a document. Most documents are one piece; a long one comes in several, in order.
 
-    `last` is true for the piece that ends the document.
+    `last` is true for the piece that ends the document. `source` is its number in a mixture.
     """
 
     name: str
     text: str
     last: bool = True
+    source: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -89,6 +89,7 @@ class Manifest:
         train: the facts of the training side.
         held_out: the facts of the held-out side.
         read: of documents, the counts of reading, if they came from a corpus of a config.
+        sources: of a mixture, how many documents of the training side each source has.
     """
 
     format: int
@@ -99,6 +100,7 @@ class Manifest:
     train: ShardFacts | SideFacts
     held_out: ShardFacts | SideFacts
     read: ReadCounts | None = None
+    sources: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse a manifest without the facts of its kind.

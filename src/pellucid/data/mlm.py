@@ -9,7 +9,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pellucid.batches import IGNORED, TokenBatch
 from pellucid.data.batches import WindowBatches, Windows, windows_in_turn
-from pellucid.data.order import Indices
+from pellucid.data.order import Indices, Ring
 from pellucid.errors import TextError
 from pellucid.tokenizers.framing import Framing
 from pellucid.tokenizers.tokenizer import Tokenizer
@@ -121,6 +121,7 @@ def masked_batches(
     context_length: int,
     seed: int,
     documents: npt.NDArray[Any] | None = None,
+    rings: Sequence[Ring] = (),
 ) -> WindowBatches[TokenBatch]:
     """Windows of a text with masked tokens, for training.
 
@@ -130,13 +131,16 @@ def masked_batches(
         context_length: of a window with its frame.
         seed: of the order and of the masks.
         documents: where documents begin, to number the document of each token.
+        rings: the parts of the text that are mixed by weight.
 
     Raises:
         TextError: the context has no room for a window, or the text is shorter than one.
     """
     length = _inner_length(masking, context_length)
     collate = MaskTokens(masking, seed)
-    return WindowBatches(tokens, collate, length=length, seed=seed, documents=documents)
+    return WindowBatches(
+        tokens, collate, length=length, seed=seed, documents=documents, rings=rings
+    )
 
 
 def masked_windows(

@@ -1,14 +1,17 @@
 """The order of the data: a pure function of a seed and a position.
 
 Nothing here has state or reads data. The position is one whole number, the rows that training has
-seen, so a resumed run continues exactly where the other stopped. Three orders turn a position into
-indices: windows of a text, examples of similar length, and examples that share a row.
+seen, so a resumed run continues exactly where the other stopped. Four orders turn a position into
+indices: windows of a text, windows of several texts mixed by weight, examples of similar length,
+and examples that share a row.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +22,8 @@ Indices = npt.NDArray[np.int64]
 
 #: Before sorting, a length grows at random by at most this share.
 _BLUR = 0.1
+#: Rows of a block of a mixture. Within one, each text has its share of them, up to one row.
+_BLOCK = 1024
 
 
 class WindowOrder:
@@ -52,6 +57,92 @@ class WindowOrder:
         return phase, random.permutation(self.rows_per_epoch)
 
 
+class Ring(NamedTuple):
+    """A text between others: its first token, its number of tokens, and its weight."""
+
+    first: int
+    n_tokens: int
+    weight: float
+
+
+class MixedOrder:
+    """Windows of several texts, each row from one of them.
+
+    Block b of 1,024 rows has the rows that the weights ask for in the first (b + 1) 1,024 rows,
+    less the rows of the blocks before it; a seed and b shuffle them. Each text has a `WindowOrder`
+    of its own, so within a text nothing is seen twice before everything is seen once.
+
+    Args:
+        rings: the texts.
+        length: of a window, in tokens.
+        seed: of the order.
+
+    Raises:
+        TextError: a text is shorter than one window.
+    """
+
+    def __init__(self, rings: Sequence[Ring], *, length: int, seed: int) -> None:
+        for number, ring in enumerate(rings, 1):
+            if ring.n_tokens < length:
+                raise TextError(
+                    f"text.corpus.sources: source {number} has {ring.n_tokens:,} tokens to learn "
+                    f"from, fewer than one context of {length:,}: pass more text, or leave it out"
+                )
+        self._rings, self._seed = rings, seed
+        weights = np.array([ring.weight for ring in rings], dtype=np.float64)
+        self._shares = weights / weights.sum()
+        self._orders = [
+            WindowOrder(ring.n_tokens, length=length, seed=seed + number)
+            for number, ring in enumerate(rings)
+        ]
+        #: Rows that have as many tokens as all texts together.
+        self.rows_per_epoch = sum(order.rows_per_epoch for order in self._orders)
+        self._block = lru_cache(maxsize=2)(self._shuffle)
+
+    def windows(self, position: int, n_rows: int) -> tuple[Indices, Indices, Indices, Indices]:
+        """The windows from `position` on.
+
+        Returns:
+            The start of each window within its text, how many of its tokens count, the first token
+            of its text, and the number of tokens of its text.
+        """
+        windows = np.empty((4, n_rows), dtype=np.int64)
+        if len(self._rings) == 1:  # in the order of its own, however large it is
+            ring = self._rings[0]
+            starts, n_counted = self._orders[0].windows(position, n_rows)
+            return starts, n_counted, np.full(n_rows, ring.first), np.full(n_rows, ring.n_tokens)
+        blocks, places = np.divmod(np.arange(position, position + n_rows), _BLOCK)
+        for block in np.unique(blocks):
+            rows = np.flatnonzero(blocks == block)
+            sources, before = self._block(int(block))
+            first = int(places[rows[0]])
+            chosen = sources[places[rows]]
+            for source, (ring, order) in enumerate(zip(self._rings, self._orders, strict=True)):
+                own_rows = rows[chosen == source]
+                if len(own_rows):
+                    n_before = before[source] + np.count_nonzero(sources[:first] == source)
+                    starts, n_counted = order.windows(int(n_before), len(own_rows))
+                    windows[0, own_rows], windows[1, own_rows] = starts, n_counted
+                    windows[2, own_rows], windows[3, own_rows] = ring.first, ring.n_tokens
+        return windows[0], windows[1], windows[2], windows[3]
+
+    def _shuffle(self, block: int) -> tuple[Indices, Indices]:
+        """The text of each row of a block, and how many rows each text had before it."""
+        before, after = self._rows_in(block * _BLOCK), self._rows_in((block + 1) * _BLOCK)
+        sources = np.repeat(np.arange(len(self._rings)), after - before)
+        random = _generator(self._seed, block)
+        return random.permutation(sources), before
+
+    def _rows_in(self, n_rows: int) -> Indices:
+        """How many of the first rows each text has: the rounded shares.
+
+        They never fall, because each text has at least two rows of a block (`config.Mixture`).
+        """
+        ends = np.floor(np.cumsum(self._shares) * n_rows + 0.5).astype(np.int64)
+        ends[-1] = n_rows
+        return np.diff(ends, prepend=0)
+
+
 class BucketOrder:
     """Examples of about the same length together, shuffled anew each epoch, each seen once.
 
@@ -67,7 +158,7 @@ class BucketOrder:
         self._epoch = lru_cache(maxsize=2)(self._shuffle)
 
     def examples(self, position: int, n_rows: int) -> Indices:
-        """The examples from `position` on, counted over all epochs."""
+        """The examples from `position` on, n_counted over all epochs."""
         epochs, rows = np.divmod(np.arange(position, position + n_rows), self.rows_per_epoch)
         chosen = [self._epoch(int(epoch))[rows[epochs == epoch]] for epoch in np.unique(epochs)]
         return np.concatenate(chosen)
@@ -106,7 +197,7 @@ class PackedOrder:
         self._epoch = lru_cache(maxsize=2)(self._shuffle)
 
     def examples(self, position: int) -> Indices:
-        """The examples of the row at `position`, counted over all epochs."""
+        """The examples of the row at `position`, n_counted over all epochs."""
         epoch, row = divmod(position, self.rows_per_epoch)
         rows, example_of_place = self._epoch(epoch)
         starts = self._packing.starts

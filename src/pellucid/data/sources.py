@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from pellucid.data.arrow_rows import saved_dataset
 from pellucid.data.columns import field_of, text_of
 from pellucid.data.decode_text import read_plain_text
 from pellucid.data.documents import Document, Piece, ReadCounts, join_pieces
@@ -210,6 +211,10 @@ def _find_files(
         raise TextError("a path is empty: pass a text file, a folder of text files, or -")
     place = Path(name)
     if place.is_dir():
+        if field is not None or only_tables:
+            saved = saved_dataset(place)
+            if saved is not None:
+                return saved
         return _in_folder(place, field, tally, only_tables=only_tables)
     if place.exists():
         return [place]

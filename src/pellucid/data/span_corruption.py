@@ -13,7 +13,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from pellucid.batches import PairBatch
 from pellucid.data.batches import WindowBatches, Windows, windows_in_turn
 from pellucid.data.mlm import window_generator
-from pellucid.data.order import Indices
+from pellucid.data.order import Indices, Ring
 from pellucid.errors import TextError
 from pellucid.tokenizers.tokenizer import Tokenizer
 from pellucid.tokenizers.vocabulary import sentinels_of
@@ -134,7 +134,12 @@ class CorruptSpans:
 
 
 def span_batches(
-    tokens: npt.NDArray[Any], spans: Spans, *, context_length: int, seed: int
+    tokens: npt.NDArray[Any],
+    spans: Spans,
+    *,
+    context_length: int,
+    seed: int,
+    rings: Sequence[Ring] = (),
 ) -> WindowBatches[PairBatch]:
     """Windows of a text with spans cut out, for training.
 
@@ -143,12 +148,14 @@ def span_batches(
         spans: how much to cut out.
         context_length: of the source and of the target.
         seed: of the order and of the spans.
+        rings: the parts of the text that are mixed by weight.
 
     Raises:
         TextError: the context has no room for a window, or the text is shorter than one.
     """
     length = spans.window(context_length)
-    return WindowBatches(tokens, CorruptSpans(spans, seed), length=length, seed=seed)
+    corrupt = CorruptSpans(spans, seed)
+    return WindowBatches(tokens, corrupt, length=length, seed=seed, rings=rings)
 
 
 def span_windows(

@@ -236,18 +236,18 @@ def _cut_documents(
 ) -> Iterator[tuple[int, bool, Piece]]:
     """All documents as stretches: the place, whether the stretch is in the tail, the piece."""
     content_check = ContentCheck(text_survey)
-    knife, previous = _Knife(0, share), -1
+    knife, previous = Knife(0, share), -1
     for place, piece in _read_used(read, text_survey):
         content_check.check(place, piece)
         if place != previous:
-            knife = _Knife(text_survey.characters.get(place, len(piece.text)), share)
+            knife = Knife(text_survey.characters.get(place, len(piece.text)), share)
             previous = place
         for in_tail, text in knife.cut(piece.text):
             if text:
-                yield place, in_tail, Piece(piece.name, text, last=False)
+                yield place, in_tail, replace(piece, text=text, last=False)
 
 
-class _Knife:
+class Knife:
     """Cuts one document of `length` characters that comes in stretches.
 
     By its share, the tail begins at some character. If one line or more ends in the hundredth of

@@ -19,12 +19,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pellucid import config
 from pellucid.config import decode
 from pellucid.data.checksums import file_sha256
 from pellucid.data.manifest import (
@@ -35,6 +37,7 @@ from pellucid.data.manifest import (
     ShardFacts,
     SideFacts,
 )
+from pellucid.data.order import Ring
 from pellucid.errors import PellucidError, TextError
 from pellucid.reader import LARGE, read_json_table, read_text
 
@@ -220,3 +223,16 @@ def _open_side(folder: Path, side: str, facts: ShardFacts | SideFacts, verify: b
 
 def _map(file: Path) -> npt.NDArray[Any]:
     return np.load(file, mmap_mode="r")
+
+
+def rings_of(text: config.Text, data: PreparedData) -> tuple[Ring, ...]:
+    """The parts of the training side that a mixture mixes; empty if nothing is mixed."""
+    corpus, documents = text.corpus, data.manifest.sources
+    if not isinstance(corpus, config.Mixture) or documents is None:
+        return ()
+    starts = np.append(data.train.starts, len(data.train.tokens))
+    bounds = starts[np.cumsum([0, *documents])].tolist()
+    return tuple(
+        Ring(first, end - first, source.weight)
+        for (first, end), source in zip(pairwise(bounds), corpus.sources, strict=True)
+    )

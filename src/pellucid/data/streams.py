@@ -57,7 +57,7 @@ def opened(path: Path) -> Generator[tuple[str, BinaryIO]]:
             more than one file. Reading the stream inside the `with` may raise it too.
     """
     inner = inner_name(path.name)
-    if inner != path.name and inner.lower().endswith((".parquet", ".zip")):
+    if inner != path.name and inner.lower().endswith((".parquet", ".arrow", ".zip")):
         raise TextError(
             f"{path}: pellucid cannot read such a file from an archive: unpack it first"
         )

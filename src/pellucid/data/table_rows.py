@@ -1,4 +1,5 @@
-"""Rows with named columns, from the bytes of a table: JSON Lines, JSON, CSV, TSV or Parquet.
+"""Rows with named columns, from the bytes of a table: JSON Lines, JSON, CSV, TSV, Parquet
+or Arrow.
 
 Rows come one after another, so a table may be larger than memory. If a row cannot be read, the
 message names its number. pellucid does not guess: in a CSV or TSV, the first line names the
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
+from pellucid.data.arrow_rows import read_arrow
 from pellucid.data.decode_text import decode_blocks, decode_content
 from pellucid.data.streams import import_extra
 from pellucid.errors import TextError
@@ -20,7 +22,7 @@ from pellucid.reader import csv_rows, json_values, parse_json
 #: A longer row is probably a file without line ends. It would fill the memory.
 LONGEST_ROW = 64 * 2**20
 #: The endings of tables that name their columns.
-TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ def read_table(
         return _json_list(name, stream, field)
     if ending == ".parquet":
         return _parquet(name, stream, field)
+    if ending == ".arrow":
+        return _arrow(name, stream, field)
     if ending == ".csv":
         return _separated(name, stream, ",", field, numbered)
     if numbered:
@@ -90,7 +94,7 @@ def missing_column_error(name: str, field: str, columns: list[str]) -> TextError
         columns: the columns of the table.
     """
     fault = "more than one field" if field in columns else "no field"
-    names = "has" if name.endswith(".parquet") else "its first line names"
+    names = "has" if name.endswith((".parquet", ".arrow")) else "its first line names"
     return TextError(
         f"{name}: {names} {fault} {field!r}; it has: {format_names(columns)}. Choose one "
         "with --field"
@@ -215,6 +219,13 @@ def _parquet(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
             f"{name}, after row {number}: is not a whole Parquet file ({error}): fetch or make it "
             "again"
         ) from None
+
+
+def _arrow(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
+    for number, values in read_arrow(name, stream):
+        if field is not None and field not in values and field.partition(".")[0] not in values:
+            raise missing_column_error(name, field, list(values))
+        yield Row(name, number, f"{name}, row {number}", values)
 
 
 def _lines(name: str, stream: BinaryIO) -> Iterator[tuple[int, str]]:

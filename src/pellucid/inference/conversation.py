@@ -125,7 +125,7 @@ class Conversation:
     ) -> Iterator[str]:
         try:
             for (token_id,) in continue_ids(self.run.model, [ids], sampling):
-                if token_id is None or is_stopped():
+                if is_stopped():
                     break
                 if piece := row.take(token_id):
                     yield piece

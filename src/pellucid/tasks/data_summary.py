@@ -40,6 +40,8 @@ def _list_text_facts(
     assert isinstance(held_out, ShardFacts)
     corpus, total = type(choice.corpus).__name__, size(train.n_bytes + held_out.n_bytes)
     yield "text", f"{corpus}, {total}, content {str(manifest.sha256)[:12]}"
+    if isinstance(choice.corpus, config.Mixture):
+        yield "mixed", _format_shares(choice.corpus)
     part = "whole documents" if manifest.split_by == "documents" else "the end of each document"
     if manifest.read is not None:
         documents = (
@@ -57,6 +59,13 @@ def _list_text_facts(
     if held_out.changed:
         share = f"{held_out.changed:,} of {held_out.documents:,} held-out documents"
         yield "changed", f"{share} do not come back as they were: bits per byte flatter"
+
+
+def _format_shares(mixture: config.Mixture) -> str:
+    """The share of the rows that each source has."""
+    total = sum(source.weight for source in mixture.sources)
+    shares = ((source.weight / total, ", ".join(source.paths)) for source in mixture.sources)
+    return "; ".join(f"{share:.1%} {paths}" for share, paths in shares)
 
 
 def _format_tally(documents: int, read: ReadCounts) -> str:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pellucid import config
 from pellucid.batches import Batch
-from pellucid.data import Examples, masked_batches, masked_windows, masking_for
+from pellucid.data import Examples, masked_batches, masked_windows, masking_for, rings_of
 from pellucid.evaluation.objective import evaluate_objective
 from pellucid.objectives import assemble
 from pellucid.tasks.data_summary import summarise_data
@@ -39,7 +39,12 @@ def mlm_task(inputs: TaskInputs) -> Task:
 
     train, held_out = inputs.data.train, inputs.data.held_out
     order = masked_batches(
-        train.tokens, masking, context_length=length, seed=run.seed, documents=starts(train)
+        train.tokens,
+        masking,
+        context_length=length,
+        seed=run.seed,
+        documents=starts(train),
+        rings=rings_of(run.text, inputs.data),
     )
 
     def windows() -> Iterator[Batch]:

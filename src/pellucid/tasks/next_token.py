@@ -6,7 +6,7 @@ import math
 
 from pellucid import config
 from pellucid.batches import TokenBatch
-from pellucid.data import PreparedData, WindowBatches, next_token_batches
+from pellucid.data import PreparedData, WindowBatches, next_token_batches, rings_of
 from pellucid.evaluation.held_out_text import evaluate_tokens, prefix
 from pellucid.inference.sample import sample_sentence
 from pellucid.objectives import Objective
@@ -42,6 +42,7 @@ def text_order(run: config.Run, text: PreparedData) -> WindowBatches[TokenBatch]
         context_length=run.model.context_length,
         seed=run.seed,
         documents=text.train.starts if run.training.documents_apart else None,
+        rings=rings_of(run.text, text),
     )
 
 

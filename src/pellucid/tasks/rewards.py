@@ -121,7 +121,7 @@ def _find_trained_reward(events: Iterable[Event]) -> str | None:
 
 def _function(module: str, function: str) -> Reward:
     try:
-        reward_function = getattr(_import_module(module), function)
+        reward_function = getattr(import_module(module), function)
     except ImportError as error:
         raise ConfigError(f"--reward {module}:{function}: {error}; {_EXPECTED}") from None
     except AttributeError:
@@ -134,7 +134,7 @@ def _function(module: str, function: str) -> Reward:
     return Reward(name, _check_values(name, cast("Callable[..., Any]", reward_function)))
 
 
-def _import_module(name: str) -> ModuleType:
+def import_module(name: str) -> ModuleType:
     """The module of this name: from the working folder, or else as Python finds it.
 
     Only this module is looked for in the working folder first. For its own imports the folder comes

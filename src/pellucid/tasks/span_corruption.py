@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from pellucid import config
 from pellucid.batches import Batch
-from pellucid.data import span_batches, span_windows, spans_for
+from pellucid.data import rings_of, span_batches, span_windows, spans_for
 from pellucid.evaluation.objective import evaluate_objective
 from pellucid.generation import encode
 from pellucid.inference.sample import sample_after
@@ -34,7 +34,13 @@ def span_corruption_task(inputs: TaskInputs) -> Task:
         start_id=inputs.tokenizer.begin_id,
     )
     length = run.model.context_length
-    order = span_batches(inputs.data.train.tokens, spans, context_length=length, seed=run.seed)
+    order = span_batches(
+        inputs.data.train.tokens,
+        spans,
+        context_length=length,
+        seed=run.seed,
+        rings=rings_of(run.text, inputs.data),
+    )
 
     def windows() -> Iterator[Batch]:
         return span_windows(

@@ -30,6 +30,8 @@ def recipe_section(run: config.Run, step: int) -> str:
         step: the update after which the weights were saved.
     """
     rows = [("seed", str(run.seed)), ("updates", f"{step:,}")]
+    if run.training.ema_decay is not None:
+        rows.append(("weights", "the moving average over the updates, not the last weights"))
     if run.start is not None:
         rows.append(("first weights", "from another model"))
     if isinstance(run.objective, config.Distillation):

@@ -1,0 +1,126 @@
+"""How far off predictions are, as the tables of docs/plan.md.
+
+    python -m benchmarks.plan_page       # writes the tables of the newest results into the page
+
+Comes in: the results of `benchmarks.plan` and `benchmarks.plan_measured`. Goes out: Markdown.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.plan import summaries
+from benchmarks.plan_measured import predicted
+from benchmarks.train_table import machine_line
+
+_RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "plan.md"
+
+
+def newest(name: str) -> dict[str, Any]:
+    """The newest results of this name."""
+    (*_, file) = sorted(_RESULTS.glob(f"{name}-20*.json"))
+    return json.loads(file.read_text("utf-8"))
+
+
+def tables() -> dict[str, str]:
+    """Each table by the name between whose marks it stands."""
+    found, measured = newest("plan"), newest("plan-cpu")
+    return {
+        "published": published(found["rows"]),
+        "summary": summary(found["rows"]),
+        "fitting": fitting(found["rows"]),
+        "farthest": farthest(found["rows"]),
+        "measured": f"{machine_line(measured)}\n\n{here(measured['rows'])}",
+    }
+
+
+def published(rows: list[dict[str, Any]]) -> str:
+    """The short table, row by row."""
+    lines = [
+        "| run | devices | recompute | tokens/s of a device | predicted | off | GiB | predicted "
+        "| off |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        if row["table"] == "MPT":
+            continue
+        star = " (fitted)" if any("peak" in text for text in row["fits"]) else ""
+        memory = " | | "
+        if "gib" in row:
+            used = " (fitted)" if any("memory" in text for text in row["fits"]) else ""
+            memory = f"{row['gib']} | {row['predicted_gib']} | {row['memory_off']:+.1%}{used}"
+        kind = row["kind"].removesuffix(".toml")
+        lines.append(
+            f"| [{row['name']}]({row['source'].partition(' ')[0]}) | {row['devices']} {kind} | "
+            f"{row['recompute']} | {row['tokens_per_second']:,.0f} | "
+            f"{row['predicted_tokens_per_second']:,.0f} | {row['speed_off']:+.1%}{star} | "
+            f"{memory} |"
+        )
+    return "\n".join(lines)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """Errors of all rows that nothing was fitted to, by table."""
+    lines = [
+        "| rows that nothing was fitted to | number | median error | worst |",
+        "|---|---|---|---|",
+    ]
+    for name, numbers in summaries(rows).items():
+        lines.append(
+            f"| {name} | {numbers['rows']} | {numbers['median']:.1%} | {numbers['worst']:.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def fitting(rows: list[dict[str, Any]]) -> str:
+    """How many of the long table's runs are predicted to fit, as they did, and which are not."""
+    long = [row for row in rows if row["table"] == "MPT"]
+    too_large = [row for row in long if not row["fits_memory"]]
+    names = "; ".join(f"{row['name']} on {row['devices']} {row['kind']}" for row in too_large)
+    fit = len(long) - len(too_large)
+    return f"All of these runs fitted. Of {len(long)}, {fit} are predicted to fit; not so: {names}."
+
+
+def farthest(rows: list[dict[str, Any]]) -> str:
+    """The rows of the long table that are off by more than a quarter."""
+    off = [row for row in rows if row["table"] == "MPT" and abs(row["speed_off"]) > 0.25]
+    return "\n".join(
+        f"- {row['name']}, {row['devices']} {row['kind']}: "
+        f"{row['tokens_per_second']:,.0f} tokens/s published, {row['speed_off']:+.0%}"
+        for row in off
+    )
+
+
+def here(rows: list[Mapping[str, Any]]) -> str:
+    """Trainings that were measured here."""
+    lines = [
+        "| shape | an update, s | predicted | off | peak, MB | predicted | off |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        star, plan = " (fitted)" if row["fitted"] else "", predicted(row)
+        seconds, n_bytes = row["step_seconds"], row["peak_bytes"]
+        lines.append(
+            f"| {row['name']} | {seconds:.3f} | {plan.step_seconds:.3f} | "
+            f"{plan.step_seconds / seconds - 1:+.1%}{star} | {n_bytes / 1e6:,.0f} | "
+            f"{plan.memory_per_device / 1e6:,.0f} | {plan.memory_per_device / n_bytes - 1:+.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def filled(page: str) -> str:
+    """The page with the newest tables between their marks."""
+    for name, table in tables().items():
+        marks = rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)"
+        escaped = table.replace("\\", r"\\")
+        page = re.sub(marks, rf"\g<1>{escaped}\n\g<2>", page, flags=re.S)
+    return page
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text("utf-8")), encoding="utf-8")

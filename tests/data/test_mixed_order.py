@@ -1,0 +1,78 @@
+"""Several texts mixed by weight: the shares, the order, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pellucid.config import Mixture, Source
+from pellucid.data import next_token_batches
+from pellucid.data.order import MixedOrder, Ring, WindowOrder
+from pellucid.errors import ConfigError, TextError
+
+RINGS = (Ring(0, 100, 3.0), Ring(100, 1000, 1.0), Ring(1100, 50, 0.01))
+
+
+def test_every_thousand_rows_have_the_shares_of_the_weights() -> None:
+    order = MixedOrder(RINGS, length=10, seed=1)
+    for block in (0, 1, 10**9):
+        firsts = order.windows(block * 1024, 1024)[2]
+        counts = [int((firsts == ring.first).sum()) for ring in RINGS]
+        shares = [1024 * ring.weight / 4.01 for ring in RINGS]
+        assert np.abs(np.subtract(counts, shares)).max() < 2
+
+
+def test_the_order_is_a_function_of_seed_and_position() -> None:
+    order = MixedOrder(RINGS, length=10, seed=1)
+    whole = order.windows(1000, 100)
+    parts = [MixedOrder(RINGS, length=10, seed=1).windows(1000 + n, 1) for n in range(100)]
+    assert all(
+        (np.concatenate(p) == w).all() for p, w in zip(zip(*parts, strict=True), whole, strict=True)
+    )
+    assert (MixedOrder(RINGS, length=10, seed=2).windows(1000, 100)[2] != whole[2]).any()
+
+
+def test_within_a_text_all_is_seen_once_before_anything_is_seen_twice() -> None:
+    starts, _, firsts, lengths = MixedOrder(RINGS, length=10, seed=1).windows(0, 5000)
+    for ring in RINGS:
+        own = starts[firsts == ring.first]
+        n_windows = ring.n_tokens // 10
+        for epoch in range(len(own) // n_windows):
+            windows = own[epoch * n_windows : (epoch + 1) * n_windows]
+            assert len(np.unique(windows % ring.n_tokens)) == n_windows
+        assert (lengths[firsts == ring.first] == ring.n_tokens).all()
+
+
+def test_a_row_has_tokens_of_one_text() -> None:
+    tokens = np.repeat([0, 1, 2], [100, 1000, 50])
+    batches = next_token_batches(tokens, context_length=10, seed=1, rings=RINGS)
+    batch = batches.batch(0, 500)
+    rows = np.concatenate([batch.ids.numpy(), batch.targets.numpy()], axis=1)
+    assert all(len(set(row) - {-100}) == 1 for row in rows.tolist())
+
+
+def test_one_text_has_the_order_of_its_windows() -> None:
+    mixed = MixedOrder((Ring(0, 105, 1.0),), length=10, seed=3)
+    starts, counted = WindowOrder(105, length=10, seed=3).windows(7, 30)
+    assert (mixed.windows(7, 30)[0] == starts).all()
+    assert (mixed.windows(7, 30)[1] == counted).all()
+
+
+def test_a_text_shorter_than_a_context_is_refused_by_its_number() -> None:
+    with pytest.raises(TextError, match="source 3 has 50 tokens to learn from, fewer than one"):
+        MixedOrder(RINGS, length=60, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("sources", "problem"),
+    [
+        ([("a", 1.0)], "at least two, was 1"),
+        ([("a", 1.0), ("-", 1.0)], "standard input cannot be mixed"),
+        ([("a", 1.0), ("b", 600.0)], "a weight of 1 among 601 is less than 1 row in 512"),
+    ],
+)
+def test_a_mixture_that_makes_no_sense_is_refused(
+    sources: list[tuple[str, float]], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        Mixture(sources=tuple(Source(paths=(path,), weight=weight) for path, weight in sources))
