@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 
 import pellucid
 from pellucid.cli.flags.parsing import Parser
@@ -21,6 +20,21 @@ ROOM = """# `{name}`
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A package of the library that says what is public.
+
+    Attributes:
+        name: its dotted name.
+        purpose: the first paragraph of its docstring, in one line.
+        members: its public names, without the modules among them.
+    """
+
+    name: str
+    purpose: str
+    members: tuple[str, ...]
+
+
 def write(place: Path) -> None:
     """Write `reference/cli.md` and `reference/python/*.md` into the folder of pages."""
     folder = place / "reference" / "python"
@@ -28,22 +42,37 @@ def write(place: Path) -> None:
     (place / "reference" / "cli.md").write_text(commands(), "utf-8")
     rows = ["# The library\n\nEvery public name, by the room that holds it.\n"]
     for room in rooms():
-        name = room.__name__
-        members = [word for word in room.__all__ if not isinstance(getattr(room, word), ModuleType)]
-        (folder / f"{name}.md").write_text(ROOM.format(name=name, members=members), "utf-8")
-        purpose = " ".join((room.__doc__ or "").split("\n\n")[0].split())
-        rows.append(f"- [`{name}`]({name}.md): {purpose}")
+        page = ROOM.format(name=room.name, members=list(room.members))
+        (folder / f"{room.name}.md").write_text(page, "utf-8")
+        rows.append(f"- [`{room.name}`]({room.name}.md): {room.purpose}")
     (folder / "index.md").write_text("\n".join(rows) + "\n", "utf-8")
 
 
-def rooms() -> Iterator[ModuleType]:
-    """The package and every room that says what is public."""
-    yield pellucid
-    for found in pkgutil.iter_modules(pellucid.__path__):
-        if found.ispkg:
-            room = importlib.import_module(f"pellucid.{found.name}")
-            if getattr(room, "__all__", None):
-                yield room
+def rooms() -> Iterator[Room]:
+    """The package and every room that says what is public, read without importing it.
+
+    `pellucid.transformers` cannot be imported where the library of that name is missing.
+    """
+    package = Path(pellucid.__path__[0])
+    for folder in (package, *sorted(path.parent for path in package.glob("*/__init__.py"))):
+        tree = ast.parse((folder / "__init__.py").read_text("utf-8"))
+        names = _public(tree)
+        if names:
+            purpose = " ".join((ast.get_docstring(tree) or "").split("\n\n")[0].split())
+            members = tuple(name for name in names if not _is_module(folder, name))
+            yield Room(".".join(folder.relative_to(package.parent).parts), purpose, members)
+
+
+def _public(tree: ast.Module) -> list[str]:
+    """What a module gives `__all__`; nothing if it has none."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return ast.literal_eval(node.value)
+    return []
+
+
+def _is_module(folder: Path, name: str) -> bool:
+    return (folder / f"{name}.py").exists() or (folder / name / "__init__.py").exists()
 
 
 def commands() -> str:

@@ -252,9 +252,12 @@ def test_a_gap_in_the_steps_is_said_once(run: RunFolder) -> None:
 
 
 def recorded(folder: RunFolder) -> list[tuple[str, int]]:
-    """The events that a run has however often it is stopped."""
+    """The events that a run has however often it is stopped, sorted.
+
+    A thread writes a checkpoint, so its line may stand before or after that of the next update.
+    """
     always = [e for e in read_events(folder.metrics) if not isinstance(e, Resumed | Vitals)]
-    return [(type(event).__name__, event.step) for event in always]
+    return sorted((type(event).__name__, event.step) for event in always)
 
 
 def test_no_event_is_recorded_twice(trained: Path, run: RunFolder) -> None:
