@@ -6,6 +6,7 @@
     ├── MathsError                an argument of an equation; a ValueError too
     ├── CheckpointError           a damaged, foreign or missing checkpoint
     ├── RunError                  a run folder: missing, in use, or of another plan
+    ├── LibraryError              a library that an extra brings, and that cannot be imported
     ├── RankLost                  another process of the same training ended or hangs
     ├── NonFiniteError            a weight, a loss or a logit that is not finite
     └── Interrupted               a signal stopped the work: which one, and what is saved
@@ -59,6 +60,10 @@ class CheckpointError(PellucidError):
 
 class RunError(PellucidError):
     """A run folder that is missing, in use, or cannot be continued as it was."""
+
+
+class LibraryError(PellucidError):
+    """A library that an extra of pellucid brings, and that cannot be imported."""
 
 
 class RankLost(PellucidError):  # noqa: N818  an event, not an error

@@ -13,7 +13,7 @@ import pellucid
 from pellucid import runs
 from pellucid.checkpoints import load_model_tensors
 from pellucid.data import open_prepared
-from pellucid.errors import ConfigError, RunError, TextError
+from pellucid.errors import ConfigError, LibraryError, RunError, TextError
 from pellucid.free_memory import Free
 from pellucid.generation import Beams
 from pellucid.saved_runs import memory_check
@@ -162,7 +162,7 @@ def test_without_sacrebleu_nothing_is_written_first(
     run: runs.Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
-    with pytest.raises(RunError, match=r"\.\[bleu\]"):
+    with pytest.raises(LibraryError, match=r"\.\[bleu\]"):
         runs.evaluate_rows(run, beams=Beams(n_beams=1, max_new_tokens=10_000))
 
 
@@ -174,7 +174,7 @@ def test_what_is_written_to_be_compared_has_to_fit_into_memory(
     many = Beams(n_beams=99_999, max_new_tokens=2)
     with pytest.raises(RunError, match=r"writing this needs about .* lower --beams"):
         runs.evaluate_rows(run, beams=many)
-    with pytest.raises(RunError, match=r"\.\[bleu\]"):
+    with pytest.raises(LibraryError, match=r"\.\[bleu\]"):
         runs.evaluate_rows(run, beams=many, force=True)
     assert runs.evaluate_rows(run).examples > 1
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pellucid.display import metric_labels
-from pellucid.errors import RunError
+from pellucid.errors import LibraryError, RunError
 from pellucid.evaluation.metrics import classification_measures, exact_match, text_measures
 
 SPAM = ("ham", "spam")
@@ -86,7 +86,7 @@ def test_exact_match_forgives_white_space_at_the_ends_alone() -> None:
 
 def test_without_sacrebleu_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sacrebleu", None)
-    with pytest.raises(RunError, match=r"pip install '\.\[bleu\]'"):
+    with pytest.raises(LibraryError, match=r'pip install -U "\.\[bleu\]"'):
         text_measures(["a"], ["a"])
 
 

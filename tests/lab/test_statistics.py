@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pellucid.errors import ConfigError
+from pellucid.errors import LibraryError
 from pellucid.lab import (
     detectable_difference,
     holm,
@@ -100,7 +100,7 @@ def test_missing_library_is_named_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(ConfigError, match=r"needs scipy.*pip install \"pellucid\[lab\]\""):
+    with pytest.raises(LibraryError, match=r"scipy, .*pip install -U \"pellucid\[lab\]\""):
         mean_interval([1.0, 2.0])
 
 

@@ -233,7 +233,7 @@ def test_without_the_package_the_command_says_how_to_get_it(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert main(["mcp", "--root", str(tmp_path)]) == 2
-    assert "pip install '.[mcp]'" in " ".join(capsys.readouterr().err.split()).replace('"', "'")
+    assert 'pip install -U ".[mcp]"' in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_root_that_is_missing_is_refused(

@@ -84,7 +84,7 @@ def test_a_package_that_is_missing_is_said_before_anything_is_read(
         monkeypatch.setitem(sys.modules, module, None)
     assert main(["train", "/no/such/text", "--observe", name]) == 2
     said = " ".join(capsys.readouterr().err.split())
-    assert f"pip install '.[{name}]'" in said
+    assert f'pip install -U ".[{name}]"' in said
     assert "/no/such/text" not in said
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pellucid.data.streams import import_extra
 from pellucid.errors import TextError
+from pellucid.extras import import_extra
 from pellucid.reader import read_json_table, short
 
 #: The files that `save_to_disk` writes next to its Arrow files.
@@ -26,9 +26,10 @@ def read_arrow(name: str, stream: BinaryIO) -> Iterator[tuple[int, Mapping[str, 
         stream: its bytes.
 
     Raises:
-        TextError: it is damaged, or pyarrow is not installed.
+        TextError: it is damaged.
+        LibraryError: pyarrow is not installed.
     """
-    arrow: Any = import_extra("pyarrow", "parquet", ".arrow")
+    arrow: Any = import_extra("parquet", "pyarrow")
     number = 0
     try:
         for batch in _batches(arrow, stream):

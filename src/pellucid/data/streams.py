@@ -14,13 +14,12 @@ import zipfile
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pellucid.disk import free_bytes
 from pellucid.errors import TextError
+from pellucid.extras import import_extra
 from pellucid.reader import open_file, refuse_open_device
 
 if TYPE_CHECKING:
@@ -162,26 +161,6 @@ def _spool(stream: BinaryIO, name: str) -> BinaryIO:
     return file
 
 
-def import_extra(module: str, name: str, ending: str) -> ModuleType:
-    """An optional library that reads files with `ending`.
-
-    Args:
-        module: the module to import.
-        name: the extra of pellucid that installs it.
-        ending: the ending of the files, for the message.
-
-    Raises:
-        TextError: it is not installed; the message names the extra.
-    """
-    try:
-        return import_module(module)
-    except ImportError:
-        raise TextError(
-            f"to read files ending in {ending}, pellucid needs the library "
-            f'{module.partition(".")[0]}, which is not installed: pip install "pellucid[{name}]"'
-        ) from None
-
-
 def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
     ending = path.suffix.lower()
     if ending == ".gz":
@@ -200,7 +179,7 @@ class _Zstd(io.RawIOBase):
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__()
-        self._library: Any = import_extra("zstandard", "zstd", ".zst")
+        self._library: Any = import_extra("zstd", "zstandard")
         self._file = file
         self._frame: Any = None
         self._unused = b""

@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, cast
 
 from pellucid.data.arrow_rows import read_arrow
 from pellucid.data.decode_text import decode_blocks, decode_content
-from pellucid.data.streams import import_extra
 from pellucid.errors import TextError
+from pellucid.extras import import_extra
 from pellucid.reader import csv_rows, json_values, parse_json
 
 #: A longer row is probably a file without line ends. It would fill the memory.
@@ -193,8 +193,8 @@ def _tab_lines(name: str, stream: BinaryIO) -> Iterator[Row]:
 
 def _parquet(name: str, stream: BinaryIO, field: str | None) -> Iterator[Row]:
     """Rows of a Parquet file, a few hundred in memory at a time."""
-    reader: Any = import_extra("pyarrow.parquet", "parquet", ".parquet")
-    arrow: Any = import_extra("pyarrow", "parquet", ".parquet")
+    reader: Any = import_extra("parquet", "pyarrow.parquet")
+    arrow: Any = import_extra("parquet", "pyarrow")
     number = 0
     try:
         file = reader.ParquetFile(stream)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import zip_longest
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pellucid.errors import RunError
+from pellucid.extras import import_extra
 from pellucid.maths.binary_cross_entropy import brier_score
 from pellucid.maths.classification import (
     accuracy,
@@ -181,10 +181,11 @@ def text_measures(
         references: the expected texts, one or several for each.
 
     Raises:
-        RunError: they differ in number, there are none, or the package sacrebleu is not installed.
+        RunError: they differ in number, or there are none.
+        LibraryError: the package sacrebleu is not installed.
     """
     reference_sets = _references(hypotheses, references)
-    sacrebleu = _sacrebleu()
+    sacrebleu = sacrebleu_library()
     # by place instead of by text; None where a text has fewer than another
     by_place = [list(place) for place in zip_longest(*reference_sets)]
     return {
@@ -194,13 +195,13 @@ def text_measures(
     }
 
 
-def need_sacrebleu() -> None:
-    """Check that sacrebleu can be imported, before a long generation.
+def sacrebleu_library() -> Any:
+    """The module `sacrebleu`; ask for it before a long generation, too.
 
     Raises:
-        RunError: it cannot be imported.
+        LibraryError: it cannot be imported.
     """
-    _ = _sacrebleu()
+    return import_extra("bleu", "sacrebleu")
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[Reference]) -> float:
@@ -229,13 +230,3 @@ def _references(
             "at least one text, and at least one reference for each"
         )
     return reference_sets
-
-
-def _sacrebleu() -> Any:
-    try:
-        return import_module("sacrebleu")
-    except ImportError as error:
-        raise RunError(
-            "BLEU and chrF are counted by the package sacrebleu, and it cannot be imported "
-            f"({error}): install pellucid with its extra, in a checkout pip install '.[bleu]'"
-        ) from None

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from pellucid import config
 from pellucid.checkpoints import write_folder
-from pellucid.errors import CheckpointError, PellucidError
+from pellucid.errors import CheckpointError
 from pellucid.exports.card import CARD, CardFacts, card
 from pellucid.exports.subject import Exported, Subject
 from pellucid.exports.tokenizer_files import TOKENIZER_FILES, write_tokenizer_files
+from pellucid.extras import import_extra
 from pellucid.model import Encoded, Transformer, assemble
 from pellucid.model.positions import Positions
 from pellucid.model.relative_positions import ShawRelative
@@ -46,9 +47,9 @@ def write_onnx(subject: Subject, out: Path) -> Exported:
     Raises:
         CheckpointError: torch cannot express a part of the model in ONNX, or the file gives other
             numbers; names the part.
-        PellucidError: the libraries of the extra are missing.
+        LibraryError: the libraries of the extra are missing.
     """
-    _require_libraries()
+    import_extra("onnx", "onnx", "onnxscript", "onnxruntime")
     graph = graph_of(subject.config)
     _refuse_chunks(subject.config)
     model = _merged_model(subject)
@@ -68,17 +69,6 @@ def write_onnx(subject: Subject, out: Path) -> Exported:
 
     write_folder(out, FILES, write)
     return Exported(folder=out, family=f"graph of {', '.join(graph.inputs)} to {graph.output}")
-
-
-def _require_libraries() -> None:
-    try:
-        for name in ("onnx", "onnxscript", "onnxruntime"):
-            import_module(name)
-    except ImportError as error:
-        raise PellucidError(
-            f"ONNX files need the library {error.name}, which is missing: "
-            "pip install 'pellucid[onnx]'"
-        ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pellucid.lab.extra import import_lab
+from pellucid.extras import import_extra
 from pellucid.lab.scaling_law import Array, Law, quantiles
 from pellucid.lab.statistics import Interval
 
@@ -84,7 +84,7 @@ def _speeds(speeds: Mapping[int, float], tried: Array) -> Array:
     seconds = 1 / np.array(list(speeds.values()))
     terms = np.stack([np.ones_like(sizes), sizes], axis=1)
     # each equation is divided by its seconds, so that relative errors count
-    costs, _ = import_lab("scipy.optimize").nnls(
+    costs, _ = import_extra("lab", "scipy.optimize").nnls(
         terms / seconds[:, None] * seconds.min(), np.full_like(seconds, seconds.min())
     )
     return 1 / (costs[0] + costs[1] * tried)

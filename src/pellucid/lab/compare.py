@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Unpack
 
 from pellucid.errors import ConfigError
+from pellucid.extras import import_extra
 from pellucid.lab.comparison import Comparison, compare_outcomes, corpus_digest
 from pellucid.lab.experiment import Choices, Tuning, design
-from pellucid.lab.extra import require_lab
 from pellucid.lab.results import check_same_corpus, read_result
 from pellucid.lab.workers import train_all
 
@@ -59,7 +59,7 @@ def compare(
         PellucidError: as `pellucid.train`.
     """
     tuning = _tuning(list(tune), trials, storage)
-    require_lab("scipy.stats", *(["optuna"] if tuning else []))
+    import_extra("lab", "scipy.stats", *(["optuna"] if tuning else []))
     flat = [word for item in words for word in _as_list(item)]
     experiment = design(flat, seeds=seeds, out=out, tuning=tuning, choices=choices)
     for path in against:

@@ -14,9 +14,9 @@ from pellucid.data.manifest import ShardFacts
 from pellucid.display.metric_labels import Measured, measured
 from pellucid.display.numbers import short
 from pellucid.errors import ConfigError
+from pellucid.extras import import_extra
 from pellucid.lab.best_size import BestSize, best_sizes
 from pellucid.lab.experiment import Choices, Experiment, Variant, design_of_one
-from pellucid.lab.extra import require_lab
 from pellucid.lab.ladder import Rung, ladder, lengths
 from pellucid.lab.outcome import LOSS, PER_BYTE, Outcome, finite_or_none
 from pellucid.lab.scaling_law import LEAST_RUNS, Law, Point, fit_law
@@ -117,7 +117,7 @@ def scaling(
         ConfigError: fewer than three sizes, or several configs.
         PellucidError: as `pellucid.train`.
     """
-    require_lab("scipy.optimize")
+    import_extra("lab", "scipy.optimize")
     if not budget or not all(minutes > 0 for minutes in budget):
         raise ConfigError(f"budget must be minutes above 0, was {list(budget)}")
     experiment = design_of_one(words, "scaling", seeds=seeds, out=out, choices=choices)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pellucid.lab.extra import import_lab
+from pellucid.extras import import_extra
 from pellucid.lab.statistics import LEVEL, Interval
 
 Array = npt.NDArray[np.float64]
@@ -160,7 +160,7 @@ def fit_law(points: Sequence[Point]) -> Law | None:
         return _slopes(fit, log_n, log_d)
 
     def solve(log_losses: Array, start: Array) -> Any:
-        return import_lab("scipy.optimize").least_squares(
+        return import_extra("lab", "scipy.optimize").least_squares(
             residuals_at,
             np.clip(start, low + 1e-6, high - 1e-6),
             args=(log_losses,),
@@ -195,7 +195,7 @@ def _inflation(n_runs: int) -> float:
 
     As in Student's interval, the noise is itself known from few runs only.
     """
-    stats = import_lab("scipy.stats")
+    stats = import_extra("lab", "scipy.stats")
     freedom, tail = n_runs - len(NAMES), (1 + LEVEL) / 2
     return math.sqrt(n_runs / freedom) * float(stats.t.ppf(tail, freedom) / stats.norm.ppf(tail))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pellucid.lab.extra import import_lab
+from pellucid.extras import import_extra
 
 #: Half of the chance that an interval misses lies on each side of it.
 LEVEL = 0.95
@@ -209,4 +209,4 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 def _scipy_stats() -> Any:
-    return import_lab("scipy.stats")
+    return import_extra("lab", "scipy.stats")

@@ -11,9 +11,9 @@ import numpy as np
 
 from pellucid.config.codec import flatten
 from pellucid.errors import ConfigError
+from pellucid.extras import import_extra
 from pellucid.free_memory import forcing
 from pellucid.lab.experiment import Choices, Tuning, design_of_one
-from pellucid.lab.extra import import_lab, require_lab
 from pellucid.lab.tuning import Study
 from pellucid.reader import read_toml
 
@@ -70,7 +70,7 @@ def sweep(
         ConfigError: the space has no key, or one that the config does not have.
         PellucidError: as `pellucid.train`.
     """
-    require_lab("optuna")
+    import_extra("lab", "optuna")
     if trials < 1:
         raise ConfigError(f"trials must be at least 1, was {trials}")
     keys, lists = _read_space(Path(space))
@@ -113,7 +113,7 @@ def _importances(trials: list[Any], keys: list[str]) -> Iterator[Importance]:
 
 def _shares(trials: Iterable[Any], keys: list[str]) -> dict[str, float]:
     """The importances by optuna of a study with these trials."""
-    optuna: Any = import_lab("optuna")
+    optuna: Any = import_extra("lab", "optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study()
     study.add_trials(list(trials))

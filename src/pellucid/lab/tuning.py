@@ -16,8 +16,8 @@ from typing import Any
 from pellucid import config
 from pellucid.config import encode
 from pellucid.errors import ConfigError, Interrupted, PellucidError, RunError
+from pellucid.extras import import_extra
 from pellucid.lab.experiment import Experiment, Tuning, Variant, digest
-from pellucid.lab.extra import import_lab
 from pellucid.lab.outcome import LOSS, outcome_of
 from pellucid.lab.search_space import chosen_key, tuned_key, with_values
 from pellucid.lab.train_runs import PATIENCE, DataHashes, claimed, train_once
@@ -82,7 +82,7 @@ class Study:
     def __init__(
         self, experiment: Experiment, variant: Variant, tuning: Tuning, notify: Notify
     ) -> None:
-        self._optuna: Any = import_lab("optuna")
+        self._optuna: Any = import_extra("lab", "optuna")
         self._states = self._optuna.trial.TrialState
         self._variant, self._tuning, self._notify = variant, tuning, notify
         self._reward = experiment.reward

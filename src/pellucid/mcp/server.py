@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pellucid.errors import ConfigError
+from pellucid.extras import import_extra
 from pellucid.mcp.root import Root
 from pellucid.version import __version__
 
@@ -24,7 +24,7 @@ def serve(folder: str, *, allow_training: bool) -> None:
         allow_training: whether it may start trainings and write there.
 
     Raises:
-        ConfigError: the package mcp is missing.
+        LibraryError: the package mcp is missing or too old.
         RunError: there is no such folder.
     """
     build_server(Root(folder), allow_training=allow_training).run("stdio")
@@ -38,16 +38,10 @@ def build_server(root: Root, *, allow_training: bool = False) -> Any:
         allow_training: whether it may start trainings and write there.
 
     Raises:
-        ConfigError: the package mcp is missing.
+        LibraryError: the package mcp is missing or too old.
     """
-    try:
-        from mcp.server import MCPServer
-    except ImportError as error:
-        raise ConfigError(
-            f"the package mcp, version 2 or later, cannot be imported ({error}): install pellucid "
-            'with its extra, pip install "pellucid[mcp]", in a checkout pip install ".[mcp]"'
-        ) from None
-    server = MCPServer("pellucid", instructions=_INSTRUCTIONS, version=__version__)
+    library = import_extra("mcp", "mcp.server", newest="MCPServer")
+    server = library.MCPServer("pellucid", instructions=_INSTRUCTIONS, version=__version__)
     from pellucid.mcp.tools import add_tools
 
     add_tools(server, root, allow_training=allow_training)

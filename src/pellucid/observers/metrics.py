@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pellucid.errors import ConfigError
 from pellucid.training import events
 
 Numbers = dict[str, float]
@@ -52,12 +51,3 @@ def _report_numbers(event: events.Logged) -> Numbers:
     if event.memory_bytes is not None:
         numbers["train/memory_bytes"] = float(event.memory_bytes)
     return numbers
-
-
-def missing_package(package: str, extra: str, error: ImportError) -> ConfigError:
-    """The error for an observer whose package is not installed."""
-    return ConfigError(
-        f"the package {package} cannot be imported ({error}), which observing with {extra} needs: "
-        f"install pellucid with its extra, in a checkout pip install '.[{extra}]', or train "
-        "without it"
-    )

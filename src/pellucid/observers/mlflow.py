@@ -11,8 +11,8 @@ from typing import Any
 
 from pellucid.disk import write_text
 from pellucid.errors import ExitCode
-from pellucid.observers.metrics import Numbers, missing_package
-from pellucid.observers.tracker import Insights, Note, Picture, TrackedRun, Tracker
+from pellucid.observers.metrics import Numbers
+from pellucid.observers.tracker import Note, Picture, TrackedRun, Tracker
 from pellucid.reader import read_text
 
 #: The variable that names a server.
@@ -24,40 +24,23 @@ _BATCH, _LETTERS = 100, 6000
 class MLflow(Tracker):
     """An observer that writes to MLflow; a resumed run keeps its id.
 
-    Args:
-        folder: The folder for the id, and for `mlflow.db` without a server; by default `mlflow`
-            in the run's folder, and `mlflow.db` next to the runs.
-        insights: Gives findings and pictures.
-
-    Raises:
-        ConfigError: The package mlflow or mlflow-skinny is not installed.
+    Its folder holds the id, and `mlflow.db` without a server; by default that is next to the runs.
     """
 
-    def __init__(
-        self, folder: str | Path | None = None, *, insights: Insights | None = None
-    ) -> None:
-        super().__init__(folder, insights=insights)
-        try:
-            import sqlalchemy  # pyright: ignore[reportUnusedImport]  # noqa: F401
-            from mlflow import MlflowClient  # pyright: ignore[reportMissingImports]
-            from mlflow.entities import Metric, Param  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise missing_package("mlflow-skinny", "mlflow", error) from None
-        self._make_client: Any = MlflowClient
-        self._metric: Any = Metric
-        self._param: Any = Param
-        self._client: Any = None
-        self._id = ""
+    name = "mlflow"
+    modules = ("mlflow", "mlflow.entities", "sqlalchemy")
+    _client: Any = None
+    _id = ""
 
     def begin(self, run: TrackedRun) -> None:
         """Begin the run, or continue it under its id."""
-        place = self.place("mlflow")
+        place = self.place()
         place.mkdir(parents=True, exist_ok=True)
         runs = None if self._folder is not None or run.folder is None else run.folder.parent
         home = (runs or place).resolve()
         uri = os.environ.get(_SERVER) or f"sqlite:///{home / 'mlflow.db'}"
         logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of each table it makes
-        self._client = self._make_client(tracking_uri=uri)
+        self._client = self._library.MlflowClient(tracking_uri=uri)
         file = place / "run-id.txt"
         if run.is_resumed and file.is_file():
             self._id = read_text(file).strip()
@@ -67,14 +50,18 @@ class MLflow(Tracker):
         self._id = self._client.create_run(experiment, run_name=run.name).info.run_id
         write_text(file, self._id + "\n")
         self.tag(run.tags)
-        params = [self._param(key, str(value)[:_LETTERS]) for key, value in run.config.items()]
+        params = [
+            self._library.entities.Param(key, str(value)[:_LETTERS])
+            for key, value in run.config.items()
+        ]
         for start in range(0, len(params), _BATCH):
             self._client.log_batch(self._id, params=params[start : start + _BATCH])
 
     def log(self, step: int, numbers: Numbers) -> None:
         """Send numbers."""
         moment = int(time.time() * 1000)
-        metrics = [self._metric(name, value, moment, step) for name, value in numbers.items()]
+        make = self._library.entities.Metric
+        metrics = [make(name, value, moment, step) for name, value in numbers.items()]
         self._client.log_batch(self._id, metrics=metrics)
 
     def write(self, note: Note) -> None:

@@ -10,10 +10,7 @@ from pellucid.observers.trackio import Trackio
 from pellucid.observers.weights_and_biases import WeightsAndBiases
 
 OBSERVERS: dict[str, type[Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "trackio": Trackio,
-    "mlflow": MLflow,
+    tracker.name: tracker for tracker in (TensorBoard, WeightsAndBiases, Trackio, MLflow)
 }
 
 
@@ -25,7 +22,8 @@ def observer_for(name: str, *, insights: Insights | None = None) -> Tracker:
         insights: gives findings and pictures.
 
     Raises:
-        ConfigError: There is none, or its package is not installed.
+        ConfigError: there is none.
+        LibraryError: its library is not installed.
     """
     if name not in OBSERVERS:
         raise ConfigError(f"there is no observer {name!r}; there are: {', '.join(OBSERVERS)}")

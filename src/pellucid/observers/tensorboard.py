@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ExitCode
 from pellucid.json_text import json_text
-from pellucid.observers.metrics import Numbers, missing_package
-from pellucid.observers.tracker import Insights, Note, Picture, TrackedRun, Tracker
+from pellucid.observers.metrics import Numbers
+from pellucid.observers.tracker import Note, Picture, TrackedRun, Tracker
 
 
 class TensorBoard(Tracker):
-    """An observer that writes files for TensorBoard, which has texts in the place of tags.
+    """An observer that writes files for TensorBoard, which has texts in the place of tags."""
 
-    Args:
-        folder: The target; `tensorboard` in the run's folder by default.
-        insights: Gives findings and pictures.
-
-    Raises:
-        ConfigError: The package tensorboard is not installed.
-    """
-
-    def __init__(
-        self, folder: str | Path | None = None, *, insights: Insights | None = None
-    ) -> None:
-        super().__init__(folder, insights=insights)
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise missing_package("tensorboard", "tensorboard", error) from None
-        self._make: Any = SummaryWriter
-        self._writer: Any = None
-        self._step = 0
+    name = "tensorboard"
+    modules = ("torch.utils.tensorboard",)
+    _writer: Any = None
+    _step = 0
 
     def begin(self, run: TrackedRun) -> None:
         """Purge the steps after the checkpoint that the run resumes from."""
-        place = str(self.place("tensorboard"))
-        self._writer = self._make(log_dir=place, purge_step=run.step + 1)
+        place = str(self.place())
+        self._writer = self._library.SummaryWriter(log_dir=place, purge_step=run.step + 1)
         self._step = run.step
         if not run.is_resumed:
             text = json_text(run.config, indent=1)

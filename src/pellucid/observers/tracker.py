@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import UInt8
@@ -17,6 +17,7 @@ from jaxtyping import UInt8
 from pellucid.config.codec import flatten
 from pellucid.disk import write_text
 from pellucid.errors import ExitCode, RunError
+from pellucid.extras import import_extra
 from pellucid.observers.metrics import Numbers, numbers_of
 from pellucid.reader import read_text, read_toml
 from pellucid.training import events
@@ -77,13 +78,23 @@ class Tracker(ABC):
     """An observer that passes a run on to a tool.
 
     Args:
-        folder: the folder for the tool's files; by default one that belongs to the run.
+        folder: the folder for the tool's files; by default one in the run's folder, named after
+            the tool.
         insights: gives findings and pictures; without it there are none.
+
+    Raises:
+        LibraryError: the tool's library is not installed.
     """
+
+    #: The tool's name on the command line, which is that of its extra, too.
+    name: ClassVar[str]
+    #: What is imported: the tool's module, and what it cannot do without; nothing for plain files.
+    modules: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, folder: str | Path | None = None, *, insights: Insights | None = None
     ) -> None:
+        self._library: Any = import_extra(self.name, *self.modules) if self.modules else None
         self._folder = folder
         self._insights = insights
         self._run_folder: Path | None = None
@@ -150,8 +161,8 @@ class Tracker(ABC):
                 return
         self.flush()
 
-    def place(self, name: str) -> Path:
-        """The folder for the tool's files: the one that was given, or `name` in the run's folder.
+    def place(self) -> Path:
+        """The folder for the tool's files: the one that was given, or one in the run's folder.
 
         Raises:
             RunError: neither is there.
@@ -159,8 +170,8 @@ class Tracker(ABC):
         if self._folder is not None:
             return Path(self._folder)
         if self._run_folder is None:
-            raise RunError(f"the run has no folder for {name}/: pass a folder to the observer")
-        return self._run_folder / name
+            raise RunError(f"the run has no folder for {self.name}/: pass a folder to the observer")
+        return self._run_folder / self.name
 
     def _open(self, event: events.Started | events.Resumed) -> None:
         self._run_folder = Path(event.folder) if event.folder else None

@@ -7,35 +7,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from pellucid.errors import ExitCode, RunError
-from pellucid.observers.metrics import Numbers, missing_package
-from pellucid.observers.tracker import Insights, Note, Picture, TrackedRun, Tracker, run_id_in
+from pellucid.observers.metrics import Numbers
+from pellucid.observers.tracker import Note, Picture, TrackedRun, Tracker, run_id_in
 
 
 class WeightsAndBiases(Tracker):
-    """An observer that sends a run to wandb; a resumed run keeps its id.
+    """An observer that sends a run to wandb; a resumed run keeps its id."""
 
-    Args:
-        folder: The folder for wandb's files; `wandb` in the run's folder by default.
-        insights: Gives findings and pictures.
-
-    Raises:
-        ConfigError: The package wandb is not installed.
-    """
-
-    def __init__(
-        self, folder: str | Path | None = None, *, insights: Insights | None = None
-    ) -> None:
-        super().__init__(folder, insights=insights)
-        try:
-            import wandb  # pyright: ignore[reportMissingImports]
-        except ImportError as error:
-            raise missing_package("wandb", "wandb", error) from None
-        self._wandb: Any = wandb
-        self._run: Any = None
+    name = "wandb"
+    modules = ("wandb",)
+    _run: Any = None
 
     def begin(self, run: TrackedRun) -> None:
         """Start wandb's process for the run.
@@ -43,8 +27,8 @@ class WeightsAndBiases(Tracker):
         Raises:
             RunError: wandb does not start; says why.
         """
-        wandb = self._wandb
-        place = self.place("wandb")
+        wandb = self._library
+        place = self.place()
         place.mkdir(parents=True, exist_ok=True)
         try:
             self._run = wandb.init(
@@ -76,7 +60,7 @@ class WeightsAndBiases(Tracker):
 
     def show(self, picture: Picture) -> None:
         """Send a picture."""
-        image = self._wandb.Image(picture.pixels)
+        image = self._library.Image(picture.pixels)
         self._run.log({picture.name: image, "step": picture.step})
 
     def tag(self, tags: Mapping[str, str]) -> None:

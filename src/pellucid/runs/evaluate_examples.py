@@ -13,7 +13,7 @@ import torch
 from pellucid import config
 from pellucid.data import Examples, PreparedData, assemble_template
 from pellucid.errors import ConfigError, RunError
-from pellucid.evaluation.metrics import Classified, need_sacrebleu, text_measures
+from pellucid.evaluation.metrics import Classified, sacrebleu_library, text_measures
 from pellucid.generation import Beams, finite
 from pellucid.runs.prepare import open_data
 from pellucid.runs.prepare_examples import encode_examples
@@ -148,7 +148,7 @@ def _evaluated(
             "with: leave --write out"
         )
     if beams is not None:
-        need_sacrebleu()
+        sacrebleu_library()
     generated = [] if beams is None or task.generate is None else task.generate(side, beams)
     compared = None
     if beams is not None:

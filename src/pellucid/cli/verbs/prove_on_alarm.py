@@ -74,10 +74,10 @@ class _Diagnosis:
 
 def train_with_alarm(arguments: argparse.Namespace, begin: Begin) -> None:
     """Start a run; at its first alarm diagnose it, prove fixes, and ask how to continue."""
-    from pellucid.lab.extra import require_lab
+    from pellucid.extras import import_extra
     from pellucid.training import Interrupts
 
-    require_lab("scipy.stats")  # a proof needs it, perhaps hours from now
+    import_extra("lab", "scipy.stats")  # a proof needs it, perhaps hours from now
     alarm = Alarm(Interrupts())
     with observed(arguments) as (result, observers):
         try:

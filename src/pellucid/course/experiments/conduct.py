@@ -17,7 +17,7 @@ from pellucid.course.experiments.record import (
     Verdict,
     judge,
 )
-from pellucid.lab.extra import require_lab
+from pellucid.extras import import_extra
 from pellucid.typed import own_randomness
 
 #: Lines of progress come no faster than this.
@@ -60,7 +60,7 @@ def conduct(
     count = (seeds or usual) if experiment.seeds else 0
     names = tuple(range(1, count + 1))
     if names:
-        require_lab("scipy.stats")
+        import_extra("lab", "scipy.stats")
     started = time.perf_counter()
     readings: list[Reading] = []
     for seed in names or (0,):

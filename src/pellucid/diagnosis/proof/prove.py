@@ -12,7 +12,7 @@ from pellucid.diagnosis.proof.proof import Proof
 from pellucid.diagnosis.proof.prove_loop import prove_loop
 from pellucid.diagnosis.proof.prove_run import prove_run
 from pellucid.errors import ConfigError
-from pellucid.lab.extra import require_lab
+from pellucid.extras import import_extra
 
 #: The pairs, and the fixes that are tried: of a run on all pairs, of a loop on one fork first.
 _FOR_A_RUN, _FOR_A_LOOP = (3, 3), (4, 10)
@@ -50,7 +50,7 @@ def prove(
             built.
         RunError: there is no run, or this machine lacks its device.
     """
-    require_lab("scipy.stats")
+    import_extra("lab", "scipy.stats")
     usual_seeds, usual_candidates = _FOR_A_LOOP if callable(target) else _FOR_A_RUN
     seeds = usual_seeds if seeds is None else seeds
     candidates = usual_candidates if candidates is None else candidates

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from torch import Tensor
 
-from pellucid.errors import ConfigError, PellucidError
+from pellucid.errors import ConfigError
+from pellucid.extras import import_extra
 
 #: By the value of `--type`: the type's name in the library, and the type of the file.
 _TYPES = {
@@ -27,19 +27,9 @@ def gguf_library() -> Any:
     """The module `gguf`.
 
     Raises:
-        PellucidError: it is missing or too old; tells how to install it.
+        LibraryError: it is missing or too old; says how to install it.
     """
-    try:
-        library: Any = import_module("gguf")
-    except ImportError:
-        raise PellucidError(
-            "GGUF files need the library gguf, which is missing: pip install 'pellucid[gguf]'"
-        ) from None
-    if not hasattr(library.GGUFWriter, "add_rope_freq_base_swa"):
-        raise PellucidError(
-            "GGUF files need the library gguf 0.18 or later: pip install --upgrade 'pellucid[gguf]'"
-        )
-    return library
+    return import_extra("gguf", "gguf", newest="GGUFWriter.add_rope_freq_base_swa")
 
 
 def check_type(name: str) -> None:
