@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from pellucid import maths
 from pellucid.batches import IGNORED
+from pellucid.counting import chunk_rows
 from pellucid.objectives import LazyLogits, head_cross_entropy, in_chunks, linear_cross_entropy
 from support.models import VARIANTS, build
 from support.objectives import token_batch
@@ -110,6 +111,14 @@ def test_a_chunk_has_as_many_rows_as_its_logits_may_take_bytes(
     with torch.no_grad():
         in_chunks(count, [LazyLogits(hidden, weight, None, soft_cap=None)])
     assert sizes == [5] * 6
+
+
+def test_a_gpu_takes_few_large_chunks() -> None:
+    tokens, vocab = 64 * 1024, 50_257
+    sizes = [chunk_rows(tokens, vocab, 2, on_gpu=on_gpu) for on_gpu in (False, True)]
+    assert [-(-tokens // size) for size in sizes] == [99, 7]
+    assert sizes[1] * vocab * 2 <= 2**30
+    assert chunk_rows(100, vocab, 2, on_gpu=True) == 100
 
 
 def test_a_models_own_head_has_its_bias_and_its_soft_cap() -> None:

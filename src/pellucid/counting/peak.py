@@ -131,7 +131,7 @@ def _update_rows(run: Run, size: Pass, conditions: Conditions) -> list[MemoryRow
         residual=conditions.residual_bytes,
     )
     if conditions.logits == "chunks":
-        loss = loss_bytes(model, run.objective, size, precision)
+        loss = loss_bytes(model, run.objective, size, precision, on_gpu=conditions.on_gpu)
     else:
         fused, compiled = conditions.logits == "fused", conditions.compiled
         loss = whole_logits_bytes(model, size, precision, compiled=compiled, fused=fused)

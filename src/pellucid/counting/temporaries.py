@@ -35,9 +35,12 @@ from pellucid.counting.activations import Pass, Precision, bytes_of
 from pellucid.counting.layers import NamedStack, stacks
 from pellucid.counting.trained import count_trained, matrix_shapes
 
-#: Bytes of logits at a time. Fewer rows than `_LEAST_ROWS` make the matrix product slow; more rows
-#: need fewer sums of the matrix's gradient over chunks.
+#: Bytes of logits at a time, near a processor's caches. Fewer rows than `_LEAST_ROWS` make the
+#: matrix product slow; more rows need fewer sums of the matrix's gradient over chunks.
 _CHUNK_BYTES = 2**26
+#: On a GPU. GPT-2's 65,536 tokens in bfloat16 are 7 chunks in place of 99: each is a dozen launches
+#: and a product large enough to fill the card. Not measured on one.
+_GPU_CHUNK_BYTES = 2**30
 _LEAST_ROWS = 256
 #: Float32 copies of a chunk of logits if torch computes the loss step by step.
 _COPIES = 4
@@ -53,29 +56,33 @@ GENERATED_ROWS = 64
 Size = tuple[int, str]
 
 
-def chunk_rows(tokens: int, vocab_size: int, item_bytes: int) -> int:
+def chunk_rows(tokens: int, vocab_size: int, item_bytes: int, *, on_gpu: bool) -> int:
     """Rows of logits in a chunk; all chunks are nearly equal.
 
     Args:
         tokens: Rows in all.
         vocab_size: Logits in a row.
         item_bytes: Bytes of a logit.
+        on_gpu: Whether a GPU computes them.
     """
-    max_rows = max(_LEAST_ROWS, _CHUNK_BYTES // (vocab_size * item_bytes))
+    n_bytes = _GPU_CHUNK_BYTES if on_gpu else _CHUNK_BYTES
+    max_rows = max(_LEAST_ROWS, n_bytes // (vocab_size * item_bytes))
     n_chunks = max(1, -(-tokens // max_rows))
     return max(1, -(-tokens // n_chunks))
 
 
-def loss_bytes(model: Transformer, objective: Objective, size: Pass, precision: Precision) -> Size:
+def loss_bytes(
+    model: Transformer, objective: Objective, size: Pass, precision: Precision, *, on_gpu: bool
+) -> Size:
     """The logits during the loss, and the head's matrix in their precision."""
     if isinstance(model.head, ClassificationHead | NoHead):
         return 0, "nothing: no logits over the vocabulary"
     tokens = size.sequences * (size.decoder or size.encoder)
     width = bytes_of(precision)
     matrix = 0 if width == 4 else width * model.rows * model.head_width
-    rows = chunk_rows(tokens, model.rows, width)
+    rows = chunk_rows(tokens, model.rows, width, on_gpu=on_gpu)
     fused = width * rows * model.rows + matrix
-    wide = 4 * chunk_rows(tokens, model.rows, 4) * model.rows + matrix
+    wide = 4 * chunk_rows(tokens, model.rows, 4, on_gpu=on_gpu) * model.rows + matrix
     match objective:
         case NextToken() | SFT() | Seq2Seq():
             copies = _COPIES if objective.entropy_bonus else 0
@@ -176,7 +183,7 @@ def reading_bytes(model: Transformer, size: Pass, precision: Precision, *, logit
     if not logits or isinstance(model.head, ClassificationHead | NoHead):
         return layer, formula
     tokens = size.sequences * (size.decoder or size.encoder)
-    rows = chunk_rows(tokens, model.rows, width)
+    rows = chunk_rows(tokens, model.rows, width, on_gpu=False)
     return (
         layer + width * rows * model.rows,
         f"{formula} + {width} bytes x rows of a chunk x vocab_size",

@@ -97,7 +97,8 @@ def in_chunks(
             return function(*logits, *(row[part] for row in rows))
 
     n = first.shape[0]
-    size = chunk_rows(n, lazy[0].weight.shape[0], torch.float32.itemsize)
+    vocab = lazy[0].weight.shape[0]
+    size = chunk_rows(n, vocab, torch.float32.itemsize, on_gpu=first.is_cuda)
     chunks = (partial(compute, slice(start, start + size)) for start in range(0, n, size))
     outputs = [computed_again(chunk) if torch.is_grad_enabled() else chunk() for chunk in chunks]
     return tuple(torch.cat(values) for values in zip(*outputs, strict=True))

@@ -251,7 +251,8 @@ class _Function(torch.autograd.Function):
         in_c = _in_c(hidden) if soft_cap is None else None
         make = _errors if in_c is None else in_c
         chunk = _Chunk(bias, divisor, label_smoothing, z_loss, soft_cap, learning)
-        rows = chunk_rows(n, vocab, hidden.itemsize if make is in_c else wide.itemsize)
+        width = hidden.itemsize if make is in_c else wide.itemsize
+        rows = chunk_rows(n, vocab, width, on_gpu=hidden.is_cuda)
         room = hidden.new_empty(min(rows, n), vocab)
         # a sum over chunks is kept wide: bfloat16 would lose small addends
         sum_dtype = weight.dtype if n <= rows else wide
