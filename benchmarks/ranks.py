@@ -69,15 +69,7 @@ def started(name: str, size: int, arguments: argparse.Namespace) -> dict[str, An
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
-    words = [
-        sys.executable,
-        "-m",
-        "benchmarks.ranks",
-        "--child",
-        name,
-        "--updates",
-        str(arguments.updates),
-    ]
+    words = [sys.executable, "-m", "benchmarks.ranks", "--child", name]
     words += ["--updates", str(arguments.updates), "--threads", str(arguments.threads)]
     ranks = [
         subprocess.Popen(

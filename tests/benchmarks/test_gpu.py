@@ -1,0 +1,62 @@
+"""The one command for a lent GPU: what it runs, and what it refuses."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import gpu
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int | str | None:
+    monkeypatch.setattr(sys, "argv", ["gpu", *words])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    return ended.value.code
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_without_a_card_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "is_done", lambda *_: pytest.fail("a part was run"))
+    assert "nothing is measured" in str(run(monkeypatch))
+
+
+def test_every_part_is_a_command_that_exists_and_all_fit_in_ten_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts: dict[str, list[str]] = {}
+    monkeypatch.setattr(gpu, "is_done", lambda part, words: parts.setdefault(part, words) and True)
+    assert run(monkeypatch, "--device", "cpu", "--ranks", "2", "--nanogpt", "nanoGPT") == 0
+    assert parts.keys() == gpu.LIMITS.keys()
+    assert sum(gpu.LIMITS.values()) < 600
+    for words in parts.values():
+        assert find_spec(words[0]) is not None
+        assert all((gpu.ROOT / word).is_file() for word in words if word.startswith("tests/"))
+    assert parts["train"][-2:] == ["--nanogpt", str(Path("nanoGPT").resolve())]
+
+
+def test_nothing_is_measured_after_numbers_that_do_not_agree(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts: list[str] = []
+
+    def is_done(part: str, words: list[str]) -> bool:
+        parts.append(part)
+        return part != "agree"
+
+    monkeypatch.setattr(gpu, "is_done", is_done)
+    assert run(monkeypatch, "--device", "cpu") == 1
+    assert parts == ["tests", "agree", "page"]
+
+
+def test_a_difference_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"cpu": [2.0, 1.0], "cuda": [2.0, 1.001]}
+    monkeypatch.setattr(gpu, "losses", lambda choices, device: values[device])
+    assert gpu.differences("cpu") == []
+    assert gpu.differences("cuda") == list(gpu.AGREE)
+    values["cuda"][1] = float("nan")
+    assert gpu.differences("cuda") == list(gpu.AGREE)
