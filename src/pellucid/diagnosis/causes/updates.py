@@ -30,6 +30,21 @@ def put_back(view: HistoryView) -> Candidate | None:
     )
 
 
+def taken_back(view: HistoryView) -> Candidate | None:
+    """Updates that something else takes back before the next one, in nearly every number."""
+    mark = view.often("undone", limit("UPD001", "share"))
+    if mark is None:
+        return None
+    return suspect(
+        "UPD001/undone",
+        _sure(mark),
+        undone=mark.value,
+        share=mark.share,
+        n=mark.n_seeable,
+        step=mark.first,
+    )
+
+
 def no_gradients(view: HistoryView) -> Candidate | None:
     """Steps at which no weight has a gradient."""
     mark = view.often("bare", limit("UPD002", "share"))
@@ -187,6 +202,7 @@ def thrown_away(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     put_back,
+    taken_back,
     no_gradients,
     used_twice,
     no_movement,
