@@ -62,7 +62,9 @@ def climbing(view: HistoryView) -> Candidate | None:
     guessing = start if guessing is None else guessing
     quarters = [sum(view.losses[i * n : (i + 1) * n]) / n for i in range(4)]
     rises = sorted(quarters) == quarters and quarters[-1] > 3 * guessing
-    if not rises or min(view.losses) < start - 0.5 or start > 2 * guessing:
+    # one batch may be easy; five in a row are not
+    lowest = min(sum(view.losses[i : i + 5]) / 5 for i in range(4 * n - 4))
+    if not rises or lowest < start - 0.5 or start > 2 * guessing:
         return None
     return suspect("LOS009/rising", start=start, end=view.end, step=view.steps[0])
 

@@ -174,13 +174,16 @@ def always_cut(view: HistoryView) -> Candidate | None:
     is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
     if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
         return None
+    # Adam divides by the gradient's size, as long as that is larger than eps
+    first = view.first("update.effective_step")
+    is_divided = view.facts.betas is not None and (first or 1.0) > limit("OPT009", "first")
     return suspect(
         "UPD008",
         _sure(mark),
         cut=mark.value,
         n=mark.n_seen,
         step=mark.first,
-        severity="note" if view.goes_well and view.facts.betas is not None else None,
+        severity="note" if view.goes_well and is_divided else None,
     )
 
 
