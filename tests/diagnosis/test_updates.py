@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pellucid.diagnosis import History, declare, diagnose
+from pellucid.diagnosis import History, Reading, declare, diagnose
 from pellucid.vitals import Mark
 from support import loops, odd_loops
 from support.courses import GUESSING, healthy
@@ -20,6 +20,7 @@ FAULTS: list[tuple[type[Loop], str]] = [
     (loops.ClearedTooSoon, "UPD002"),
     (loops.StepBeforeBackward, "UPD002"),
     (loops.PutBack, "UPD001"),
+    (loops.WrittenOver, "UPD001"),
     (loops.SteppedTwice, "UPD003"),
     (loops.Undivided, "LOS007"),
     (loops.ScheduleByPart, "UPD004"),
@@ -56,6 +57,7 @@ ODD: dict[str, Any] = {
     "restarts": lambda: odd_loops.Scheduled(odd_loops.restarts),
     "warm, stable, decay": lambda: odd_loops.Scheduled(odd_loops.warm_then_stable_then_decayed),
     "averaged": odd_loops.Averaged,
+    "pruned": odd_loops.Pruned,
     "lookahead": odd_loops.Lookahead,
     "centralised": odd_loops.Centralised,
     "adapted": odd_loops.Adapted,
@@ -113,6 +115,24 @@ def test_a_loss_that_rises_steadily_is_turned_round_also_without_a_vocabulary() 
     assert [f.code for f in diagnose(History(name="classes", losses=rising))][:1] == ["LOS009"]
     small = tuple((step, 0.01 + 0.001 * step) for step in range(1, 61))
     assert diagnose(History(name="policy", losses=small)) == []
+    text = [(step, 4.1 + 0.4 * step) for step in range(1, 61)]
+    one_easy_batch = (*text[:2], (3, 3.4), *text[3:])
+    assert [f.code for f in diagnose(History(name="answers", losses=one_easy_batch))] == ["LOS009"]
+    learnt_first = (*((step, 3.0) for step in range(1, 9)), *text[8:])
+    codes = {
+        f.code for f in diagnose(History(name="answers", losses=((1, 4.1), *learnt_first[1:])))
+    }
+    assert "LOS009" not in codes
+
+
+@pytest.mark.parametrize(("first", "severity"), [(1.0, "note"), (0.009, "warn")])
+def test_cut_gradients_harm_adam_only_if_eps_is_larger(first: float, severity: str) -> None:
+    mark = Mark(n_seen=99, n_seeable=99, first=2, values=[1e-6 * (1 + n / 99) for n in range(99)])
+    course = healthy()
+    facts = replace(course.facts, clip_norm=None)
+    signs = {**course.signs, "update.effective_step": (Reading(1, first, "calm"),)}
+    found = diagnose(replace(course, facts=facts, signs=signs, marks={"cut": mark}))
+    assert ("UPD008", severity) in [(f.code, f.severity) for f in found]
 
 
 def test_a_new_model_that_is_mostly_frozen_is_named_unless_that_is_declared() -> None:

@@ -82,6 +82,20 @@ class PutBack(Loop):
         return super().update(step)
 
 
+class WrittenOver(Loop):
+    """A slow average of the weights takes their place after every update."""
+
+    def update(self, step: int) -> Tensor:
+        weights = list(self.model.parameters())
+        if step == 0:
+            self.average = [weight.detach().clone() for weight in weights]
+        loss = super().update(step)
+        with torch.no_grad():
+            for slow, weight in zip(self.average, weights, strict=True):
+                weight.copy_(slow.lerp_(weight, 0.01))
+        return loss
+
+
 class SteppedTwice(Loop):
     def update(self, step: int) -> Tensor:
         loss = super().update(step)

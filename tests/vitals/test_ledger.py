@@ -69,6 +69,11 @@ def test_statistics_are_those_of_the_numbers_on_the_page() -> None:
     gap = torch.linalg.vector_norm(page.before[1] - page.after[0]) / 6**0.5
     torch.testing.assert_close(table["written"][1], gap)
     assert table["written"][0] == 0
+    page.before[1:3] = page.after[:2] - 0.9 * (page.after[:2] - page.before[:2])
+    page.after[1] = page.before[1] + 1
+    page.before[2] = page.after[1] - 0.9
+    undone = page.statistics(3, decay, narrow, slice(0, 3))[:, COLUMNS.index("undone")]
+    torch.testing.assert_close(undone, torch.tensor([-1, 0.9, 0.9], dtype=torch.float64))
     pull = 0.5 * page.before[0, :2].norm() / page.gradient[0, :2].norm()
     torch.testing.assert_close(table["pull"][0], pull)
     torch.testing.assert_close(table["left"][0], page.old[0].norm() / page.new[0].norm())

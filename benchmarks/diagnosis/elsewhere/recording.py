@@ -24,6 +24,9 @@ _HERE = Path(__file__).parent
 _SOURCE = _HERE.parents[2] / "src" / "pellucid"
 #: The rooms that watch and judge, and what decides which trainings there are.
 _JUDGES, _TRAINS = ("diagnosis", "vitals"), ("*.py", "faults/*.py", "odd/*.py", "styles/*.py")
+#: Trainings of one process. One that has ended leaves nothing behind: trainers keep more than they
+#: give back. `max_tasks_per_child` of Python 3.11 can wait for ever (its issue 115634).
+_TASKS = 40
 _TELLS = ("__init__.py", "__main__.py", "answers.py", "recording.py", "results.py", "page.py")
 
 
@@ -72,20 +75,23 @@ def record_all(
     open_ones = [case for case in cases if _record(file_of(out, case, rate), digest) is None]
     say(f"{rate}: {len(cases)} trainings, {len(cases) - len(open_ones)} are there")
     began = time.monotonic()
-    # a process that has ended leaves nothing behind: trainers keep more than they give back
-    with ProcessPoolExecutor(
-        workers,
-        mp_context=multiprocessing.get_context("spawn"),
-        initializer=_end_with_parent,
-        max_tasks_per_child=40,
-    ) as pool:
-        running = [pool.submit(make, case, rate, folder, out, digest) for case in open_ones]
-        for count, done in enumerate(as_completed(running), start=1):
-            if done.result():
-                say(done.result())
-            if count % 10 == 0 or count == len(running):
-                left = (time.monotonic() - began) / count * (len(running) - count)
-                say(f"{count} of {len(running)} done, {left / 60:.1f} min left")
+    size = _TASKS * workers
+    for first in range(0, len(open_ones), size):
+        with ProcessPoolExecutor(
+            workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_end_with_parent,
+        ) as pool:
+            running = [
+                pool.submit(make, case, rate, folder, out, digest)
+                for case in open_ones[first : first + size]
+            ]
+            for count, done in enumerate(as_completed(running), start=first + 1):
+                if done.result():
+                    say(done.result())
+                if count % 10 == 0 or count == len(open_ones):
+                    remaining = (time.monotonic() - began) / count * (len(open_ones) - count)
+                    say(f"{count} of {len(open_ones)} done, {remaining / 60:.1f} min left")
 
 
 def _end_with_parent() -> None:

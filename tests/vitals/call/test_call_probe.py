@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -96,6 +97,11 @@ def divided(model: nn.Module, step: int) -> Tensor:
     return cross_entropy(model(ids[:, :TIME]) / 30, ids[:, 1 : TIME + 1])
 
 
+def smoothed(model: nn.Module, step: int, share: float = 0.9) -> Tensor:
+    ids = rows(step)
+    return cross_entropy(model(ids[:, :TIME]), ids[:, 1 : TIME + 1], label_smoothing=share)
+
+
 def prefix(model: nn.Module, step: int) -> Tensor:
     """The first half reads itself on both sides, and only the second half is paid for."""
     ids, hidden = rows(step), torch.ones(TIME, TIME).triu(1).bool()
@@ -175,6 +181,7 @@ FAULTS: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor], str]] = 
     "labels of other rows": (Reader, of_other_rows, "LOS003"),
     "noise in the labels": (Reader, noisy, "LOS003"),
     "divided logits": (Reader, divided, "LOS014"),
+    "smoothed away": (Reader, smoothed, "LOS013"),
     "masks that hide nothing": (both_sides, lambda m, s: masked(m, s, hides=False), "LOS015"),
     "a loss on every token": (both_sides, lambda m, s: masked(m, s, pays_all=True), "LOS015"),
     "a masked model with a causal mask": (Reader, masked, "ATT008"),
@@ -188,6 +195,7 @@ ODD: dict[str, tuple[Callable[[], nn.Module], Callable[..., Tensor]]] = {
         Reader,
         lambda m, s: next_tokens(m, s, positions=torch.arange(TIME) % (TIME // 2)),
     ),
+    "a little smoothing": (Reader, partial(smoothed, share=0.1)),
     "advantages of both signs": (Reader, advantages),
     "corrections": (both_sides, corrected),
     "noise in the inputs": (Reader, denoised),
@@ -243,6 +251,10 @@ def test_gradient_of_the_logits_gives_temperature_weight_and_targets() -> None:
     assert one["logits.temperature"] == pytest.approx(1.0, abs=1e-3)
     assert one["targets.weight"] == pytest.approx(1.0, abs=1e-3)
     assert one["targets.single"] == 1.0
+    assert one["targets.smoothing"] == pytest.approx(0.0, abs=1e-3)
+    for share in (0.1, 0.9):
+        read = signs(partial(smoothed, share=share))["targets.smoothing"]
+        assert read == pytest.approx(share, abs=1e-3)
     assert signs(divided)["logits.temperature"] == pytest.approx(30, rel=1e-2)
     total = signs(lambda m, s: next_tokens(m, s) * 4 * TIME)
     assert total["targets.weight"] == pytest.approx(4 * TIME, rel=1e-3)

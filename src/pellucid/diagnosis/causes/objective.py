@@ -62,7 +62,9 @@ def climbing(view: HistoryView) -> Candidate | None:
     guessing = start if guessing is None else guessing
     quarters = [sum(view.losses[i * n : (i + 1) * n]) / n for i in range(4)]
     rises = sorted(quarters) == quarters and quarters[-1] > 3 * guessing
-    if not rises or min(view.losses) < start - 0.5 or start > 2 * guessing:
+    # one batch may be easy; five in a row are not
+    lowest = min(sum(view.losses[i : i + 5]) / 5 for i in range(4 * n - 4))
+    if not rises or lowest < start - 0.5 or start > 2 * guessing:
         return None
     return suspect("LOS009/rising", start=start, end=view.end, step=view.steps[0])
 
@@ -98,6 +100,8 @@ def softmax_twice(view: HistoryView) -> Candidate | None:
     is_faint = 1e-6 < norm < 0.3 and not view.at_clip(norm)
     if (view.first("targets.weight") or 0.0) > limit("LOS008", "weight"):
         return None  # the gradient is that of a mean of cross-entropies
+    if (view.first("targets.smoothing") or 0.0) > limit("LOS013", "smoothing"):
+        return None  # it is that of smoothed targets
     in_band = abs(start - guessing) < 0.02 and lowest > floor - 0.02
     if not in_band or not is_faint or view.updates < 20:
         return None
@@ -128,6 +132,9 @@ def other_terms(view: HistoryView) -> Candidate | None:
         )
     if smoothing > limit("LOS013", "smoothing") or z_loss > limit("LOS013", "z_loss"):
         return suspect("LOS013", smoothing=smoothing, z_loss=z_loss, ratio=ratio, step=0)
+    spread = view.first("targets.smoothing") or 0.0
+    if spread > limit("LOS013", "smoothing"):
+        return suspect("LOS013/gradient", spread=spread, step=1)
     return suspect("LOS013/ratio", ratio=ratio, step=0) if is_raised else None
 
 

@@ -30,6 +30,21 @@ def put_back(view: HistoryView) -> Candidate | None:
     )
 
 
+def taken_back(view: HistoryView) -> Candidate | None:
+    """Updates that something else takes back before the next one, in nearly every number."""
+    mark = view.often("undone", limit("UPD001", "share"))
+    if mark is None:
+        return None
+    return suspect(
+        "UPD001/undone",
+        _sure(mark),
+        undone=mark.value,
+        share=mark.share,
+        n=mark.n_seeable,
+        step=mark.first,
+    )
+
+
 def no_gradients(view: HistoryView) -> Candidate | None:
     """Steps at which no weight has a gradient."""
     mark = view.often("bare", limit("UPD002", "share"))
@@ -159,13 +174,16 @@ def always_cut(view: HistoryView) -> Candidate | None:
     is_scale = all(abs(value - round(value)) < limit("UPD008", "spread") for value in logs)
     if not logs or max(logs) - min(logs) < limit("UPD008", "spread") or is_scale:
         return None
+    # Adam divides by the gradient's size, as long as that is larger than eps
+    first = view.first("update.effective_step")
+    is_divided = view.facts.betas is not None and (first or 1.0) > limit("OPT009", "first")
     return suspect(
         "UPD008",
         _sure(mark),
         cut=mark.value,
         n=mark.n_seen,
         step=mark.first,
-        severity="note" if view.goes_well and view.facts.betas is not None else None,
+        severity="note" if view.goes_well and is_divided else None,
     )
 
 
@@ -187,6 +205,7 @@ def thrown_away(view: HistoryView) -> Candidate | None:
 
 CAUSES: tuple[Cause, ...] = (
     put_back,
+    taken_back,
     no_gradients,
     used_twice,
     no_movement,

@@ -19,6 +19,8 @@ from pellucid.batches import IGNORED
 _PLACES, _FEWEST = 512, 8
 #: Of the gradient's negative part, at least so much is the target's if it is one token.
 _ONE_TARGET = 0.5
+#: A straight line has to explain so much of the gradient by p for a smoothing to be read off it.
+_LINE = 0.99
 #: Of the gradient's negative part, at least so much is the target's if nothing is smoothed.
 _PLAIN = 0.999
 
@@ -34,6 +36,8 @@ class PaidTargets:
         weight: What all places together weigh in the gradient, 1 for a mean; None if no place has
             one target.
         temperature: The number by which the loss divides the logits; None if it shows nowhere.
+        smoothing: The share of a target that the loss spreads over all tokens; None if the gradient
+            is not that of a smoothed target.
     """
 
     all: Int[Tensor, "batch time"]
@@ -41,6 +45,7 @@ class PaidTargets:
     single: float | None = None
     weight: float | None = None
     temperature: float | None = None
+    smoothing: float | None = None
 
 
 def first_places(tensor: Tensor, rows: int) -> Tensor:
@@ -70,7 +75,8 @@ def paid_targets(
     single = float(is_single.sum() / is_paid.sum().clamp_min(1)) if bool(is_paid.any()) else None
     weight = _weight(part, logits, is_single) * int((targets != IGNORED).sum()) if single else None
     temperature = _temperature(part, logits, share > _PLAIN)
-    return PaidTargets(targets, row_targets, single, weight, temperature)
+    smoothing = _smoothing(part, logits, is_paid)
+    return PaidTargets(targets, row_targets, single, weight, temperature, smoothing)
 
 
 def _weight(gradient: Tensor, logits: Tensor, is_single: Tensor) -> float:
@@ -102,3 +108,26 @@ def _temperature(gradient: Tensor, logits: Tensor, is_plain: Tensor) -> float | 
     if not bool(usable.any()) or float(usable.double().mean()) < 0.5:
         return None
     return 1 / float(slope[usable].median())
+
+
+def _smoothing(gradient: Tensor, logits: Tensor, is_paid: Tensor) -> float | None:
+    """The median s of the places; their gradient by tokens that are no target is a line in p.
+
+    c (p_i - (1 - s) y_i - s / V), so the line's slope is c, and it meets p = 0 at -c s / V
+    """
+    vocab = gradient.shape[-1]
+    if not bool(is_paid.any()) or vocab < _FEWEST:
+        return None
+    g, p = gradient[is_paid].double(), logits[is_paid].double().softmax(-1)
+    is_other = torch.ones_like(g).scatter_(-1, g.argmin(-1, keepdim=True), 0.0)
+    mean_g, mean_p = ((x * is_other).sum(-1, keepdim=True) / (vocab - 1) for x in (g, p))
+    from_g, from_p = (g - mean_g) * is_other, (p - mean_p) * is_other
+    spread_g, spread_p = from_g.square().sum(-1), from_p.square().sum(-1)
+    covered = (from_g * from_p).sum(-1)
+    slope = covered / spread_p.clamp_min(1e-30)
+    fits = covered.square() > _LINE * spread_g * spread_p.clamp_min(1e-30)
+    usable = fits & (slope > 0)
+    if float(usable.double().mean()) < 0.5:
+        return None
+    share = vocab * (mean_p[:, 0] - mean_g[:, 0] / slope.clamp_min(1e-30))
+    return float(share[usable].median())

@@ -115,6 +115,7 @@ class CallProbe:
                 "targets.single": paid.single,
                 "targets.weight": paid.weight,
                 "logits.temperature": paid.temperature,
+                "targets.smoothing": paid.smoothing,
             }
             signs |= {id: value for id, value in numbers.items() if value is not None}
         return signs

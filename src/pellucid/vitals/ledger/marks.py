@@ -16,6 +16,7 @@ MarkName = Literal[
     "left",
     "written",
     "restored",
+    "undone",
     "bare",
     "repeated",
     "unmoved",
@@ -39,6 +40,8 @@ _VALUES, _CHECKSUMS = 256, 2**17
 _LONG = 16
 #: A gradient that is left counts from this share of the new one on, as `gradient.left`.
 LEFT = 1e-3
+#: An update is undone if so much of nearly every number that it moved is taken back.
+UNDONE = 0.8
 
 
 class Row(NamedTuple):
@@ -190,6 +193,8 @@ class Marks:
             is_written = before != last[1]["after"]
             step = last[1]["step"]
             self._mark("written", row, numbers["written"] / (step or 1.0), shows=is_written)
+            if step:
+                self._mark("undone", row, numbers["undone"], shows=numbers["undone"] >= UNDONE)
         if self._steps_by_checksum:
             earlier = self._steps_by_checksum.get(before) if is_written else None
             steps_lost = 0.0 if earlier is None else float(row.step - 1 - earlier)

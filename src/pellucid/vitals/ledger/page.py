@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -19,6 +20,7 @@ COLUMNS = (
     "slope",
     "moved",
     "written",
+    "undone",
     "lost",
     "pull",
     "left",
@@ -28,6 +30,8 @@ COLUMNS = (
     "tokens",
     *(f"text{i}" for i in range(ROWS)),
 )
+#: Of the numbers that an update moved, so few may have stayed for the update to count as undone.
+_STAYED = 0.02
 #: A checksum has so many bits, which a float64 holds exactly.
 _BITS = 52
 
@@ -89,6 +93,7 @@ class Page:
             _rms(gradient),
             (change != 0).any(1).double(),
             _rms(gap),
+            _undone(change, gap),
             _share(stayed & is_narrow, (gradient != 0) & is_narrow),
             _ratio(_rms(decay.to(before) * before), _rms(gradient * decays)),
             _ratio(_rms(old), _rms(new)),
@@ -119,6 +124,17 @@ def copy_into(row: Tensor, numbers: Sequence[Tensor | None], sizes: Sequence[int
 
 def _rms(x: Tensor) -> Tensor:
     return x.square().mean(1).sqrt()
+
+
+def _undone(change: Tensor, gap: Tensor) -> Tensor:
+    """What is taken back of nearly every number that the update before moved; -1 if unknown.
+
+    A mask of pruned weights takes back its own part alone, and a norm the part along the weights.
+    """
+    moved = change[:-1]
+    ratio = torch.where(moved == 0, torch.full_like(moved, math.nan), -gap[1:] / moved)
+    share = torch.nanquantile(ratio, _STAYED, dim=1) if len(moved) else moved.new_zeros(0)
+    return torch.cat([share.new_full((1,), -1.0), share.nan_to_num(-1.0)])
 
 
 def _share(part: Tensor, total: Tensor) -> Tensor:
