@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, assert_never, cast
 
@@ -173,7 +174,7 @@ class FirstBatch:
         self.adds_up = kwargs.get("num_items_in_batch") is not None
 
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        loss = _attribute(output, "loss") if _is_training(module) else None
+        loss = output_attribute(output, "loss") if _is_training(module) else None
         if isinstance(loss, Tensor) and loss.ndim == 0:
             self.losses.append(loss.detach())
 
@@ -256,7 +257,7 @@ def one_token(ids: Tensor) -> Tensor:
 
 def logits_of(output: Any) -> Tensor | None:
     """The logits (batch, time, vocab) in a model's output; None if it has none."""
-    logits = _attribute(output, "logits")
+    logits = output_attribute(output, "logits")
     if logits is None:
         logits = output
     if isinstance(logits, tuple | list):
@@ -267,10 +268,16 @@ def logits_of(output: Any) -> Tensor | None:
     return cast("Tensor", logits) if good else None
 
 
-def _attribute(output: Any, name: str) -> Any:
+def output_attribute(output: Any, name: str) -> Any:
+    """A value that a model returns under this name; None if there is none.
+
+    A user's output may raise any error for a name that it does not have.
+    """
     if isinstance(output, Mapping):
         return cast("Mapping[str, Any]", output).get(name)
-    return getattr(output, name, None)
+    with suppress(Exception):
+        return getattr(output, name, None)
+    return None
 
 
 def _decodes(model: nn.Module) -> bool | None:
