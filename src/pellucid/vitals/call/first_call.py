@@ -46,11 +46,14 @@ class FirstCallProbe:
         """
         call = first.call
         if not self._is_due or call is None:
+            first.answers.close()
             return
         self._is_due = False
         started = time.perf_counter()
         with silently():
             signs = self._guard("the first call", self._measure, model, first, call) or {}
+            is_scaled = first.autocast == torch.float16
+            signs |= self._guard("answers.*", first.answers.measure, is_scaled=is_scaled) or {}
         for id, value in signs.items():
             metrics.record(id, torch.tensor(value, dtype=torch.float64))
         self.seconds = time.perf_counter() - started
