@@ -7,14 +7,15 @@ policy gradient lowers those of bad answers, and DPO lowers the rejected ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: Most calls of an update, rows of a call from its start and from its middle, and places of a row.
@@ -87,7 +88,7 @@ class Answers:
             scores = _scores_in(output)
             if scores is not None:
                 register(scores, lambda gradient: self._scores.append(-gradient.flatten()))
-        elif logits.requires_grad and is_plain(logits):
+        elif logits.requires_grad and is_plain(logits) and logits.numel():
             rows, places = _chosen_rows(logits), _chosen_places(logits)
             kept = logits.detach()[rows][:, places].clone()  # a loop may write to its logits
             register(logits, partial(self._take, rows, places, kept))
@@ -176,7 +177,10 @@ def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
 
 def _scores_in(output: Any) -> Tensor | None:
     """One number for each row, as a reward model gives it; None if there is none."""
-    values = output if isinstance(output, tuple | list) else (getattr(output, "logits", output),)
+    named: Any = output_attribute(output, "logits")
+    if named is None:
+        named = output
+    values: Sequence[Any] = named if isinstance(named, tuple | list) else (named,)
     for value in values:
         if isinstance(value, Tensor) and value.requires_grad and is_plain(value):
             is_score = value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1)

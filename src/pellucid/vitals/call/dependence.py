@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.typed import named_modules
 from pellucid.vitals.call.arguments import Arguments, Place, other_ids
-from pellucid.vitals.taps.first_batch import output_attribute
+from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.restore import reading_mode
 
 #: Names of outputs that are not logits of tokens.

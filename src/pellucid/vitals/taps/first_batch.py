@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Any, assert_never, cast
 
@@ -23,6 +22,7 @@ from pellucid.vitals.ledger.batch_rows import row_checksums
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
+from pellucid.vitals.taps.outputs import logits_of, output_attribute
 from pellucid.vitals.taps.recorded_call import Call, Uncuttable, is_plain
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
@@ -243,31 +243,6 @@ def _register(hooks: Hooks, tensor: Tensor, take: Callable[[Tensor], None]) -> N
 def _is_training(module: nn.Module) -> bool:
     """Whether the loop learns from this call: a model that generates text does not."""
     return module.training and torch.is_grad_enabled()
-
-
-def logits_of(output: Any) -> Tensor | None:
-    """The logits (batch, time, vocab) in a model's output; None if it has none."""
-    logits = output_attribute(output, "logits")
-    if logits is None:
-        logits = output
-    if isinstance(logits, tuple | list):
-        logits = next(
-            (t for t in cast("list[Any]", logits) if isinstance(t, Tensor) and t.ndim == 3), None
-        )
-    good = isinstance(logits, Tensor) and logits.ndim == 3 and logits.is_floating_point()
-    return cast("Tensor", logits) if good else None
-
-
-def output_attribute(output: Any, name: str) -> Any:
-    """A value that a model returns under this name; None if there is none.
-
-    A user's output may raise any error for a name that it does not have.
-    """
-    if isinstance(output, Mapping):
-        return cast("Mapping[str, Any]", output).get(name)
-    with suppress(Exception):
-        return getattr(output, name, None)
-    return None
 
 
 def _decodes(model: nn.Module) -> bool | None:
