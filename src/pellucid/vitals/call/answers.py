@@ -180,7 +180,7 @@ def _scores_in(output: Any) -> Tensor | None:
     named: Any = output_attribute(output, "logits")
     if named is None:
         named = output
-    values: Sequence[Any] = named if isinstance(named, tuple | list) else (named,)
+    values = cast("Sequence[Any]", named) if isinstance(named, tuple | list) else (named,)
     for value in values:
         if isinstance(value, Tensor) and value.requires_grad and is_plain(value):
             is_score = value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1)
