@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from pellucid.vitals.call.row_content import one_token
 from pellucid.vitals.ledger.batch_rows import ROWS, row_checksums
-from pellucid.vitals.taps.first_batch import one_token
 
 
 def test_a_row_has_one_checksum_with_any_padding_and_any_mask() -> None:

@@ -215,8 +215,6 @@ class Classed(Odd):
 
 
 class Pricked(Odd):
-    off = frozenset({"the model's own loss", "the look inside"})
-
     def __init__(self) -> None:
         super().__init__(Called(lambda ids: ids, Prickly))
 
@@ -484,7 +482,8 @@ def of_model(make: Callable[[], nn.Module], *off: str) -> type[Odd]:
 
 SAMPLE: list[type[Odd]] = [MaxNorm, of_model(Counting), LateBackward, Drawing, EmptyBatches]
 SAMPLE += [Replaced, Strange, Scaled, Scripted]
-REST: list[type[Odd]] = [of_model(InPlace), of_model(OnlyTraining, "the look inside")]
+REST: list[type[Odd]] = [of_model(InPlace)]
+REST += [of_model(OnlyTraining, "the look inside", "call.inputs")]  # both run in evaluation mode
 REST += [of_model(Warning_), Flowing, Classed, Pricked, SparseBatch, NestedBatch, OneNumber]
 REST += [Transformed, OtherOptimiser, Frozen, ComplexBatch, SparseGradients, InBackward, NoRate]
 REST += [Raising, LossesOfAKind]

@@ -57,6 +57,9 @@ class VitalsCallback(TrainerCallback):
             self.watch.trainer_signs = {"gradient.norm"}
         self.watch.first_call.planned_updates = state.max_steps if state.max_steps > 0 else None
         self.guard("earlier readings", self._recall, self.watch, args, state)
+        beta = getattr(args, "beta", None)  # of TRL's trainers
+        if isinstance(beta, int | float):
+            self.watch.state.judge.record.log(state.global_step, {"beta": float(beta)})
         self.watch.__enter__()
 
     @staticmethod

@@ -7,7 +7,7 @@ make every few, the model's inside (see `probe`) less often. The overhead budget
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from threading import get_ident
@@ -23,7 +23,7 @@ from pellucid.vitals.call.first_call import FirstCallProbe
 from pellucid.vitals.ledger.ledger import COLUMN, Ledger
 from pellucid.vitals.logs import Log, log_to, send_signs
 from pellucid.vitals.model_parts import bare, part_ids, study
-from pellucid.vitals.part_losses import Losses
+from pellucid.vitals.part_losses import Losses, take_logged
 from pellucid.vitals.predictions import Other, Predicted
 from pellucid.vitals.probe import Probe, ProbeRunner
 from pellucid.vitals.record import Point
@@ -142,6 +142,14 @@ class Watch(WatchReport):
             self.guard("updates", self._gather, None)
             self.guard("updates", self._end_update)
 
+    def log(self, numbers: Mapping[str, Tensor | float]) -> None:
+        """Take numbers of your own of the update, such as `{"reward": ..., "kl": ...}`.
+
+        Args:
+            numbers: By the names that trackers use; of a tensor, the mean counts.
+        """
+        self._losses.log(numbers, self._metrics)
+
     def pause(self) -> None:
         """Pause the clock: an evaluation or a checkpoint follows."""
         self._schedule.clock.pause()
@@ -220,16 +228,11 @@ class Watch(WatchReport):
         runner, predicted = self._probe_runner, self._predicted
         if runner is not None and predicted is not None and self._schedule.is_due("inside"):
             with self._schedule.look("inside"):
-                self.guard("update.kl_*", self._measure_change, runner, predicted)
+                self.guard("update.kl_*", runner.record_change, predicted, self._metrics)
         self._losses.record(self._metrics, self._first_batch)
         self.guard("readings", lambda: self._judge_readings(self._metrics.turn(self.updates)))
         if self.stops_clock:
             self._schedule.clock.pause()
-
-    def _measure_change(self, runner: ProbeRunner, earlier: Predicted) -> None:
-        predicted = runner.predict()
-        if predicted is not None:
-            earlier.record_change(predicted, self._metrics)
 
     def _keep_up(self) -> None:
         """Study the model again if a part was replaced, or other weights are trained now."""
@@ -269,19 +272,15 @@ class Watch(WatchReport):
 
     def _compare(self, predicted: Predicted) -> None:
         """Compare with another model, run each time: a reference that learns is a fault."""
-        assert self._probe_runner is not None
-        other_predicted: Predicted | None = None
-        name: Other = "reference"
-        if self.other is not None:
-            name, call = self.other
-            other_predicted = self._probe_runner.predict(call=call)
-        elif self._reference is not None and self._first_batch is not None:
+        name, call = self.other or ("reference", None)
+        if call is None and self._reference is not None and self._first_batch is not None:
             call = self._first_batch.calling(self._reference)
-            other_predicted = self._probe_runner.predict(self._reference, call)
+        if call is None or self._probe_runner is None:
+            return
+        other_predicted = self._probe_runner.predict(self._reference, call)
         if other_predicted is not None:
-            predicted.record_comparison(
-                name, other_predicted, self._metrics, first=self.updates == 0
-            )
+            first = self.updates == 0
+            predicted.record_comparison(name, other_predicted, self._metrics, first=first)
 
     def _judge_readings(self, arrived: tuple[int, list[tuple[Column, list[float]]]] | None) -> None:
         """Judge the readings of the last step; report them unless they are only a loss."""
@@ -292,6 +291,7 @@ class Watch(WatchReport):
             if column.id == COLUMN:
                 self.guard("the ledger", self._ledger.judge, numbers, self._judge)
         elsewhere = {COLUMN, *self.trainer_signs}
+        readings = take_logged(step, readings, self._judge.record)
         readings = [reading for reading in readings if reading[0].id not in elsewhere]
         self._judge.read(step, readings)
         if not any(column.id != "loss" for column, _ in readings):

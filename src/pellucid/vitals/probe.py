@@ -92,6 +92,12 @@ class ProbeRunner:
             logits = (call or self.probe.call)()
         return self._predicted(logits)
 
+    def record_change(self, earlier: Predicted, metrics: AsyncMetrics) -> None:
+        """Record the distance from earlier predictions to those of now."""
+        predicted = self.predict()
+        if predicted is not None:
+            earlier.record_change(predicted, metrics)
+
     def _predicted(self, logits: Tensor | None) -> Predicted | None:
         """The predictions at the chosen places; None if there are none."""
         if logits is None:

@@ -136,6 +136,36 @@ def other_start(view: HistoryView) -> Candidate | None:
     return suspect("REF001/log", reward=rewards[0], step=0)
 
 
+def unusual_beta(view: HistoryView) -> Candidate | None:
+    """A beta far from usual ones, as the config says or as the first gradient shows.
+
+    The gradient of -log sigmoid(beta z) by log P of an answer is beta sigmoid(-beta z), which is
+    beta / 2 where the model is its reference.
+    """
+    configured, weight = view.measure("beta"), view.first("answers.weight")
+    if not view.facts.on_preferences or not (configured or weight):
+        return None
+    if not configured and (view.first("answers.uneven") or 0.0) > limit("REF001", "uneven"):
+        return None  # pairs are decided already, and weigh less than beta / 2
+    beta = configured[0] if configured else 2 * (weight or 0.0)
+    if limit("PRF007", "low") <= beta <= limit("PRF007", "high"):
+        return None
+    return suspect("PRF007" if configured else "PRF007/gradient", beta=beta, step=0)
+
+
+def decided_pairs(view: HistoryView) -> Candidate | None:
+    """Pairs that weigh differently before the first update, although no margin can differ yet."""
+    uneven = view.first("answers.uneven")
+    if uneven is None or not view.facts.on_preferences or not view.first("answers.paired"):
+        return None
+    if uneven <= limit("REF001", "uneven"):
+        return None
+    start = view.start or _COIN
+    is_open = limit("REF001", "decided") < start < limit("REF001", "wrong")
+    severity = "note" if is_open else "warn"
+    return suspect("REF001/pairs", uneven=uneven, loss=start, step=0, severity=severity)
+
+
 def summed_pairs(view: HistoryView) -> Candidate | None:
     """A first loss that is a multiple of ln 2, with a margin of 0."""
     margins = view.measure("margin")
@@ -157,5 +187,7 @@ CAUSES: tuple[Cause, ...] = (
     both_unlikely,
     too_certain,
     other_start,
+    unusual_beta,
+    decided_pairs,
     summed_pairs,
 )

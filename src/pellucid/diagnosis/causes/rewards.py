@@ -12,6 +12,8 @@ from pellucid.diagnosis.logs.statistics import ends, noise
 
 #: Rows that are enough for an exact equality.
 _LEAST_ROWS = 3
+#: Fewer norms of gradients, and fewer readings of entropy, say nothing.
+_LEAST_NORMS, _LEAST_READINGS = 5, 3
 
 
 def equal_rewards(view: HistoryView) -> Candidate | None:
@@ -23,12 +25,13 @@ def equal_rewards(view: HistoryView) -> Candidate | None:
     if share is not None and share >= limit("RLH001", "groups"):
         level = "unknown" if reward is None else f"{reward:.3g}"
         return suspect("RLH001/log", share=share, reward=level)
-    if len(norms) < 10 or share is not None:
+    if len(norms) < _LEAST_NORMS or share is not None:
         return None
     share = sum(norm < 1e-8 for _, norm in norms) / len(norms)
     if share < limit("RLH001", "share"):
         return None
-    return suspect("RLH001", share=share, step=norms[0][0])
+    severity = "fault" if share == 1 else None  # then nothing at all is learnt
+    return suspect("RLH001", share=share, step=norms[0][0], severity=severity)
 
 
 def _share_without_spread(view: HistoryView) -> float | None:
@@ -130,9 +133,15 @@ def negative_kl(view: HistoryView) -> Candidate | None:
 def entropy_collapse(view: HistoryView) -> Candidate | None:
     """A policy that always writes the same, or that writes anything."""
     points = view.history.measures.get("entropy", ())
-    if len(points) < limit("RLH007", "rows") or not view.facts.on_rewards:
+    readings = view.readings("predictions.entropy")
+    if not view.facts.on_rewards:
         return None
-    start, end = ends(points)
+    if len(points) >= limit("RLH007", "rows"):
+        start, end = ends(points)
+    elif not points and len(readings) >= _LEAST_READINGS:
+        start, end = readings[0].value, max(reading.value for reading in readings[-2:])
+    else:
+        return None
     if end < limit("RLH007", "least") and end < limit("RLH007", "share") * start:
         return suspect("RLH007", start=start, end=end)
     if end > limit("RLH007", "most") and end > start / limit("RLH007", "share"):

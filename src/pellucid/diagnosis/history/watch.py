@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, assert_never, cast
 
 from torch import nn
@@ -30,6 +31,8 @@ from pellucid.vitals import Point, Watch, WatchState, baselines, number_in
 
 #: Fewer labels are too few to estimate the frequencies of tokens.
 _LEAST_LABELS = 128
+#: So many first losses of a preference loss are not negative; one near ln 2 is that of a coin.
+_EARLY, _NEAR_A_COIN = 8, 0.1
 
 
 def history_of_watch(
@@ -62,8 +65,8 @@ def history_of_watch(
         loop_findings = (
             watch.guard("findings of the loop", _examine_loop, watch, groups, intended) or []
         )
-    facts = of_objective(facts or Facts(), logged)
-    if facts.objective is not None:
+    facts = of_gradient(of_objective(facts or Facts(), logged), signs, losses)
+    if facts.objective is not None and not watched.n_losses:
         # the model's own call has a loss of tokens, which is not what this trainer minimises
         losses = logged.get("loss", ())
     findings = tuple(findings)
@@ -80,6 +83,32 @@ def history_of_watch(
         stopped=_not_finite(losses, norms, signs),
         marks=watched.marks,
     )
+
+
+def of_gradient(facts: Facts, signs: Mapping[str, tuple[Reading, ...]], losses: Points) -> Facts:
+    """The facts, with the objective that the first update's gradient shows.
+
+    Cross-entropy makes no target less likely. A loss that does so compares answers: in pairs of one
+    weight if it is a preference loss, which is never negative, else by their rewards.
+
+    Args:
+        facts: what is known otherwise.
+        signs: the signs of the training.
+        losses: its losses.
+    """
+    if facts.objective is not None:
+        return facts
+    is_own, lowers, is_paired = (
+        bool(signs.get(f"answers.{name}", ()) and signs[f"answers.{name}"][0].value)
+        for name in ("own", "lowered", "paired")
+    )
+    if not is_own and not lowers:
+        return facts
+    early = [value for _, value in losses[:_EARLY]]
+    is_coin = bool(early) and abs(early[0] - math.log(2)) < _NEAR_A_COIN
+    on_pairs = is_paired and min(early, default=0.0) >= 0 and (is_coin or not is_own)
+    objective = "preferences" if on_pairs else "rewards"
+    return replace(facts, objective=objective, pretrained=True)
 
 
 def _points(points: Iterable[Point]) -> Points:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pellucid.typed import named_modules
 from pellucid.vitals.call.arguments import Arguments, Place, other_ids
+from pellucid.vitals.taps.outputs import output_attribute
 from pellucid.vitals.taps.restore import reading_mode
 
 #: Names of outputs that are not logits of tokens.
@@ -97,7 +98,7 @@ def with_changes(arguments: Arguments, place: Place, is_changed: Tensor) -> Argu
     """
     inputs = arguments.tensor(place)
     assert inputs is not None
-    if inputs.is_floating_point():
+    if inputs.is_floating_point() or inputs.is_complex():
         other = inputs.roll(1, -1)
         mask = is_changed.reshape(*is_changed.shape, *(1,) * (inputs.ndim - is_changed.ndim))
     else:
@@ -122,9 +123,8 @@ def outputs_in(returned: Any, logits: Tensor | None) -> Tensor | None:
     """The outputs of a call: logits of tokens, else of rows, else the states of tokens."""
     if logits is not None:
         return logits
-    is_table = isinstance(returned, Mapping)
     output: Any = returned
-    values = [output.get(n) if is_table else getattr(output, n, None) for n in _OUTPUTS]
+    values = [output_attribute(output, name) for name in _OUTPUTS]
     values += output if isinstance(returned, tuple | list) else [output]
     is_output = (isinstance(v, Tensor) and v.is_floating_point() and v.ndim > 1 for v in values)
     return next((v for v, good in zip(values, is_output, strict=True) if good), None)

@@ -14,7 +14,8 @@ from pellucid.vitals.call.arguments import arguments_of, ids_of_vectors
 from pellucid.vitals.call.dependence import Repetition, outputs_in
 from pellucid.vitals.call.paid_targets import PaidTargets
 from pellucid.vitals.call.probe import CallProbe, FirstCall, allowed_passes
-from pellucid.vitals.taps.first_batch import FirstBatch, logits_of
+from pellucid.vitals.taps.first_batch import FirstBatch
+from pellucid.vitals.taps.outputs import logits_of
 from pellucid.vitals.taps.recorded_call import Call
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -46,11 +47,14 @@ class FirstCallProbe:
         """
         call = first.call
         if not self._is_due or call is None:
+            first.answers.close()
             return
         self._is_due = False
         started = time.perf_counter()
         with silently():
             signs = self._guard("the first call", self._measure, model, first, call) or {}
+            is_scaled = first.autocast == torch.float16
+            signs |= self._guard("answers.*", first.answers.measure, is_scaled=is_scaled) or {}
         for id, value in signs.items():
             metrics.record(id, torch.tensor(value, dtype=torch.float64))
         self.seconds = time.perf_counter() - started

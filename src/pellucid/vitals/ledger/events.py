@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from pellucid.training import Guard
 from pellucid.vitals.ledger.witnesses import gradient_numbers, numbers_of
-from pellucid.vitals.taps.first_batch import logits_of
 from pellucid.vitals.taps.hooks import Hook, Hooks
+from pellucid.vitals.taps.outputs import logits_of
 from pellucid.vitals.taps.recorded_call import is_plain
 
 #: About how many tokens' gradients are measured at the logits.

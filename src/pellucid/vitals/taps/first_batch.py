@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any, assert_never, cast
 
@@ -14,25 +14,21 @@ from torch import Tensor, nn
 from pellucid.batches import IGNORED
 from pellucid.model.facts import TransformerFacts, UnknownFacts, model_facts
 from pellucid.vitals.async_metrics import AsyncMetrics
+from pellucid.vitals.call.answers import Answers
 from pellucid.vitals.call.paid_targets import PaidTargets, first_places, paid_targets
+from pellucid.vitals.call.row_content import FEWEST, LONG, one_token, repetitive
 from pellucid.vitals.label_baselines import Baselines, baselines
 from pellucid.vitals.ledger.batch_rows import row_checksums
 from pellucid.vitals.model_parts import unwrap
 from pellucid.vitals.probe import Probe
 from pellucid.vitals.taps.hooks import Hooks
+from pellucid.vitals.taps.outputs import logits_of, output_attribute
 from pellucid.vitals.taps.recorded_call import Call, Uncuttable, is_plain
 
 #: About how many tokens a probe has, and its most rows; it has at least one row.
 _TOKENS, _ROWS = 512, 4
 #: Most losses that are kept of an update.
 MAX_LOSSES = 4096
-#: A row is repetitive if more than this share of it repeats with one of these periods; shorter rows
-#: are not judged.
-_PERIODS, _REPEATED_SHARE, _LONG = range(2, 9), 0.5, 32
-#: Rows of fewer tokens may be one token by chance.
-_FEWEST = 8
-#: A row holds one token if more than this share of what lies between its ends is that token.
-_FILLED = 0.85
 #: From this share on, the places of a loss of tokens pay for one token each.
 _SINGLE = 0.5
 #: Class names in transformers of models that shift their labels, which are the inputs.
@@ -59,6 +55,8 @@ class FirstBatch:
         self.autocast: torch.dtype | None = None
         #: all ids of the first call
         self.first_ids: Tensor | None = None
+        #: what the first update does with each row
+        self.answers = Answers()
         self._call: Call | None = None
         #: whether the outputs of the first call are still to come
         self._awaits_logits, self._rows = False, 0
@@ -74,6 +72,7 @@ class FirstBatch:
         hooks.before(model, "the first batch", self._on_call, with_kwargs=True)
         hooks.after(model, "the model's own loss", self._on_output)
         hooks.after(model, "the first targets", partial(self._on_first_output, hooks))
+        hooks.after(model, "answers.*", partial(self._on_answers, hooks))
         if self._decodes is not None:
             # objectives call it for hidden states, and never the model itself
             embedding = self._model.get_submodule("token_embedding")
@@ -126,18 +125,20 @@ class FirstBatch:
         flat = self._ids.flatten().double()
         places = torch.arange(flat.shape[0], device=flat.device) % 97 + 1
         metrics.record("batch", (flat * places).sum())  # a checksum of its ids
-        if self._ids.ndim == 2 and self._ids.shape[1] >= _FEWEST:
+        if self._ids.ndim == 2 and self._ids.shape[1] >= FEWEST:
             metrics.record("batch.one_token", one_token(self._ids))
-        if self._ids.ndim == 2 and self._ids.shape[1] >= _LONG:
+        if self._ids.ndim == 2 and self._ids.shape[1] >= LONG:
             metrics.record("batch.repetitive", repetitive(self._ids))
 
     def _on_call(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_training(module):
-            ids = kwargs.get("input_ids")  # a mask may come before them
-            self._note_ids((*args, *kwargs.values()) if ids is None else (ids,))
+            self._note_ids(_inputs_of(args, kwargs))
             self._ids_mask, self._ids_labels = kwargs.get("attention_mask"), kwargs.get("labels")
             if self._call is None:
                 self._keep_call(args, kwargs)
+            self.answers.on_training(self._ids)
+        elif not torch.is_grad_enabled():
+            self.answers.on_writing(_ids_in(_inputs_of(args, kwargs)))
 
     def _on_embedding(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if _is_training(self._model):
@@ -146,10 +147,8 @@ class FirstBatch:
                 self._keep_call(args[:1], {})
 
     def _note_ids(self, inputs: tuple[Any, ...]) -> None:
-        ids = next((t for t in inputs if isinstance(t, Tensor) and t.ndim), None)
-        numbers = ids is None or ids.is_floating_point() or ids.is_complex()
-        if ids is not None and not numbers and is_plain(ids):
-            self._ids = ids.detach()
+        ids = _ids_in(inputs)
+        self._ids = self._ids if ids is None else ids
 
     def _keep_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, Tensor) and t.ndim]
@@ -173,7 +172,7 @@ class FirstBatch:
         self.adds_up = kwargs.get("num_items_in_batch") is not None
 
     def _on_output(self, module: nn.Module, inputs: Any, output: Any) -> None:
-        loss = _attribute(output, "loss") if _is_training(module) else None
+        loss = output_attribute(output, "loss") if _is_training(module) else None
         if isinstance(loss, Tensor) and loss.ndim == 0:
             self.losses.append(loss.detach())
 
@@ -193,6 +192,11 @@ class FirstBatch:
             self.paid = paid_targets(gradient.detach(), first)
 
         hooks.register(cast("Any", logits).register_hook, "the first targets", take)
+
+    def _on_answers(self, hooks: Hooks, module: nn.Module, inputs: Any, output: Any) -> None:
+        if _is_training(module):
+            register = partial(_register, hooks)
+            self.answers.on_outputs(logits_of(output), output, register)
 
     def _targets(self) -> Tensor | None:
         """The target of each place; None if the meaning of the labels is unknown."""
@@ -219,58 +223,26 @@ def pays_tokens(first_batch: FirstBatch | None) -> bool:
     return single is not None and single > _SINGLE
 
 
+def _inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments that may be ids: those of that name, else all."""
+    ids = kwargs.get("input_ids")  # a mask may come before them
+    return (*args, *kwargs.values()) if ids is None else (ids,)
+
+
+def _ids_in(inputs: tuple[Any, ...]) -> Tensor | None:
+    """The first tensor, if it holds whole numbers."""
+    ids = next((t for t in inputs if isinstance(t, Tensor) and t.ndim), None)
+    numbers = ids is None or ids.is_floating_point() or ids.is_complex()
+    return None if ids is None or numbers or not is_plain(ids) else ids.detach()
+
+
+def _register(hooks: Hooks, tensor: Tensor, take: Callable[[Tensor], None]) -> None:
+    hooks.register(cast("Any", tensor).register_hook, "answers.*", take)
+
+
 def _is_training(module: nn.Module) -> bool:
     """Whether the loop learns from this call: a model that generates text does not."""
     return module.training and torch.is_grad_enabled()
-
-
-def repetitive(ids: Tensor) -> Tensor:
-    """The share of rows (batch, time) that mostly repeat one short piece of text.
-
-    A token counts if it equals the one 2 to 8 places before it but not its predecessor: a row of
-    padding repeats itself too, but is no text.
-    """
-    differs = ids[:, 1:] != ids[:, :-1]
-    shares = [
-        ((ids[:, d:] == ids[:, :-d]) & differs[:, d - 1 :]).double().mean(1) for d in _PERIODS
-    ]
-    return (torch.stack(shares).amax(0) > _REPEATED_SHARE).double().mean()
-
-
-def one_token(ids: Tensor) -> Tensor:
-    """The share of rows (batch, time) that hold hardly more than one id; 0 for zeros and ones.
-
-    Equal ids at the start and the end of a row may be padding, and do not count.
-    """
-    if not ids.numel():
-        return torch.zeros((), dtype=torch.float64, device=ids.device)
-    first, last = ids[:, :1], ids[:, -1:]
-    inner = ((ids != first).cumsum(1) > 0) & ((ids != last).flip(1).cumsum(1).flip(1) > 0)
-    usual = ids.float().masked_fill(~inner, math.nan).nanmedian(1, keepdim=True).values
-    n_inner = inner.sum(1)
-    is_filled = ((ids == usual) & inner).sum(1) > _FILLED * n_inner
-    between = ids[:, 1:-1] if ids.shape[1] > _FEWEST else ids
-    is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= _FEWEST))
-    return (is_one & (ids.amax() > 1)).double().mean()
-
-
-def logits_of(output: Any) -> Tensor | None:
-    """The logits (batch, time, vocab) in a model's output; None if it has none."""
-    logits = _attribute(output, "logits")
-    if logits is None:
-        logits = output
-    if isinstance(logits, tuple | list):
-        logits = next(
-            (t for t in cast("list[Any]", logits) if isinstance(t, Tensor) and t.ndim == 3), None
-        )
-    good = isinstance(logits, Tensor) and logits.ndim == 3 and logits.is_floating_point()
-    return cast("Tensor", logits) if good else None
-
-
-def _attribute(output: Any, name: str) -> Any:
-    if isinstance(output, Mapping):
-        return cast("Mapping[str, Any]", output).get(name)
-    return getattr(output, name, None)
 
 
 def _decodes(model: nn.Module) -> bool | None:

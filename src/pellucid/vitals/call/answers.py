@@ -1,0 +1,201 @@
+"""What the first update does with each row: some are made likelier, others less likely.
+
+A loss over log P of tokens has the gradient w (softmax(z) - y) by the logits, wherever it is
+computed: w is positive where the target is to become likelier. Cross-entropy lowers no target, a
+policy gradient lowers those of bad answers, and DPO lowers the rejected ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from pellucid.vitals.taps.outputs import output_attribute
+from pellucid.vitals.taps.recorded_call import is_plain
+
+#: Most calls of an update, rows of a call from its start and from its middle, and places of a row.
+_CALLS, _ROWS, _PLACES = 8, 8, 32
+#: The share of one side of a gradient that is the target's: all but rounding.
+_NAMED = 0.99
+#: The weight of a target that is as good as certain cannot be read from its gradient.
+_UNCERTAIN = 1e-3
+#: Equal weights differ by no more than rounding, in half precision.
+_EQUAL = 0.03
+#: Of the raised and the lowered rows, at least so many have a partner if the loss compares pairs.
+_PAIRED = 0.9
+
+
+class Answers:
+    """Collects the weights of the first update's rows, and who wrote them."""
+
+    def __init__(self) -> None:
+        self._is_open = True
+        #: signed weights, and how many rows of the call each stands for
+        self._weights: list[Tensor] = []
+        self._stands_for: list[float] = []
+        self._scores: list[Tensor] = []
+        self._prompt: Tensor | None = None
+        self._is_own = False
+        self._n_calls = 0
+
+    def on_writing(self, ids: Tensor | None) -> None:
+        """Note the ids of a call without gradients: the model may be writing.
+
+        Args:
+            ids: The ids (rows, time) of the call.
+        """
+        # the first call has the whole prompt, and later ones with a cache only the last token
+        if self._is_open and self._prompt is None and ids is not None and ids.ndim == 2:
+            self._prompt = ids.clone()
+
+    def on_training(self, ids: Tensor | None) -> None:
+        """Compare the ids of a training call with those that the model wrote from.
+
+        Args:
+            ids: The ids (rows, time) of the call.
+        """
+        prompt, self._prompt = self._prompt, None
+        if not self._is_open or prompt is None or ids is None or ids.ndim != 2:
+            return
+        n, width = prompt.shape[0], prompt.shape[1]
+        if ids.shape[1] > width and len(ids) >= n:
+            self._is_own |= torch.equal(ids[:n, :width], prompt)
+
+    def on_outputs(
+        self,
+        logits: Tensor | None,
+        output: Any,
+        register: Callable[[Tensor, Callable[[Tensor], None]], None],
+    ) -> None:
+        """Read the gradient of a training call's outputs, once it arrives.
+
+        Args:
+            logits: The logits (rows, time, vocab), if the call gave any.
+            output: All that the call gave.
+            register: Puts a hook on a tensor.
+        """
+        if not self._is_open:
+            return
+        self._n_calls += 1
+        if self._n_calls > _CALLS:
+            return
+        if logits is None:
+            scores = _scores_in(output)
+            if scores is not None:
+                register(scores, lambda gradient: self._scores.append(-gradient.flatten()))
+        elif logits.requires_grad and is_plain(logits) and logits.numel():
+            rows, places = _chosen_rows(logits), _chosen_places(logits)
+            kept = logits.detach()[rows][:, places].clone()  # a loop may write to its logits
+            register(logits, partial(self._take, rows, places, kept))
+
+    def _take(self, rows: Tensor, places: Tensor, logits: Tensor, gradient: Tensor) -> None:
+        part = gradient.detach()[rows][:, places]
+        self._weights.append(row_weights(part, logits))
+        self._stands_for.append(len(gradient) / len(rows))
+
+    def close(self) -> None:
+        """Collect nothing from now on."""
+        self._is_open, self._prompt = False, None
+
+    def measure(self, *, is_scaled: bool) -> dict[str, float]:
+        """The signs of the first update, which ends the collection.
+
+        Args:
+            is_scaled: Whether a scaler may have multiplied the loss.
+        """
+        self.close()
+        signs: dict[str, float] = {"answers.own": 1.0} if self._is_own else {}
+        weights = self._weights or self._scores
+        if not weights:
+            return signs
+        all_weights = torch.cat([w.double().cpu() for w in weights])
+        all_weights = all_weights[torch.isfinite(all_weights) & (all_weights != 0)]
+        raised, lowered = all_weights[all_weights > 0], -all_weights[all_weights < 0]
+        if not len(raised) or not len(lowered):
+            return signs
+        signs["answers.lowered"] = len(lowered) / len(all_weights)
+        signs["answers.paired"] = paired(raised, lowered)
+        if self._weights:
+            sizes = all_weights.abs()
+            signs["answers.uneven"] = float(sizes.std(correction=0) / sizes.mean())
+            if not is_scaled:
+                signs["answers.weight"] = self._total_raised()
+        return signs
+
+    def _total_raised(self) -> float:
+        """The sum of the weights of all rows that are raised, in all calls."""
+        total = sum(
+            float(weights.nan_to_num(0).clamp(min=0).sum()) * n
+            for weights, n in zip(self._weights, self._stands_for, strict=True)
+        )
+        return total * max(1.0, self._n_calls / _CALLS)
+
+
+def row_weights(
+    gradient: Float[Tensor, "rows places vocab"], logits: Float[Tensor, "rows places vocab"]
+) -> Float[Tensor, " rows"]:
+    """The weight of each row's targets in the loss, negative where they are made less likely.
+
+    g = w (p - y), so w = -g_y / (1 - p_y), where y is the one token of its sign. NaN for a row that
+    names no target.
+
+    Args:
+        gradient: The gradient of the loss by the logits.
+        logits: The logits.
+    """
+    g, p = gradient.float(), logits.float().softmax(-1)
+    positive, negative = g.clamp(min=0).sum(-1), (-g).clamp(min=0).sum(-1)
+    names_raised = -g.amin(-1) > _NAMED * negative
+    names_lowered = g.amax(-1) > _NAMED * positive
+    target = torch.where(names_raised, g.argmin(-1), g.argmax(-1))[..., None]
+    doubt = 1 - p.gather(-1, target)[..., 0]
+    weights = -g.gather(-1, target)[..., 0] / doubt.clamp_min(_UNCERTAIN)
+    # with one likely alternative, both signs would name a token
+    is_read = (names_raised ^ names_lowered) & (doubt > _UNCERTAIN) & (positive > 0)
+    return weights.masked_fill(~is_read, torch.nan).nanmedian(-1).values
+
+
+def paired(raised: Float[Tensor, " n"], lowered: Float[Tensor, " m"]) -> float:
+    """1 if rows are raised and lowered in pairs of one weight, else 0.
+
+    -log sigmoid(margin) weighs both answers of a pair with sigmoid(-margin).
+
+    Args:
+        raised: The weights of rows that become likelier.
+        lowered: The sizes of the weights of the others.
+    """
+    gaps = (raised[:, None].log() - lowered[None, :].log()).abs()
+    partners = torch.cat([gaps.amin(1), gaps.amin(0)]) < _EQUAL
+    is_even = abs(len(raised) - len(lowered)) <= 0.25 * (len(raised) + len(lowered))
+    return float(is_even and float(partners.double().mean()) >= _PAIRED)
+
+
+def _scores_in(output: Any) -> Tensor | None:
+    """One number for each row, as a reward model gives it; None if there is none."""
+    named: Any = output_attribute(output, "logits")
+    if named is None:
+        named = output
+    values = cast("Sequence[Any]", named) if isinstance(named, tuple | list) else (named,)
+    for value in values:
+        if isinstance(value, Tensor) and value.requires_grad and is_plain(value):
+            is_score = value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1)
+            if is_score and value.is_floating_point() and len(value) > 1:
+                return value
+    return None
+
+
+def _chosen_rows(logits: Tensor) -> Int[Tensor, " rows"]:
+    """Rows from the start and from the middle, where the other answers of pairs often begin."""
+    n, middle = len(logits), len(logits) // 2
+    rows = sorted({*range(min(_ROWS, n)), *range(middle, min(middle + _ROWS, n))})
+    return torch.tensor(rows, device=logits.device)
+
+
+def _chosen_places(logits: Tensor) -> Int[Tensor, " places"]:
+    time = logits.shape[1]
+    return torch.linspace(0, time - 1, min(time, _PLACES), device=logits.device).round().long()

@@ -1,0 +1,45 @@
+"""What rows of ids hold: one piece of text again and again, or one token alone."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+#: A row is repetitive if more than this share of it repeats with one of these periods.
+_PERIODS, _REPEATED_SHARE = range(2, 9), 0.5
+#: Rows of fewer tokens are not judged: as repetitive, and as one token.
+LONG, FEWEST = 32, 8
+#: A row holds one token if more than this share of what lies between its ends is that token.
+_FILLED = 0.85
+
+
+def repetitive(ids: Tensor) -> Tensor:
+    """The share of rows (batch, time) that mostly repeat one short piece of text.
+
+    A token counts if it equals the one 2 to 8 places before it but not its predecessor: a row of
+    padding repeats itself too, but is no text.
+    """
+    differs = ids[:, 1:] != ids[:, :-1]
+    shares = [
+        ((ids[:, d:] == ids[:, :-d]) & differs[:, d - 1 :]).double().mean(1) for d in _PERIODS
+    ]
+    return (torch.stack(shares).amax(0) > _REPEATED_SHARE).double().mean()
+
+
+def one_token(ids: Tensor) -> Tensor:
+    """The share of rows (batch, time) that hold hardly more than one id; 0 for zeros and ones.
+
+    Equal ids at the start and the end of a row may be padding, and do not count.
+    """
+    if not ids.numel():
+        return torch.zeros((), dtype=torch.float64, device=ids.device)
+    first, last = ids[:, :1], ids[:, -1:]
+    inner = ((ids != first).cumsum(1) > 0) & ((ids != last).flip(1).cumsum(1).flip(1) > 0)
+    usual = ids.float().masked_fill(~inner, math.nan).nanmedian(1, keepdim=True).values
+    n_inner = inner.sum(1)
+    is_filled = ((ids == usual) & inner).sum(1) > _FILLED * n_inner
+    between = ids[:, 1:-1] if ids.shape[1] > FEWEST else ids
+    is_one = (between == between[:, :1]).all(1) | (is_filled & (n_inner >= FEWEST))
+    return (is_one & (ids.amax() > 1)).double().mean()

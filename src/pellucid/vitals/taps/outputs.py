@@ -1,0 +1,34 @@
+"""What a model returns, in whatever form: its logits, and other values by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+from torch import Tensor
+
+
+def logits_of(output: Any) -> Tensor | None:
+    """The logits (batch, time, vocab) in a model's output; None if it has none."""
+    logits = output_attribute(output, "logits")
+    if logits is None:
+        logits = output
+    if isinstance(logits, tuple | list):
+        logits = next(
+            (t for t in cast("list[Any]", logits) if isinstance(t, Tensor) and t.ndim == 3), None
+        )
+    good = isinstance(logits, Tensor) and logits.ndim == 3 and logits.is_floating_point()
+    return cast("Tensor", logits) if good else None
+
+
+def output_attribute(output: Any, name: str) -> Any:
+    """A value that a model returns under this name; None if there is none.
+
+    A user's output may raise any error for a name that it does not have.
+    """
+    if isinstance(output, Mapping):
+        return cast("Mapping[str, Any]", output).get(name)
+    with suppress(Exception):
+        return getattr(output, name, None)
+    return None
